@@ -1,0 +1,55 @@
+"""Orthogonal Projection Loss (OPL, ICCV 2021): same-class features together, different classes at right angles.
+
+One line in anybody's training:
+
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)    # then: criterion(model(images), labels)
+
+Names resolve on first use, so `import opl` is free and the command line starts without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors, functional, geometry, losses
+    from .functional import Projection, orthogonal_projection
+    from .losses.projection import OrthogonalProjectionLoss
+    from .plugin import FeatureTap, regularize
+
+__version__ = "0.1.0"
+__all__ = [
+    "FeatureTap",
+    "OrthogonalProjectionLoss",
+    "Projection",
+    "__version__",
+    "errors",
+    "functional",
+    "geometry",
+    "losses",
+    "orthogonal_projection",
+    "regularize",
+]
+
+_HOME = {
+    "FeatureTap": "plugin",
+    "OrthogonalProjectionLoss": "losses.projection",
+    "Projection": "functional",
+    "orthogonal_projection": "functional",
+    "regularize": "plugin",
+}
+_MODULES = {"errors", "functional", "geometry", "losses", "plugin"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the home of `name` when it is first asked for."""
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
+    if name in _HOME:
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'opl' has no attribute '{name}'; it offers {', '.join(__all__)}.")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

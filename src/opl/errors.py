@@ -1,0 +1,37 @@
+"""Everything `opl` raises on purpose: one sentence that says what was wrong and what to do."""
+
+
+class OplError(Exception):
+    """The base of every error that `opl` raises on purpose."""
+
+
+class FeatureError(OplError, ValueError):
+    """The features cannot be used: their shape, their type or a value in them."""
+
+
+class LabelError(OplError, ValueError):
+    """The labels cannot be used: their shape, their type or a value in them."""
+
+
+class OptionError(OplError, ValueError):
+    """A setting has a value that does not exist, or that does not fit the other settings."""
+
+
+class LayerError(OplError, LookupError):
+    """The layer whose input should be tapped cannot be found."""
+
+
+class TapError(OplError, RuntimeError):
+    """The criterion was called although the tapped layer did not run."""
+
+
+class DistributedError(OplError, RuntimeError):
+    """The processes of a global batch are not set up, or do not agree."""
+
+
+class DerivativeError(OplError, RuntimeError):
+    """A derivative was asked for that this way of computing the loss does not have."""
+
+
+class OplWarning(UserWarning):
+    """Something is probably not what was meant; training goes on."""
