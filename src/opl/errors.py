@@ -1,5 +1,8 @@
 """Everything `opl` raises on purpose: one sentence that says what was wrong and what to do."""
 
+import difflib
+from collections.abc import Iterable
+
 
 class OplError(Exception):
     """The base of every error that `opl` raises on purpose."""
@@ -35,3 +38,15 @@ class DerivativeError(OplError, RuntimeError):
 
 class OplWarning(UserWarning):
     """Something is probably not what was meant; training goes on."""
+
+
+def unknown(what: str, given: object, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest one that does.
+
+    Example:
+        >>> unknown("form", "mean-abs", ("mean_abs", "mean"))
+        "form 'mean-abs' does not exist: did you mean 'mean_abs'? There are 'mean_abs', 'mean'."
+    """
+    names = list(known)
+    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.0)
+    return f"{what} {given!r} does not exist: did you mean {near[0]!r}? There are {', '.join(map(repr, names))}."

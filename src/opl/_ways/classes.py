@@ -2,12 +2,12 @@
 
 With `u_i` the unit features and `S_c` the sum of class c, the cosines of all same-class pairs add up to
 `sum_c (|S_c|^2 - n_c)` and those of all other pairs to `|sum_c S_c|^2 - sum_c |S_c|^2`: no pair is ever visited.
-`Hard` holds class ids and `Soft` rows of class weights; both speak of the batch through the same four methods.
-What `moments` returns adds up over processes, which is all that a global batch needs.
+`Hard` holds class ids and `Soft` rows of class weights, with the same three questions to both: `moments`, sums over the
+batch that add up over processes; `stats`, s and d from those; `pull`, the gradient of the unit features from those.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +21,13 @@ RUN = 1024  # rows added up in one run: longer classes are summed in two levels,
 
 
 class Stats(NamedTuple):
-    """What follows from the moments: s, the signed d, and one over the number of ordered pairs in each."""
+    """What follows from the moments: s, the signed d, one over the number of pairs in each, and the sum of all rows."""
 
     same: Tensor
     other: Tensor
     per_same: Number
     per_other: Number
+    total: Tensor
 
 
 def per_pair(pairs: Number) -> Number:
@@ -41,30 +42,12 @@ def per_pair(pairs: Number) -> Number:
     return 1 / pairs if pairs > 0 else 0.0
 
 
-class Classes(Protocol):
-    """What the ways need to know of the labels."""
-
-    ignored: Tensor | None
-
-    def moments(self, x: Tensor, inverse: Tensor) -> tuple[Tensor, ...]:
-        """Sums over the batch, class sums first, that determine the loss and add up over processes."""
-        ...
-
-    def stats(self, moments: tuple[Tensor, ...]) -> Stats:
-        """The pair sums and the pair counts that follow from the moments."""
-        ...
-
-    def pull(self, moments: tuple[Tensor, ...], same: Number, other: Number) -> Tensor:
-        """(B, D) `same * (class sum of i) + other * (sum of the other classes)`: the gradient of the unit features."""
-        ...
-
-
 @dataclass(frozen=True)
 class Hard:
     """Integer labels, the classes that are present numbered from 0.
 
-    `ids` (B,) is the class of each row here and `sizes` (K,) how many rows each class has here; `counts` (K,) is how many
-    take part in the whole batch, which is larger than these rows when the batch is spread over processes.
+    `ids` (B,) is the class of each row here and `sizes` (K,) how many rows each class has here; `counts` (K,) is how
+    many take part in the whole batch, which is larger than these rows when it is spread over processes.
     """
 
     ids: Tensor
@@ -99,7 +82,7 @@ class Hard:
         starts = self.sizes.cumsum(0) - self.sizes
         long = len(x) > RUN and int(self.sizes.max()) > RUN
         if long:
-            starts = torch.cat([starts, torch.arange(0, len(x), RUN, device=x.device)]).unique()
+            starts = torch.unique(torch.cat([starts, torch.arange(0, len(x), RUN, device=x.device)]))
             starts = starts[starts < len(x)]
         # A bag is a run of rows of one class; its weights are the inverse norms: unit features are never stored.
         bags = F.embedding_bag(order, x, starts, mode="sum", per_sample_weights=inverse[order])
@@ -110,18 +93,19 @@ class Hard:
     def stats(self, moments: tuple[Tensor, ...]) -> Stats:
         """Subtracted class by class, singletons left out: a few pairs in a large batch keep all their digits."""
         sums, directed = moments
-        squares = torch.linalg.vector_norm(sums, dim=1, dtype=wide(sums)).square()
+        if sums.requires_grad:  # a class that sums to zero has a second derivative, its norm has none
+            squares = sums.to(wide(sums)).square().sum(1)
+        else:
+            squares = torch.linalg.vector_norm(sums, dim=1, dtype=wide(sums)).square()
         total = sums.sum(0, dtype=wide(sums))
         same = torch.where(self.counts > 1, squares - directed, 0).sum()
         rows, alike = self.counts.sum(), torch.dot(self.counts, self.counts)
         per_same, per_other = per_pair(alike - rows), per_pair(rows * rows - alike)
         other = torch.dot(total, total) - squares.sum()
-        return Stats((same * per_same).to(sums.dtype), (other * per_other).to(sums.dtype), per_same, per_other)
+        return Stats((same * per_same).to(sums.dtype), (other * per_other).to(sums.dtype), per_same, per_other, total)
 
-    def pull(self, moments: tuple[Tensor, ...], same: Number, other: Number) -> Tensor:
+    def pull(self, sums: Tensor, total: Tensor, same: Number, other: Number) -> Tensor:
         """A (K, D) table, then one row of it for each sample."""
-        sums = moments[0]
-        total = sums.sum(0, dtype=wide(sums))
         high = total.to(sums.dtype)
         low = (total - high).to(sums.dtype)
         # total - sums in two parts: where one class is nearly the whole batch, the small rest is exact.
@@ -142,6 +126,11 @@ class Soft:
         """Ignored rows weigh nothing."""
         return cls(labels if ignored is None else labels.masked_fill(ignored[:, None], 0), ignored)
 
+    @property
+    def rows(self) -> int:
+        """How many rows take part."""
+        return len(self.weights) - (0 if self.ignored is None else int(self.ignored.sum()))
+
     def part(self, rows: slice) -> "Soft":
         """The same classes, some of the rows."""
         return Soft(self.weights[rows], None if self.ignored is None else self.ignored[rows])
@@ -150,10 +139,9 @@ class Soft:
         """(C, D) class sums, (D,) sum of all, (C,) mass of the classes, and four numbers on the rows themselves."""
         directed = inverse > 0
         selves = self.weights.square().sum(1, dtype=wide(x))
-        rows = len(x) - (0 if self.ignored is None else self.ignored.sum())
         numbers = torch.stack(
             [
-                torch.as_tensor(rows, dtype=wide(x), device=x.device),
+                torch.tensor(self.rows, dtype=wide(x), device=x.device),
                 directed.sum().to(wide(x)),
                 selves.sum(),
                 selves[directed].sum(),
@@ -171,15 +159,17 @@ class Soft:
         per_same, per_other = per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
         other = torch.dot(total, total) - directed - same
         dtype = moments[0].dtype
-        return Stats((same * per_same).to(dtype), (other * per_other).to(dtype), per_same, per_other)
+        return Stats((same * per_same).to(dtype), (other * per_other).to(dtype), per_same, per_other, total)
 
-    def pull(self, moments: tuple[Tensor, ...], same: Number, other: Number) -> Tensor:
+    def pull(self, sums: Tensor, total: Tensor, same: Number, other: Number) -> Tensor:
         """Every row's mixture of the class sums, and the sum of all."""
-        sums, total = moments[0], moments[1]
-        return torch.addmm(total * other, self.weights, sums * (same - other))
+        return torch.addmm((total * other).to(sums.dtype), self.weights, sums * (same - other))
 
 
-def classes_of(labels: Tensor, ignored: Tensor | None) -> Hard | Soft:
+Classes = Hard | Soft
+
+
+def classes_of(labels: Tensor, ignored: Tensor | None) -> Classes:
     """Class ids or class weights, by the labels' shape."""
     return Hard.of(labels, ignored) if labels.ndim == 1 else Soft.of(labels, ignored)
 
@@ -191,3 +181,12 @@ def same_class(rows: Tensor, columns: Tensor, dtype: torch.dtype) -> Tensor:
     if rows.dtype == dtype:  # ids in the features' own type: comparing those is five times faster
         return torch.eq(rows[:, None], columns, out=rows.new_empty(len(rows), len(columns)))
     return (rows[:, None] == columns).to(dtype)
+
+
+def sums_are_exact(rows: float, mass: Tensor) -> bool:
+    """Whether soft labels have rows enough for each class, and pairs of both kinds, so that sums keep their digits.
+
+    From twice as many rows as classes there are at least as many same-class pairs as rows; and other-class pairs must
+    be one in a hundred, or their sum is a small difference of large ones.
+    """
+    return rows >= 2 * len(mass) and bool(mass.square().sum() < 0.99 * rows * rows)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .classes import Classes, Hard, Number
-from .unit import inverse_norms, to_features_
+from .unit import full_precision, inverse_norms, to_features_
 
 
 def linear(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
@@ -20,7 +20,7 @@ def gradient(
 ) -> Tensor:
     """(B, D) what `same * s + other * d` says to the features, given the moments of the whole batch."""
     stats = classes.stats(moments)
-    pull = classes.pull(moments, 2 * same * stats.per_same, 2 * other * stats.per_other)
+    pull = classes.pull(moments[0], stats.total, 2 * same * stats.per_same, 2 * other * stats.per_other)
     return to_features_(pull, x, inverse)
 
 
@@ -31,18 +31,19 @@ class _Linear(torch.autograd.Function):
         moments = classes.moments(x, inverse)
         stats = classes.stats(moments)
         ctx.classes, ctx.per = classes, (stats.per_same, stats.per_other)
-        ctx.save_for_backward(x, inverse, *moments)
+        ctx.save_for_backward(x, inverse, moments[0], stats.total)
         return stats.same, stats.other
 
     @staticmethod
-    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        x, inverse, *moments = ctx.saved_tensors
+    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
+        x, inverse, sums, total = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants to differentiate again: take the way that can
             again = _differentiable(x, ctx.classes)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None)
         per_same, per_other = ctx.per
-        pull = ctx.classes.pull(tuple(moments), to_same * (2 * per_same), to_other * (2 * per_other))
-        return to_features_(pull, x, inverse), None
+        with full_precision(x):
+            pull = ctx.classes.pull(sums, total, to_same * (2 * per_same), to_other * (2 * per_other))
+            return to_features_(pull, x, inverse), None
 
 
 def _differentiable(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .classes import Number, per_pair, same_class
-from .unit import inverse_norms, to_features_, watched
+from .unit import full_precision, inverse_norms, to_features_, watched
 
 
 def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
@@ -33,15 +33,14 @@ def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool
 
 def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
     """One over the number of ordered same-class and other pairs, among the rows that take part."""
-    if ignored is None:
-        rows: Number = len(same)
-        same_pairs = same.sum()
-    else:
+    rows: Number = len(same)
+    same_pairs: Number = same.sum()
+    if ignored is not None:
         there = (~ignored).to(same.dtype)
         rows = there.sum()
         same_pairs = there @ same @ there
-    if not watched() and same.device.type == "cpu":
-        rows, same_pairs = float(rows), same_pairs.item()
+    if same.device.type == "cpu" and not watched():
+        rows, same_pairs = float(rows), float(same_pairs)
     return per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
 
 
@@ -52,7 +51,9 @@ class _Pairs(torch.autograd.Function):
         unit = x * inverse[:, None]
         cosines = (unit @ unit.T).fill_diagonal_(0)
         same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
-        other = 1 - same  # on the diagonal too: there the cosine is 0, and the gradient along u_i itself is projected out
+        other = (
+            1 - same
+        )  # on the diagonal too: there the cosine is 0, and the gradient along u_i itself is projected out
         if absolute:
             other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
         flat = cosines.view(-1)
@@ -62,11 +63,12 @@ class _Pairs(torch.autograd.Function):
         return torch.dot(flat, same.view(-1)) * per_same, torch.dot(flat, other.view(-1)) * per_other
 
     @staticmethod
-    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
         if torch.is_grad_enabled():  # somebody wants to differentiate again: take the way that can
             again = pairs(x, *ctx.given)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
         per_same, per_other = ctx.per
         weights = (same * (to_same * (2 * per_same))).addcmul_(other, to_other * (2 * per_other))
-        return to_features_(weights @ unit, x, inverse), None, None, None
+        with full_precision(x):
+            return to_features_(weights @ unit, x, inverse), None, None, None

@@ -138,7 +138,7 @@ class _Known(torch.autograd.Function):
         return same.clone(), other.clone()
 
     @staticmethod
-    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, same_gradient, other_gradient = ctx.saved_tensors
         out = (same_gradient * (to_same * ctx.scale)).addcmul_(other_gradient, to_other * ctx.scale)
         if torch.is_grad_enabled():
@@ -154,7 +154,7 @@ class _FirstOnly(torch.autograd.Function):
         return gradient.view_as(gradient)
 
     @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
         raise DerivativeError(
             "the tiled way and the global batch have a first derivative only: for a second one compute the loss of the "
             "local batch with way='pairs', or with form='mean' or 'abs_mean' and way='linear'."

@@ -1,5 +1,7 @@
 """Unit features without a division by zero, and the way back from their gradient to the features' own."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,13 @@ def watched() -> bool:
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """No autocast inside: products of unit features need all their digits."""
+    if isinstance(x, Tensor) and torch.is_autocast_enabled(x.device.type):
+        return torch.autocast(x.device.type, enabled=False)
+    return nullcontext()
+
+
 def wide(x: Tensor) -> torch.dtype:
     """The type for sums and norms: float64, except on the one backend that has none."""
     return torch.float32 if x.device.type == "mps" else torch.float64
@@ -16,11 +25,27 @@ def wide(x: Tensor) -> torch.dtype:
 
 def inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
     """(B,) one over the length of each row; 0 for a row without a direction (all zeros) and for an ignored one."""
+    if torch.is_grad_enabled() or watched():
+        return _differentiable_inverse_norms(x, ignored)
+    if x.device.type == "cpu" and ignored is None and len(x):
+        norms: Tensor = torch.linalg.vector_norm(x, dim=1)
+        low, high = (value.item() for value in torch.aminmax(norms))
+        if low > 1e-15 and high < 1e15:  # nothing to hide, and no square left the range of fp32 on the way
+            return norms.reciprocal_()
     norms = torch.linalg.vector_norm(x, dim=1, dtype=wide(x))
-    unusable = norms <= torch.finfo(x.dtype).tiny
-    if ignored is not None:
-        unusable = unusable | ignored
-    return norms.masked_fill(unusable, torch.inf).reciprocal().to(x.dtype)  # 1/inf is 0, and so is its derivative
+    return norms.reciprocal().masked_fill_(_unusable(norms, x, ignored), 0).to(x.dtype)
+
+
+def _differentiable_inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
+    """The same with derivatives of any order: rows without a direction never meet the root, whose slope is infinite."""
+    hidden = _unusable(torch.linalg.vector_norm(x.detach(), dim=1, dtype=wide(x)), x, ignored)
+    norms = torch.linalg.vector_norm(x.masked_fill(hidden[:, None], 1), dim=1, dtype=wide(x))
+    return norms.reciprocal().masked_fill(hidden, 0).to(x.dtype)
+
+
+def _unusable(norms: Tensor, x: Tensor, ignored: Tensor | None) -> Tensor:
+    short = norms <= torch.finfo(x.dtype).tiny
+    return short if ignored is None else short | ignored
 
 
 def to_features_(pull: Tensor, x: Tensor, inverse: Tensor) -> Tensor:

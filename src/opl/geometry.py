@@ -1,0 +1,375 @@
+"""What a feature space looks like, as numbers: s, d, orthogonality, and how similar the classes are to each other.
+
+A whole data set in one pass, any batch size: only sums over each class are kept, O(C*D), and they add up over batches
+and processes. From the unit features' sums S_c and the counts n_c every mean over pairs follows exactly, without
+visiting a pair: the cosines within class c add up to `|S_c|^2 - n_c`, those between c and c' to `S_c . S_c'`.
+
+**Conventions**, those of the loss. A pair is two different samples; a mean over no pairs is 0. A zero feature has no
+direction: its cosines are 0, and its pairs count. Numbers are Python floats, matrices (C, C) tensors.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, get_args
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ._ways.batch import check
+from ._ways.unit import inverse_norms, wide
+from .errors import DistributedError, FeatureError, LabelError, OptionError, unknown
+from .functional import Form, check_options
+
+Reduction = Literal["sum", "mean"]
+Average = Literal["raw", "unit"]
+
+ROWS = 4096  # rows worked on at a time: a whole data set in one call needs no second, wider copy of itself
+
+
+class Geometry:
+    """The class sums of a data set, and what follows from them.
+
+    Args:
+        num_classes: C; labels are 0 to C - 1, and not every class needs to appear.
+        feature_dim: D.
+        device: where the sums live, in fp64 (fp32 on mps, which has no fp64); by default where the first batch is.
+
+    Example:
+        >>> geometry = Geometry(num_classes=2, feature_dim=2)
+        >>> for features, labels in [(torch.eye(2), torch.tensor([0, 1])), (torch.eye(2), torch.tensor([0, 0]))]:
+        ...     _ = geometry.update(features, labels)
+        >>> round(geometry.same, 4), round(geometry.other(), 4)
+        (0.3333, 0.3333)
+    """
+
+    def __init__(self, num_classes: int, feature_dim: int, device: torch.device | str | None = None) -> None:
+        for name, value in (("num_classes", num_classes), ("feature_dim", feature_dim)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise OptionError(f"{name} is {value!r}: give a whole number of at least 1.")
+        self.num_classes, self.feature_dim, self._placed = num_classes, feature_dim, device is not None
+        with torch.inference_mode(False):  # sums born in inference mode could not grow outside of it
+            self.counts = torch.zeros(num_classes, dtype=torch.long, device=device or "cpu")
+            self.directed = torch.zeros_like(self.counts)
+            self.negative = self.counts.new_zeros(())
+            self.unit_sums = self.counts.new_zeros(num_classes, feature_dim, dtype=wide(self.counts))
+            self.raw_sums = torch.zeros_like(self.unit_sums)
+
+    @torch.no_grad()
+    def update(self, features: Tensor, labels: Tensor, ignore_index: int = -100) -> "Geometry":
+        """Add a batch; one that is refused leaves everything as it was.
+
+        Args:
+            features: (B, D) or (B, D, 1, 1), of any floating type and on any device.
+            labels: (B,) or (B, 1) integers.
+            ignore_index: rows with this label take no part.
+        """
+        check_options(0.0, "mean", ignore_index)
+        x, labels, ignored, _ = check(features, labels, ignore_index)
+        if x.shape[1] != self.feature_dim:
+            raise FeatureError(
+                f"features have {x.shape[1]} numbers a row and this geometry {self.feature_dim}: build it with "
+                f"feature_dim={x.shape[1]}, or give the layer that it was built for."
+            )
+        if ignored is not None:
+            x, labels = x[~ignored], labels[~ignored]
+        ids = self._class_ids(labels)
+        self._place(x.device)
+        for rows, of in zip(torch.split(x, ROWS), torch.split(ids, ROWS), strict=True):
+            self._add(rows, of.to(self.counts.device))
+        return self
+
+    def _class_ids(self, labels: Tensor) -> Tensor:
+        if labels.ndim == 2:
+            raise LabelError(
+                f"labels are soft, of shape {tuple(labels.shape)}: a sample belongs to one class here; give its "
+                "integer label, for instance labels.argmax(1)."
+            )
+        ids = labels.long()
+        wrong = ids[(ids < 0) | (ids >= self.num_classes)]
+        if len(wrong):
+            top = int(wrong.max())
+            raise LabelError(
+                f"label {top} is outside of the {self.num_classes} classes (0 to {self.num_classes - 1}) of this "
+                f"geometry: build it with num_classes={max(top + 1, self.num_classes)}, or check the data's labels."
+            )
+        return ids
+
+    def _place(self, device: torch.device) -> None:
+        """Move to the first batch, once, unless told where to be."""
+        if not self._placed and device != self.counts.device:
+            there = Geometry(self.num_classes, self.feature_dim, device).load_state_dict(self.state_dict())
+            vars(self).update(there.state_dict())
+        self._placed = True
+
+    def _add(self, x: Tensor, ids: Tensor) -> None:
+        pointless = inverse_norms(x, None) == 0  # judged in the type of the features, as the loss does
+        x, pointless = x.to(self.unit_sums), pointless.to(self.counts.device)
+        self.unit_sums.index_add_(0, ids, x * inverse_norms(x, pointless)[:, None])
+        self.raw_sums.index_add_(0, ids, x)
+        self.counts.index_add_(0, ids, torch.ones_like(ids))
+        self.directed.index_add_(0, ids, (~pointless).long())
+        self.negative |= (x < 0).any()
+
+    def merge(self, other: "Geometry") -> "Geometry":
+        """Add what another geometry has seen, for instance in another process.
+
+        Example:
+            >>> one, two = Geometry(2, 2), measure(torch.eye(2), torch.tensor([0, 1]))
+            >>> one.merge(two).counts
+            tensor([1, 1])
+        """
+        if not isinstance(other, Geometry):
+            raise OptionError(f"a {type(other).__name__} cannot be merged into a Geometry: give another Geometry.")
+        if (other.num_classes, other.feature_dim) != (self.num_classes, self.feature_dim):
+            raise OptionError(
+                f"a geometry of {other.num_classes} classes and {other.feature_dim} numbers cannot be merged into one "
+                f"of {self.num_classes} and {self.feature_dim}: build both with the same num_classes and feature_dim."
+            )
+        self._place(other.counts.device)
+        for name, mine in self.state_dict().items():
+            mine.add_(getattr(other, name).to(mine))
+        self.negative.clamp_(max=1)
+        return self
+
+    def all_reduce(self, group: Any = None) -> "Geometry":
+        """Merge the geometries of all processes of `group` into each of them, in two messages, a tiny one first.
+
+        Call it once, after the last batch: a second call would count everything again.
+        """
+        device = _meeting_place(group)
+        shape = torch.tensor([self.num_classes, self.feature_dim], device=device)
+        shapes = shape.new_empty(2 * dist.get_world_size(group))  # gloo takes no stacked answer
+        dist.all_gather_into_tensor(shapes, shape, group=group)
+        for rank, theirs in enumerate(shapes.view(-1, 2).tolist()):
+            if theirs != shape.tolist():
+                raise DistributedError(
+                    f"process {rank} has a geometry of {theirs[0]} classes and {theirs[1]} numbers, this one of "
+                    f"{self.num_classes} and {self.feature_dim}: build all with the same num_classes and feature_dim."
+                )
+        states = self.state_dict().values()
+        flat = torch.cat([state.reshape(-1).to(device, torch.float64) for state in states])  # counts stay exact to 2^53
+        dist.all_reduce(flat, group=group)
+        for state, piece in zip(states, torch.split(flat, [state.numel() for state in states]), strict=True):
+            state.copy_(piece.view_as(state))
+        self.negative.clamp_(max=1)
+        return self
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The sums themselves, by name, to be saved with `torch.save`.
+
+        `unit_sums` and `raw_sums` (C, D); `counts` (C,), all rows; `directed` (C,), those that are not zero; and
+        `negative`, 1 once a negative feature was seen.
+        """
+        return {name: getattr(self, name) for name in ("unit_sums", "raw_sums", "counts", "directed", "negative")}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> "Geometry":
+        """Take over a copy of saved sums, in place of what was seen so far."""
+        own = self.state_dict()
+        shapes = {name: tuple(value.shape) for name, value in state.items()}
+        expected = {name: tuple(value.shape) for name, value in own.items()}
+        if shapes != expected:
+            raise OptionError(f"the state holds {shapes}: a geometry like this one takes {expected}.")
+        for name, mine in own.items():
+            mine.copy_(state[name])
+        return self
+
+    @property
+    def same(self) -> float:
+        """The paper's s: the mean cosine over all same-class pairs."""
+        pairs = (self.counts * (self.counts - 1)).sum()
+        return _mean(self._within().sum(), pairs)
+
+    def other(self, form: Form = "abs_mean") -> float:
+        """The paper's d: over all pairs of different classes, made as in the loss.
+
+        Args:
+            form: `"abs_mean"`, |the mean of cos|; `"mean"`, signed; `"mean_abs"`, the mean of |cos|, which sums of
+                classes know only as long as no feature is negative: there cos = |cos|.
+        """
+        check_options(0.0, form, -100)
+        if form == "mean_abs" and self.negative:
+            raise OptionError(
+                "form='mean_abs' needs every pair once a feature is negative, and sums of classes cannot know it: use "
+                "form='abs_mean' or 'mean', or opl.orthogonal_projection on the features themselves."
+            )
+        rows = self.counts.sum()
+        before = self.unit_sums.cumsum(0)[:-1]
+        total = 2 * (self.unit_sums[1:] * before).sum()  # each class with all before it: nothing is subtracted
+        mean = _mean(total, rows * rows - self.counts.square().sum())
+        return abs(mean) if form == "abs_mean" else mean
+
+    def orthogonality(self, gamma: float = 1.0) -> float:
+        """The unweighted OPL as a measure, `(1 - s) + gamma * |d|`: 0 is perfect, smaller is better."""
+        check_options(gamma, "abs_mean", -100)
+        return (1 - self.same) + gamma * self.other()
+
+    def expected_orthogonality(self, reduction: Reduction = "sum") -> float:
+        """Eq. 8, the expected inter-class orthogonality: `|E[cos] - [i = j]|` over the classes i, j that are present.
+
+        A class of one sample has no pair within; its entry is taken as 1, so it adds nothing on the diagonal.
+
+        Args:
+            reduction: `"sum"`, as in the paper; or `"mean"` over the entries, to compare different numbers of classes.
+
+        Example:
+            >>> measure(torch.eye(3), torch.tensor([0, 0, 1])).expected_orthogonality()
+            1.0
+        """
+        if reduction not in get_args(Reduction):
+            raise OptionError(unknown("reduction", reduction, get_args(Reduction)))
+        present = self.counts > 0
+        cosines = self.class_cosines()[present][:, present]
+        off = (cosines - torch.eye(len(cosines)).to(cosines)).abs().sum()
+        return float(off) if reduction == "sum" else _mean(off, present.sum().square())
+
+    def class_cosines(self) -> Tensor:
+        """(C, C) mean cosine over the pairs between two classes, on the diagonal within one: the E of Eq. 8.
+
+        A class of one sample has 1 on the diagonal; one without samples has NaN in its row and column.
+        """
+        counts = self.counts.to(self.unit_sums.dtype)
+        cosines = self.unit_sums @ self.unit_sums.T / torch.outer(counts, counts)
+        within = self._within() / (counts * (counts - 1))
+        cosines.diagonal().copy_(within.masked_fill(self.counts == 1, 1))
+        return self._without_absent(cosines)
+
+    def class_similarity(self, of: Average = "raw") -> Tensor:
+        """(C, C) cosine between the average features of two classes; NaN where a class has no samples.
+
+        A class whose average is zero has no direction, so its cosines are 0.
+
+        Args:
+            of: average the features as they are, `"raw"` (the paper's figure 4), or as `"unit"` vectors.
+
+        Example:
+            >>> geometry = measure(torch.tensor([[3.0, 0.0], [1.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 0, 1]))
+            >>> geometry.class_similarity().round(decimals=4)
+            tensor([[1.0000, 0.7071],
+                    [0.7071, 1.0000]], dtype=torch.float64)
+        """
+        if of not in get_args(Average):
+            raise OptionError(unknown("average of", of, get_args(Average)))
+        sums = self.raw_sums if of == "raw" else self.unit_sums
+        means = sums * inverse_norms(sums, None)[:, None]
+        return self._without_absent(means @ means.T)
+
+    def _within(self) -> Tensor:
+        """(C,) the cosines of a class's pairs, added up: subtracted class by class, so few pairs keep their digits."""
+        squares = self.unit_sums.square().sum(1)
+        return torch.where(self.counts > 1, squares - self.directed, 0)
+
+    def _without_absent(self, matrix: Tensor) -> Tensor:
+        absent = self.counts == 0
+        return matrix.masked_fill(absent[:, None] | absent, torch.nan)
+
+
+def measure(features: Tensor, labels: Tensor, num_classes: int | None = None, ignore_index: int = -100) -> Geometry:
+    """The geometry of features that are all here.
+
+    Args:
+        features: (N, D) or (N, D, 1, 1).
+        labels: (N,) or (N, 1) integers.
+        num_classes: by default one more than the largest label.
+        ignore_index: rows with this label take no part.
+
+    Example:
+        >>> measure(torch.eye(2), torch.tensor([0, 1])).orthogonality()
+        1.0
+    """
+    check_options(0.0, "mean", ignore_index)
+    x, ids, ignored, _ = check(features, labels, ignore_index)
+    if num_classes is None:
+        ids = ids if ignored is None else ids[~ignored]
+        num_classes = max(1, int(ids.max()) + 1) if ids.numel() else 1
+    return Geometry(num_classes, x.shape[1]).update(features, labels, ignore_index)
+
+
+def _mean(total: Tensor, pairs: Tensor) -> float:
+    return float(total) / int(pairs) if pairs else 0.0
+
+
+def _meeting_place(group: Any) -> torch.device:
+    """The device for messages, the same on every process whether it has seen a batch or not."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise DistributedError(
+            "all_reduce needs a process group and there is none: call torch.distributed.init_process_group() first "
+            "(under torchrun), or merge() geometries that are in one process."
+        )
+    if dist.get_rank(group) < 0:
+        raise DistributedError("this process is not a member of the group of all_reduce: pass one it belongs to.")
+    if "cpu:" in dist.get_backend_config(group):
+        return torch.device("cpu")
+    return torch.device(torch.accelerator.current_accelerator() or "cpu")
+
+
+@cache
+def _metric_class() -> Any:
+    """The class behind `GeometryMetric`, made when it is first asked for, because torchmetrics is an optional guest."""
+    try:
+        from torchmetrics import Metric
+    except ImportError as error:
+        raise ImportError(
+            "opl.geometry.GeometryMetric needs torchmetrics and it is not installed: pip install torchmetrics, or use "
+            "opl.geometry.Geometry, which needs torch alone."
+        ) from error
+
+    class GeometryMetric(Metric):
+        """`Geometry` as a torchmetrics `Metric`: s, d, orthogonality and Eq. 8 of all batches on all processes.
+
+        The sums are fp64; for mps, which has none, call `set_dtype(torch.float32)` before moving it there.
+
+        Args:
+            num_classes: C; labels are 0 to C - 1.
+            feature_dim: D.
+            ignore_index: rows with this label take no part.
+            options: those of every torchmetrics metric.
+
+        Example:
+            >>> metric = GeometryMetric(num_classes=2, feature_dim=2)
+            >>> metric.update(torch.eye(2), torch.tensor([0, 1]))
+            >>> metric.compute()["d"]
+            tensor(0., dtype=torch.float64)
+        """
+
+        is_differentiable = False
+        higher_is_better = None
+        full_state_update = False
+
+        def __init__(self, num_classes: int, feature_dim: int, ignore_index: int = -100, **options: Any) -> None:
+            super().__init__(**options)
+            check_options(0.0, "mean", ignore_index)
+            self.shape, self.ignore_index = (num_classes, feature_dim), ignore_index
+            for name, state in Geometry(*self.shape).state_dict().items():
+                self.add_state(name, state, dist_reduce_fx="max" if name == "negative" else "sum")
+
+        def geometry(self) -> Geometry:
+            """A copy of what was seen, to ask for the matrices too."""
+            seen = Geometry(*self.shape, device=self.device)
+            return seen.load_state_dict({name: getattr(self, name) for name in seen.state_dict()})
+
+        def update(self, features: Tensor, labels: Tensor) -> None:
+            """Add a batch."""
+            for name, state in self.geometry().update(features, labels, self.ignore_index).state_dict().items():
+                setattr(self, name, state)
+
+        def compute(self) -> dict[str, Tensor]:
+            """The numbers, d as `"abs_mean"`."""
+            seen = self.geometry()
+            numbers = {
+                "s": seen.same,
+                "d": seen.other(),
+                "orthogonality": seen.orthogonality(),
+                "expected_orthogonality": seen.expected_orthogonality(),
+            }
+            return {name: seen.unit_sums.new_tensor(number) for name, number in numbers.items()}
+
+    GeometryMetric.__qualname__ = "GeometryMetric"  # where pickle finds it again
+    return GeometryMetric
+
+
+def __getattr__(name: str) -> Any:
+    """Bring `GeometryMetric`, and torchmetrics with it, when it is first asked for."""
+    if name == "GeometryMetric":
+        return _metric_class()
+    raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")

@@ -1,0 +1,55 @@
+"""What several tests share: the answers by definition, and processes that work together."""
+
+import os
+import socket
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for child processes: two with two threads each crawl
+
+
+def by_definition(features: Tensor, labels: Tensor, *, gamma: float, form: str, ignore_index: int = -100):
+    """The loss written as a double loop over ordered pairs of different samples, and nothing else.
+
+    Cosines are taken of rows scaled by their largest entry, so that 1e18 does not overflow; a zero row has cosine 0.
+    """
+    hard = labels.ndim == 1
+    there = [bool((label != ignore_index).any()) for label in labels]
+    sums = {True: features.new_zeros(()), False: features.new_zeros(())}
+    weights = {True: 0.0, False: 0.0}
+    for i, j in permutations(range(len(labels)), 2):
+        if not (there[i] and there[j]):
+            continue
+        alike = float(labels[i] == labels[j]) if hard else float((labels[i] * labels[j]).sum())
+        cosine = _cosine(features[i], features[j])
+        sums[True] = sums[True] + alike * cosine
+        sums[False] = sums[False] + (1 - alike) * (cosine.abs() if form == "mean_abs" else cosine)
+        weights[True] += alike
+        weights[False] += 1 - alike
+    same = sums[True] / weights[True] if weights[True] > 0 else sums[True] * 0
+    other = sums[False] / weights[False] if weights[False] > 0 else sums[False] * 0
+    if form == "abs_mean":
+        other = other.abs()
+    return 1 - same + gamma * other, same, other
+
+
+def _cosine(a: Tensor, b: Tensor) -> Tensor:
+    if not (a.any() and b.any()):
+        return a.new_zeros(())
+    a, b = a / a.detach().abs().max(), b / b.detach().abs().max()
+    return (a * b).sum() / (a.square().sum().sqrt() * b.square().sum().sqrt())
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
