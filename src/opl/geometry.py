@@ -9,7 +9,6 @@ direction: its cosines are 0, and its pairs count. Numbers are Python floats, ma
 """
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, Literal, get_args
 
 import torch
@@ -139,9 +138,9 @@ class Geometry:
         """
         device = _meeting_place(group)
         shape = torch.tensor([self.num_classes, self.feature_dim], device=device)
-        shapes = shape.new_empty(2 * dist.get_world_size(group))  # gloo takes no stacked answer
-        dist.all_gather_into_tensor(shapes, shape, group=group)
-        for rank, theirs in enumerate(shapes.view(-1, 2).tolist()):
+        shapes = shape.new_empty(dist.get_world_size(group), 2)
+        dist.all_gather(list(shapes.unbind(0)), shape, group=group)
+        for rank, theirs in enumerate(shapes.tolist()):
             if theirs != shape.tolist():
                 raise DistributedError(
                     f"process {rank} has a geometry of {theirs[0]} classes and {theirs[1]} numbers, this one of "
@@ -303,73 +302,15 @@ def _meeting_place(group: Any) -> torch.device:
     return torch.device(torch.accelerator.current_accelerator() or "cpu")
 
 
-@cache
-def _metric_class() -> Any:
-    """The class behind `GeometryMetric`, made when it is first asked for, because torchmetrics is an optional guest."""
+def __getattr__(name: str) -> Any:
+    """Bring `GeometryMetric`, and torchmetrics with it, when it is first asked for."""
+    if name != "GeometryMetric":
+        raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")
     try:
-        from torchmetrics import Metric
+        from ._metric import GeometryMetric
     except ImportError as error:
         raise ImportError(
             "opl.geometry.GeometryMetric needs torchmetrics and it is not installed: pip install torchmetrics, or use "
             "opl.geometry.Geometry, which needs torch alone."
         ) from error
-
-    class GeometryMetric(Metric):
-        """`Geometry` as a torchmetrics `Metric`: s, d, orthogonality and Eq. 8 of all batches on all processes.
-
-        The sums are fp64; for mps, which has none, call `set_dtype(torch.float32)` before moving it there.
-
-        Args:
-            num_classes: C; labels are 0 to C - 1.
-            feature_dim: D.
-            ignore_index: rows with this label take no part.
-            options: those of every torchmetrics metric.
-
-        Example:
-            >>> metric = GeometryMetric(num_classes=2, feature_dim=2)
-            >>> metric.update(torch.eye(2), torch.tensor([0, 1]))
-            >>> metric.compute()["d"]
-            tensor(0., dtype=torch.float64)
-        """
-
-        is_differentiable = False
-        higher_is_better = None
-        full_state_update = False
-
-        def __init__(self, num_classes: int, feature_dim: int, ignore_index: int = -100, **options: Any) -> None:
-            super().__init__(**options)
-            check_options(0.0, "mean", ignore_index)
-            self.shape, self.ignore_index = (num_classes, feature_dim), ignore_index
-            for name, state in Geometry(*self.shape).state_dict().items():
-                self.add_state(name, state, dist_reduce_fx="max" if name == "negative" else "sum")
-
-        def geometry(self) -> Geometry:
-            """A copy of what was seen, to ask for the matrices too."""
-            seen = Geometry(*self.shape, device=self.device)
-            return seen.load_state_dict({name: getattr(self, name) for name in seen.state_dict()})
-
-        def update(self, features: Tensor, labels: Tensor) -> None:
-            """Add a batch."""
-            for name, state in self.geometry().update(features, labels, self.ignore_index).state_dict().items():
-                setattr(self, name, state)
-
-        def compute(self) -> dict[str, Tensor]:
-            """The numbers, d as `"abs_mean"`."""
-            seen = self.geometry()
-            numbers = {
-                "s": seen.same,
-                "d": seen.other(),
-                "orthogonality": seen.orthogonality(),
-                "expected_orthogonality": seen.expected_orthogonality(),
-            }
-            return {name: seen.unit_sums.new_tensor(number) for name, number in numbers.items()}
-
-    GeometryMetric.__qualname__ = "GeometryMetric"  # where pickle finds it again
     return GeometryMetric
-
-
-def __getattr__(name: str) -> Any:
-    """Bring `GeometryMetric`, and torchmetrics with it, when it is first asked for."""
-    if name == "GeometryMetric":
-        return _metric_class()
-    raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")

@@ -140,10 +140,8 @@ def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> t
     except OplError as error:
         problem = error
     device = features.device if isinstance(features, Tensor) else torch.device("cpu")
-    told = torch.tensor(header, device=device)
-    heard = told.new_empty(dist.get_world_size(group), len(header))
-    dist.all_gather_into_tensor(heard, told, group=group)
-    headers = [Header(*row) for row in heard.tolist()]
+    told = _gather_alike(torch.tensor([header], device=device), group)
+    headers = [Header(*row) for row in told.tolist()]
     if problem is not None:
         raise problem
     for rank, other in enumerate(headers):
@@ -169,10 +167,18 @@ def _add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
 def _gather(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
     """Everybody's rows, in the order of the processes; uneven batches travel padded to the longest."""
     longest = max(sizes)
+    if longest == 0:
+        return rows
     padded = rows.new_zeros(longest, *rows.shape[1:])
     padded[: len(rows)] = rows
-    out = rows.new_empty(len(sizes) * longest, *rows.shape[1:])
-    dist.all_gather_into_tensor(out, padded, group=group)
+    out = _gather_alike(padded, group)
     if min(sizes) == longest:
         return out
     return torch.cat([out[rank * longest : rank * longest + size] for rank, size in enumerate(sizes)])
+
+
+def _gather_alike(rows: Tensor, group: Any) -> Tensor:
+    """The rows of all processes, one after the other, where all have equally many."""
+    out = rows.new_empty(dist.get_world_size(group), *rows.shape)
+    dist.all_gather(list(out.unbind(0)), rows.contiguous(), group=group)
+    return out.flatten(0, 1)

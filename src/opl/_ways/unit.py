@@ -39,12 +39,12 @@ def inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
 def _differentiable_inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
     """The same with derivatives of any order: rows without a direction never meet the root, whose slope is infinite."""
     hidden = _unusable(torch.linalg.vector_norm(x.detach(), dim=1, dtype=wide(x)), x, ignored)
-    norms = torch.linalg.vector_norm(x.masked_fill(hidden[:, None], 1), dim=1, dtype=wide(x))
+    norms: Tensor = torch.linalg.vector_norm(x.masked_fill(hidden[:, None], 1), dim=1, dtype=wide(x))
     return norms.reciprocal().masked_fill(hidden, 0).to(x.dtype)
 
 
 def _unusable(norms: Tensor, x: Tensor, ignored: Tensor | None) -> Tensor:
-    short = norms <= torch.finfo(x.dtype).tiny
+    short: Tensor = norms <= torch.finfo(x.dtype).tiny
     return short if ignored is None else short | ignored
 
 

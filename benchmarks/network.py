@@ -1,0 +1,86 @@
+"""Bytes that one step of the global batch sends, for class sums and for features, counted on the loopback device.
+
+    python benchmarks/network.py
+
+Processes on this machine talk through `lo`, whose counter in /proc/net/dev sees every byte (headers included), so
+this is a measurement, not an estimate. What other programs send through `lo` meanwhile is counted too: run it on a
+quiet machine.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+import opl
+
+
+def loopback_bytes() -> int:
+    """Bytes sent through `lo` since the machine started."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    fields = next(line for line in lines if line.strip().startswith("lo:")).split(":")[1].split()
+    return int(fields[8])
+
+
+def work(rank: int, world: int, store: str, rows: int, dim: int, classes: int, steps: int, out: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    generator = torch.Generator().manual_seed(rank)
+    features = torch.rand(rows // world, dim, generator=generator, requires_grad=True)
+    labels = torch.randint(0, classes, (rows // world,), generator=generator)
+    result = {"rows": rows, "dim": dim, "classes": classes, "processes": world}
+
+    def step(way: str) -> None:
+        opl.orthogonal_projection(features, labels, group=dist.group.WORLD, way=way).loss.backward()
+
+    for way in ("auto", "sums", "features"):
+        step(way)
+        dist.barrier()
+        before = loopback_bytes()
+        for _ in range(steps):
+            step(way)
+        dist.barrier()
+        result[way] = round((loopback_bytes() - before) / steps)
+    result["chosen"] = min(("sums", "features"), key=lambda way: abs(result[way] - result["auto"]))
+    if rank == 0:
+        Path(out).write_text(json.dumps(result))
+    dist.destroy_process_group()
+
+
+def measure(rows: int, dim: int, classes: int, processes: int, steps: int) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "out.json")
+        store = str(Path(folder) / "store")
+        mp.spawn(work, (processes, store, rows, dim, classes, steps, out), nprocs=processes)
+        return json.loads(Path(out).read_text())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[128, 1024, 4096], help="global batch sizes")
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--classes", type=int, nargs="+", default=[100, 1000])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    given = parser.parse_args()
+    results = [
+        measure(rows, given.dim, classes, given.processes, given.steps)
+        for classes in given.classes
+        for rows in given.rows
+    ]
+    if given.json:
+        print(json.dumps(results))
+        return
+    print(f"bytes sent a step by {given.processes} processes together, D={given.dim}")
+    print(f"{'classes':>8}{'batch':>8}{'class sums':>14}{'features':>14}  chosen")
+    for row in results:
+        print(f"{row['classes']:>8}{row['rows']:>8}{row['sums']:>14,}{row['features']:>14,}  {row['chosen']}")
+
+
+if __name__ == "__main__":
+    main()
