@@ -1,0 +1,57 @@
+"""The examples run as the README says, and show what they promise."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(*words: str) -> str:
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def needs(module: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed")
+
+
+def geometry(line: str) -> tuple[float, float, float]:
+    accuracy, same, other = re.search(r"accuracy ([\d.]+)%, s ([-\d.]+), d ([-\d.]+)", line).groups()
+    return float(accuracy), float(same), float(other)
+
+
+def test_the_plain_loop_shows_the_effect_on_the_features():
+    needs("sklearn")
+    rows = {
+        line.split()[0]: [float(word.rstrip("%")) for word in line.split()[2:]]
+        for line in run(str(EXAMPLES / "plain_loop.py"), "--epochs", "6").splitlines()
+        if " mean " in line
+    }
+    assert rows["CE+OPL"][0] > 90
+    assert rows["CE+OPL"][2] < rows["CE"][2]
+    assert rows["CE+OPL"][1] - rows["CE+OPL"][2] > rows["CE"][1] - rows["CE"][2]
+
+
+@pytest.mark.parametrize("name", ["lightning_module", "huggingface_trainer"])
+def test_the_trainers_of_others_train_with_it(name):
+    needs({"lightning_module": "pytorch_lightning", "huggingface_trainer": "transformers"}[name])
+    without, with_opl = (
+        geometry(line) for line in run(str(EXAMPLES / f"{name}.py")).splitlines() if line.startswith("weight")
+    )
+    assert with_opl[0] > 50  # chance is 25
+    assert with_opl[1] - with_opl[2] > without[1] - without[2]  # classes further apart than they are wide
+
+
+def test_torchrun_trains_the_global_batch_as_one_process_would():
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    out = run(*words, str(EXAMPLES / "torchrun_global_batch.py"))
+    gaps = [float(gap) for gap in re.findall(r"largest difference to one process (\S+)", out)]
+    assert len(gaps) == 2
+    assert max(gaps) < 1e-9
