@@ -250,3 +250,14 @@ def test_the_docstrings_examples_are_true():
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted > 0
         assert result.failed == 0, module.__name__
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_at_ordinary_batch_sizes_nothing_waits_for_an_accelerator(form, soft):
+    """Tensors on `meta` have no values: any look at one raises, as it would make an accelerator wait."""
+    features = torch.empty(2048, 64, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    labels = torch.empty(2048, 9, device="meta") if soft else torch.empty(2048, device="meta", dtype=torch.long)
+    assert functional.which_way(features, labels, form=form) == "pairs"
+    orthogonal_projection(features, labels, form=form).loss.backward()
+    assert features.grad.shape == features.shape

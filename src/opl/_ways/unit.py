@@ -13,8 +13,9 @@ def watched() -> bool:
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """No autocast inside: products of unit features need all their digits."""
-    if isinstance(x, Tensor) and torch.is_autocast_enabled(x.device.type):
-        return torch.autocast(x.device.type, enabled=False)
+    kind = x.device.type if isinstance(x, Tensor) else "cpu"
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(kind, enabled=False)
     return nullcontext()
 
 
