@@ -18,6 +18,12 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "demo": Command("opl.commands", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
+    "recipes": Command("opl.commands", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
+    "train": Command("opl.commands", "Train", "one run of a recipe; goes on where it stopped"),
+    "reproduce": Command("opl.commands", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
+    "report": Command("opl.commands", "Report", "one HTML page from what is on disk"),
+    "data": Command("opl.commands", "Data", "which data sets are here, and how to get the rest"),
     "bench": Command("opl.bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),
 }
 
@@ -36,17 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         return _say(unknown("command", words[0], COMMANDS), 2)
     try:
-        _run(words[0], words[1:])
+        return _run(words[0], words[1:])
     except OplError as error:
         if debug:
             raise
-        return _say(str(error), 2 if isinstance(error, ValueError) else 1)
+        return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
     except KeyboardInterrupt:
-        return _say("stopped.", 1)
-    return 0
+        return _say("stopped; the same command goes on from here.", 1)
 
 
-def _run(word: str, words: list[str]) -> None:
+def _run(word: str, words: list[str]) -> int:
     try:
         import tyro
     except ImportError as error:
@@ -54,8 +59,9 @@ def _run(word: str, words: list[str]) -> None:
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
         ) from error
     command = COMMANDS[word]
-    job = tyro.cli(getattr(import_module(command.module), command.name), prog=f"opl {word}", args=words)
-    job.run()
+    kind = getattr(import_module(command.module), command.name)
+    job = kind.parse(words) if hasattr(kind, "parse") else tyro.cli(kind, prog=f"opl {word}", args=words)
+    return int(job.run() or 0)
 
 
 def _say(sentence: str, code: int) -> int:

@@ -36,6 +36,10 @@ class DerivativeError(OplError, RuntimeError):
     """A derivative was asked for that this way of computing the loss does not have."""
 
 
+class DataError(OplError, LookupError):
+    """A data set is not here, cannot be read, or cannot be kept."""
+
+
 class OplWarning(UserWarning):
     """Something is probably not what was meant; training goes on."""
 

@@ -1,0 +1,121 @@
+"""Encoded pictures to pixels, in several processes.
+
+Pillow keeps the interpreter's lock for small pictures, so threads do not help. The workers run this file as a program
+of its own, which needs Pillow and NumPy alone: they start in a fifth of a second where `import opl` would bring torch
+into each, and, unlike those of `multiprocessing`, they ask nothing of the script that is running.
+"""
+
+import io
+import os
+import pickle
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def decode(pictures: list[bytes], mode: str) -> Pixels:
+    """(n, C, H, W) from encoded pictures of one size; `mode` is Pillow's `L` or `RGB`."""
+    arrays, format = [], ""
+    for picture in pictures:
+        opened = _open(picture, format)
+        format = opened.format or ""
+        arrays.append(np.asarray(opened.convert(mode)))
+    if sizes := {array.shape for array in arrays[1:]} - {arrays[0].shape}:
+        raise ValueError(f"images of different sizes: {arrays[0].shape[:2]} and {sizes.pop()[:2]}")
+    stacked = np.stack(arrays)
+    return stacked[:, None] if stacked.ndim == 3 else np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
+
+
+def _open(picture: bytes, format: str) -> Image.Image:
+    """Try the format of the picture before it first: Pillow tries dozens in turn, which takes longer than decoding."""
+    try:
+        return Image.open(io.BytesIO(picture), formats=(format,) if format else None)
+    except UnidentifiedImageError:
+        return Image.open(io.BytesIO(picture))
+
+
+def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> Iterator[Pixels]:
+    """Decode batch after batch, in order, in `workers` processes (0: one for each core, at most 8).
+
+    Raises:
+        ValueError: a picture cannot be decoded, or they differ in size.
+    """
+    workers = workers or min(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8
+    )
+    with ExitStack() as stack:
+        idle: SimpleQueue[_Worker] = SimpleQueue()
+        for _ in range(workers):
+            idle.put(stack.enter_context(_Worker(mode)))
+
+        def ask(pictures: list[bytes]) -> Pixels:
+            worker = idle.get()
+            try:
+                return worker(pictures)
+            finally:
+                idle.put(worker)
+
+        threads = stack.enter_context(ThreadPoolExecutor(workers))  # left before the workers are
+        waiting: deque[Future[Pixels]] = deque()
+        for pictures in batches:
+            waiting.append(threads.submit(ask, pictures))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class _Worker:
+    def __init__(self, mode: str) -> None:
+        self.command = [sys.executable, "-P", __file__, mode]
+
+    def __enter__(self) -> "_Worker":
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def __call__(self, pictures: list[bytes]) -> Pixels:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            pickle.dump(pictures, stdin, protocol=5)
+            stdin.flush()
+            answer = pickle.load(stdout)
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError("a process that decodes has died, perhaps for lack of memory") from error
+        if isinstance(answer, str):
+            raise ValueError(answer)
+        return np.asarray(answer, dtype=np.uint8)
+
+
+def _work(mode: str) -> None:
+    """Answer every list of pictures on the input with their pixels, or with a sentence; until the input ends."""
+    while True:
+        try:
+            pictures = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            answer: object = decode(pictures, mode)
+        except Exception as error:  # whatever Pillow finds wrong with a picture
+            answer = " ".join(f"{type(error).__name__}: {error}".split())
+        pickle.dump(answer, sys.stdout.buffer, protocol=5)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    _work(sys.argv[1])

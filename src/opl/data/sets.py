@@ -1,0 +1,257 @@
+"""The data sets: frozen values whose fields are a recipe's flags, and that load themselves as `Splits`.
+
+Besides `load`, each has what the other rooms need to know: `name`, `channels`, `size` (of the square images),
+`num_classes`, `mean` and `std` of each channel, and `augment`, what is done to training images.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import OptionError, unknown
+from ..types import Images, Splits
+from .augment import Augmentation, ColorJitter, Flip, PadCrop
+from .split import split, subset
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What data sets made of files share."""
+
+    root: str = ""
+    """Folder of the data set, in the Hugging Face layout; if empty, $OPL_DATA and then the Hub are asked."""
+    val: int = 5000
+    """Training images held out for validation, before any class is left out."""
+    stratified: bool = False
+    """Hold the same share of every class out."""
+    split_seed: int = 0
+    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run."""
+    classes: int = 0
+    """Only the first so many classes, in all parts; 0 takes all."""
+    per_class: int = 0
+    """At most so many training images of each class; 0 takes all."""
+    test_per_class: int = 0
+    """At most so many test images of each class; 0 takes all."""
+
+    name: ClassVar[str]
+    channels: ClassVar[int]
+    size: ClassVar[int]
+    all_classes: ClassVar[int]
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+
+    @property
+    def num_classes(self) -> int:
+        """After the choice of classes."""
+        return self.classes or self.all_classes
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """What is done to training images, before they are normalised."""
+        return ()
+
+    def load(self, seed: int) -> Splits:
+        """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
+        from . import cache
+
+        _check_classes(self.name, self.classes, self.all_classes)
+        decoded = cache.load(self.name, self.root)
+        train, test = (decoded.parts[part] for part in ("train", "test"))
+        train_labels, test_labels = (part.labels[decoded.label] for part in (train, test))
+        return _cut(
+            Images(train.pixels, train_labels, torch.arange(len(train_labels))),
+            Images(test.pixels, test_labels, torch.arange(len(test_labels))),
+            self,
+            seed if self.split_seed == -1 else self.split_seed,
+            decoded.names[decoded.label],
+            decoded.source,
+        )
+
+
+def _cut(train: Images, test: Images, settings: "_Stored", seed: int, names: tuple[str, ...], source: str) -> Splits:
+    fit, val = split(train.labels, settings.val, seed=seed, stratified=settings.stratified)
+    fit = fit[subset(train.labels[fit], settings.classes, settings.per_class, seed=seed)]
+    val = val[subset(train.labels[val], settings.classes)]
+    kept = subset(test.labels, settings.classes, settings.test_per_class, seed=seed)
+    return Splits(
+        Images(train.pixels, train.labels, fit),
+        Images(train.pixels, train.labels, val),
+        Images(test.pixels, test.labels, kept),
+        names[: settings.num_classes],
+        source,
+    )
+
+
+@dataclass(frozen=True)
+class Mnist(_Stored):
+    """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, grey; not augmented."""
+
+    name: ClassVar[str] = "mnist"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 28
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.1307,)
+    std: ClassVar[tuple[float, ...]] = (0.3081,)
+
+
+@dataclass(frozen=True)
+class Cifar100(_Stored):
+    """CIFAR-100: 50,000 and 10,000 photographs of 100 classes, 32 x 32; augmented as in the paper's code."""
+
+    padding: int = 4
+    """Zero-pad by so much and crop at a random place; 0 does not."""
+    flip: float = 0.5
+    """Probability of a horizontal flip."""
+    jitter: float = 0.4
+    """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
+
+    name: ClassVar[str] = "cifar100"
+    channels: ClassVar[int] = 3
+    size: ClassVar[int] = 32
+    all_classes: ClassVar[int] = 100
+    mean: ClassVar[tuple[float, ...]] = (0.50708, 0.48655, 0.44092)
+    std: ClassVar[tuple[float, ...]] = (0.26733, 0.25644, 0.27615)
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """Crop, flip and jitter, in this order, each unless it is switched off."""
+        crop = (PadCrop(self.padding),) if self.padding else ()
+        flip = (Flip(self.flip),) if self.flip else ()
+        jitter = (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else ()
+        return (*crop, *flip, *jitter)
+
+
+@dataclass(frozen=True)
+class Digits:
+    """scikit-learn's handwritten digits: 1,797 images, 8 x 8, grey; built in, nothing to download; not augmented."""
+
+    root: str = ""
+    """Not used: the data set is built in."""
+    test_fraction: float = 0.5
+    """Share of every class that is for testing, the same images in all runs."""
+    val: int = 0
+    """Training images held out for validation, the same share of every class."""
+    split_seed: int = 0
+    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run. Never the test images."""
+
+    name: ClassVar[str] = "digits"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 8
+    num_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.3053,)
+    std: ClassVar[tuple[float, ...]] = (0.3759,)
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
+
+    def load(self, seed: int) -> Splits:
+        """Cut it; `seed` matters only where `split_seed` is -1."""
+        from sklearn.datasets import load_digits
+
+        if not 0 < self.test_fraction < 1:
+            raise OptionError(f"test_fraction is {self.test_fraction}: give a share between 0 and 1.")
+        raw = load_digits()
+        pixels = torch.from_numpy(raw.images).mul(255 / 16).round().to(torch.uint8)[:, None]  # 0 to 16 -> 0 to 255
+        labels = torch.from_numpy(raw.target).long()
+        train, test = split(labels, round(self.test_fraction * len(labels)), seed=0, stratified=True)
+        fit, val = split(
+            labels[train], self.val, seed=seed if self.split_seed == -1 else self.split_seed, stratified=True
+        )
+        names = tuple(str(digit) for digit in range(self.num_classes))
+        fit_part, val_part, test_part = (Images(pixels, labels, rows) for rows in (train[fit], train[val], test))
+        return Splits(fit_part, val_part, test_part, names, "scikit-learn")
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Made-up images in the shape of a data set, with its classes: a pattern for each class, and noise.
+
+    A smoke run learns something from them in seconds; its numbers mean nothing.
+    """
+
+    like: Literal["mnist", "cifar100", "digits"] = "digits"
+    """The data set whose shape, classes, normalisation and augmentation it takes."""
+    root: str = ""
+    """Not used: nothing is read."""
+    rows: int = 256
+    """Training images."""
+    val: int = 64
+    """Validation images."""
+    test: int = 128
+    """Test images."""
+    classes: int = 0
+    """Only so many classes; 0 takes all."""
+    noise: float = 0.1
+    """Standard deviation of the noise; the patterns reach from 0 to 1."""
+
+    @property
+    def _model(self) -> "Mnist | Cifar100 | Digits":
+        if self.like not in _LIKE:
+            raise OptionError(unknown("data set", self.like, _LIKE))
+        return _LIKE[self.like]
+
+    @property
+    def name(self) -> str:
+        """Says what it is."""
+        return f"made-up-{self.like}"
+
+    @property
+    def channels(self) -> int:
+        """As the data set's."""
+        return self._model.channels
+
+    @property
+    def size(self) -> int:
+        """As the data set's."""
+        return self._model.size
+
+    @property
+    def num_classes(self) -> int:
+        """After the choice of classes."""
+        return self.classes or self._model.num_classes
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """As the data set's."""
+        return self._model.mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """As the data set's."""
+        return self._model.std
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """As the data set's."""
+        return self._model.augment
+
+    def load(self, seed: int) -> Splits:
+        """Make it, always the same whatever `seed`."""
+        _check_classes(self.name, self.classes, self._model.num_classes)
+        chance = torch.Generator().manual_seed(0)
+        patterns = self._patterns(chance)
+        count = self.rows + self.val + self.test
+        labels = torch.arange(count) % self.num_classes
+        noise = torch.randn(count, *patterns.shape[1:], generator=chance) * self.noise
+        pixels = (patterns[labels] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
+        cuts = torch.tensor([self.rows, self.rows + self.val])
+        train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
+        names = tuple(f"class {number}" for number in range(self.num_classes))
+        return Splits(train, val, test, names, "made up")
+
+    def _patterns(self, chance: torch.Generator) -> Tensor:
+        """Coarse, so that crops keep them, and symmetric, so that flips do."""
+        coarse = torch.rand(self.num_classes, self.channels, 4, 4, generator=chance)
+        coarse = (coarse + coarse.flip(3)) / 2
+        return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
+
+
+_LIKE: dict[str, Mnist | Cifar100 | Digits] = {"mnist": Mnist(), "cifar100": Cifar100(), "digits": Digits()}
+
+DataSet = Digits | Mnist | Cifar100 | MadeUp
+
+
+def _check_classes(name: str, classes: int, there: int) -> None:
+    if classes < 0 or classes > there or classes == 1:
+        raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {there}, or 0 for all.")

@@ -1,0 +1,379 @@
+"""Where a data set comes from: a folder that was named, `$OPL_DATA/<name>`, or the Hugging Face Hub; in this order.
+
+All three end as a folder of files in the Hub's layout, so that one reader serves them, and a look at names, sizes and
+times is enough to know whether anything changed. Parquet files are read directly; a folder in another layout that
+`datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it.
+"""
+
+import hashlib
+import json
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, unknown
+
+PATIENCE = 4.0  # seconds until a silent network counts as none
+_SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+_SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
+
+
+@dataclass(frozen=True)
+class Known:
+    """A data set that we know how to read; columns are candidates, the first that is there is taken."""
+
+    name: str
+    hub: str
+    """Its id on the Hub; empty where there is none to recommend."""
+    images: Mapping[str, int]
+    """Its splits, and the number of images in each."""
+    num_classes: int
+    mode: str
+    """What the pictures are turned into: Pillow's `L` or `RGB`."""
+    licence: str
+    """Its terms, and where it comes from."""
+    image_columns: tuple[str, ...] = ("img", "image")
+    label_columns: tuple[str, ...] = ("fine_label", "label")
+    other_columns: tuple[str, ...] = ()
+    """Further labels to keep, where they are there."""
+    respell: Mapping[str, str] = field(default_factory=dict)
+    """Class names to correct."""
+
+
+_SETS = (
+    Known(
+        "mnist", "ylecun/mnist", {"train": 60_000, "test": 10_000}, 10, "L", "no formal licence, cite LeCun et al. 1998"
+    ),
+    Known(
+        "cifar100",
+        "uoft-cs/cifar100",
+        {"train": 50_000, "test": 10_000},
+        100,
+        "RGB",
+        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        other_columns=("coarse_label",),
+        respell={"cra": "crab"},
+    ),
+    Known(
+        "pacs",
+        "flwrlabs/pacs",
+        {"train": 9_991},
+        7,
+        "RGB",
+        "no formal licence, research; cite Li et al. 2017",
+        other_columns=("domain",),
+    ),
+    Known(
+        "omniglot",
+        "",
+        {"train": 32_460},
+        1_623,
+        "L",
+        "MIT; github.com/brendenlake/omniglot",
+        other_columns=("alphabet", "character"),
+    ),
+    Known(
+        "imagenet",
+        "ILSVRC/imagenet-1k",
+        {"train": 1_281_167, "validation": 50_000},
+        1_000,
+        "RGB",
+        "non-commercial research; accept the terms on the Hub or at image-net.org",
+    ),
+)
+KNOWN: dict[str, Known] = {known.name: known for known in _SETS}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A data set that is here: `files` by split where they are Parquet, else every file of the folder under ''."""
+
+    known: Known
+    folder: Path
+    files: Mapping[str, tuple[Path, ...]]
+    where: str
+    """For people: the folder, or the Hub id."""
+
+    @property
+    def parquet(self) -> bool:
+        """Whether the files can be read directly."""
+        return "" not in self.files
+
+    def fingerprint(self, version: int = 0) -> str:
+        """Changes with the name, the size or the time of any file, and with `version`; reads none of them."""
+        facts: list[object] = [version, self.known.mode]
+        for split in sorted(self.files):
+            for file in self.files[split]:
+                stat = file.stat()
+                facts.append((split, file.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime_ns))
+        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+
+    def count(self) -> int | None:
+        """The number of images, from the files' own tables of contents; None where only reading them would tell."""
+        if not self.parquet:
+            return None
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        files = [file for split in self.known.images for file in self.files[split]]
+        try:
+            return sum(int(pq.read_metadata(file).num_rows) for file in files)
+        except Exception:  # pyarrow has a dozen ways to say that a file is damaged
+            return None
+
+    def read(self, rows: int = 512) -> "Reading":
+        """Open it, to be walked through `rows` images at a time."""
+        try:
+            return _read_parquet(self, rows) if self.parquet else _read_folder(self, rows)
+        except DataError:
+            raise
+        except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
+            raise unreadable(self, error) from error
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An opened data set: its columns, the names of its classes, and its rows as Arrow tables."""
+
+    image_column: str
+    label_columns: tuple[str, ...]
+    """The classes first, then the other labels."""
+    names: Mapping[str, tuple[str, ...]]
+    """By label column, where the schema names them."""
+    counts: Mapping[str, int]
+    tables: Mapping[str, Iterator[Any]]
+
+    @property
+    def large(self) -> bool:
+        """Whether it is worth the start of several processes."""
+        return sum(self.counts.values()) > 5000
+
+
+def unreadable(found: Found, error: Exception) -> DataError:
+    """The sentence for a folder whose content is not what it should be."""
+    return DataError(
+        f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {_one_line(error)}): "
+        "check that its files are complete and in the Hugging Face layout."
+    )
+
+
+def find(name: str, root: str = "") -> Found:
+    """The data set `name`: in `root` if given, else in `$OPL_DATA/<name>`, else from the Hub.
+
+    Args:
+        name: one of `KNOWN`.
+        root: the data set's folder (or one above it); when given, nothing else is tried.
+
+    Raises:
+        DataError: it is nowhere; the sentence names the three ways to provide it.
+    """
+    if name not in KNOWN:
+        raise DataError(unknown("data set", name, KNOWN))
+    known = KNOWN[name]
+    if found := here(known, root):
+        return found
+    if root:
+        raise DataError(f"there is no {name} in --data.root {root!r}: {_ways(known)}.")
+    if known.hub and not _told_to_stay_offline() and _network_answers():
+        return _download(known)
+    raise DataError(f"there is no {name} here: {_ways(known)}.")
+
+
+def here(known: Known, root: str = "") -> Found | None:
+    """The data set if it is on this machine already; asks no network.
+
+    Raises:
+        DataError: there is something in its place, but not the data set.
+    """
+    if root:
+        return _in_folder(known, Path(root).expanduser())
+    shelf = os.environ.get("OPL_DATA")
+    found = _in_folder(known, Path(shelf).expanduser() / known.name) if shelf else None
+    return found or (_in_hub_cache(known) if known.hub else None)
+
+
+def _ways(known: Known) -> str:
+    hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.licence})"
+    return (
+        f"give its folder with --data.root FOLDER, or set OPL_DATA to the folder that holds '{known.name}/', "
+        f"or let it come from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
+    )
+
+
+# Folders
+
+
+def _in_folder(known: Known, folder: Path, where: str = "") -> Found | None:
+    where = where or str(folder)
+    if not folder.is_dir():
+        return None
+    layouts = _parquet_layouts(folder)
+    bases = [base for base in layouts if known.images.keys() <= layouts[base].keys()]
+    liked = [folder, folder / known.name, folder / known.hub.partition("/")[2], folder / "data", folder / "default"]
+    chosen = next((base for base in liked if base in bases), bases[0] if len(bases) == 1 else None)
+    if chosen is not None:
+        files = {split: tuple(layouts[chosen][split]) for split in known.images}
+        _all_shards(known, folder, files)
+        return Found(known, folder, files, where)
+    if layouts:
+        held = sorted({split for splits in layouts.values() for split in splits})
+        raise DataError(
+            f"{str(folder)!r} has no single set of Parquet files with the splits {_listed(known.images)} of "
+            f"{known.name} (there are {_listed(held)}): give the folder of one data set, complete."
+        )
+    files = {"": tuple(sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")))}
+    return Found(known, folder, files, where) if files[""] else None
+
+
+def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
+    """Parquet files up to three folders deep, by the folder of their configuration and by split."""
+    layouts: dict[Path, dict[str, list[Path]]] = {}
+    for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
+        for file in sorted(folder.glob(pattern)):
+            inside = _SPLIT.search(file.stem)
+            above = None if inside or file.parent == folder else _SPLIT.search(file.parent.name)
+            base = file.parent.parent if above else file.parent
+            split = (inside or above or [None, "train"])[1]  # as `datasets`: without a name it is for training
+            layouts.setdefault(base, {}).setdefault(str(split), []).append(file)
+    return layouts
+
+
+def _all_shards(known: Known, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
+    for split, there in files.items():
+        for file in there:
+            shard = _SHARD.search(file.stem)
+            if shard and int(shard[2]) != len(there):
+                raise DataError(
+                    f"{known.name} in {str(folder)!r} has {len(there)} of the {int(shard[2])} files of its split "
+                    f"{split!r}: copy or download the missing ones."
+                )
+
+
+# The Hub
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+
+
+def _in_hub_cache(known: Known) -> Found | None:
+    """What an earlier download left, found without importing anything; an incomplete one is no find."""
+    snapshots = _hub_cache() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
+    for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
+        try:
+            found = _in_folder(known, folder, f"Hub {known.hub}")
+        except DataError:
+            continue
+        if found and found.parquet:
+            return found
+    return None
+
+
+def _told_to_stay_offline() -> bool:
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
+
+
+def _network_answers() -> bool:
+    """Ask the Hub's front page, in a thread: a name server that never answers obeys no time limit."""
+    answers: list[bool] = []
+
+    def ask() -> None:
+        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+        try:
+            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE).close()
+            answers.append(True)
+        except urllib.error.HTTPError as error:
+            answers.append(error.code < 500)
+        except (OSError, ValueError):
+            answers.append(False)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return bool(answers and answers[0])
+
+
+def _download(known: Known) -> Found:
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"])
+    except Exception as error:  # no network after all, terms not accepted, disk full, ...
+        raise DataError(
+            f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({_one_line(error)}): {_ways(known)}."
+        ) from error
+    if found := _in_hub_cache(known):
+        return found
+    raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
+
+
+# Reading
+
+
+def _read_parquet(found: Found, rows: int) -> Reading:
+    import pyarrow.parquet as pq
+
+    files = {split: [pq.ParquetFile(file) for file in found.files[split]] for split in found.known.images}
+    schema = next(iter(files.values()))[0].schema_arrow
+    image, labels = _columns(found, schema.names)
+    told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    names = {label: tuple(told[label]["names"]) for label in labels if "names" in told.get(label, {})}
+    counts = {split: sum(file.metadata.num_rows for file in files[split]) for split in files}
+
+    def tables(split: str) -> Iterator[Any]:
+        for file in files[split]:
+            yield from file.iter_batches(batch_size=rows, columns=[image, *labels])
+
+    return Reading(image, labels, names, counts, {split: tables(split) for split in files})
+
+
+def _read_folder(found: Found, rows: int) -> Reading:
+    import datasets  # type: ignore[import-untyped]
+
+    saved = (found.folder / "dataset_dict.json").is_file()
+    whole = datasets.load_from_disk(found.folder) if saved else datasets.load_dataset(str(found.folder))
+    if missing := [split for split in found.known.images if split not in whole]:
+        raise DataError(
+            f"{str(found.folder)!r} has no split {_listed(missing)} of {found.known.name} "
+            f"(there are {_listed(whole)}): give the folder of the complete data set."
+        )
+    parts = {split: whole[split] for split in found.known.images}
+    features = next(iter(parts.values())).features
+    image, labels = _columns(found, list(features))
+    names = {label: tuple(features[label].names) for label in labels if hasattr(features[label], "names")}
+    encoded = {split: part.cast_column(image, datasets.Image(decode=False)) for split, part in parts.items()}
+    return Reading(
+        image,
+        labels,
+        names,
+        {split: len(part) for split, part in parts.items()},
+        {split: part.with_format("arrow").iter(batch_size=rows) for split, part in encoded.items()},
+    )
+
+
+def _columns(found: Found, there: list[str]) -> tuple[str, tuple[str, ...]]:
+    known = found.known
+    image = next((name for name in known.image_columns if name in there), None)
+    label = next((name for name in known.label_columns if name in there), None)
+    if image is None or label is None:
+        wanted = known.image_columns if image is None else known.label_columns
+        raise DataError(
+            f"{known.name} in {str(found.folder)!r} has no column {_listed(wanted, 'or')} "
+            f"(there are {_listed(there)}): rename the column that holds it."
+        )
+    return image, (label, *(name for name in known.other_columns if name in there))
+
+
+def _listed(names: Any, joint: str = "and") -> str:
+    return f" {joint} ".join(repr(str(name)) for name in names) or "none"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,1 @@
+"""Protocols, one file each: `(model, data, settings) -> numbers`."""

@@ -1,0 +1,30 @@
+"""A table or figure of the paper as a value: its rows, the recipes behind them, and the paper's numbers."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: what it is called, its recipe, and what the paper reports for it."""
+
+    label: str
+    recipe: str
+    paper: dict[str, float]
+    baseline: str = ""
+    """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure: `opl reproduce NAME`."""
+
+    name: str
+    title: str
+    dataset: str
+    metrics: dict[str, str]
+    """Which numbers of a result are shown, and under which heading."""
+    rows: tuple[Row, ...]
+    seeds: int = 3
+    cost: str = ""
+    """What one run costs at each scale, as measured."""
+    note: str = ""

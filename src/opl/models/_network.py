@@ -1,0 +1,63 @@
+"""What every architecture shares: parts that run one after another, then the classifier `fc`."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from torch import Tensor, nn
+
+from ..types import Output
+
+
+class Network(nn.Module):
+    """Parts that run in the order given, down to (B, D) features, and the linear classifier `fc` on those.
+
+    The parts are direct children under their own names, so that these names are the ones in the state dict.
+
+    Args:
+        parts: modules by name, from images to features.
+        feature_dim: D, the width of what the last part gives.
+        num_classes: C, the width of the logits.
+    """
+
+    def __init__(self, parts: Mapping[str, nn.Module], feature_dim: int, num_classes: int) -> None:
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.fc: nn.Module = nn.Linear(feature_dim, num_classes)  # registered last: `FeatureTap` finds it unasked
+        self.feature_dim = feature_dim
+        self.path = tuple(parts)
+
+    def forward(self, images: Tensor) -> Output:
+        """(B, channels, H, W) images to their (B, D) features and (B, C) logits."""
+        features = images
+        for name in self.path:
+            features = getattr(self, name)(features)
+        return Output(features, self.fc(features))
+
+
+def pooled(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """The same parts, their (B, D, H, W) map averaged over its positions to (B, D)."""
+    return {**parts, "avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+
+
+def conv_chain(channels: int, widths: Sequence[int], *, pool_after: Collection[int], bias: bool) -> nn.Sequential:
+    """3x3 convolution, batch norm and ReLU for each width; a 2x2 max-pool after the convolutions named, from 1 on."""
+    layers: list[nn.Module] = []
+    for place, (before, width) in enumerate(zip((channels, *widths), widths, strict=False), start=1):
+        layers += [nn.Conv2d(before, width, 3, padding=1, bias=bias), nn.BatchNorm2d(width), nn.ReLU()]
+        if place in pool_after:
+            layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers)
+
+
+def draw_convolutions(model: nn.Module, draw: Callable[[Tensor], object]) -> None:
+    """Draw the weights of every convolution anew, in place; biases, where there are any, become zero."""
+    for part in model.modules():
+        if isinstance(part, nn.Conv2d):
+            draw(part.weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+
+
+def he_normal_fan_out(weight: Tensor) -> None:
+    """Normal with variance 2 / (outputs of the kernel): the spread of gradients stays the same through a ReLU net."""
+    nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu")

@@ -1,0 +1,62 @@
+"""ResNet-18, -34, -50 and -101, with torchvision's names and shapes, so that its weights load."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import nn
+
+from ..errors import OptionError, unknown
+from ._network import Network, draw_convolutions, he_normal_fan_out, pooled
+from ._residual import BasicBlock, Block, Bottleneck, convolution, stages
+
+Stem = Literal["imagenet", "cifar"]
+
+LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
+    18: (BasicBlock, (2, 2, 2, 2)),
+    34: (BasicBlock, (3, 4, 6, 3)),
+    50: (Bottleneck, (3, 4, 6, 3)),
+    101: (Bottleneck, (3, 4, 23, 3)),
+}
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """Four stages at widths 64, 128, 256, 512, or four times that from depth 50 on, the last giving the features.
+
+    No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) the net
+    starts from torchvision's He-normal weights; with the "cifar" stem (3x3 convolution, full size) from PyTorch's own,
+    as in the label-noise experiments.
+    """
+
+    depth: int = 18
+    stem: Stem = "imagenet"
+
+    def build(self, channels: int, num_classes: int) -> Network:
+        """The module, with new weights."""
+        if self.depth not in LAYOUTS:
+            raise OptionError(
+                f"a ResNet of depth {self.depth} does not exist: there are {', '.join(map(str, LAYOUTS))}; "
+                "the nets of depth 6n + 2 for 32x32 images are CifarResNet."
+            )
+        if self.stem not in get_args(Stem):
+            raise OptionError(unknown("stem", self.stem, get_args(Stem)))
+        block, counts = LAYOUTS[self.depth]
+        stem = _imagenet_stem(channels) if self.stem == "imagenet" else _cifar_stem(channels)
+        trunk = stages(block, 64, 64, counts)
+        model = Network(pooled({**stem, **trunk}), 512 * block.expansion, num_classes)
+        if self.stem == "imagenet":
+            draw_convolutions(model, he_normal_fan_out)
+        return model
+
+
+def _imagenet_stem(channels: int) -> dict[str, nn.Module]:
+    return {
+        "conv1": convolution(channels, 64, 7, stride=2),
+        "bn1": nn.BatchNorm2d(64),
+        "relu": nn.ReLU(),
+        "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
+    }
+
+
+def _cifar_stem(channels: int) -> dict[str, nn.Module]:
+    return {"conv1": convolution(channels, 64, 3), "bn1": nn.BatchNorm2d(64), "relu": nn.ReLU()}

@@ -1,0 +1,34 @@
+"""Every recipe by name and scale, and every table or figure that they make."""
+
+from ..errors import OptionError, unknown
+from ..item import Item
+from ..recipe import Recipe, Scale
+from . import demo, table_1, table_s1
+
+SHELVES = (demo, table_1, table_s1)
+ITEMS: dict[str, Item] = {shelf.ITEM.name: shelf.ITEM for shelf in SHELVES}
+RECIPES: dict[str, dict[str, Recipe]] = {}
+for _shelf in SHELVES:
+    for _recipe in _shelf.RECIPES:
+        RECIPES.setdefault(_recipe.name, {})[_recipe.scale] = _recipe
+
+
+def recipe(name: str, scale: Scale) -> Recipe:
+    """The recipe of that name at that scale; otherwise the nearest names."""
+    if name not in RECIPES:
+        raise OptionError(unknown("recipe", name, RECIPES))
+    if scale not in RECIPES[name]:
+        raise OptionError(unknown(f"scale of {name}", scale, RECIPES[name]))
+    return RECIPES[name][scale]
+
+
+def item(name: str) -> Item:
+    """The table or figure of that name; otherwise the nearest names."""
+    if name not in ITEMS:
+        raise OptionError(unknown("table or figure", name, ITEMS))
+    return ITEMS[name]
+
+
+def item_of(name: str) -> Item:
+    """The table or figure that a recipe belongs to."""
+    return next(item for item in ITEMS.values() if any(row.recipe == name for row in item.rows))

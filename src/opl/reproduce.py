@@ -1,0 +1,130 @@
+"""All runs of a table or figure, several at a time: each is its own `opl train` process, finished ones are kept."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from .item import Item
+from .results import RunFolder
+
+
+@dataclass
+class Job:
+    """One run: a recipe with a seed, and how it goes."""
+
+    recipe: str
+    seed: int
+    epochs: int
+    folder: RunFolder
+    process: subprocess.Popen[bytes] | None = None
+    state: str = "waiting"
+    place: int = -1
+    """Which share of the machine it has, while it runs."""
+
+    def describe(self) -> str:
+        """One line for the screen."""
+        text = f"{self.recipe} seed {self.seed}: {self.state}"
+        records = self.folder.metrics() if self.state in ("running", "done") else []
+        if records:
+            last = records[-1]
+            text += f", epoch {last['epoch'] + 1}/{self.epochs}"
+            if "val/top1" in last:
+                text += f", val {last['val/top1']:.2f}%"
+            text += f", {last['images_per_second']:.0f} images/s"
+        return text
+
+
+def jobs_of(item: Item, scale: str, seeds: int, out: Path, epochs: Callable[[str], int]) -> list[Job]:
+    """The runs of a table: all losses of a seed, then the next seed, so that an early stop leaves whole pairs."""
+    return [
+        Job(row.recipe, seed, epochs(row.recipe), RunFolder.of(out, row.recipe, seed))
+        for seed in range(seeds)
+        for row in item.rows
+    ]
+
+
+def run_all(jobs: list[Job], scale: str, out: Path, at_once: int, flags: list[str]) -> list[Job]:
+    """Run them, `at_once` at a time, cores and accelerators shared out; returns those that failed."""
+    waiting = [job for job in jobs if not job.folder.done]
+    for job in jobs:
+        if job not in waiting:
+            job.state = "done"
+    running: list[Job] = []
+    failed: list[Job] = []
+    with _Screen(jobs) as screen:
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    job = waiting.pop(0)
+                    job.place = min(set(range(at_once)) - {other.place for other in running})
+                    _start(job, scale, out, at_once, flags)
+                    running.append(job)
+                    screen.say(job)
+                time.sleep(0.2)
+                for job in [job for job in running if job.process is not None and job.process.poll() is not None]:
+                    running.remove(job)
+                    job.state = "done" if job.folder.done else f"failed ({_why(job)})"
+                    failed += [] if job.folder.done else [job]
+                    screen.say(job)
+                screen.refresh()
+        finally:
+            for job in running:
+                if job.process is not None:
+                    job.process.terminate()
+    return failed
+
+
+def _start(job: Job, scale: str, out: Path, at_once: int, flags: list[str]) -> None:
+    words = [sys.executable, "-m", "opl.cli", "train", job.recipe, "--seed", str(job.seed), "--scale", scale]
+    threads = str(max(1, (os.cpu_count() or 1) // at_once))
+    environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    cards = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    if len(cards) > 1:
+        environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]
+    job.folder.path.mkdir(parents=True, exist_ok=True)
+    with (job.folder.path / "log.txt").open("ab") as log:
+        job.process = subprocess.Popen([*words, "--out", str(out), *flags], stdout=log, stderr=log, env=environment)
+    job.state = "running"
+
+
+def _why(job: Job) -> str:
+    said = job.folder.error()
+    if said:
+        return said
+    log = job.folder.path / "log.txt"
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
+    return lines[-1] if lines else "no message"
+
+
+class _Screen:
+    """A line for each run that moves, on a terminal; elsewhere a line when one starts or ends."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self.jobs, self.live = jobs, sys.stderr.isatty()
+
+    def __enter__(self) -> "_Screen":
+        if self.live:
+            from rich.console import Console
+            from rich.live import Live
+
+            self.view = Live(console=Console(stderr=True), refresh_per_second=4)
+            self.view.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.view.stop()
+
+    def refresh(self) -> None:
+        if self.live:
+            from rich.text import Text
+
+            self.view.update(Text("\n".join(job.describe() for job in self.jobs)))
+
+    def say(self, job: Job) -> None:
+        if not self.live:
+            print(job.describe(), file=sys.stderr, flush=True)

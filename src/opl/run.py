@@ -1,0 +1,205 @@
+"""Recipe in, finished run folder out: the one place that joins the rooms."""
+
+import os
+import platform
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import __version__
+from .data.batches import Batches, seed_for
+from .errors import OplError
+from .evaluate.accuracy import accuracy
+from .models import Network
+from .progress import Progress
+from .recipe import Recipe, to_json
+from .results import RunFolder
+from .train import fit
+from .types import EpochRecord, Images, Splits, TaskShape
+
+EVAL_BATCH = 500
+GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
+
+
+def run(recipe: Recipe, out: Path | str) -> dict[str, Any]:
+    """Train and test what the recipe says, below `out`; a finished run is only read, a broken one is gone on with."""
+    folder = RunFolder.of(out, recipe.name, recipe.seed)
+    folder.start(to_json(recipe), about())
+    if folder.done:
+        return folder.result()
+    fabric = launch(recipe)
+    try:
+        return _run(fabric, recipe, folder)
+    except OplError as error:
+        if fabric.is_global_zero:
+            folder.fail(str(error))
+        raise
+
+
+def launch(recipe: Recipe) -> Any:
+    """The engine: devices, precision and processes; under torchrun and SLURM it takes theirs."""
+    from lightning_fabric import Fabric
+
+    several = recipe.devices * recipe.nodes > 1
+    if several and not torch.cuda.is_available():
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
+    fabric = Fabric(
+        devices=recipe.devices,
+        num_nodes=recipe.nodes,
+        strategy="ddp" if several else "auto",
+        precision=recipe.precision,
+    )
+    fabric.launch()
+    return fabric
+
+
+def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
+    started = time.time()
+    splits = recipe.data.load(recipe.seed)
+    model = build_model(recipe)
+    model.to(fabric.device)
+    objective = recipe.method.build(TaskShape(recipe.data.num_classes, model.feature_dim)).to(fabric.device)
+    if recipe.compile:
+        model.compile()
+    data = batches(fabric, recipe, splits.train)
+    state = folder.load()
+    first = int(state["epoch"]) if state else 0
+    best = float(state["best"]) if state else -1.0
+    fabric.barrier()
+    if fabric.is_global_zero:
+        folder.write_splits(_describe(splits))
+        folder.keep_epochs(first)
+    writer = _writer(recipe, folder) if fabric.is_global_zero else None
+
+    def validate(trained: nn.Module) -> dict[str, float]:
+        numbers = _measure(fabric, recipe, trained, splits.val)
+        return {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
+
+    def save(state: dict[str, Any], record: EpochRecord) -> None:
+        nonlocal best
+        if not fabric.is_global_zero:
+            return
+        if record.get("val/top1", -1.0) > best:
+            best = record["val/top1"]
+            folder.save_best({"model": state["model"]})
+        folder.log(record)
+        folder.save({**state, "best": best})
+        if writer is not None:
+            _write_scalars(writer, record)
+        bar.epoch(record)
+
+    with Progress(recipe, data.steps, first, fabric.is_global_zero) as bar:
+        trained = fit(fabric, recipe, model, objective, data, state=state, validate=validate, save=save, watcher=bar)
+    fabric.barrier()
+    if recipe.selection == "best-val":
+        model.load_state_dict(folder.load_best()["model"])
+    result = _result(fabric, recipe, trained, splits, folder, time.time() - started)
+    if fabric.is_global_zero:
+        weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+        folder.finish(weights, result)
+    fabric.barrier()
+    return result
+
+
+def build_model(recipe: Recipe) -> Network:
+    """The model of a recipe with the first weights of its seed; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(recipe.seed, 1))
+        model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def batches(fabric: Any, recipe: Recipe, part: Images) -> Batches:
+    """The batches of this process."""
+    return Batches(
+        part,
+        recipe.batch_size,
+        seed=recipe.seed,
+        augment=recipe.data.augment,
+        mean=recipe.data.mean,
+        std=recipe.data.std,
+        device=fabric.device,
+        rank=fabric.global_rank,
+        world=fabric.world_size,
+    )
+
+
+def _measure(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, float]:
+    if len(part) == 0:
+        return {}
+    group = torch.distributed.group.WORLD if fabric.world_size > 1 else None
+    # The bare module: an uneven share of the data must not wait for DDP's own messages.
+    bare = getattr(model, "module", model)
+    return accuracy(bare, batches(fabric, recipe, part).plain(EVAL_BATCH), recipe.data.num_classes, group)
+
+
+def _result(
+    fabric: Any, recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder, seconds: float
+) -> dict[str, Any]:
+    numbers = _measure(fabric, recipe, model, splits.test)
+    chosen = _measure(fabric, recipe, model, splits.val)
+    return {
+        **{f"test/{name}": value for name, value in numbers.items()},
+        **{f"val/{name}": value for name, value in chosen.items() if name in ("top1", "top5", "loss")},
+        "selection": recipe.selection,
+        "scale": recipe.scale,
+        "epochs": recipe.epochs,
+        "seconds": sum(record["seconds"] for record in folder.metrics()) if fabric.is_global_zero else seconds,
+    }
+
+
+def about() -> dict[str, Any]:
+    """Versions, commit and machine, for `recipe.json`."""
+    return {
+        "versions": {"opl": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "commit": commit(),
+        "machine": {
+            "system": platform.platform(terse=True),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        },
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def commit() -> str:
+    """The commit of the source tree that runs, with `+` if files differ from it; empty outside of one."""
+    here = Path(__file__).parent
+    words = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=10"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _describe(splits: Splits) -> dict[str, Any]:
+    """Which images are in which part, as rows of the source."""
+    return {
+        "source": splits.source,
+        "train": len(splits.train),
+        "val": splits.val.rows.tolist(),
+        "test": len(splits.test),
+        "class_names": list(splits.class_names),
+    }
+
+
+def _writer(recipe: Recipe, folder: RunFolder) -> Any:
+    if recipe.log != "tensorboard":
+        return None
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    return SummaryWriter(str(folder.path / "tensorboard"))
+
+
+def _write_scalars(writer: Any, record: EpochRecord) -> None:
+    for name, value in record.items():
+        if name != "epoch":
+            writer.add_scalar(name, value, record["epoch"])
+    writer.flush()

@@ -1,0 +1,61 @@
+"""Means with intervals over seeds, and differences between runs that share their seeds."""
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+
+class Interval(NamedTuple):
+    """A mean and half the width of its 95 % interval by the t distribution; NaN where one value cannot have one."""
+
+    mean: float
+    half: float
+    count: int
+
+    @property
+    def low(self) -> float:
+        """Lower end."""
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        """Upper end."""
+        return self.mean + self.half
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> Interval:
+    """Mean and interval of independent values.
+
+    Example:
+        >>> mean, half, count = interval([1.0, 2.0, 3.0])
+        >>> round(mean, 3), round(half, 3), count
+        (2.0, 2.484, 3)
+    """
+    count = len(values)
+    if count < 2:
+        return Interval(fmean(values) if values else math.nan, math.nan, count)
+    from scipy.stats import t
+
+    return Interval(fmean(values), float(t.ppf((1 + level) / 2, count - 1)) * stdev(values) / math.sqrt(count), count)
+
+
+def paired(ours: dict[int, float], theirs: dict[int, float]) -> Interval:
+    """The difference `ours - theirs` over the seeds that both have.
+
+    Example:
+        >>> paired({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.5, 2: 9.0}).mean
+        0.75
+    """
+    return interval([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+
+
+def verdict(difference: Interval) -> str:
+    """What may be said of a paired difference: a gain only where its whole interval is above zero."""
+    if math.isnan(difference.half):
+        return "too few seeds to tell"
+    if difference.low > 0:
+        return "a gain"
+    if difference.high < 0:
+        return "a loss"
+    return "no difference at this scale"

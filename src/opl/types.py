@@ -1,0 +1,74 @@
+"""The plain values that pass between the rooms: data -> model -> objective -> trainer -> results."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Output(NamedTuple):
+    """What every model returns: (B, D) features, the input of its classifier, and (B, C) logits."""
+
+    features: Tensor
+    logits: Tensor
+
+
+class Batch(NamedTuple):
+    """Images ready for the model, (B, C, H, W) floats; their labels; and their rows in the training set."""
+
+    images: Tensor
+    labels: Tensor
+    rows: Tensor
+
+
+class Terms(NamedTuple):
+    """What every objective returns: the loss to minimise and its named parts, for the records."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+class TaskShape(NamedTuple):
+    """What a method may need to know to build its objective."""
+
+    num_classes: int
+    feature_dim: int
+
+
+@dataclass(frozen=True)
+class Images:
+    """A part of a data set, decoded: (N, C, H, W) uint8 pixels (often a memory map) and (N,) labels.
+
+    `rows` (N,) are the images of this part, as rows of `pixels` and `labels`, which may hold more than this part.
+    """
+
+    pixels: Tensor
+    labels: Tensor
+    rows: Tensor
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The pixels and labels of some of this part's images, by their place in this part."""
+        chosen = self.rows[rows]
+        return self.pixels[chosen], self.labels[chosen]
+
+
+class Splits(NamedTuple):
+    """A data set cut into parts; `val` is empty where nobody asked for one."""
+
+    train: Images
+    val: Images
+    test: Images
+    class_names: tuple[str, ...]
+    source: str
+
+
+EpochRecord = dict[str, Any]  # a line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...
+
+
+def no_images(like: Images) -> Images:
+    """An empty part of the same data."""
+    return Images(like.pixels, like.labels, torch.zeros(0, dtype=torch.long))

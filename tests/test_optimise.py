@@ -1,0 +1,46 @@
+"""Schedules against their definition, step by step."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from opl.optimise import SGD, Adam, Cosine, OneCycle, Steps
+
+
+def test_steps_are_the_papers_learning_rates():
+    """losses.md: epoch 1 grows from 0; 0.1 to epoch 59; 0.02 from 60; 0.004 from 120; 0.0008 from 160 (from 1)."""
+    schedule = Steps(milestones=(59, 119, 159), factor=0.2, warmup=1)
+    rates = {epoch: 0.1 * schedule((epoch - 1) * 352, 352, 200) for epoch in (1, 2, 59, 60, 119, 120, 159, 160, 200)}
+    expected = {1: 0, 2: 0.1, 59: 0.1, 60: 0.02, 119: 0.02, 120: 0.004, 159: 0.004, 160: 0.0008, 200: 0.0008}
+    assert rates == pytest.approx(expected)
+    assert 0.1 * schedule(351, 352, 200) == pytest.approx(0.0997, abs=1e-4)
+
+
+def test_cosine_is_torchs_after_the_warm_up():
+    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 50, eta_min=0.1)
+    for step in range(50):
+        assert Cosine(floor=0.1)(step, 5, 10) == pytest.approx(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        theirs.step()
+    assert Cosine(warmup=2)(5, 5, 10) == pytest.approx(0.5)
+    assert Cosine(warmup=2)(10, 5, 10) == 1
+
+
+def test_one_cycle_goes_up_in_a_line_and_down_in_a_cosine():
+    schedule = OneCycle(peak=0.5, start=0.1, end=0.01)
+    assert schedule(0, 10, 10) == pytest.approx(0.1)
+    assert max(schedule(step, 10, 10) for step in range(100)) == pytest.approx(1, abs=0.02)
+    assert schedule(99, 10, 10) == pytest.approx(0.01)
+    quarter = schedule(74, 10, 10)
+    assert quarter == pytest.approx(0.01 + 0.99 * (1 + math.cos(math.pi * (74 / 99 - 0.5) / 0.5)) / 2)
+
+
+def test_optimisers_get_their_settings():
+    parameters = [nn.Parameter(torch.zeros(2))]
+    sgd = SGD(lr=0.3, momentum=0.8, weight_decay=1e-3, nesterov=True).build(parameters)
+    group = sgd.param_groups[0]
+    assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.3, 0.8, 1e-3, True)
+    assert Adam(beta1=0.7).build(parameters).param_groups[0]["betas"] == (0.7, 0.999)

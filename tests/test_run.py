@@ -1,0 +1,225 @@
+"""Runs for real: killed and resumed, in two processes, refused, diverged, several at a time."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from opl import cli, recipes
+from opl.methods import CrossEntropyOPL
+from opl.recipe import Recipe, from_json, to_json
+from opl.results import RunFolder
+from opl.run import run
+from opl.train import DivergedError
+
+ROOT = Path(__file__).parent.parent
+
+
+def tiny(name: str = "digits-opl", **changes) -> Recipe:
+    return replace(recipes.recipe(name, "tiny"), **changes)
+
+
+def command(*words: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "opl.cli", *words], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+def weights(out: Path, name: str = "digits-opl", seed: int = 0) -> bytes:
+    return (RunFolder.of(out, name, seed).path / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_every_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
+    result = run(tiny(name), tmp_path)
+    folder = RunFolder.of(tmp_path, name, 0)
+    assert folder.done
+    assert 0 <= result["test/top1"] <= result["test/top5"] <= 100
+    assert result["scale"] == "tiny"
+    record = folder.metrics()[-1]
+    assert {"epoch", "train/loss", "seconds", "images_per_second", "lr"} <= set(record)
+    assert from_json(folder.recipe()) == tiny(name)
+
+
+def test_every_recipe_survives_json_at_every_scale():
+    for scales in recipes.RECIPES.values():
+        for recipe in scales.values():
+            assert from_json(json.loads(json.dumps(to_json(recipe)))) == recipe
+
+
+def test_baseline_and_method_differ_in_the_method_alone():
+    for item in recipes.ITEMS.values():
+        for row in item.rows:
+            if row.baseline:
+                for scale in ("paper", "small", "tiny"):
+                    ours, theirs = recipes.recipe(row.recipe, scale), recipes.recipe(row.baseline, scale)
+                    assert replace(ours, name="", method=theirs.method) == replace(theirs, name="")
+
+
+def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
+    for out in ("a", "b"):
+        run(tiny(), tmp_path / out)
+    run(tiny(seed=1), tmp_path / "a")
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert weights(tmp_path / "a", seed=1) != weights(tmp_path / "a")
+
+
+def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    run(tiny(epochs=4), tmp_path / "whole")
+    for epoch in (1, 3):
+
+        class Stop(Exception):
+            pass
+
+        real = RunFolder.save
+
+        def save(self, state, epoch=epoch, real=real, stop=Stop):
+            real(self, state)
+            if state["epoch"] == epoch:
+                raise stop
+
+        out = tmp_path / str(epoch)
+        with monkeypatch.context() as patch:
+            patch.setattr(RunFolder, "save", save)
+            with pytest.raises(Stop):
+                run(tiny(epochs=4), out)
+        run(tiny(epochs=4), out)
+        assert weights(out) == weights(tmp_path / "whole")
+        epochs = [record["epoch"] for record in RunFolder.of(out, "digits-opl", 0).metrics()]
+        assert epochs == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("times", "devices"), [(2, 1), pytest.param(20, 1, marks=pytest.mark.slow), (1, 2)])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(times, devices):
+    words = [sys.executable, str(ROOT / "benchmarks" / "kill.py"), "--times", str(times), "--devices", str(devices)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{times} of {times} runs ended with the same bytes" in done.stdout
+
+
+def test_two_processes_train_as_one(tmp_path):
+    for devices in (1, 2):
+        done = command(
+            *("train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100"),
+            *("--devices", str(devices), "--out", str(tmp_path / str(devices))),
+        )
+        assert done.returncode == 0, done.stderr
+    one, two = (RunFolder.of(tmp_path / str(devices), "digits-opl", 0) for devices in (1, 2))
+    for name, value in one.weights().items():
+        torch.testing.assert_close(two.weights()[name], value, rtol=0, atol=1e-4)
+    for ours, theirs in zip(two.metrics(), one.metrics(), strict=True):
+        assert ours["s"] == pytest.approx(theirs["s"], abs=1e-3)
+        assert ours["val/top1"] == pytest.approx(theirs["val/top1"], abs=1.01)
+
+
+class Broken(CrossEntropyOPL):
+    def build(self, shape):
+        objective = super().build(shape)
+
+        class Wrapper(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.calls = objective, 0
+
+            def forward(self, model, batch):
+                self.calls += 1
+                terms = self.inner(model, batch)
+                bad = terms.parts["projection"] * (float("nan") if self.calls > 2 else 1)
+                return terms._replace(total=terms.total + bad, parts={**terms.parts, "projection": bad})
+
+        return Wrapper()
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
+    with pytest.raises(DivergedError) as caught:
+        run(tiny(method=Broken()), tmp_path)
+    for words in ("epoch 0, step 2", "loss, projection", "entropy", "learning rate"):
+        assert words in str(caught.value)
+    assert "not finite" in RunFolder.of(tmp_path, "digits-opl", 0).error()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["train", "no-such"], 2, "did you mean"),
+        (["train"], 2, "opl recipes"),
+        (["train", "digits-ce", "--optimiser.lrr", "1"], 2, "--optimiser.lr"),
+        (["train", "digits-ce", "--epochs", "many"], 2, "--epochs"),
+        (["train", "digits-ce", "--epochs", "0"], 2, "epochs is 0"),
+        (["train", "cifar100-resnet56-ce", "--data.root", "/nowhere/at/all"], 2, "/nowhere/at/all"),
+        (["train", "digits-ce", "--scale", "tiny", "--out", "/dev/null/x"], 1, "--out"),
+        (["reproduce", "table-99"], 2, "did you mean"),
+        (["report", "/nowhere/at/all"], 2, "no folder"),
+    ],
+)
+def test_wrong_words_are_one_sentence_with_the_right_code(words, code, said, capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        got = cli.main(words)
+    except SystemExit as ended:
+        got = ended.code
+    out = capfd.readouterr()
+    assert got == code
+    assert said in out.err + out.out
+    assert "Traceback" not in out.err + out.out
+
+
+def test_a_finished_run_is_read_and_other_settings_are_refused(tmp_path, capfd):
+    first = run(tiny(), tmp_path)
+    before = weights(tmp_path)
+    assert run(tiny(), tmp_path) == first
+    assert cli.main(["train", "digits-opl", "--scale", "tiny", "--epochs", "7", "--out", str(tmp_path)]) == 1
+    assert "other settings (epochs)" in capfd.readouterr().err
+    assert weights(tmp_path) == before
+
+
+def test_reproduce_keeps_what_is_finished_and_one_failure_stops_nobody(tmp_path, capfd):
+    broken = RunFolder.of(tmp_path / "tiny" / "demo", "digits-ce", 1)
+    broken.start({"name": "digits-ce", "seed": 1, "scale": "tiny", "epochs": 99}, {})
+    assert (
+        cli.main(["reproduce", "demo", "--scale", "tiny", "--seeds", "2", "--jobs", "2", "--out", str(tmp_path)]) == 1
+    )
+    out = capfd.readouterr()
+    assert "digits-ce seed 1: failed" in out.err
+    assert "numbers mean nothing" in " ".join(out.out.split())
+    table = json.loads((tmp_path / "tiny" / "demo" / "table.json").read_text())
+    assert [row["seeds"] for row in table["rows"]] == [[0], [0, 1]]
+    page = (tmp_path / "tiny" / "demo" / "report.html").read_text()
+    assert "unfinished" in page
+    (broken.path / "recipe.json").unlink()
+    assert cli.main(["reproduce", "demo", "--scale", "tiny", "--seeds", "2", "--out", str(tmp_path), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["rows"][0]["seeds"] == [0, 1]
+
+
+def test_dry_run_shows_the_settings_and_the_cost(capfd):
+    assert cli.main(["train", "digits-opl", "--scale", "small", "--method.weight", "0.3", "--dry-run"]) == 0
+    out = capfd.readouterr().out
+    assert '"weight": 0.3' in out
+    assert "cost:" in out
+
+
+def test_lists_are_printed(capfd):
+    assert cli.main(["recipes"]) == 0
+    assert "table-s1" in capfd.readouterr().out
+    assert cli.main(["data"]) == 0
+    assert "cifar100" in capfd.readouterr().out
+
+
+def test_the_report_needs_no_torch(tmp_path):
+    run(tiny(), tmp_path)
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from opl.report import write_report; from opl.item import Item, Row\n"
+        "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
+        f"print(write_report({str(tmp_path)!r}, items).read_text())"
+    )
+    page = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "&lt;b&gt;t&lt;/b&gt;" in page
+    assert "digits-opl/seed-0" in page
