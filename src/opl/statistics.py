@@ -11,7 +11,7 @@ class Interval(NamedTuple):
 
     mean: float
     half: float
-    count: int
+    size: int
 
     @property
     def low(self) -> float:

@@ -70,7 +70,7 @@ def cells(item: Item, rows: list[Line]) -> tuple[list[str], list[list[str]]]:
 
 def number(value: Interval) -> str:
     """`mean ± half`, as many digits as make sense."""
-    if value.count == 0:
+    if value.size == 0:
         return "-"
     digits = 2 if abs(value.mean) >= 2 else 3
     return f"{value.mean:.{digits}f}" + ("" if math.isnan(value.half) else f" ± {value.half:.{digits}f}")
@@ -80,7 +80,7 @@ def _difference(line: Line, name: str) -> str:
     if name not in line.difference:
         return line.missing or "-"
     difference = line.difference[name]
-    text = f"{difference.mean:+.2f}" if difference.count else "-"
+    text = f"{difference.mean:+.2f}" if difference.size else "-"
     if not math.isnan(difference.half):
         text += f" [{difference.low:+.2f}, {difference.high:+.2f}]"
     return f"{text}, {verdict(difference)}" + (f" ({line.missing})" if line.missing else "")

@@ -117,14 +117,15 @@ def _train_epoch(
                 fabric.clip_gradients(model, optimiser, max_norm=recipe.clip)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
-        images = len(batch.labels)
+        images = round(fabric.world_size / batch.each)  # of the global batch
         seen += images
         for name, value in values.items():
             sums[name] = sums.get(name, 0.0) + value * images
         watcher.step(epoch, step, images, values["loss"])
     seconds = time.perf_counter() - started
-    means = {f"train/{name}": total / max(1, seen) for name, total in sums.items()}
-    return {**means, "lr": rate, "images_per_second": seen * fabric.world_size / seconds}
+    totals = fabric.all_reduce(torch.tensor(list(sums.values()), dtype=torch.float64), reduce_op="mean").tolist()
+    means = {f"train/{name}": total / max(1, seen) for name, total in zip(sums, totals, strict=True)}
+    return {**means, "lr": rate, "images_per_second": seen / seconds}
 
 
 def _finite(terms: Terms, sums: dict[str, float], seen: int, epoch: int, step: int) -> dict[str, float]:

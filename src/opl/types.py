@@ -15,11 +15,17 @@ class Output(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Images ready for the model, (B, C, H, W) floats; their labels; and their rows in the training set."""
+    """Images ready for the model, (B, C, H, W) floats; their labels; and their rows in the training set.
+
+    `each` is what one image counts in a mean over the global batch, times the number of processes, because their
+    gradients are averaged: an objective adds up its losses of images and multiplies with it, so that uneven and even
+    empty shares of a batch train as one process would.
+    """
 
     images: Tensor
     labels: Tensor
     rows: Tensor
+    each: float
 
 
 class Terms(NamedTuple):

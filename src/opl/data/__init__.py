@@ -14,8 +14,9 @@ from .augment import (
     rotate,
 )
 from .batches import Batches, seed_for
+from .known import KNOWN, Known
 from .sets import Cifar100, DataSet, Digits, MadeUp, Mnist
-from .source import KNOWN, Known, find, here
+from .source import find, here
 from .split import split, subset
 
 __all__ = [

@@ -73,12 +73,8 @@ class Batches:
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
+        self.steps = -(-len(part) // batch_size)  # in an epoch
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
-
-    @property
-    def steps(self) -> int:
-        """Batches in an epoch."""
-        return -(-len(self.part) // self.batch_size)
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from `start_step` on, this process's share of each."""
@@ -92,7 +88,7 @@ class Batches:
             chance.manual_seed(seed_for(_AUGMENT, self.seed, epoch, step))
             for augmentation in self.augment:
                 images = augmentation(images, chance, mine, len(rows))
-            yield self._batch(images, labels, rows[mine])
+            yield self._batch(images, labels, rows[mine], self.world / len(rows))
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """All images in order, normalised and nothing else; of this process's share, `batch_size` at a time."""
@@ -102,7 +98,7 @@ class Batches:
         for start in range(mine.start, mine.stop, batch_size):
             rows = torch.arange(start, min(start + batch_size, mine.stop))
             images, labels = self._take(rows)
-            yield self._batch(images, labels, rows)
+            yield self._batch(images, labels, rows, 1 / len(rows))
 
     def _share(self, count: int) -> slice:
         return slice(count * self.rank // self.world, count * (self.rank + 1) // self.world)
@@ -111,6 +107,6 @@ class Batches:
         pixels, labels = self.part.take(rows)
         return pixels.to(self.device).float().div_(255), labels.to(self.device)
 
-    def _batch(self, images: Tensor, labels: Tensor, rows: Tensor) -> Batch:
+    def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, each: float) -> Batch:
         images = self.normalize(images).contiguous(memory_format=self.layout)
-        return Batch(images, labels, rows.to(self.device))
+        return Batch(images, labels, rows.to(self.device), each)

@@ -14,6 +14,7 @@ import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -210,8 +211,8 @@ def _write_pixels(
 
     labels: dict[str, list[Any]] = {label: [] for label in reading.label_columns}
     shape: tuple[int, ...] = ()
-    with file.open("wb") as stream:
-        batches = decode_all(_pictures(reading, split, labels), found.known.mode, 0 if reading.large else 1)
+    batches = decode_all(_pictures(reading, split, labels), found.known.mode, 0 if reading.large else 1)
+    with closing(batches), file.open("wb") as stream:  # closing: its processes end now, whatever goes wrong
         for pixels in _told(batches, found):
             if not shape:
                 shape = pixels.shape[1:]

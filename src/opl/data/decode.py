@@ -8,10 +8,11 @@ into each, and, unlike those of `multiprocessing`, they ask nothing of the scrip
 import io
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -25,10 +26,10 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 def decode(pictures: list[bytes], mode: str) -> Pixels:
     """(n, C, H, W) from encoded pictures of one size; `mode` is Pillow's `L` or `RGB`."""
-    arrays, format = [], ""
+    arrays, kind = [], ""
     for picture in pictures:
-        opened = _open(picture, format)
-        format = opened.format or ""
+        opened = _open(picture, kind)
+        kind = opened.format or ""
         arrays.append(np.asarray(opened.convert(mode)))
     if sizes := {array.shape for array in arrays[1:]} - {arrays[0].shape}:
         raise ValueError(f"images of different sizes: {arrays[0].shape[:2]} and {sizes.pop()[:2]}")
@@ -36,15 +37,15 @@ def decode(pictures: list[bytes], mode: str) -> Pixels:
     return stacked[:, None] if stacked.ndim == 3 else np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
 
 
-def _open(picture: bytes, format: str) -> Image.Image:
+def _open(picture: bytes, kind: str) -> Image.Image:
     """Try the format of the picture before it first: Pillow tries dozens in turn, which takes longer than decoding."""
     try:
-        return Image.open(io.BytesIO(picture), formats=(format,) if format else None)
+        return Image.open(io.BytesIO(picture), formats=(kind,) if kind else None)
     except UnidentifiedImageError:
         return Image.open(io.BytesIO(picture))
 
 
-def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> Iterator[Pixels]:
+def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> Generator[Pixels, None, None]:
     """Decode batch after batch, in order, in `workers` processes (0: one for each core, at most 8).
 
     Raises:
@@ -104,6 +105,7 @@ class _Worker:
 
 def _work(mode: str) -> None:
     """Answer every list of pictures on the input with their pixels, or with a sentence; until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
     while True:
         try:
             pictures = pickle.load(sys.stdin.buffer)

@@ -13,81 +13,16 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import DataError, unknown
+from .known import KNOWN, Known
 
 PATIENCE = 4.0  # seconds until a silent network counts as none
 _SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
-
-
-@dataclass(frozen=True)
-class Known:
-    """A data set that we know how to read; columns are candidates, the first that is there is taken."""
-
-    name: str
-    hub: str
-    """Its id on the Hub; empty where there is none to recommend."""
-    images: Mapping[str, int]
-    """Its splits, and the number of images in each."""
-    num_classes: int
-    mode: str
-    """What the pictures are turned into: Pillow's `L` or `RGB`."""
-    licence: str
-    """Its terms, and where it comes from."""
-    image_columns: tuple[str, ...] = ("img", "image")
-    label_columns: tuple[str, ...] = ("fine_label", "label")
-    other_columns: tuple[str, ...] = ()
-    """Further labels to keep, where they are there."""
-    respell: Mapping[str, str] = field(default_factory=dict)
-    """Class names to correct."""
-
-
-_SETS = (
-    Known(
-        "mnist", "ylecun/mnist", {"train": 60_000, "test": 10_000}, 10, "L", "no formal licence, cite LeCun et al. 1998"
-    ),
-    Known(
-        "cifar100",
-        "uoft-cs/cifar100",
-        {"train": 50_000, "test": 10_000},
-        100,
-        "RGB",
-        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
-        other_columns=("coarse_label",),
-        respell={"cra": "crab"},
-    ),
-    Known(
-        "pacs",
-        "flwrlabs/pacs",
-        {"train": 9_991},
-        7,
-        "RGB",
-        "no formal licence, research; cite Li et al. 2017",
-        other_columns=("domain",),
-    ),
-    Known(
-        "omniglot",
-        "",
-        {"train": 32_460},
-        1_623,
-        "L",
-        "MIT; github.com/brendenlake/omniglot",
-        other_columns=("alphabet", "character"),
-    ),
-    Known(
-        "imagenet",
-        "ILSVRC/imagenet-1k",
-        {"train": 1_281_167, "validation": 50_000},
-        1_000,
-        "RGB",
-        "non-commercial research; accept the terms on the Hub or at image-net.org",
-    ),
-)
-KNOWN: dict[str, Known] = {known.name: known for known in _SETS}
 
 
 @dataclass(frozen=True)
@@ -304,12 +239,12 @@ def _download(known: Known) -> Found:
     from huggingface_hub import snapshot_download
 
     try:
-        snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"])
+        folder = Path(snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"]))
     except Exception as error:  # no network after all, terms not accepted, disk full, ...
         raise DataError(
             f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({_one_line(error)}): {_ways(known)}."
         ) from error
-    if found := _in_hub_cache(known):
+    if found := _in_folder(known, folder, f"Hub {known.hub}"):
         return found
     raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
 

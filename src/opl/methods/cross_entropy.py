@@ -29,5 +29,6 @@ class Objective(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
         _, logits = model(batch.images)
-        entropy = F.cross_entropy(logits, batch.labels, label_smoothing=self.label_smoothing)
+        smoothing = self.label_smoothing
+        entropy = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=smoothing) * batch.each
         return Terms(entropy, {"entropy": entropy})

@@ -39,6 +39,6 @@ class Objective(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
         features, logits = model(batch.images)
-        entropy = F.cross_entropy(logits, batch.labels)
+        entropy = F.cross_entropy(logits, batch.labels, reduction="sum") * batch.each
         projection = self.projection(features, batch.labels)
         return Terms(entropy + self.weight * projection, {"entropy": entropy, "projection": projection})
