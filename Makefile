@@ -18,7 +18,7 @@ setup: .venv/.dev
 	@touch $@
 
 demo: .venv/.base
-	$(BIN)/python examples/plain_loop.py
+	$(BIN)/opl demo
 
 test: .venv/.dev
 	$(BIN)/pytest

@@ -1,10 +1,15 @@
 """Images a second of `fit()` against a bare loop and against the loop that people have, in turns, in one run.
 
 `bare`: no augmentation, no records, channels_last, the batch already on the device. `conventional`: the default memory
-format and a DataLoader with two workers that decode nothing but crop, flip and jitter image by image with Pillow. `fit`:
-our loop with pad-crop, flip, jitter, normalisation, records and the check for finite losses. Random pixels, CIFAR's shape.
+format and a DataLoader with two workers that decode nothing but crop, flip and jitter image by image with Pillow.
+`fit`: our loop with pad-crop, flip, jitter, normalisation, records and the check for finite losses. Random pixels in
+CIFAR's shape; with CIFAR-100 at hand, also how long it takes to decode it and to start with the decoded copy.
 """
 
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -45,10 +50,11 @@ class Pictures(Dataset):
         left, top = int(draw[0] * 9), int(draw[1] * 9)
         image = image.crop((left, top, left + 32, top + 32))
         image = ImageOps.mirror(image) if draw[2] < 0.5 else image
-        for enhance, part in zip((ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color), draw[3:], strict=True):
+        kinds = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)
+        for enhance, part in zip(kinds, draw[3:], strict=True):
             image = enhance(image).enhance(0.6 + 0.8 * part)
-        floats = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(32, 32, 3).permute(2, 0, 1).float() / 255
-        return (floats - 0.5) / 0.25, self.labels[index]
+        pixels = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).view(32, 32, 3)
+        return (pixels.permute(2, 0, 1).float() / 255 - 0.5) / 0.25, self.labels[index]
 
 
 class Nobody:
@@ -146,3 +152,26 @@ def measure(rounds: int = 3, steps: int = 6) -> dict:
         "fit_of_conventional": speed["fit"] / speed["conventional"],
         "opl_of_ce": speed["resnet56 opl"] / speed["resnet56 ce"],
     }
+
+
+def measure_data() -> dict:
+    """How fast CIFAR-100 is decoded into an empty cache, and how soon a full one starts; {} without the data."""
+    code = (
+        "import time; start = time.perf_counter()\n"
+        "from opl.data.sets import Cifar100\n"
+        "imported = time.perf_counter()\n"
+        "splits = Cifar100().load(0); splits.train.take(splits.train.rows[:128] * 0)\n"
+        "images = len(splits.train) + len(splits.val) + len(splits.test)\n"
+        "print(imported - start, time.perf_counter() - imported, images)"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "OPL_CACHE": cache, "HF_HUB_OFFLINE": "1"}
+        times = []
+        for _ in range(2):
+            words = [sys.executable, "-c", code]
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                return {}
+            _, seconds, images = done.stdout.split()
+            times.append(float(seconds))
+    return {"decoded_images_per_second": int(images) / times[0], "warm_start_seconds": times[1]}

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import tyro
 
 from .errors import OptionError
 
@@ -46,6 +48,8 @@ MEMORY = [Case(65536, 512, 1000, False), Case(16384, 512, 1000, True), Case(1638
 class Bench:
     """Time and peak memory of the loss against the textbook B x B version, in one run."""
 
+    what: tyro.conf.Positional[Literal["loss", "train"]] = "loss"
+    """The loss against the textbook version, or the training loop against a bare and a conventional one."""
     seconds: float = 4.0
     """Time spent on each case, at least; every version runs at least three times."""
     threads: int = 0
@@ -61,6 +65,9 @@ class Bench:
 
         if self.threads:
             torch.set_num_threads(self.threads)
+        if self.what == "train":
+            _bench_training(self.json)
+            return
         textbook()  # fail before measuring, not after
         speed = [_speed(case, self.seconds) for case in _progress(SPEED, "speed", self.json)]
         peaks: list[dict[str, Any]] = []
@@ -75,19 +82,41 @@ class Bench:
 
 def textbook() -> Callable[..., Any]:
     """The textbook version, which lives in `benchmarks/` beside the source and not in the package."""
+    function: Callable[..., Any] = _benchmark("textbook").textbook
+    return function
+
+
+def _benchmark(name: str) -> Any:
+    """A module of `benchmarks/`, which the source tree has and the installed package does not."""
     import importlib.util
 
-    path = Path(__file__).parents[2] / "benchmarks" / "textbook.py"
-    spec = importlib.util.spec_from_file_location("textbook", path) if path.exists() else None
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path) if path.exists() else None
     if spec is None or spec.loader is None:
         raise OptionError(
-            "opl bench compares with benchmarks/textbook.py of the source tree, which is not here: clone the "
-            "repository, run `make setup` in it, and call opl bench from its environment."
+            f"opl bench needs benchmarks/{name}.py of the source tree, which is not here: clone the repository, run "
+            "`make setup` in it, and call opl bench from its environment."
         )
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # loader workers look it up by name
     spec.loader.exec_module(module)
-    function: Callable[..., Any] = module.textbook
-    return function
+    return module
+
+
+def _bench_training(as_json: bool) -> None:
+    """Images a second of the loops, and what the data costs."""
+    from rich.console import Console
+
+    training = _benchmark("training")
+    with Console(stderr=True).status("training loops take turns (about three minutes) ..."):
+        result = {**training.measure(), **training.measure_data()}
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for name, value in result.pop("images_per_second").items():
+        print(f"{name:<28}{value:>10.1f} images/s")
+    for name, value in result.items():
+        print(f"{name.replace('_', ' '):<28}{value:>10.3f}")
 
 
 def _batch(case: Case) -> tuple[Any, Any]:

@@ -53,7 +53,7 @@ class Found:
         """The number of images, from the files' own tables of contents; None where only reading them would tell."""
         if not self.parquet:
             return None
-        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+        import pyarrow.parquet as pq
 
         files = [file for split in self.known.images for file in self.files[split]]
         try:
@@ -270,7 +270,7 @@ def _read_parquet(found: Found, rows: int) -> Reading:
 
 
 def _read_folder(found: Found, rows: int) -> Reading:
-    import datasets  # type: ignore[import-untyped]
+    import datasets
 
     saved = (found.folder / "dataset_dict.json").is_file()
     whole = datasets.load_from_disk(found.folder) if saved else datasets.load_dataset(str(found.folder))

@@ -29,7 +29,7 @@ PAPER = (R56, R110)
 SMALL = tuple(
     replace(
         each,
-        data=Cifar100(classes=20, val=1000),
+        data=Cifar100(classes=20),
         model=CifarResNet(depth=depth),
         schedule=Steps(milestones=(6, 12, 16), factor=0.2, warmup=1),
         epochs=20,
