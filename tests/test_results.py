@@ -5,7 +5,8 @@ import os
 import pytest
 import torch
 
-from opl.results import BEFORE, CHECKPOINT, NEW, RunError, RunFolder, find_runs
+from opl.errors import FolderError
+from opl.results import BEFORE, CHECKPOINT, NEW, RunFolder, find_runs
 
 
 def folder_with(tmp_path, epochs):
@@ -83,7 +84,7 @@ def test_done_comes_last_and_other_settings_are_refused(tmp_path):
     folder = folder_with(tmp_path, 1)
     assert folder.begun
     assert not folder.done
-    with pytest.raises(RunError, match=r"other settings \(seed\)"):
+    with pytest.raises(FolderError, match=r"other settings \(seed\)"):
         folder.start({"name": "r", "seed": 1}, {})
     folder.finish({"w": torch.ones(2)}, {"test/top1": 1.0})
     assert folder.done
@@ -94,5 +95,5 @@ def test_done_comes_last_and_other_settings_are_refused(tmp_path):
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="give another folder with --out"):
+    with pytest.raises(FolderError, match="give another folder with --out"):
         RunFolder.of(tmp_path / "file", "r", 0).start({}, {})

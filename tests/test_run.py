@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from opl import cli, recipes
+from opl.errors import DivergedError
 from opl.methods import CrossEntropyOPL
 from opl.recipe import Recipe, from_json, to_json
 from opl.results import RunFolder
 from opl.run import run
-from opl.train import DivergedError
 
 ROOT = Path(__file__).parent.parent
 
@@ -154,7 +154,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
         (["train", "digits-ce", "--epochs", "many"], 2, "--epochs"),
         (["train", "digits-ce", "--epochs", "0"], 2, "epochs is 0"),
         (["train", "cifar100-resnet56-ce", "--data.root", "/nowhere/at/all"], 2, "/nowhere/at/all"),
-        (["train", "digits-ce", "--scale", "tiny", "--out", "/dev/null/x"], 1, "--out"),
+        (["train", "digits-ce", "--scale", "tiny", "--out", "/dev/null/x"], 2, "--out"),
         (["reproduce", "table-99"], 2, "did you mean"),
         (["report", "/nowhere/at/all"], 2, "no folder"),
     ],
@@ -175,7 +175,7 @@ def test_a_finished_run_is_read_and_other_settings_are_refused(tmp_path, capfd):
     first = run(tiny(), tmp_path)
     before = weights(tmp_path)
     assert run(tiny(), tmp_path) == first
-    assert cli.main(["train", "digits-opl", "--scale", "tiny", "--epochs", "7", "--out", str(tmp_path)]) == 1
+    assert cli.main(["train", "digits-opl", "--scale", "tiny", "--epochs", "7", "--out", str(tmp_path)]) == 2
     assert "other settings (epochs)" in capfd.readouterr().err
     assert weights(tmp_path) == before
 

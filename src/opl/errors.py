@@ -32,6 +32,14 @@ class DistributedError(OplError, RuntimeError):
     """The processes of a global batch are not set up, or do not agree."""
 
 
+class FolderError(OplError, ValueError):
+    """A run folder cannot be written to, holds another run, or is damaged."""
+
+
+class DivergedError(OplError, RuntimeError):
+    """The loss is no longer a number."""
+
+
 class DerivativeError(OplError, RuntimeError):
     """A derivative was asked for that this way of computing the loss does not have."""
 

@@ -13,13 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .errors import OplError
+from .errors import FolderError
 
 CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt", "best.pt"
-
-
-class RunError(OplError, RuntimeError):
-    """A run folder cannot be used, or a run failed."""
 
 
 class RunFolder:
@@ -55,14 +51,14 @@ class RunFolder:
             if self.begun:
                 different = _differences(self.recipe(), recipe)
                 if different:
-                    raise RunError(
+                    raise FolderError(
                         f"{self.path} holds a run with other settings ({', '.join(different[:3])}): give another "
                         "--out, or delete that folder."
                     )
                 return
             self._write_json("recipe.json", {"recipe": recipe, **about})
         except OSError as error:
-            raise RunError(
+            raise FolderError(
                 f"cannot write to {self.path} ({error.strerror}): give another folder with --out."
             ) from error
 
@@ -161,7 +157,9 @@ class RunFolder:
         try:
             content: dict[str, Any] = json.loads((self.path / name).read_text())
         except (OSError, ValueError) as error:
-            raise RunError(f"{self.path} has no readable {name}: it is not a run folder, or it was damaged.") from error
+            raise FolderError(
+                f"{self.path} has no readable {name}: it is not a run folder, or it was damaged."
+            ) from error
         return content
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:

@@ -133,9 +133,13 @@ def _measure(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dic
     if len(part) == 0:
         return {}
     group = torch.distributed.group.WORLD if fabric.world_size > 1 else None
-    # The bare module: an uneven share of the data must not wait for DDP's own messages.
+    # The bare module: an uneven share of the data must not wait for DDP's own messages. Its precision is set here.
     bare = getattr(model, "module", model)
-    return accuracy(bare, batches(fabric, recipe, part).plain(EVAL_BATCH), recipe.data.num_classes, group)
+    dtype = next(bare.parameters()).dtype
+    plain = batches(fabric, recipe, part).plain(EVAL_BATCH)
+    with fabric.autocast():
+        cast = (batch._replace(images=batch.images.to(dtype)) for batch in plain)
+        return accuracy(bare, cast, recipe.data.num_classes, group)
 
 
 def _result(

@@ -11,13 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from .errors import OplError
+from .errors import DivergedError
 from .recipe import Recipe
 from .types import Batch, EpochRecord, Terms
-
-
-class DivergedError(OplError, RuntimeError):
-    """The loss is no longer a number."""
 
 
 class Data(Protocol):

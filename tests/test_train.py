@@ -1,0 +1,91 @@
+"""The loop: accumulation, clipping, validation, precision and logging, each against something simpler."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from opl import recipes
+from opl.methods import CrossEntropy
+from opl.optimise import SGD, Steps
+from opl.results import RunFolder
+from opl.run import build_model, run
+
+PLAIN = replace(
+    recipes.recipe("digits-ce", "small"),
+    optimiser=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
+    schedule=Steps(milestones=()),
+    epochs=1,
+)
+
+
+def trained(tmp_path, name, recipe):
+    run(recipe, tmp_path / name)
+    return RunFolder.of(tmp_path / name, recipe.name, recipe.seed)
+
+
+def test_accumulated_batches_train_as_one_large_batch(tmp_path):
+    large = trained(tmp_path, "large", replace(PLAIN, batch_size=64)).weights()
+    small = trained(tmp_path, "small", replace(PLAIN, batch_size=32, accumulate=2)).weights()
+    for name, value in large.items():
+        # 899 images: the last of 15 large steps has 3, and so has the last small batch, alone in its step.
+        torch.testing.assert_close(small[name], value, rtol=0, atol=1e-6)
+
+
+def test_a_clipped_step_is_no_longer_than_its_limit(tmp_path):
+    recipe = replace(PLAIN, clip=1e-3, batch_size=899)
+    before = build_model(recipe).state_dict()
+    after = trained(tmp_path, "clipped", recipe).weights()
+    length = torch.cat([(after[name] - before[name]).flatten() for name in before]).norm()
+    assert length.item() == pytest.approx(0.05 * 1e-3, rel=1e-3)
+
+
+def test_one_step_is_the_gradient_of_cross_entropy(tmp_path):
+    recipe = replace(PLAIN, batch_size=899)
+    model = build_model(recipe)
+    part = recipe.data.load(0).train
+    pixels, labels = part.take(torch.arange(len(part)))
+    images = (pixels.float() / 255 - torch.tensor(recipe.data.mean)) / torch.tensor(recipe.data.std)
+    torch.nn.functional.cross_entropy(model(images).logits, labels).backward()
+    after = trained(tmp_path, "one", recipe).weights()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(after[name], (parameter - 0.05 * parameter.grad).detach(), rtol=0, atol=1e-6)
+
+
+def test_validation_comes_every_n_epochs_and_after_the_last(tmp_path):
+    data = replace(PLAIN.data, val=100)
+    folder = trained(tmp_path, "val", replace(PLAIN, data=data, epochs=5, eval_every=2))
+    assert [record["epoch"] for record in folder.metrics() if "val/top1" in record] == [1, 3, 4]
+
+
+def test_the_best_epoch_by_validation_is_tested(tmp_path):
+    data = replace(PLAIN.data, val=100)
+    recipe = replace(PLAIN, data=data, epochs=4, selection="best-val", optimiser=SGD(lr=0.3, momentum=0.9))
+    folder = trained(tmp_path, "best", recipe)
+    assert folder.result()["val/top1"] == max(record["val/top1"] for record in folder.metrics())
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_other_precisions_learn_too(tmp_path, precision):
+    recipe = replace(recipes.recipe("digits-opl", "small"), epochs=12, precision=precision)
+    assert trained(tmp_path, precision, recipe).result()["test/top1"] > 50
+
+
+@pytest.mark.slow
+def test_a_compiled_model_learns_the_same(tmp_path):
+    recipe = replace(PLAIN, epochs=2, method=CrossEntropy())
+    plain = trained(tmp_path, "plain", recipe).weights()
+    compiled = trained(tmp_path, "compiled", replace(recipe, compile=True)).weights()
+    for name, value in plain.items():
+        torch.testing.assert_close(compiled[name], value, rtol=0, atol=1e-3)
+
+
+def test_tensorboard_gets_the_records(tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = trained(tmp_path, "board", replace(PLAIN, epochs=2, log="tensorboard"))
+    events = EventAccumulator(str(folder.path / "tensorboard"))
+    events.Reload()
+    losses = [event.value for event in events.Scalars("train/loss")]
+    assert losses == pytest.approx([record["train/loss"] for record in folder.metrics()], rel=1e-6)
