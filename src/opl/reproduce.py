@@ -82,13 +82,21 @@ def _start(job: Job, scale: str, out: Path, at_once: int, flags: list[str]) -> N
     words = [sys.executable, "-m", "opl.cli", "train", job.recipe, "--seed", str(job.seed), "--scale", scale]
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-    cards = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    cards = _cards()
     if len(cards) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]
     job.folder.path.mkdir(parents=True, exist_ok=True)
     with (job.folder.path / "log.txt").open("ab") as log:
         job.process = subprocess.Popen([*words, "--out", str(out), *flags], stdout=log, stderr=log, env=environment)
     job.state = "running"
+
+
+def _cards() -> list[str]:
+    """The accelerators that may be used, by name."""
+    import torch
+
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return named.split(",") if named else [str(card) for card in range(torch.cuda.device_count())]
 
 
 def _why(job: Job) -> str:
