@@ -49,11 +49,11 @@ class Train:
     def run(self) -> int:
         """Train, or say what would be trained."""
         from .recipe import to_json
-        from .recipes import item_of
+        from .recipes import cost_of
 
         if self.dry_run:
             print(json.dumps(to_json(self.recipe), indent=1))
-            print(f"cost: {item_of(self.recipe.name).cost or 'not measured yet'}")
+            print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
             return 0
         from .run import run
 
@@ -125,17 +125,18 @@ class Recipes:
         from rich.console import Console
         from rich.table import Table
 
-        from .recipes import ITEMS, RECIPES
+        from .recipes import ITEMS, RECIPES, cost_of
 
         rows = {row.recipe: (item, row) for item in ITEMS.values() for row in item.rows}
         table = Table(title="recipes")
-        for name in ("recipe", "table or figure", "data", "paper", "cost"):
+        table.add_column("recipe", no_wrap=True)
+        for name in ("item", "data", "paper", "cost of a run"):
             table.add_column(name)
         for name in RECIPES:
             item, row = rows.get(name, (None, None))
             paper = ", ".join(f"{value:.2f}" for value in row.paper.values()) if row else ""
             data = next(iter(RECIPES[name].values())).data.name
-            table.add_row(name, item.name if item else "-", data, paper or "-", (item.cost if item else "") or "-")
+            table.add_row(name, item.name if item else "-", data, paper or "-", cost_of(name) or "-")
         Console().print(table)
         return 0
 

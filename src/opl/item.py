@@ -12,6 +12,8 @@ class Row:
     paper: dict[str, float]
     baseline: str = ""
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
+    scales: tuple[str, ...] = ("paper", "small", "tiny")
+    """Where the row is run; a row that adds only cost at a small scale is left out there."""
 
 
 @dataclass(frozen=True)
@@ -28,3 +30,7 @@ class Item:
     cost: str = ""
     """What one run costs at each scale, as measured."""
     note: str = ""
+
+    def at(self, scale: str) -> tuple[Row, ...]:
+        """The rows that are run at a scale."""
+        return tuple(row for row in self.rows if scale in row.scales)

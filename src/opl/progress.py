@@ -14,7 +14,7 @@ class Progress:
     def __init__(self, recipe: Recipe, steps: int, first_epoch: int, speak: bool) -> None:
         self.recipe, self.steps, self.first, self.speak = recipe, steps, first_epoch, speak
         self.bar: Any = None
-        self.shown = 0.0
+        self.shown, self.images, self.since = 0.0, 0, time.monotonic()
 
     def __enter__(self) -> "Progress":
         if not self.speak or not sys.stderr.isatty():
@@ -44,13 +44,17 @@ class Progress:
         if self.bar is None:
             return
         self.bar.advance(self.task)
+        self.images += images
         now = time.monotonic()
         if now - self.shown > 0.1:
+            speed = self.images / max(1e-9, now - self.since)
+            note = f"epoch {epoch + 1}/{self.recipe.epochs}  loss {loss:.3f}  {speed:.0f} images/s"
+            self.bar.update(self.task, note=note)
             self.shown = now
-            self.bar.update(self.task, note=f"epoch {epoch + 1}/{self.recipe.epochs}  loss {loss:.3f}")
 
     def epoch(self, record: EpochRecord) -> None:
-        """An epoch ended."""
+        """An epoch ended; what validation took is not held against the speed of the next."""
+        self.images, self.since = 0, time.monotonic()
         if not self.speak:
             return
         val = f"  val {record['val/top1']:.2f}%" if "val/top1" in record else ""

@@ -43,7 +43,7 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, epochs: Callable[[str
     return [
         Job(row.recipe, seed, epochs(row.recipe), RunFolder.of(out, row.recipe, seed))
         for seed in range(seeds)
-        for row in item.rows
+        for row in item.at(scale)
     ]
 
 

@@ -37,7 +37,7 @@ def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
         else:
             state = "failed" if run.error() else "unfinished"
             problems.setdefault(recipe["name"], []).append(f"seed {recipe['seed']} {state}")
-    return [_line(item, row, results, problems) for row in item.rows]
+    return [_line(item, row, results, problems) for row in item.at(scale)]
 
 
 def _line(item: Item, row: Any, results: dict[str, dict[int, dict[str, Any]]], problems: dict[str, list[str]]) -> Line:

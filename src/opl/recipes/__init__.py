@@ -29,6 +29,7 @@ def item(name: str) -> Item:
     return ITEMS[name]
 
 
-def item_of(name: str) -> Item:
-    """The table or figure that a recipe belongs to."""
-    return next(item for item in ITEMS.values() if any(row.recipe == name for row in item.rows))
+def cost_of(name: str) -> str:
+    """What a run of a recipe costs, as its table says."""
+    shelf = next((shelf for shelf in SHELVES if any(each.name == name for each in shelf.RECIPES)), None)
+    return shelf.ITEM.cost if shelf else ""
