@@ -107,7 +107,8 @@ def _train_epoch(
         with fabric.no_backward_sync(model, enabled=not whole):
             terms: Terms = objective(model, batch)
             fabric.backward(terms.total / min(recipe.accumulate, data.steps - step + step % recipe.accumulate))
-        values = _finite(terms, sums, seen, epoch, step)
+        values = _values(terms)
+        _stop_unless_finite(fabric, values, f"epoch {epoch}, step {step}", sums, seen)
         if whole:
             if recipe.clip:
                 fabric.clip_gradients(model, optimiser, max_norm=recipe.clip)
@@ -124,15 +125,21 @@ def _train_epoch(
     return {**means, "lr": rate, "images_per_second": seen / seconds}
 
 
-def _finite(terms: Terms, sums: dict[str, float], seen: int, epoch: int, step: int) -> dict[str, float]:
-    """The values of a step as numbers; one that is not finite stops the run and says which."""
+def _values(terms: Terms) -> dict[str, float]:
+    """The loss and its parts as numbers."""
     named: dict[str, Tensor] = {"loss": terms.total, **terms.parts}
-    values = dict(zip(named, torch.stack([value.detach().double() for value in named.values()]).tolist(), strict=True))
+    return dict(zip(named, torch.stack([value.detach().double() for value in named.values()]).tolist(), strict=True))
+
+
+def _stop_unless_finite(fabric: Any, values: dict[str, float], where: str, sums: dict[str, float], seen: int) -> None:
+    """A loss that is not finite stops the run and says which part it is; on one process, it stops all of them."""
     wrong = [name for name, value in values.items() if not math.isfinite(value)]
-    if wrong:
+    stop = len(wrong)
+    if fabric.world_size > 1:
+        stop = int(fabric.all_reduce(torch.tensor(float(stop), device=fabric.device), reduce_op="sum"))
+    if stop:
         before = ", ".join(f"{name} {total / seen:.4g}" for name, total in sums.items()) if seen else "none yet"
         raise DivergedError(
-            f"the loss is not finite in epoch {epoch}, step {step} ({', '.join(wrong)}); means of the epoch before: "
-            f"{before}: lower the learning rate, add a warm-up, or clip gradients."
+            f"the loss is not finite in {where} ({', '.join(wrong) or 'on another process'}); means of the epoch "
+            f"before: {before}: lower the learning rate, add a warm-up, or clip gradients."
         )
-    return values
