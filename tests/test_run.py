@@ -156,6 +156,8 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
         (["train", "cifar100-resnet56-ce", "--data.root", "/nowhere/at/all"], 2, "/nowhere/at/all"),
         (["train", "digits-ce", "--scale", "tiny", "--out", "/dev/null/x"], 2, "--out"),
         (["reproduce", "table-99"], 2, "did you mean"),
+        (["reproduce", "demo", "--jobs", "0"], 2, "--jobs"),
+        (["reproduce", "demo", "--scale", "tiny", "--out", "/dev/null/x"], 2, "--out"),
         (["report", "/nowhere/at/all"], 2, "no folder"),
     ],
 )
@@ -191,6 +193,7 @@ def test_reproduce_keeps_what_is_finished_and_one_failure_stops_nobody(tmp_path,
     assert "numbers mean nothing" in " ".join(out.out.split())
     table = json.loads((tmp_path / "tiny" / "demo" / "table.json").read_text())
     assert [row["seeds"] for row in table["rows"]] == [[0], [0, 1]]
+    assert table["rows"][0]["numbers"]["test/top1"]["half"] is None
     page = (tmp_path / "tiny" / "demo" / "report.html").read_text()
     assert "unfinished" in page
     (broken.path / "recipe.json").unlink()

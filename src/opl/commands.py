@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .errors import OptionError
+from .errors import FolderError, OptionError
 
 Scale = Literal["paper", "small", "tiny"]
 
@@ -89,8 +89,12 @@ class Reproduce:
             raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
         seeds = self.seeds or chosen.seeds
         out = self.out / self.scale / chosen.name
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FolderError(f"cannot write to {out} ({error.strerror}): give another folder with --out.") from error
         jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale).epochs)
-        failed = run_all(jobs, self.scale, out, self.jobs, [])
+        failed = run_all(jobs, self.scale, out, self.jobs)
         rows = lines(chosen, out, self.scale)
         (out / "table.md").write_text(markdown(chosen, rows) + "\n")
         (out / "table.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")

@@ -47,7 +47,7 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, epochs: Callable[[str
     ]
 
 
-def run_all(jobs: list[Job], scale: str, out: Path, at_once: int, flags: list[str]) -> list[Job]:
+def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
     """Run them, `at_once` at a time, cores and accelerators shared out; returns those that failed."""
     waiting = [job for job in jobs if not job.folder.done]
     for job in jobs:
@@ -61,7 +61,7 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int, flags: list[st
                 while waiting and len(running) < at_once:
                     job = waiting.pop(0)
                     job.place = min(set(range(at_once)) - {other.place for other in running})
-                    _start(job, scale, out, at_once, flags)
+                    _start(job, scale, out, at_once)
                     running.append(job)
                     screen.say(job)
                 time.sleep(0.2)
@@ -78,7 +78,7 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int, flags: list[st
     return failed
 
 
-def _start(job: Job, scale: str, out: Path, at_once: int, flags: list[str]) -> None:
+def _start(job: Job, scale: str, out: Path, at_once: int) -> None:
     words = [sys.executable, "-m", "opl.cli", "train", job.recipe, "--seed", str(job.seed), "--scale", scale]
     threads = str(max(1, (os.cpu_count() or 1) // at_once))
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
@@ -87,7 +87,7 @@ def _start(job: Job, scale: str, out: Path, at_once: int, flags: list[str]) -> N
         environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]
     job.folder.path.mkdir(parents=True, exist_ok=True)
     with (job.folder.path / "log.txt").open("ab") as log:
-        job.process = subprocess.Popen([*words, "--out", str(out), *flags], stdout=log, stderr=log, env=environment)
+        job.process = subprocess.Popen([*words, "--out", str(out)], stdout=log, stderr=log, env=environment)
     job.state = "running"
 
 

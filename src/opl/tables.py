@@ -95,7 +95,16 @@ def markdown(item: Item, rows: list[Line]) -> str:
 
 def as_json(item: Item, rows: list[Line], scale: str) -> dict[str, Any]:
     """The table as data."""
-    return {"item": item.name, "title": item.title, "scale": scale, "rows": [asdict(line) for line in rows]}
+    shown = [{**asdict(line), "numbers": _plain(line.numbers), "difference": _plain(line.difference)} for line in rows]
+    return {"item": item.name, "title": item.title, "scale": scale, "rows": shown}
+
+
+def _plain(numbers: dict[str, Interval]) -> dict[str, dict[str, float | None]]:
+    """Intervals as JSON, which has no NaN: an interval that does not exist is null."""
+    return {
+        name: {key: None if math.isnan(part) else part for key, part in value._asdict().items()}
+        for name, value in numbers.items()
+    }
 
 
 def show(item: Item, rows: list[Line], scale: str) -> None:
