@@ -116,7 +116,7 @@ def _bench_training(as_json: bool) -> None:
     for name, value in result.pop("images_per_second").items():
         print(f"{name:<28}{value:>10.1f} images/s")
     for name, value in result.items():
-        print(f"{name.replace('_', ' '):<28}{value:>10.3f}")
+        print(f"{name.replace('_', ' '):<28}{value:>10.4f}")
 
 
 def _batch(case: Case) -> tuple[Any, Any]:
