@@ -63,5 +63,6 @@ ITEM = Item(
             scales=("paper",),
         ),
     ),
+    cost="small: 6 min on 1 core; paper: 22 h on 2 cores",
     note="The paper's single runs, the best test epoch; ours are the last epoch's.",
 )

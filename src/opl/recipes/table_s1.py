@@ -41,5 +41,6 @@ ITEM = Item(
         Row("CE", "mnist-ce", {"test/top1": 99.27}),
         Row("CE+OPL", "mnist-opl", {"test/top1": 99.58}, baseline="mnist-ce"),
     ),
+    cost="paper: 4 min on 1 core",
     note="The paper's average of three runs each; its network and schedule are not given.",
 )
