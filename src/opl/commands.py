@@ -58,7 +58,8 @@ class Train:
         from .run import run
 
         result = run(self.recipe, self.out)
-        print(json.dumps(result, indent=1))
+        if result is not None:
+            print(json.dumps(result, indent=1))
         return 0
 
 

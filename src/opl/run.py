@@ -25,19 +25,26 @@ EVAL_BATCH = 500
 GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
 
 
-def run(recipe: Recipe, out: Path | str) -> dict[str, Any]:
-    """Train and test what the recipe says, below `out`; a finished run is only read, a broken one is gone on with."""
+def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
+    """Train and test what the recipe says, below `out`; a finished run is only read, a broken one is gone on with.
+
+    Returns the result; on processes other than the first, None.
+    """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     folder.start(to_json(recipe), about())
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
     try:
-        return _run(fabric, recipe, folder)
+        result = _run(fabric, recipe, folder)
+        return result if fabric.is_global_zero else None
     except OplError as error:
         if fabric.is_global_zero:
             folder.fail(str(error))
         raise
+    finally:
+        if fabric.world_size > 1 and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
 
 
 def launch(recipe: Recipe) -> Any:
