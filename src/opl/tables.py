@@ -108,15 +108,19 @@ def _plain(numbers: dict[str, Interval]) -> dict[str, dict[str, float | None]]:
 
 
 def show(item: Item, rows: list[Line], scale: str) -> None:
-    """The table on the terminal."""
+    """The table on the terminal; the differences, which are long, below it."""
     from rich.console import Console
     from rich.table import Table
 
     heading, body = cells(item, rows)
     marked = " (made-up data: the numbers mean nothing)" if scale == "tiny" else ""
     table = Table(title=f"{item.name}: {item.title}, scale {scale}{marked}")
-    for name in heading:
-        table.add_column(name)
+    for name in heading[:-1]:
+        table.add_column(name, no_wrap=True)
     for row in body:
-        table.add_row(*row)
-    Console().print(table)
+        table.add_row(*row[:-1])
+    console = Console()
+    console.print(table)
+    for row in body:
+        if row[-1] != "-":
+            console.print(f"{row[0]}, {heading[-1]}: {row[-1]}", highlight=False, markup=False)
