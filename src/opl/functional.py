@@ -20,6 +20,8 @@ operator. `torch.func` transforms always see the plain operations of `"pairs"`.
 
 **Edges.** A zero feature has no direction: its cosines are 0 and it gets no gradient. A mean over no pairs is 0: a
 batch of one class has d = 0; of singletons, s = 0; of one sample, or none after `ignore_index`, loss 1, no gradient.
+Where a cosine is exactly 0, |cos| has no derivative: pairs and tiles take 0, class sums that of cos. The two differ
+only in numbers that are 0 in a non-negative feature, where a ReLU lets no gradient through.
 Values that cannot be used (NaN, negative labels, soft rows that do not sum to 1) are refused on the CPU; on an
 accelerator looking would cost a synchronisation, so there a NaN feature makes a NaN loss.
 """
