@@ -3,9 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
+
+Parameters = Iterable[nn.Parameter] | list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class SGD:
     weight_decay: float = 5e-4
     nesterov: bool = False
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """The optimiser of these parameters."""
         return torch.optim.SGD(
             parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov
@@ -33,7 +36,7 @@ class Adam:
     beta2: float = 0.999
     weight_decay: float = 0.0
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """The optimiser of these parameters."""
         return torch.optim.AdamW(parameters, self.lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay)
 
@@ -83,6 +86,37 @@ class OneCycle:
             return self.start + (1 - self.start) * done / self.peak
         down = (done - self.peak) / max(1e-12, 1 - self.peak)
         return self.end + (1 - self.end) * (1 + math.cos(math.pi * min(1.0, down))) / 2
+
+
+def groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """The parameters of some modules for an optimiser, those with wishes of their own in groups of their own.
+
+    A module says its wishes in `own`: a parameter's name, then `lr`, to multiply the rate with, or `weight_decay`. The
+    class means of LGM learn twice as fast, for instance, and the centres of Perpetual OPL do not decay.
+
+    Args:
+        modules: the model, and every loss that has parameters.
+        lr: the rate of all others.
+
+    Example:
+        >>> from opl.heads import LGMHead
+        >>> [group["lr"] for group in groups(nn.Linear(2, 4), LGMHead(4, 3), lr=0.1)]
+        [0.1, 0.2]
+    """
+    wishes = {
+        id(part.get_parameter(name)): wish
+        for module in modules
+        for part in module.modules()
+        for name, wish in getattr(part, "own", {}).items()
+    }
+    parameters = {id(each): each for module in modules for each in module.parameters()}
+    rest = [each for key, each in parameters.items() if key not in wishes]
+    found: list[dict[str, Any]] = [{"params": rest, "lr": lr, "times": 1.0}] if rest else []
+    for key, wish in wishes.items():
+        times = wish.get("lr", 1.0)
+        others = {name: value for name, value in wish.items() if name != "lr"}
+        found.append({"params": [parameters[key]], "lr": lr * times, "times": times, **others})
+    return found
 
 
 def warm(step: int, steps: float) -> float:

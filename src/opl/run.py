@@ -69,10 +69,10 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     splits = recipe.data.load(recipe.seed)
     model = build_model(recipe)
     model.to(fabric.device)
-    objective = recipe.method.build(TaskShape(recipe.data.num_classes, model.feature_dim)).to(fabric.device)
+    data = batches(fabric, recipe, splits.train)
+    objective = build_objective(recipe, model, splits.train, data.steps).to(fabric.device)
     if recipe.compile:
         model.compile()
-    data = batches(fabric, recipe, splits.train)
     state = folder.load()
     first = int(state["epoch"]) if state else 0
     best = float(state["best"]) if state else -1.0
@@ -117,8 +117,19 @@ def build_model(recipe: Recipe) -> Network:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(recipe.seed, 1))
         model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
+        head = getattr(recipe.method, "head", None)
+        if head is not None:
+            model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def build_objective(recipe: Recipe, model: Network, train: Images, steps: int) -> nn.Module:
+    """The objective of a recipe; what it learns starts from its seed, whatever the global generator."""
+    counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(recipe.seed, 2))
+        return recipe.method.build(TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps))
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images) -> Batches:

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ._parts import Stepped
 from .errors import DivergedError
+from .optimise import groups
 from .recipe import Recipe
 from .types import Batch, EpochRecord, Terms
 
@@ -62,8 +64,7 @@ def fit(
         save: called at the end of every epoch with the state and the epoch's record.
         watcher: told of every step.
     """
-    parameters = [*model.parameters(), *objective.parameters()]
-    optimiser = recipe.optimiser.build(parameters)
+    optimiser = recipe.optimiser.build(groups(model, objective, lr=recipe.optimiser.lr))
     first = 0
     if state is not None:
         model.load_state_dict(state["model"])
@@ -97,12 +98,15 @@ def _train_epoch(
 ) -> EpochRecord:  # fmt: skip
     model.train()
     objective.train()
+    stepped = [part for part in (*model.modules(), *objective.modules()) if isinstance(part, Stepped)]
     sums: dict[str, float] = {}
     seen, rate, started = 0, 0.0, time.perf_counter()
     for step, batch in enumerate(data.epoch(epoch)):
         rate = recipe.optimiser.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
         for group in optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["times"]
+        for part in stepped:
+            part.at_step(epoch * data.steps + step)
         whole = (step + 1) % recipe.accumulate == 0 or step + 1 == data.steps
         with fabric.no_backward_sync(model, enabled=not whole):
             terms: Terms = objective(model, batch)
@@ -110,6 +114,7 @@ def _train_epoch(
         values = _values(terms)
         _stop_unless_finite(fabric, values, f"epoch {epoch}, step {step}", sums, seen)
         if whole:
+            _average_gradients(fabric, objective)
             if recipe.clip:
                 fabric.clip_gradients(model, optimiser, max_norm=recipe.clip)
             optimiser.step()
@@ -123,6 +128,14 @@ def _train_epoch(
     totals = fabric.all_reduce(torch.tensor(list(sums.values()), dtype=torch.float64), reduce_op="mean").tolist()
     means = {f"train/{name}": total / max(1, seen) for name, total in zip(sums, totals, strict=True)}
     return {**means, "lr": rate, "images_per_second": seen / seconds}
+
+
+def _average_gradients(fabric: Any, objective: nn.Module) -> None:
+    """What DDP does for the model, for the objective's own parameters."""
+    if fabric.world_size > 1:
+        for parameter in objective.parameters():
+            found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = fabric.all_reduce(found, reduce_op="mean")
 
 
 def _values(terms: Terms) -> dict[str, float]:

@@ -36,10 +36,13 @@ class Terms(NamedTuple):
 
 
 class TaskShape(NamedTuple):
-    """What a method may need to know to build its objective."""
+    """What a method may need to know to build its objective: `counts` are the training images of each class, `steps`
+    those of an epoch."""
 
     num_classes: int
     feature_dim: int
+    counts: tuple[int, ...] = ()
+    steps: int = 1
 
 
 @dataclass(frozen=True)

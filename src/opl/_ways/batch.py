@@ -27,8 +27,8 @@ class Checked(NamedTuple):
 
 def check(features: Tensor, labels: Tensor, ignore_index: int) -> Checked:
     """Bring features and labels into one shape and type, and refuse what cannot be used."""
-    x = _check_features(features)
-    labels = _check_labels(labels, x)
+    x = check_vectors(features)
+    labels = check_labels(labels, x)
     if not can_look(x, ordinary=False):
         return Checked(x, labels, _ignored(labels, ignore_index), None)
     some_ignored, largest = _check_label_values(labels, ignore_index)
@@ -58,24 +58,26 @@ def can_look(x: Tensor, ordinary: bool = True) -> bool:
     return x.device.type == "cpu" or (ordinary and len(x) > LOOK_FROM)
 
 
-def _check_features(features: Tensor) -> Tensor:
-    if not isinstance(features, Tensor):
-        raise FeatureError(f"features are a {type(features).__name__}: give a torch.Tensor of shape (B, D).")
-    if not features.is_floating_point():
-        raise FeatureError(f"features are {features.dtype}: give floating point, for instance features.float().")
-    if features.ndim == 4 and features.shape[2:] == (1, 1):
-        features = features.flatten(1)
-    if features.ndim != 2:
+def check_vectors(x: Tensor, name: str = "features") -> Tensor:
+    """(B, D) in fp32 or fp64, of features or logits, or a sentence that says why not."""
+    if not isinstance(x, Tensor):
+        raise FeatureError(f"{name} are a {type(x).__name__}: give a torch.Tensor of shape (B, D).")
+    if not x.is_floating_point():
+        raise FeatureError(f"{name} are {x.dtype}: give floating point, for instance {name}.float().")
+    if x.ndim == 4 and x.shape[2:] == (1, 1):
+        x = x.flatten(1)
+    if x.ndim != 2:
         raise FeatureError(
-            f"features have shape {tuple(features.shape)}: give (B, D) or (B, D, 1, 1), one vector a sample; pool or "
-            "flatten the rest first, for instance with features.mean((2, 3))."
+            f"{name} have shape {tuple(x.shape)}: give (B, D) or (B, D, 1, 1), one vector a sample; pool or "
+            f"flatten the rest first, for instance with {name}.mean((2, 3))."
         )
-    if features.shape[1] == 0:
-        raise FeatureError(f"features have shape {tuple(features.shape)}: a vector needs at least one number.")
-    return features if features.dtype in (torch.float32, torch.float64) else features.float()
+    if x.shape[1] == 0:
+        raise FeatureError(f"{name} have shape {tuple(x.shape)}: a vector needs at least one number.")
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-def _check_labels(labels: Tensor, x: Tensor) -> Tensor:
+def check_labels(labels: Tensor, x: Tensor) -> Tensor:
+    """(B,) class ids or (B, C) soft labels that fit `x`, or a sentence that says why not."""
     if not isinstance(labels, Tensor):
         raise LabelError(f"labels are a {type(labels).__name__}: give a torch.Tensor of (B,) class ids.")
     shape, soft = tuple(labels.shape), labels.is_floating_point()

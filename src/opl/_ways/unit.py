@@ -49,6 +49,12 @@ def _unusable(norms: Tensor, x: Tensor, ignored: Tensor | None) -> Tensor:
     return short if ignored is None else short | ignored
 
 
+def unit(x: Tensor) -> Tensor:
+    """Rows of length 1, differentiably, in fp32 or fp64; a zero row stays zero and gets no gradient."""
+    x = x if x.dtype in (torch.float32, torch.float64) else x.float()
+    return x * _differentiable_inverse_norms(x, None)[:, None]
+
+
 def to_features_(pull: Tensor, x: Tensor, inverse: Tensor) -> Tensor:
     """Turn the gradient of unit features into that of `x`, in place: (pull - <pull, u> u) / |x|.
 

@@ -1,5 +1,32 @@
-"""Losses, one file each: the formula as a pure function, then its thin module."""
+"""Losses, one file each: the formula as a pure function, then its thin module.
 
+On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
+class-balanced Focal, Anchor. On class activation maps: HNC (`NegativeCAMLoss`). On two batches of features:
+`DistillationProjectionLoss`. Heads with margins are in `opl.heads`.
+"""
+
+from .anchor import AnchorLoss
+from .center import CenterLoss, moved_centers
+from .class_balanced import ClassBalancedFocalLoss, class_balanced_weights
+from .distillation import DistillationProjectionLoss, distillation_projection
+from .focal import FocalLoss
+from .negative_cam import NegativeCAMLoss, class_activation_maps
+from .ole import OLELoss
+from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
 
-__all__ = ["OrthogonalProjectionLoss"]
+__all__ = [
+    "AnchorLoss",
+    "CenterLoss",
+    "ClassBalancedFocalLoss",
+    "DistillationProjectionLoss",
+    "FocalLoss",
+    "NegativeCAMLoss",
+    "OLELoss",
+    "OrthogonalProjectionLoss",
+    "PerpetualProjectionLoss",
+    "class_activation_maps",
+    "class_balanced_weights",
+    "distillation_projection",
+    "moved_centers",
+]

@@ -1,8 +1,35 @@
 """Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build."""
 
+from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
+from .composed import Composed
+from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
+from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 
-Method = CrossEntropy | CrossEntropyOPL
+Method = CrossEntropy | CrossEntropyOPL | Composed
 
-__all__ = ["CrossEntropy", "CrossEntropyOPL", "Method"]
+__all__ = [
+    "LGM",
+    "OLE",
+    "OPL",
+    "RBF",
+    "ASoftmax",
+    "Anchor",
+    "ArcFace",
+    "Auxiliary",
+    "Center",
+    "ClassBalancedFocal",
+    "Composed",
+    "CosFace",
+    "Criterion",
+    "CrossEntropy",
+    "CrossEntropyOPL",
+    "Focal",
+    "HeadSettings",
+    "Linear",
+    "Method",
+    "NegativeCAM",
+    "Perpetual",
+    "Softmax",
+]

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from torch import nn
-from torch.nn import functional as F
 
-from ..types import Batch, TaskShape, Terms
+from ..types import TaskShape
+from ._objective import Objective
 
 
 @dataclass(frozen=True)
@@ -16,19 +16,4 @@ class CrossEntropy:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; it has no parameters."""
-        return Objective(self.label_smoothing)
-
-
-class Objective(nn.Module):
-    """Cross-entropy of the model's logits."""
-
-    def __init__(self, label_smoothing: float) -> None:
-        super().__init__()
-        self.label_smoothing = label_smoothing
-
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        _, logits = model(batch.images)
-        smoothing = self.label_smoothing
-        entropy = F.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=smoothing) * batch.each
-        return Terms(entropy, {"entropy": entropy})
+        return Objective(nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing))

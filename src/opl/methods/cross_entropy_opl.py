@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch.distributed as dist
 from torch import nn
-from torch.nn import functional as F
 
 from ..functional import Form
-from ..losses.projection import OrthogonalProjectionLoss
-from ..types import Batch, TaskShape, Terms
+from ..types import TaskShape
+from ._objective import Objective
+from .auxiliaries import OPL
 
 
 @dataclass(frozen=True)
@@ -24,21 +23,7 @@ class CrossEntropyOPL:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; it has no parameters."""
-        return Objective(self)
-
-
-class Objective(nn.Module):
-    """Cross-entropy of the logits plus `weight` times OPL of the features."""
-
-    def __init__(self, method: CrossEntropyOPL) -> None:
-        super().__init__()
-        together = dist.is_available() and dist.is_initialized()
-        self.weight = method.weight
-        self.projection = OrthogonalProjectionLoss(method.gamma, method.form, global_batch=together)
-
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        features, logits = model(batch.images)
-        entropy = F.cross_entropy(logits, batch.labels, reduction="sum") * batch.each
-        projection = self.projection(features, batch.labels)
-        return Terms(entropy + self.weight * projection, {"entropy": entropy, "projection": projection})
+        projection = OPL(self.weight, self.gamma, self.form)
+        return Objective(
+            nn.CrossEntropyLoss(reduction="sum"), terms={projection.name: (self.weight, projection.build(shape))}
+        )

@@ -26,12 +26,12 @@ class Network(nn.Module):
         self.feature_dim = feature_dim
         self.path = tuple(parts)
 
-    def forward(self, images: Tensor) -> Output:
-        """(B, channels, H, W) images to their (B, D) features and (B, C) logits."""
+    def forward(self, images: Tensor, labels: Tensor | None = None) -> Output:
+        """(B, channels, H, W) images to their (B, D) features and (B, C) logits; labels are for a head's margin."""
         features = images
         for name in self.path:
             features = getattr(self, name)(features)
-        return Output(features, self.fc(features))
+        return Output(features, self.fc(features) if labels is None else self.fc(features, labels))
 
 
 def pooled(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:

@@ -1,21 +1,42 @@
-"""Table 1, CIFAR-100. Cost of one seed, the paper's figures and ours: RESULTS.md, table 1.
+"""Table 1, CIFAR-100, thirteen losses. Cost of one seed, the paper's figures and ours: RESULTS.md, table 1.
 
 The paper's protocol from its released trainer: 45,000 images to train on, 5,000 to validate, 200 epochs, drops at the
 start of epochs 60, 120 and 160 (counted from 1), one epoch of warm-up. The released code reports the best *test*
 accuracy of the last 80 epochs; here the last epoch is tested, once.
+
+Neither the paper nor its code gives the settings of the rivals on CIFAR-100, and most of their rows look copied. Each
+has its source's own settings here; where that has none for CIFAR-100, the choice and its reason stand beside it.
 """
 
 from dataclasses import replace
 
 from ..data.sets import Cifar100, MadeUp
 from ..item import Item, Row
-from ..methods import CrossEntropy, CrossEntropyOPL
+from ..methods import (
+    LGM,
+    OLE,
+    RBF,
+    Anchor,
+    ArcFace,
+    ASoftmax,
+    Center,
+    ClassBalancedFocal,
+    Composed,
+    CosFace,
+    CrossEntropy,
+    CrossEntropyOPL,
+    Focal,
+    Linear,
+    Method,
+    NegativeCAM,
+    Perpetual,
+)
 from ..models import CifarResNet
 from ..optimise import SGD, Steps
 from ..recipe import Recipe
 
 R56 = Recipe(
-    name="cifar100-resnet56-ce",
+    name="cifar100-resnet56",
     data=Cifar100(),
     model=CifarResNet(depth=56),
     method=CrossEntropy(),
@@ -23,7 +44,7 @@ R56 = Recipe(
     schedule=Steps(milestones=(59, 119, 159), factor=0.2, warmup=1),
     epochs=200,
 )
-R110 = replace(R56, name="cifar100-resnet110-ce", model=CifarResNet(depth=110))
+R110 = replace(R56, name="cifar100-resnet110", model=CifarResNet(depth=110))
 PAPER = (R56, R110)
 # Small: 20 classes, all their images, a shallow network of the same family, drops at the same parts of the way.
 SMALL = tuple(
@@ -31,8 +52,9 @@ SMALL = tuple(
         each,
         data=Cifar100(classes=20),
         model=CifarResNet(depth=depth),
-        schedule=Steps(milestones=(6, 12, 16), factor=0.2, warmup=1),
-        epochs=20,
+        schedule=Steps(milestones=(3, 6, 8), factor=0.2, warmup=1),
+        epochs=10,
+        eval_every=2,
         scale="small",
     )
     for each, depth in ((R56, 8), (R110, 14))
@@ -40,29 +62,68 @@ SMALL = tuple(
 TINY = tuple(
     replace(each, data=MadeUp(like="cifar100"), model=CifarResNet(depth=8), epochs=1, scale="tiny") for each in PAPER
 )
-BASELINES = (*PAPER, *SMALL, *TINY)
 
-RECIPES = (
-    *BASELINES,
-    *(replace(each, name=each.name.replace("-ce", "-opl"), method=CrossEntropyOPL()) for each in BASELINES),
+METHODS: dict[str, Method] = {
+    "ce": CrossEntropy(),
+    "opl": CrossEntropyOPL(),
+    "center": Composed(auxiliary=(Center(),)),
+    "focal": Composed(criterion=Focal()),
+    "a-softmax": Composed(head=ASoftmax()),
+    "lmc": Composed(head=CosFace(scale=30.0)),  # 64, made for faces, is far above what 100 classes need
+    "ole": Composed(auxiliary=(OLE(),)),
+    "lgm": Composed(head=LGM()),
+    "anchor": Composed(criterion=Anchor()),
+    "aam": Composed(head=ArcFace(scale=30.0)),
+    "cb-focal": Composed(head=Linear(prior=True), criterion=ClassBalancedFocal()),
+    "hnc": Composed(auxiliary=(NegativeCAM(),)),  # a tenth of the classes, as on ImageNet, and the weight of OPL's port
+    "rbf": Composed(head=RBF()),
+    # Relatives of OPL in the released code, in no table of the paper.
+    "perpetual-1": Composed(auxiliary=(Perpetual(version=1),)),
+    "perpetual-2": Composed(auxiliary=(Perpetual(version=2),)),
+}
+# What counts in steps or epochs has a shorter way to go at a small scale.
+SHORTER: dict[str, Method] = {
+    "a-softmax": Composed(head=ASoftmax(gamma=1.2)),
+    "lgm": Composed(head=LGM(double_every=50)),
+    "anchor": Composed(criterion=Anchor(warmup=1)),
+}
+RECIPES = tuple(
+    replace(each, name=f"{each.name}-{name}", method=method if each.scale == "paper" else SHORTER.get(name, method))
+    for each in (*PAPER, *SMALL, *TINY)
+    for name, method in METHODS.items()
 )
+
+LABELS = {
+    "ce": ("CE", (72.40, 92.68), (73.79, 93.11)),
+    "opl": ("CE+OPL", (73.52, 93.07), (74.85, 93.32)),
+    "center": ("Center", (72.72, 93.06), (74.27, 93.20)),
+    "focal": ("Focal", (73.09, 93.07), (74.34, 93.34)),
+    "a-softmax": ("A-Softmax", (72.20, 91.28), (72.72, 90.41)),
+    "lmc": ("LMC", (71.52, 91.64), (73.15, 91.88)),
+    "ole": ("OLE", (71.95, 92.52), (72.70, 92.63)),
+    "lgm": ("LGM", (73.08, 93.10), (74.34, 93.06)),
+    "anchor": ("Anchor", None, (74.38, 92.45)),
+    "aam": ("AAM", (71.41, 91.66), (73.72, 91.86)),
+    "cb-focal": ("CB Focal", (73.09, 93.07), (74.34, 93.34)),
+    "hnc": ("HNC", (73.47, 93.29), (74.76, 93.65)),
+    "rbf": ("RBF", (73.36, 92.94), None),
+}
+
+
+def _row(name: str, label: str, model: str, paper: tuple[float, float] | None, scales: tuple[str, ...]) -> Row:
+    numbers = dict(zip(("test/top1", "test/top5"), paper, strict=True)) if paper else {}
+    return Row(label, f"{model}-{name}", numbers, "" if name == "ce" else f"{model}-ce", scales)
+
+
 ITEM = Item(
     name="table-1",
     title="CIFAR-100, ResNet-56 and ResNet-110",
     dataset="cifar100",
     metrics={"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"},
     rows=(
-        Row("CE", "cifar100-resnet56-ce", {"test/top1": 72.40, "test/top5": 92.68}),
-        Row("CE+OPL", "cifar100-resnet56-opl", {"test/top1": 73.52, "test/top5": 93.07}, "cifar100-resnet56-ce"),
-        Row("ResNet-110 CE", "cifar100-resnet110-ce", {"test/top1": 73.79, "test/top5": 93.11}, scales=("paper",)),
-        Row(
-            "ResNet-110 CE+OPL",
-            "cifar100-resnet110-opl",
-            {"test/top1": 74.85, "test/top5": 93.32},
-            "cifar100-resnet110-ce",
-            scales=("paper",),
-        ),
+        *(_row(name, label, R56.name, r56, ("paper", "small", "tiny")) for name, (label, r56, _) in LABELS.items()),
+        *(_row(name, f"ResNet-110 {label}", R110.name, r110, ("paper",)) for name, (label, _, r110) in LABELS.items()),
     ),
-    cost="small: 6 min on 1 core; paper: 22 h on 2 cores",
+    cost="small: 3 min on 1 core; paper: 22 h on 2 cores",
     note="The paper's single runs, the best test epoch; ours are the last epoch's.",
 )

@@ -1,0 +1,81 @@
+"""What the losses and heads share: batches that fit, a mean over no sample, and a count of the steps."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ._ways.batch import can_look, check_labels, check_vectors
+from .errors import LabelError, OptionError, unknown
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+def vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tensor:
+    """(B, width) features or logits, in fp32 or fp64 whatever came in."""
+    x = check_vectors(x, name)
+    if width is not None and x.shape[1] != width:
+        raise OptionError(
+            f"{name} have {x.shape[1]} numbers a sample, and this was built for {width}: build it with {x.shape[1]}."
+        )
+    return x
+
+
+def class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
+    """(B,) class ids from 0 to `num_classes - 1`; values are looked at on the CPU only."""
+    labels = check_labels(labels, x)
+    if labels.ndim != 1:
+        raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
+    if len(labels) and can_look(x, ordinary=False):
+        low, high = (int(value) for value in torch.aminmax(labels))
+        if low < 0 or high >= num_classes:
+            wrong = low if low < 0 else high
+            raise LabelError(
+                f"label {wrong} does not exist: this was built for {num_classes} classes (0 to {num_classes - 1}); "
+                f"build it with num_classes={high + 1}, or check the data set's label map."
+            )
+    return labels
+
+
+def reduced(values: Tensor, reduction: Reduction) -> Tensor:
+    """(B,) losses of samples as their mean (0 where there is none), their sum, or as they are."""
+    if reduction not in get_args(Reduction):
+        raise OptionError(unknown("reduction", reduction, get_args(Reduction)))
+    return mean(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
+
+
+def mean(values: Tensor) -> Tensor:
+    """The mean, and 0 where there is nothing."""
+    return values.sum() / max(1, values.numel())
+
+
+class Stepped(nn.Module):
+    """A part with a setting that changes from step to step.
+
+    It counts its own training calls, in a buffer, so that a checkpoint knows where it was; a training loop that knows
+    its step says so with `at_step`, and then the setting is a function of that step and of nothing else.
+    """
+
+    step: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))
+
+    def at_step(self, step: int) -> None:
+        """The next call is that of this step, counted from 0."""
+        self.step.fill_(step)
+
+    def tick(self) -> Tensor:
+        """The step of this call; a call in training mode is counted."""
+        now = self.step.clone()
+        if self.training:
+            self.step.add_(1)
+        return now
+
+
+def positive(name: str, value: float) -> float:
+    """The value, if it is a finite number above 0."""
+    if not 0 < value < float("inf"):
+        raise OptionError(f"{name} is {value}: give a finite number above 0.")
+    return value

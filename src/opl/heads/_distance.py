@@ -1,0 +1,25 @@
+"""Squared distances from features to class vectors."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._ways.unit import full_precision, wide
+
+
+def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor | None = None) -> Tensor:
+    """(B, C) squared distances, each coordinate divided by its variance; in the features' fp32 or fp64.
+
+    `|f|^2 - 2 f.c + |c|^2` in float64: two products, no (B, C, D) difference, and none of the digits that this form
+    loses in fp32.
+    """
+    kind = wide(features)
+    with full_precision(features):
+        f, c = features.to(kind), centers.to(kind)
+        if log_variances is None:
+            squares = f.square().sum(1, keepdim=True) + c.square().sum(1) - 2 * F.linear(f, c)
+        else:
+            precision = (-log_variances.to(kind)).exp()
+            squares = F.linear(f.square(), precision) - 2 * F.linear(f, c * precision)
+            squares = squares + (c.square() * precision).sum(1)
+        return squares.clamp(min=0).to(torch.promote_types(features.dtype, torch.float32))

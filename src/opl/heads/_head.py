@@ -1,0 +1,51 @@
+"""What every classifier head shares: its weights, a row a class, and `head(features, labels=None) -> logits`."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._parts import class_ids, vectors
+from .._ways.unit import full_precision, unit
+
+
+class Head(nn.Module):
+    """The last layer of a classifier: with labels, in training mode, logits with its margin; otherwise plain ones.
+
+    `own` names the parameters that an optimiser should treat otherwise than the rest: see `opl.optimise.groups`.
+    """
+
+    own: Mapping[str, Mapping[str, float]] = {}
+
+    def __init__(self, feature_dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.feature_dim, self.num_classes = feature_dim, num_classes
+
+    def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:
+        """(B, D) features to (B, C) logits; the margin needs labels, and is off after `eval()`."""
+        features = vectors(features, self.feature_dim)
+        if labels is None or not self.training:
+            return self.logits(features, None)
+        return self.logits(features, class_ids(labels, features, self.num_classes))
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """The formula, on features in fp32 or fp64."""
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        return f"feature_dim={self.feature_dim}, num_classes={self.num_classes}"
+
+
+def xavier(num_classes: int, feature_dim: int) -> nn.Parameter:
+    """(C, D) class vectors, Xavier-uniform."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))
+
+
+def cosines(features: Tensor, weight: Tensor) -> Tensor:
+    """(B, C) cosines of features with class vectors, in fp32 or fp64; those of a zero vector are 0."""
+    with full_precision(features):
+        features, weight = unit(features), unit(weight)
+        kind = torch.promote_types(features.dtype, weight.dtype)
+        return F.linear(features.to(kind), weight.to(kind))

@@ -1,0 +1,99 @@
+"""A-Softmax, also SphereFace: a head with a multiplicative margin on the angle, let in step by step."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._parts import Stepped, positive
+from .._ways.unit import full_precision
+from ..errors import OptionError
+from ._head import Head, cosines, xavier
+
+
+def a_softmax(
+    features: Tensor,
+    weight: Tensor,
+    labels: Tensor | None = None,
+    *,
+    margin: int = 4,
+    blend: float | Tensor = 0.0,
+) -> Tensor:
+    """Logits `|f| cos` of unit class vectors; the label's has `(blend * cos + psi) / (1 + blend)` for its cosine.
+
+    SphereFace: Deep Hypersphere Embedding for Face Recognition (Liu et al., CVPR 2017). `psi` is `cos(margin * angle)`
+    continued so that it falls all the way: `(-1)^k cos(margin * angle) - 2k` between k pi / m and (k+1) pi / m.
+    `cos(m * angle)` is the Chebyshev polynomial of the cosine, so no arc cosine is differentiated.
+
+    Args:
+        features: (B, D).
+        weight: (C, D), a vector a class; its length does not matter.
+        labels: (B,) class ids; None leaves the margin out.
+        margin: m of the paper, a whole number; 1 is no margin.
+        blend: lambda of the released code: 0 is all margin, large is none.
+
+    Example:
+        >>> a_softmax(torch.tensor([[0.0, 2.0]]), torch.eye(2), torch.tensor([0]), margin=2)
+        tensor([[-2.,  2.]])
+    """
+    cosine = cosines(features, weight)
+    with full_precision(features):
+        length: Tensor = torch.linalg.vector_norm(features.to(cosine.dtype), dim=1, keepdim=True)
+        if labels is None:
+            return length * cosine
+        target = cosine.gather(1, labels[:, None])
+        moved = (blend * target + falling(target, margin)) / (1 + blend)
+        return length * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
+
+
+def falling(cosine: Tensor, margin: int) -> Tensor:
+    """Psi of the paper, as a function of the cosine: 1 at angle 0, falling to `1 - 2 * margin` at pi."""
+    before, now = torch.ones_like(cosine), cosine
+    for _ in range(margin - 1):
+        before, now = now, 2 * cosine * now - before
+    bends = [math.cos(k * math.pi / margin) for k in range(1, margin)]
+    k = sum((cosine < bend).to(cosine.dtype) for bend in bends) if bends else torch.zeros_like(cosine)
+    return (1 - 2 * (k % 2)) * now - 2 * k
+
+
+def annealed(step: Tensor, base: float, gamma: float, power: float, floor: float) -> Tensor:
+    """The blend of a step: `max(floor, base * (1 + gamma * step)^-power)`."""
+    return (base * (1 + gamma * step.float()).pow(-power)).clamp(min=floor)
+
+
+class ASoftmaxHead(Head, Stepped):
+    """A classifier head with A-Softmax's margin, let in over the first steps: see `a_softmax` and `annealed`.
+
+    The defaults are the released ones: from 1000 down to 5, reached after about 1,700 steps. The head counts its
+    training calls in its state; `head.at_step(n)` sets the count. At test time the largest cosine wins.
+
+    Example:
+        >>> head = ASoftmaxHead(feature_dim=64, num_classes=100)
+        >>> features, labels = torch.randn(8, 64), torch.arange(8)
+        >>> loss = F.cross_entropy(head(features, labels), labels)
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        num_classes: int,
+        margin: int = 4,
+        base: float = 1000.0,
+        gamma: float = 0.12,
+        power: float = 1.0,
+        floor: float = 5.0,
+    ) -> None:
+        super().__init__(feature_dim, num_classes)
+        if margin != int(margin) or margin < 1:
+            raise OptionError(f"margin is {margin}: give a whole number from 1 (no margin) up, such as 4.")
+        self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
+        positive("base", base)
+        self.weight = xavier(num_classes, feature_dim)
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """See `a_softmax`."""
+        if labels is None:
+            return a_softmax(features, self.weight)
+        blend = annealed(self.tick(), self.base, self.gamma, self.power, self.floor)
+        return a_softmax(features, self.weight, labels, margin=self.margin, blend=blend)

@@ -1,0 +1,78 @@
+"""ArcFace, also AAM: a head with an additive margin on the angle."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._parts import positive
+from ..errors import OptionError
+from ._head import Head, cosines, xavier
+
+NEAR = 1e-6  # sin^2 below which an angle has no usable derivative in fp32
+
+
+def arcface(
+    features: Tensor,
+    weight: Tensor,
+    labels: Tensor | None = None,
+    *,
+    scale: float = 64.0,
+    margin: float = 0.5,
+    easy: bool = False,
+) -> Tensor:
+    """Logits `scale * cos(angle + margin * [class is the label])` of unit features and unit class vectors.
+
+    ArcFace: Additive Angular Margin Loss for Deep Face Recognition (Deng et al., CVPR 2019). Where the angle plus the
+    margin would pass pi the target is `cos - margin * sin(margin)`, which goes on falling. The derivative of the angle
+    is infinite at cos = 1 and -1: there the sine counts as 0 and only the cosine carries a gradient.
+
+    Args:
+        features: (B, D).
+        weight: (C, D), a vector a class; its length does not matter.
+        labels: (B,) class ids; None leaves the margin out.
+        scale: s of the paper.
+        margin: m of the paper, in radians, from 0 to below pi.
+        easy: only targets within 90 degrees get the margin; the others keep their cosine.
+
+    Example:
+        >>> arcface(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([1]), scale=10.0, margin=0.5)
+        tensor([[10.0000, -4.7943]])
+    """
+    cosine = cosines(features, weight)
+    if labels is None:
+        return scale * cosine
+    target = cosine.gather(1, labels[:, None])
+    squared = 1 - target.square()
+    seen = squared > NEAR
+    sine = torch.where(seen, squared, 1).sqrt() * seen
+    moved = target * math.cos(margin) - sine * math.sin(margin)
+    if easy:
+        moved = torch.where(target > 0, moved, target)
+    else:
+        moved = torch.where(target >= -math.cos(margin), moved, target - margin * math.sin(margin))
+    return scale * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
+
+
+class ArcFaceHead(Head):
+    """A classifier head with ArcFace's margin: see `arcface`. At test time the largest cosine wins.
+
+    Example:
+        >>> head = ArcFaceHead(feature_dim=64, num_classes=100, scale=30.0)
+        >>> features, labels = torch.randn(8, 64), torch.arange(8)
+        >>> loss = F.cross_entropy(head(features, labels), labels)
+    """
+
+    def __init__(
+        self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.5, easy: bool = False
+    ) -> None:
+        super().__init__(feature_dim, num_classes)
+        if not 0 <= margin < math.pi:
+            raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
+        self.scale, self.margin, self.easy = positive("scale", scale), margin, easy
+        self.weight = xavier(num_classes, feature_dim)
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """See `arcface`."""
+        return arcface(features, self.weight, labels, scale=self.scale, margin=self.margin, easy=self.easy)

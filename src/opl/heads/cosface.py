@@ -1,0 +1,48 @@
+"""CosFace, also LMC: a large-margin cosine head."""
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._parts import positive
+from ._head import Head, cosines, xavier
+
+
+def cosface(
+    features: Tensor, weight: Tensor, labels: Tensor | None = None, *, scale: float = 64.0, margin: float = 0.35
+) -> Tensor:
+    """Logits `scale * (cos - margin * [class is the label])` of unit features and unit class vectors.
+
+    CosFace: Large Margin Cosine Loss for Deep Face Recognition (Wang et al., CVPR 2018).
+
+    Args:
+        features: (B, D).
+        weight: (C, D), a vector a class; its length does not matter.
+        labels: (B,) class ids; None leaves the margin out.
+        scale: s of the paper. Softmax reaches a probability P only with s of at least ln((C-1) P / (1-P)) (C-1)/C.
+        margin: m of the paper, on the cosine.
+
+    Example:
+        >>> cosface(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), scale=10.0, margin=0.25)
+        tensor([[7.5000, 0.0000]])
+    """
+    cosine = cosines(features, weight)
+    return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)))
+
+
+class CosFaceHead(Head):
+    """A classifier head with CosFace's margin: see `cosface`. At test time the largest cosine wins.
+
+    Example:
+        >>> head = CosFaceHead(feature_dim=64, num_classes=100)
+        >>> features, labels = torch.randn(8, 64), torch.arange(8)
+        >>> loss = F.cross_entropy(head(features, labels), labels)
+    """
+
+    def __init__(self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.35) -> None:
+        super().__init__(feature_dim, num_classes)
+        self.scale, self.margin = positive("scale", scale), margin
+        self.weight = xavier(num_classes, feature_dim)
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """See `cosface`."""
+        return cosface(features, self.weight, labels, scale=self.scale, margin=self.margin)

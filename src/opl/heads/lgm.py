@@ -1,0 +1,102 @@
+"""LGM: a head of Gaussians, one a class, with a margin on the distance and a likelihood to add to the loss."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._parts import Stepped, class_ids, mean, positive, vectors
+from .._ways.unit import full_precision
+from ..errors import OptionError
+from ._distance import squared_distances
+from ._head import Head
+
+
+def gaussian(
+    features: Tensor,
+    means: Tensor,
+    labels: Tensor | None = None,
+    *,
+    log_variances: Tensor | None = None,
+    margin: float | Tensor = 0.3,
+) -> Tensor:
+    """Logits `-d (1 + margin * [class is the label]) - log|Sigma| / 2`, d half the squared Mahalanobis distance.
+
+    Rethinking Feature Distribution for Loss Functions in Image Classification (Wan et al., CVPR 2018), classes equally
+    likely. The released code leaves the log-determinant out, right only where variances are fixed at 1; it is here.
+
+    Args:
+        features: (B, D).
+        means: (C, D), the classes' means.
+        labels: (B,) class ids; None leaves the margin out.
+        log_variances: (C, D), of a diagonal Sigma; None is variance 1.
+        margin: alpha of the paper.
+
+    Example:
+        >>> gaussian(torch.tensor([[2.0, 0.0]]), torch.zeros(2, 2), torch.tensor([1]), margin=0.5)
+        tensor([[-2., -3.]])
+    """
+    distances = squared_distances(features, means, log_variances) / 2
+    if labels is not None:
+        distances = distances * (1 + margin * F.one_hot(labels, len(means)))
+    return -distances if log_variances is None else -distances - log_variances.float().sum(1) / 2
+
+
+def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_variances: Tensor | None = None) -> Tensor:
+    """The other term of the loss: the mean of `d_y + log|Sigma_y| / 2`, to be added with a weight.
+
+    Example:
+        >>> unlikelihood(torch.tensor([[2.0, 0.0]]), torch.zeros(2, 2), torch.tensor([1]))
+        tensor(2.)
+    """
+    with full_precision(features):
+        squares = (vectors(features) - means[labels].to(torch.promote_types(means.dtype, torch.float32))).square()
+        if log_variances is None:
+            return mean(squares.sum(1)) / 2
+        chosen = log_variances[labels].to(squares.dtype)
+        return mean((squares * (-chosen).exp() + chosen).sum(1)) / 2
+
+
+class LGMHead(Head, Stepped):
+    """A head of Gaussians: see `gaussian`. At test time the nearest mean wins, where variances are equal.
+
+    The margin starts at `start` and doubles every `double_every` steps up to `margin`: the head counts its training
+    calls in its state, and `head.at_step(n)` sets the count. The means learn twice as fast as the rest, as released.
+
+    Example:
+        >>> head = LGMHead(feature_dim=64, num_classes=100)
+        >>> features, labels = torch.randn(8, 64), torch.arange(8)
+        >>> loss = F.cross_entropy(head(features, labels), labels) + 0.1 * head.penalty(features, labels)
+    """
+
+    own = {"means": {"lr": 2.0}}  # noqa: RUF012
+
+    def __init__(
+        self,
+        feature_dim: int,
+        num_classes: int,
+        margin: float = 0.3,
+        start: float = 0.1,
+        double_every: int = 5000,
+        learn_variances: bool = False,
+    ) -> None:
+        super().__init__(feature_dim, num_classes)
+        if margin < 0 or double_every < 1:
+            raise OptionError(f"margin {margin} and double_every {double_every}: give one from 0 up and one from 1 up.")
+        self.margin, self.start, self.double_every = margin, positive("start", start), double_every
+        self.means = nn.Parameter(nn.init.kaiming_normal_(torch.empty(num_classes, feature_dim)))
+        self.log_variances = nn.Parameter(torch.zeros(num_classes, feature_dim)) if learn_variances else None
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """See `gaussian`."""
+        if labels is None:
+            return gaussian(features, self.means, log_variances=self.log_variances)
+        doubled = self.start * torch.exp2((self.tick() // self.double_every).float())
+        return gaussian(
+            features, self.means, labels, log_variances=self.log_variances, margin=doubled.clamp(max=self.margin)
+        )
+
+    def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
+        """See `unlikelihood`."""
+        features = vectors(features, self.feature_dim)
+        labels = class_ids(labels, features, self.num_classes)
+        return unlikelihood(features, self.means, labels, log_variances=self.log_variances)

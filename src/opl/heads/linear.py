@@ -1,0 +1,34 @@
+"""The ordinary linear classifier as a head, with a bias that starts sigmoid losses at a small probability."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ._head import Head
+
+
+class LinearHead(Head):
+    """`W f + b`. With `prior`, b starts at `-log(C - 1)` and has no weight decay.
+
+    At that start a sigmoid gives every class a probability of 1/C, so a loss that adds up C sigmoid terms does not
+    begin with a spike: what the class-balanced focal loss was trained with.
+
+    Example:
+        >>> LinearHead(feature_dim=64, num_classes=100, prior=True).bias[0]
+        tensor(-4.5951, grad_fn=<SelectBackward0>)
+    """
+
+    def __init__(self, feature_dim: int, num_classes: int, prior: bool = False) -> None:
+        super().__init__(feature_dim, num_classes)
+        first = nn.Linear(feature_dim, num_classes)
+        self.weight, self.bias = first.weight, first.bias
+        if prior:
+            self.own = {"bias": {"weight_decay": 0.0}}
+            with torch.no_grad():
+                self.bias.fill_(-math.log(max(1, num_classes - 1)))
+
+    def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
+        """`W f + b`; there is no margin."""
+        return F.linear(features, self.weight, self.bias)

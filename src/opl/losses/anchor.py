@@ -1,0 +1,111 @@
+"""Anchor loss: sigmoid cross-entropy that leans on the classes which come near the right one."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .._parts import Reduction, Stepped, class_ids, reduced, vectors
+from ..errors import OptionError, unknown
+
+Variant = Literal["neg", "pos"]
+
+
+def anchor(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    gamma: float = 0.5,
+    delta: float = 0.05,
+    variant: Variant = "neg",
+    reduction: Reduction = "mean",
+) -> Tensor:
+    """The mean of `-log p_y - sum over the others of (1 + p - p*)^gamma log(1 - p)`, all p by sigmoids.
+
+    Anchor Loss: Modulating Loss Scale Based on Prediction Difficulty (Ryou et al., ICCV 2019). The anchor
+    `p* = max(p_y - delta, 0)` has no gradient. At zero logits the value is large, about 0.7 a class: warm up, or start
+    from a small prior (`opl.heads.LinearHead(prior=True)`).
+
+    Args:
+        logits: (B, C).
+        labels: (B,) class ids.
+        gamma: 0 is plain sigmoid cross-entropy.
+        delta: slack between the right class and the others, from 0 to 1.
+        variant: `"neg"` as above; `"pos"` weighs the right class instead, by `(1 - p_y + min(p_max + delta, 1))^gamma`
+            with p_max the largest p of the others, without a gradient.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> anchor(torch.zeros(1, 2), torch.tensor([0]), gamma=0.0)
+        tensor(1.3863)
+    """
+    check_anchor(gamma, delta, variant)
+    logits = vectors(logits, name="logits")
+    labels = class_ids(labels, logits, logits.shape[1])
+    target = F.one_hot(labels, logits.shape[1]).bool()
+    p = logits.sigmoid()
+    yes, no = F.softplus(-logits), F.softplus(logits)
+    if variant == "neg":
+        anchors = (p.detach().gather(1, labels[:, None]) - delta).clamp(min=0)
+        weight = _power(1 + p - anchors, gamma)
+        return reduced(torch.where(target, yes, weight * no).sum(1), reduction)
+    highest = p.detach().masked_fill(target, 0).amax(1, keepdim=True)
+    weight = _power(1 - p + (highest + delta).clamp(max=1), gamma)
+    return reduced(torch.where(target, weight * yes, no).sum(1), reduction)
+
+
+def _power(base: Tensor, gamma: float) -> Tensor:
+    """A base of 0 (only where delta is 0) would have an infinite slope for gamma below 1."""
+    return base.clamp(min=1e-6).pow(gamma)
+
+
+def check_anchor(gamma: float, delta: float, variant: str) -> None:
+    """Refuse settings that mean nothing."""
+    if not 0 <= gamma < float("inf"):
+        raise OptionError(f"gamma is {gamma}: give a finite number from 0 up, such as 0.5.")
+    if not 0 <= delta <= 1:
+        raise OptionError(f"delta is {delta}: give a probability from 0 to 1, such as 0.05.")
+    if variant not in get_args(Variant):
+        raise OptionError(unknown("variant", variant, get_args(Variant)))
+
+
+class AnchorLoss(Stepped):
+    """Anchor loss of logits, after `warmup` steps of softmax cross-entropy: see `anchor`.
+
+    The original warms up for five epochs. The module counts its training calls in its state; `loss.at_step(n)` sets the
+    count. After `eval()` it is the loss of the step that training has reached.
+
+    Example:
+        >>> AnchorLoss(gamma=0.0)(torch.zeros(1, 2), torch.tensor([0]))
+        tensor(1.3863)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 0.5,
+        delta: float = 0.05,
+        variant: Variant = "neg",
+        warmup: int = 0,
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        check_anchor(gamma, delta, variant)
+        if warmup < 0:
+            raise OptionError(f"warmup is {warmup}: give a number of steps from 0 up.")
+        self.gamma, self.delta, self.variant = gamma, delta, variant
+        self.warmup, self.reduction = warmup, reduction
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of (B, C) logits."""
+        value = anchor(
+            logits, labels, gamma=self.gamma, delta=self.delta, variant=self.variant, reduction=self.reduction
+        )
+        if self.warmup == 0:
+            return value
+        plain = reduced(F.cross_entropy(vectors(logits, name="logits"), labels, reduction="none"), self.reduction)
+        return torch.where(self.tick() < self.warmup, plain, value)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"gamma={self.gamma}, delta={self.delta}, variant={self.variant!r}, warmup={self.warmup}"

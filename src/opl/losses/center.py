@@ -1,0 +1,130 @@
+"""The center loss: features near the centre of their class, and centres that follow their features."""
+
+import math
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .._parts import class_ids, mean, vectors
+from ..errors import OptionError
+from ..functional import is_number
+from .projection import _default_group
+
+
+def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
+    """Half the squared distance of a feature to the centre of its class: the mean of `1/2 |f_i - c_{y_i}|^2`.
+
+    A Discriminative Feature Learning Approach for Deep Face Recognition (Wen et al., ECCV 2016). Popular code leaves
+    the half out, so its weight counts twice as much.
+
+    Args:
+        features: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
+        labels: (B,) class ids.
+        centers: (C, D), a centre a class.
+
+    Example:
+        >>> center(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+        tensor(6.2500)
+    """
+    centers = vectors(centers, name="centers")
+    features = vectors(features, centers.shape[1])
+    labels = class_ids(labels, features, len(centers))
+    # A plain difference: |f|^2 - 2 f c + |c|^2 loses all its digits where the features are large and close together.
+    gaps = features - centers[labels].to(features.dtype)
+    return mean(gaps.square().sum(1)) / 2
+
+
+@torch.no_grad()
+def moved_centers(
+    centers: Tensor, features: Tensor, labels: Tensor, alpha: float = 0.5, *, group: Any = None
+) -> Tensor:
+    """The centres after a step towards the features of their class; the rule of the paper, which is no gradient.
+
+    `c_j <- c_j - alpha * sum_{y_i = j} (c_j - f_i) / (1 + n_j)`, where `n_j` samples have class j. A class that is not
+    in the batch stays where it is.
+
+    Args:
+        centers: (C, D).
+        features: (B, D).
+        labels: (B,) class ids.
+        alpha: the length of the step; 0 keeps the centres still.
+        group: a process group: the batches of all its processes count as one, and their centres must be the same.
+
+    Example:
+        >>> moved_centers(torch.zeros(2, 1), torch.tensor([[3.0], [6.0]]), torch.tensor([0, 0]))
+        tensor([[1.5000],
+                [0.0000]])
+    """
+    _check_alpha(alpha)
+    centers = vectors(centers, name="centers")
+    features = vectors(features, centers.shape[1])
+    labels = class_ids(labels, features, len(centers))
+    gaps = torch.zeros_like(centers).index_add_(0, labels, centers[labels] - features.to(centers.dtype))
+    counts = centers.new_zeros(len(centers)).index_add_(0, labels, centers.new_ones(len(labels)))
+    if group is not None:
+        dist.all_reduce(gaps, group=group)
+        dist.all_reduce(counts, group=group)
+    return centers - alpha * gaps / (1 + counts)[:, None]
+
+
+class CenterLoss(nn.Module):
+    """The center loss and its centres: see `center` and `moved_centers`.
+
+    The centres are a buffer and no parameter. They move at the end of each call in training mode with gradients
+    enabled, as the statistics of a batch normalisation do. So no optimiser has to know them, and neither the loss's
+    weight nor the loss scaling of mixed precision touches their step. A call uses the centres of before its own move.
+
+    Args:
+        num_classes: C.
+        feature_dim: D.
+        alpha: the length of the centres' step.
+        global_batch: the centres follow the samples of all processes of the default group, and stay the same on all of
+            them; needs `init_process_group`. The loss is still the mean over the local batch. Without it each process
+            moves centres of its own.
+
+    Example:
+        >>> loss = CenterLoss(num_classes=10, feature_dim=64)
+        >>> features, labels, logits = torch.randn(8, 64), torch.arange(8), torch.randn(8, 10)
+        >>> total = F.cross_entropy(logits, labels) + 0.01 * loss(features, labels)
+    """
+
+    centers: Tensor
+
+    def __init__(self, num_classes: int, feature_dim: int, alpha: float = 0.5, global_batch: bool = False) -> None:
+        super().__init__()
+        if num_classes < 1 or feature_dim < 1:
+            raise OptionError(
+                f"centres for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least "
+                "one of each."
+            )
+        _check_alpha(alpha)
+        self.alpha, self.global_batch = alpha, global_batch
+        self.register_buffer("centers", nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))
+        self._agreed = False  # the processes of a global batch start from the same centres
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The loss, a scalar; in training mode the centres then move."""
+        moving = self.training and torch.is_grad_enabled()
+        group = _default_group() if moving and self.global_batch else None
+        if group is not None and not self._agreed:
+            dist.broadcast(self.centers, 0, group=group)
+            self._agreed = True
+        loss = center(features, labels, self.centers)
+        if moving:
+            self.centers.copy_(moved_centers(self.centers, features, labels, self.alpha, group=group))
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        num_classes, feature_dim = self.centers.shape
+        return (
+            f"num_classes={num_classes}, feature_dim={feature_dim}, alpha={self.alpha}, "
+            f"global_batch={self.global_batch}"
+        )
+
+
+def _check_alpha(alpha: float) -> None:
+    if not is_number(alpha) or not math.isfinite(alpha) or alpha < 0:
+        raise OptionError(f"alpha is {alpha!r}: give a finite number from 0 up, such as 0.5, the paper's choice.")

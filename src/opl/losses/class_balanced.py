@@ -1,0 +1,77 @@
+"""Class-balanced focal loss: focal loss whose classes count by the effective number of their samples."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .._parts import Reduction
+from ..errors import OptionError
+from .focal import FocalForm, check_focal, focal
+
+
+def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = 0.9999) -> Tensor:
+    """(C,) weights `(1 - beta) / (1 - beta^n)` of classes with n samples, scaled to a mean of 1.
+
+    Class-Balanced Loss Based on Effective Number of Samples (Cui et al., CVPR 2019). Equal counts give weights of
+    exactly 1, for any beta. A class without a sample has no weight: 0.
+
+    Example:
+        >>> class_balanced_weights([500, 5], beta=0.99)
+        tensor([0.0940, 1.9060])
+    """
+    if not 0 <= beta < 1:
+        raise OptionError(f"beta is {beta}: give a number from 0 (all classes alike) to below 1, such as 0.9999.")
+    numbers = torch.as_tensor(counts, dtype=torch.float64)
+    if numbers.ndim != 1 or len(numbers) == 0 or bool((numbers < 0).any()) or not bool((numbers > 0).any()):
+        raise OptionError("counts are the number of training samples of each class, (C,), and at least one above 0.")
+    effective = 1 - torch.as_tensor(beta, dtype=torch.float64).pow(numbers)
+    rarest = effective[numbers > 0].min()  # a common factor: equal counts then give exactly 1
+    weights = torch.where(numbers > 0, rarest / effective.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
+    return (weights * len(weights) / weights.sum()).float()
+
+
+class ClassBalancedFocalLoss(nn.Module):
+    """Focal loss with class-balanced weights, by default over sigmoids as released: see `focal`.
+
+    Args:
+        counts: the number of training samples of each class.
+        beta: 0 weighs all classes alike; towards 1, by the inverse of their counts.
+        gamma: see `focal`.
+        form: see `focal`.
+        reduction: see `focal`.
+
+    Example:
+        >>> loss = ClassBalancedFocalLoss(counts=[500, 5])
+        >>> loss(torch.zeros(1, 2), torch.tensor([0]))
+        tensor(0.0141)
+    """
+
+    weights: Tensor
+
+    def __init__(
+        self,
+        counts: Sequence[int] | Tensor,
+        beta: float = 0.9999,
+        gamma: float = 1.0,
+        form: FocalForm = "sigmoid",
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__()
+        check_focal(gamma, form)
+        self.beta, self.gamma, self.form, self.reduction = beta, gamma, form, reduction
+        self.register_buffer("weights", class_balanced_weights(counts, beta=beta))
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The loss of (B, C) logits."""
+        if logits.shape[1] != len(self.weights):
+            raise OptionError(
+                f"{logits.shape[1]} logits a sample, and counts of {len(self.weights)} classes: give a count for each."
+            )
+        return focal(
+            logits, labels, gamma=self.gamma, form=self.form, class_weights=self.weights, reduction=self.reduction
+        )
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"beta={self.beta}, gamma={self.gamma}, form={self.form!r}, reduction={self.reduction!r}"

@@ -1,0 +1,105 @@
+"""Distillation of projections: a student whose features stand to each other as the teacher's do."""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._parts import vectors
+from .._ways.unit import full_precision, unit
+from ..errors import FeatureError, OptionError, unknown
+from ..functional import is_number
+
+Form = Literal["absolute", "softmax"]
+
+
+def distillation_projection(
+    student: Tensor, teacher: Tensor, *, form: Form = "absolute", temperature: float = 1.0
+) -> Tensor:
+    """How far the student's cosines, S_ij of samples i and j, are from the teacher's, T_ij, over all pairs i != j.
+
+    After the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021). The form used there, the
+    mean of `exp(T) (T - S)`, is left out: raw cosines are no log-probabilities, so it is no divergence, is not least
+    where the two agree, and can be negative.
+
+    - `"absolute"`: the mean of `|S_ij - T_ij|`.
+    - `"softmax"`: the mean over i of `t^2 KL(softmax_j(T_ij / t) || softmax_j(S_ij / t))`, where t is the temperature.
+      A row of one pair says nothing, so a batch of two gives 0.
+
+    Both are 0 where the cosines agree and never negative; a batch of fewer than two samples gives 0. The teacher gets
+    no gradient.
+
+    Args:
+        student: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
+        teacher: (B, D'), features of the same samples; D' may be another number.
+        form: `"absolute"` or `"softmax"`.
+        temperature: t of `"softmax"`; the other form has none.
+
+    Example:
+        >>> student, teacher = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+        >>> distillation_projection(student, teacher)
+        tensor(1.)
+    """
+    _check_options(form, temperature)
+    student = vectors(student, name="student_features")
+    teacher = vectors(teacher, name="teacher_features").detach()
+    rows = len(student)
+    if len(teacher) != rows:
+        raise FeatureError(
+            f"{len(teacher)} teacher_features for {rows} student_features: give both for the same samples, in the same "
+            "order."
+        )
+    if rows < 2:
+        return 0 * student.sum()
+    itself = torch.eye(rows, dtype=torch.bool, device=student.device)
+    with full_precision(student):
+        cosines, wanted = _cosines(student), _cosines(teacher.to(student.dtype))
+        if form == "absolute":
+            return (cosines - wanted).masked_fill(itself, 0).abs().sum() / (rows * (rows - 1))
+        log_p = F.log_softmax((cosines / temperature).masked_fill(itself, -torch.inf), dim=1)
+        log_q = F.log_softmax((wanted / temperature).masked_fill(itself, -torch.inf), dim=1)
+        surprise = (log_q - log_p).masked_fill(itself, 0)  # the difference of two infinities is no number
+        return temperature**2 * (log_q.exp() * surprise).sum() / rows
+
+
+class DistillationProjectionLoss(nn.Module):
+    """The student's cosines against the teacher's, called with the features of both: see `distillation_projection`.
+
+    Args:
+        form: `"absolute"` or `"softmax"`.
+        temperature: of `"softmax"`.
+
+    Example:
+        >>> loss = DistillationProjectionLoss()
+        >>> student_features, teacher_features = torch.randn(8, 64), torch.randn(8, 512)
+        >>> logits, labels = torch.randn(8, 10), torch.arange(8)
+        >>> total = F.cross_entropy(logits, labels) + 0.1 * loss(student_features, teacher_features)
+    """
+
+    def __init__(self, form: Form = "absolute", temperature: float = 1.0) -> None:
+        super().__init__()
+        _check_options(form, temperature)
+        self.form: Form = form
+        self.temperature = temperature
+
+    def forward(self, student_features: Tensor, teacher_features: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return distillation_projection(student_features, teacher_features, form=self.form, temperature=self.temperature)
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        return f"form={self.form!r}, temperature={self.temperature}"
+
+
+def _cosines(features: Tensor) -> Tensor:
+    directions = unit(features)
+    return directions @ directions.T
+
+
+def _check_options(form: str, temperature: float) -> None:
+    if form not in get_args(Form):
+        raise OptionError(unknown("form", form, get_args(Form)))
+    if not is_number(temperature) or not math.isfinite(temperature) or temperature <= 0:
+        raise OptionError(f"temperature is {temperature!r}: give a finite number above 0, such as 1.")

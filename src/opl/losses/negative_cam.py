@@ -1,0 +1,124 @@
+"""HNC: the class activation maps of wrong classes made even, so that no place in an image speaks for them."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .._parts import class_ids, mean
+from .._ways.unit import full_precision
+from ..errors import FeatureError, OptionError, unknown
+
+Form = Literal["kd", "mse"]
+
+
+def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """What a linear classifier would say at each place: `M_c(u) = w_c . F(u) + b_c`, the logit being the mean over u.
+
+    Args:
+        feature_maps: (B, D, H, W), before the average pooling; computed in fp32, or in fp64 if given so.
+        weight: (C, D), of the classifier.
+        bias: (C,), of the classifier, or None.
+
+    Example:
+        >>> classifier = nn.Linear(64, 10)
+        >>> class_activation_maps(torch.randn(2, 64, 8, 8), classifier.weight, classifier.bias).shape
+        torch.Size([2, 10, 8, 8])
+    """
+    feature_maps = _checked(feature_maps, "feature maps")
+    if weight.ndim != 2 or weight.shape[1] != feature_maps.shape[1]:
+        raise OptionError(
+            f"weight has shape {tuple(weight.shape)} and the feature maps have {feature_maps.shape[1]} channels: give "
+            f"the weight of the classifier on these maps, (C, {feature_maps.shape[1]})."
+        )
+    with full_precision(feature_maps):
+        kernel = weight.to(feature_maps.dtype)[:, :, None, None]
+        return F.conv2d(feature_maps, kernel, None if bias is None else bias.to(feature_maps.dtype))
+
+
+def negative_cam(maps: Tensor, labels: Tensor, *, k: int = 10, form: Form = "kd") -> Tensor:
+    """How uneven the maps of the k strongest wrong classes are: HNC, the loss of homogeneous negative CAMs.
+
+    Fixing Localization Errors to Improve Image Classification (Sun et al., ECCV 2020). N(i) holds the k classes other
+    than the label with the largest sum of their map over all positions u; the choice itself has no gradient.
+
+    - `"kd"`: mean over i of `sum_{c in N(i)} -1/HW sum_u log softmax_u M_c(u)`. It sees the shape of a map only, not
+      its height, and is least, k ln(HW), where the maps are flat.
+    - `"mse"`: mean over i, c in N(i) and u of `M_c(u)^2`, which also pulls these logits to 0.
+
+    Args:
+        maps: (B, C, H, W), see `class_activation_maps`; computed in fp32, or in fp64 if given so.
+        labels: (B,) class ids.
+        k: how many wrong classes a sample; more than there are means all C - 1. The label is never among them. In the
+            port to CIFAR-100 that OPL's authors released it is, because there k = C.
+        form: `"kd"` or `"mse"`.
+
+    Example:
+        >>> maps = torch.zeros(1, 3, 2, 2)
+        >>> negative_cam(maps, torch.tensor([0]), k=2), negative_cam(maps, torch.tensor([0]), k=2, form="mse")
+        (tensor(2.7726), tensor(0.))
+    """
+    _check_options(k, form)
+    maps = _checked(maps, "maps")
+    num_classes = maps.shape[1]
+    if num_classes < 2:
+        raise OptionError("maps of one class have no wrong class to choose: give (B, C, H, W) with C of at least 2.")
+    labels = class_ids(labels, maps, num_classes)
+    maps = maps.flatten(2)
+    strength = maps.detach().sum(2).scatter(1, labels[:, None], -torch.inf)
+    negatives = strength.topk(min(k, num_classes - 1), dim=1).indices
+    chosen = maps.take_along_dim(negatives[:, :, None], dim=1)
+    if form == "mse":
+        return mean(chosen.square())
+    return mean(-F.log_softmax(chosen, dim=2).mean(2).sum(1))
+
+
+class NegativeCAMLoss(nn.Module):
+    """The loss of homogeneous negative CAMs, called with maps and labels: see `negative_cam`.
+
+    Args:
+        k: how many wrong classes a sample.
+        form: `"kd"` or `"mse"`.
+
+    Example:
+        >>> loss, classifier = NegativeCAMLoss(k=3), nn.Linear(64, 10)
+        >>> feature_maps, labels = torch.randn(4, 64, 8, 8), torch.arange(4)
+        >>> maps = class_activation_maps(feature_maps, classifier.weight, classifier.bias)
+        >>> total = F.cross_entropy(maps.mean((2, 3)), labels) + 0.06 * loss(maps, labels)
+    """
+
+    def __init__(self, k: int = 10, form: Form = "kd") -> None:
+        super().__init__()
+        _check_options(k, form)
+        self.k: int = k
+        self.form: Form = form
+
+    def forward(self, maps: Tensor, labels: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return negative_cam(maps, labels, k=self.k, form=self.form)
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        return f"k={self.k}, form={self.form!r}"
+
+
+def _checked(maps: Tensor, name: str) -> Tensor:
+    """(B, C, H, W) in fp32 or fp64, or a sentence that says why not."""
+    if not isinstance(maps, Tensor):
+        raise FeatureError(f"{name} are a {type(maps).__name__}: give a torch.Tensor of shape (B, C, H, W).")
+    if not maps.is_floating_point():
+        raise FeatureError(f"{name} are {maps.dtype}: give floating point, for instance with .float().")
+    if maps.ndim != 4 or 0 in maps.shape[1:]:
+        raise FeatureError(
+            f"{name} have shape {tuple(maps.shape)}: give (B, C, H, W) as they are before the average pooling, with at "
+            "least one position."
+        )
+    return maps if maps.dtype in (torch.float32, torch.float64) else maps.float()
+
+
+def _check_options(k: int, form: str) -> None:
+    if not isinstance(k, int) or k < 1:
+        raise OptionError(f"k is {k!r}: give the number of wrong classes a sample, an integer from 1 up, such as 10.")
+    if form not in get_args(Form):
+        raise OptionError(unknown("form", form, get_args(Form)))

@@ -1,0 +1,139 @@
+"""OLE: classes of low rank that are orthogonal to each other, by nuclear norms."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .._parts import vectors
+from .._ways.batch import check_labels
+from .._ways.unit import full_precision, wide
+from ..errors import FeatureError, LabelError, OptionError
+from ..functional import is_number
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def ole(features: Tensor, labels: Tensor, *, delta: float = 1.0, threshold: float = 1e-6) -> Tensor:
+    """The nuclear norms of the classes against that of the batch: `(sum_c max(delta, |F_c|_*) - |F|_*) / B`.
+
+    OLE: Orthogonal Low-rank Embedding, A Plug and Play Geometric Loss for Deep Learning (Lezama et al., CVPR 2018).
+    F holds the batch's features as they are, F_c its rows of class c; `|.|_*` is the sum of the singular values. The
+    loss is least where each class fills few directions and no two classes share one.
+
+    The gradient is the paper's: `U V^T` over the singular values from `threshold` up, and 0 for a class whose norm is
+    at most `delta`. Directions without a feature in them get none, which autograd through the singular values would
+    not ensure. A weight goes outside, as with any other loss. There is a first derivative only. `torch.compile` leaves
+    this function as it is, with a graph break, and on an accelerator it waits for the labels.
+
+    Args:
+        features: (B, D), of any floating type; the singular values are computed in fp64.
+        labels: (B,) class ids, any numbers from 0 up.
+        delta: a class is not made smaller than this.
+        threshold: singular values below it count as 0 in the gradient.
+
+    Example:
+        >>> apart, alike = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]])
+        >>> ole(apart, torch.tensor([0, 1])), ole(alike, torch.tensor([0, 1]))
+        (tensor(0.), tensor(0.6972))
+    """
+    _check_options(delta, threshold)
+    features = vectors(features)
+    labels = _classes(labels, features)
+    if not bool(features.isfinite().all()):
+        raise FeatureError(
+            "the features hold NaN or infinite values, and so have no singular values: lower the learning rate, clip "
+            "gradients, or check the batch before the loss."
+        )
+    value: Tensor = _OLE.apply(features, labels, float(delta), float(threshold))  # type: ignore[no-untyped-call]
+    return value
+
+
+class OLELoss(nn.Module):
+    """The orthogonal low-rank loss of a batch of features: see `ole`.
+
+    Args:
+        delta: a class is not made smaller than this nuclear norm.
+
+    Example:
+        >>> loss = OLELoss()
+        >>> features, labels, logits = torch.randn(8, 64), torch.arange(8), torch.randn(8, 10)
+        >>> total = F.cross_entropy(logits, labels) + 0.25 * loss(features, labels)
+    """
+
+    def __init__(self, delta: float = 1.0) -> None:
+        super().__init__()
+        _check_options(delta, threshold=1e-6)
+        self.delta = delta
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        loss: Tensor = ole(features, labels, delta=self.delta)
+        return loss
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        return f"delta={self.delta}"
+
+
+class _OLE(torch.autograd.Function):
+    """The value together with its gradient: the singular vectors are there anyway, so `backward` only multiplies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, labels: Tensor, delta: float, threshold: float) -> Tensor:
+        with full_precision(x):
+            value, gradient = _value_and_gradient(x.to(wide(x)), labels, delta, threshold)
+        ctx.save_for_backward(gradient.to(x.dtype))
+        return value.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return incoming * gradient, None, None, None
+
+
+def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: float) -> tuple[Tensor, Tensor]:
+    """The loss and its gradient for `x`. Classes with equally many rows are decomposed together, without padding."""
+    rows, dim = x.shape
+    norms, pulls = _nuclear_norms(x[None], threshold)
+    value, gradient = -norms.sum(), -pulls[0]
+    _, ids, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+    by_class = ids.argsort(stable=True)  # the rows of a class next to each other
+    class_sizes = counts[ids[by_class]]
+    for size in torch.unique(counts).tolist():
+        chosen = by_class[class_sizes == size]
+        norms, pulls = _nuclear_norms(x[chosen].view(-1, size, dim), threshold)
+        value += norms.clamp(min=delta).sum()
+        gradient[chosen] += (pulls * (norms > delta)[:, None, None]).view(-1, dim)
+    return value / max(1, rows), gradient / max(1, rows)
+
+
+def _nuclear_norms(blocks: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """(G,) nuclear norms of G blocks of (n, D), and the gradient of each, (G, n, D)."""
+    if blocks.shape[1] == 1:  # the one singular value of a row is its length
+        norms = torch.linalg.vector_norm(blocks, dim=(1, 2))
+        directions = blocks / norms.clamp(min=threshold)[:, None, None]
+        return norms, directions * (norms >= threshold)[:, None, None]
+    left, values, right = torch.linalg.svd(blocks, full_matrices=False)
+    return values.sum(1), (left * (values >= threshold)[:, None, :]) @ right
+
+
+def _classes(labels: Tensor, features: Tensor) -> Tensor:
+    labels = check_labels(labels, features)
+    if labels.ndim != 1:
+        raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
+    if len(labels) and int(labels.min()) < 0:
+        raise LabelError(
+            f"label {int(labels.min())} is negative: class ids start at 0; leave such rows out before the loss, for "
+            "instance with features[labels >= 0]."
+        )
+    return labels
+
+
+def _check_options(delta: float, threshold: float) -> None:
+    if not is_number(delta) or not math.isfinite(delta) or delta < 0:
+        raise OptionError(f"delta is {delta!r}: give a finite number from 0 up, such as 1, the paper's choice.")
+    if not is_number(threshold) or not math.isfinite(threshold) or threshold <= 0:
+        raise OptionError(f"threshold is {threshold!r}: give a finite number above 0, such as 1e-6.")

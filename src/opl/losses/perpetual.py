@@ -1,0 +1,95 @@
+"""Perpetual OPL: projection onto learned class directions, which exist also for classes that are not in the batch."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from .._parts import class_ids, mean, vectors
+from .._ways.unit import full_precision, unit
+from ..errors import OptionError
+
+
+def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int = 1) -> Tensor:
+    """Features along the direction v of their class and across those of the others, by cosines.
+
+    From the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021); the paper does not have it.
+
+    - version 1: `1/2 (1 - s) + |d|`, s the mean of `cos(f_i, v_{y_i})`, d that of `cos(f_i, v_j)` over all j != y_i.
+      Cosines of either sign cancel in d.
+    - version 2: `1/2 mean_i |1 - cos(f_i, v_{y_i})| + 1/C^2 sum_{j,k} |cos(v_j, v_k) - [j = k]|`. Its second part
+      concerns the directions alone.
+
+    A batch without a sample gives 0, in both.
+
+    Args:
+        features: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
+        labels: (B,) class ids.
+        centers: (C, D), a direction a class; its length does not matter.
+        version: 1 or 2.
+
+    Example:
+        >>> features = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
+        >>> perpetual(features, torch.tensor([0, 0]), torch.eye(2))
+        tensor(0.4268)
+    """
+    _check_version(version)
+    centers = vectors(centers, name="centers")
+    features = vectors(features, centers.shape[1])
+    labels = class_ids(labels, features, len(centers))
+    num_classes = len(centers)
+    with full_precision(features):
+        f, v = unit(features), unit(centers.to(features.dtype))
+        along = 0.5 * mean(1 - (f * v[labels]).sum(1))  # never negative, so |1 - cos| of version 2 is the same
+        if version == 1:
+            others = v.sum(0) - v[labels]  # the sum over j != y_i, so that no (B, C) matrix is needed
+            return along + mean((f * others).sum(1)).abs() / max(1, num_classes - 1)
+        apart = (v @ v.T - torch.eye(num_classes, dtype=v.dtype, device=v.device)).abs().sum() / num_classes**2
+        return along + apart * min(1, len(features))
+
+
+class PerpetualProjectionLoss(nn.Module):
+    """Perpetual OPL with its learned class directions: see `perpetual`.
+
+    The directions are the parameter `centers`, and must be given to an optimiser: `loss.parameters()` beside those of
+    the model. `own` is read where opl builds the optimiser: `lr` multiplies the recipe's rate (5 x 0.1 is the 0.5 of
+    the released code), and there is no weight decay, because the length of a direction does not matter.
+
+    Args:
+        num_classes: C.
+        feature_dim: D.
+        version: 1 or 2.
+
+    Example:
+        >>> loss, model = PerpetualProjectionLoss(num_classes=10, feature_dim=64), nn.Linear(32, 64)
+        >>> optimiser = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+        >>> loss(model(torch.randn(8, 32)), torch.arange(8)).backward()
+        >>> optimiser.step()
+    """
+
+    own: Mapping[str, Mapping[str, float]] = {"centers": {"lr": 5.0, "weight_decay": 0.0}}
+
+    def __init__(self, num_classes: int, feature_dim: int, version: int = 1) -> None:
+        super().__init__()
+        if num_classes < 1 or feature_dim < 1:
+            raise OptionError(
+                f"centres for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least "
+                "one of each."
+            )
+        _check_version(version)
+        self.version = version
+        self.centers = nn.Parameter(torch.randn(num_classes, feature_dim))
+
+    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return perpetual(features, labels, self.centers, version=self.version)
+
+    def extra_repr(self) -> str:
+        """The settings, for `print(model)`."""
+        num_classes, feature_dim = self.centers.shape
+        return f"num_classes={num_classes}, feature_dim={feature_dim}, version={self.version}"
+
+
+def _check_version(version: int) -> None:
+    if version not in (1, 2):
+        raise OptionError(f"version {version!r} does not exist: give 1 or 2.")

@@ -1,0 +1,39 @@
+"""Any head, any criterion, any losses beside it: the rivals of table 1, and OPL added to any of them."""
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from ..errors import OptionError
+from ..types import TaskShape
+from ._objective import HeadPenalty, Objective
+from .auxiliaries import Auxiliary
+from .criteria import Criterion, Softmax
+from .heads import HeadSettings
+
+
+@dataclass(frozen=True)
+class Composed:
+    """`criterion(head(features), labels) + sum of weight * auxiliary(features, labels)`.
+
+    Example:
+        >>> from opl.methods import ArcFace, OPL
+        >>> method = Composed(head=ArcFace(scale=30.0), auxiliary=(OPL(weight=0.5),))
+    """
+
+    head: HeadSettings | None = None
+    """None keeps the model's own linear classifier."""
+    criterion: Criterion = field(default_factory=Softmax)
+    auxiliary: tuple[Auxiliary, ...] = ()
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The objective; what its parts learn (centres) is in it, the head is in the model."""
+        terms: dict[str, tuple[float, nn.Module]] = {
+            each.name: (each.weight, each.build(shape)) for each in self.auxiliary
+        }
+        if len(terms) < len(self.auxiliary):
+            raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
+        weight = getattr(self.head, "weight", None)
+        if weight is not None:
+            terms["head"] = (weight, HeadPenalty())
+        return Objective(self.criterion.build(shape), self.criterion.name, terms, guided=self.head is not None)
