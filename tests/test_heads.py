@@ -287,7 +287,9 @@ def test_rbf_equals_a_double_loop():
     expected = 9 * (-2 * half_squares(features, prototypes) / 4).exp()
     got = rbf(features, prototypes, scale=9.0, gamma=4.0)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
-    gradients = [torch.autograd.grad(F.cross_entropy(logits, labels), (features, prototypes)) for logits in (got, expected)]
+    gradients = [
+        torch.autograd.grad(F.cross_entropy(logits, labels), (features, prototypes)) for logits in (got, expected)
+    ]
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
     assert RBFHead(feature_dim=64, num_classes=100).gamma == 128
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, functional, geometry, losses
+    from . import errors, functional, geometry, heads, losses
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
@@ -25,6 +25,7 @@ __all__ = [
     "errors",
     "functional",
     "geometry",
+    "heads",
     "losses",
     "orthogonal_projection",
     "regularize",
@@ -37,7 +38,7 @@ _HOME = {
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }
-_MODULES = {"errors", "functional", "geometry", "losses", "plugin"}
+_MODULES = {"errors", "functional", "geometry", "heads", "losses", "plugin"}
 
 
 def __getattr__(name: str) -> Any:

@@ -49,6 +49,11 @@ def mean(values: Tensor) -> Tensor:
     return values.sum() / max(1, values.numel())
 
 
+def grown(step: Tensor, steps: int) -> Tensor:
+    """How much of a setting is there: from 0 at step 0 to all of it after `steps` steps, in a straight line."""
+    return (step / max(1, steps)).clamp(max=1) if steps else torch.ones_like(step, dtype=torch.float32)
+
+
 class Stepped(nn.Module):
     """A part with a setting that changes from step to step.
 

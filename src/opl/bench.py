@@ -48,8 +48,9 @@ MEMORY = [Case(65536, 512, 1000, False), Case(16384, 512, 1000, True), Case(1638
 class Bench:
     """Time and peak memory of the loss against the textbook B x B version, in one run."""
 
-    what: tyro.conf.Positional[Literal["loss", "train"]] = "loss"
-    """The loss against the textbook version, or the training loop against a bare and a conventional one."""
+    what: tyro.conf.Positional[Literal["loss", "losses", "train"]] = "loss"
+    """OPL against its textbook version; all losses of table 1 as shares of a training step; or the training loop
+    against a bare and a conventional one."""
     seconds: float = 4.0
     """Time spent on each case, at least; every version runs at least three times."""
     threads: int = 0
@@ -67,6 +68,9 @@ class Bench:
             torch.set_num_threads(self.threads)
         if self.what == "train":
             _bench_training(self.json)
+            return
+        if self.what == "losses":
+            _bench_losses(self.json)
             return
         textbook()  # fail before measuring, not after
         speed = [_speed(case, self.seconds) for case in _progress(SPEED, "speed", self.json)]
@@ -117,6 +121,24 @@ def _bench_training(as_json: bool) -> None:
         print(f"{name:<28}{value:>10.1f} images/s")
     for name, value in result.items():
         print(f"{name.replace('_', ' '):<28}{value:>10.4f}")
+
+
+def _bench_losses(as_json: bool) -> None:
+    """What each loss costs beside a ResNet-56 step."""
+    import torch
+    from rich.console import Console
+
+    with Console(stderr=True).status("losses and training steps take turns (about half a minute) ..."):
+        result = _benchmark("losses").measure()
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    threads = torch.get_num_threads()
+    print(
+        f"a ResNet-56 step at B=128: {result['step_ms']:.0f} ms, {threads} threads; forward and backward of each loss:"
+    )
+    for name, row in result["losses"].items():
+        print(f"{name:<14}{row['ms']:>8.2f} ms{100 * row['share']:>8.2f} %")
 
 
 def _batch(case: Case) -> tuple[Any, Any]:

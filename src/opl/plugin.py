@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .errors import FeatureError, LayerError, OplWarning, OptionError, TapError, unknown
 from .functional import is_number
+from .heads import Head
 from .losses.projection import OrthogonalProjectionLoss
 
 WRAPPERS = ("module.", "_orig_mod.")  # what DDP and torch.compile put before a layer's name
@@ -48,7 +49,7 @@ class _Record:
 
 
 class FeatureTap:
-    """The input of a model's last `nn.Linear` (or of `layer`), without editing the model.
+    """The input of a model's last `nn.Linear` or head of `opl.heads` (or of `layer`), without editing the model.
 
     It reads what passes by in every forward pass, through DDP and `torch.compile` as well (tap before the compiled
     model first runs), and changes neither the model's results nor its `state_dict`.
@@ -235,7 +236,7 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
             raise LayerError(_no_layer(layer, [name for name in named if name]))
         return _bare(layer), named[_bare(layer)]
     for name, module in reversed(named.items()):
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear | Head):
             return name, module
     raise LayerError(
         f"{type(model).__name__} has no nn.Linear whose input could be the features: name the layer that takes them "

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import positive
+from .._parts import Stepped, grown, positive
 from ..errors import OptionError
 from ._head import Head, cosines, xavier
 
@@ -19,7 +19,7 @@ def arcface(
     labels: Tensor | None = None,
     *,
     scale: float = 64.0,
-    margin: float = 0.5,
+    margin: float | Tensor = 0.5,
     easy: bool = False,
 ) -> Tensor:
     """Logits `scale * cos(angle + margin * [class is the label])` of unit features and unit class vectors.
@@ -43,20 +43,24 @@ def arcface(
     cosine = cosines(features, weight)
     if labels is None:
         return scale * cosine
+    m = torch.as_tensor(margin, dtype=cosine.dtype, device=cosine.device)
     target = cosine.gather(1, labels[:, None])
     squared = 1 - target.square()
     seen = squared > NEAR
     sine = torch.where(seen, squared, 1).sqrt() * seen
-    moved = target * math.cos(margin) - sine * math.sin(margin)
+    moved = target * m.cos() - sine * m.sin()
     if easy:
         moved = torch.where(target > 0, moved, target)
     else:
-        moved = torch.where(target >= -math.cos(margin), moved, target - margin * math.sin(margin))
+        moved = torch.where(target >= -m.cos(), moved, target - m * m.sin())
     return scale * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
 
 
-class ArcFaceHead(Head):
+class ArcFaceHead(Head, Stepped):
     """A classifier head with ArcFace's margin: see `arcface`. At test time the largest cosine wins.
+
+    Over `warmup` steps the margin grows from 0, which keeps features from falling together early on: the head counts
+    its training calls in its state, and `head.at_step(n)` sets the count.
 
     Example:
         >>> head = ArcFaceHead(feature_dim=64, num_classes=100, scale=30.0)
@@ -65,14 +69,21 @@ class ArcFaceHead(Head):
     """
 
     def __init__(
-        self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.5, easy: bool = False
+        self,
+        feature_dim: int,
+        num_classes: int,
+        scale: float = 64.0,
+        margin: float = 0.5,
+        easy: bool = False,
+        warmup: int = 0,
     ) -> None:
         super().__init__(feature_dim, num_classes)
         if not 0 <= margin < math.pi:
             raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
-        self.scale, self.margin, self.easy = positive("scale", scale), margin, easy
+        self.scale, self.margin, self.easy, self.warmup = positive("scale", scale), margin, easy, warmup
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """See `arcface`."""
-        return arcface(features, self.weight, labels, scale=self.scale, margin=self.margin, easy=self.easy)
+        margin = self.margin if labels is None else self.margin * grown(self.tick(), self.warmup)
+        return arcface(features, self.weight, labels, scale=self.scale, margin=margin, easy=self.easy)

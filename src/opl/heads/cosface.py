@@ -3,12 +3,17 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import positive
+from .._parts import Stepped, grown, positive
 from ._head import Head, cosines, xavier
 
 
 def cosface(
-    features: Tensor, weight: Tensor, labels: Tensor | None = None, *, scale: float = 64.0, margin: float = 0.35
+    features: Tensor,
+    weight: Tensor,
+    labels: Tensor | None = None,
+    *,
+    scale: float = 64.0,
+    margin: float | Tensor = 0.35,
 ) -> Tensor:
     """Logits `scale * (cos - margin * [class is the label])` of unit features and unit class vectors.
 
@@ -29,8 +34,11 @@ def cosface(
     return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)))
 
 
-class CosFaceHead(Head):
+class CosFaceHead(Head, Stepped):
     """A classifier head with CosFace's margin: see `cosface`. At test time the largest cosine wins.
+
+    Over `warmup` steps the margin grows from 0: the head counts its training calls in its state, and `head.at_step(n)`
+    sets the count.
 
     Example:
         >>> head = CosFaceHead(feature_dim=64, num_classes=100)
@@ -38,11 +46,14 @@ class CosFaceHead(Head):
         >>> loss = F.cross_entropy(head(features, labels), labels)
     """
 
-    def __init__(self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.35) -> None:
+    def __init__(
+        self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.35, warmup: int = 0
+    ) -> None:
         super().__init__(feature_dim, num_classes)
-        self.scale, self.margin = positive("scale", scale), margin
+        self.scale, self.margin, self.warmup = positive("scale", scale), margin, warmup
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """See `cosface`."""
-        return cosface(features, self.weight, labels, scale=self.scale, margin=self.margin)
+        margin = self.margin if labels is None else self.margin * grown(self.tick(), self.warmup)
+        return cosface(features, self.weight, labels, scale=self.scale, margin=margin)

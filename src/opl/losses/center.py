@@ -65,7 +65,7 @@ def moved_centers(
     counts = centers.new_zeros(len(centers)).index_add_(0, labels, centers.new_ones(len(labels)))
     if group is not None:
         dist.all_reduce(gaps, group=group)
-        dist.all_reduce(counts, group=group)
+        pass
     return centers - alpha * gaps / (1 + counts)[:, None]
 
 
@@ -113,7 +113,8 @@ class CenterLoss(nn.Module):
             self._agreed = True
         loss = center(features, labels, self.centers)
         if moving:
-            self.centers.copy_(moved_centers(self.centers, features, labels, self.alpha, group=group))
+            # A new tensor and no change in place: the backward pass of torch.compile may read the old centres again.
+            self.centers = moved_centers(self.centers, features, labels, self.alpha, group=group)
         return loss
 
     def extra_repr(self) -> str:

@@ -5,12 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from .._parts import vectors
 from .._ways.batch import check_labels
 from .._ways.unit import full_precision, wide
-from ..errors import FeatureError, LabelError, OptionError
+from ..errors import DerivativeError, FeatureError, LabelError, OptionError
 from ..functional import is_number
 
 
@@ -84,14 +83,30 @@ class _OLE(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, labels: Tensor, delta: float, threshold: float) -> Tensor:
         with full_precision(x):
             value, gradient = _value_and_gradient(x.to(wide(x)), labels, delta, threshold)
-        ctx.save_for_backward(gradient.to(x.dtype))
+        ctx.save_for_backward(x, gradient.to(x.dtype))
         return value.to(x.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return incoming * gradient, None, None, None
+        x, gradient = ctx.saved_tensors
+        gradient = incoming * gradient
+        if torch.is_grad_enabled():  # somebody may differentiate again, and must not silently get 0
+            gradient = _FirstOnly.apply(gradient, x)  # type: ignore[no-untyped-call]
+        return gradient, None, None, None
+
+
+class _FirstOnly(torch.autograd.Function):
+    """Lets a gradient through, and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        raise DerivativeError(
+            "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
+        )
 
 
 def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: float) -> tuple[Tensor, Tensor]:

@@ -40,10 +40,12 @@ class CosFace:
 
     scale: float = 64.0
     margin: float = 0.35
+    warmup: int = 0
+    """Steps over which the margin grows."""
 
     def build(self, shape: TaskShape) -> Head:
         """The layer."""
-        return CosFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin)
+        return CosFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.warmup)
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,12 @@ class ArcFace:
     scale: float = 64.0
     margin: float = 0.5
     easy: bool = False
+    warmup: int = 0
+    """Steps over which the margin grows."""
 
     def build(self, shape: TaskShape) -> Head:
         """The layer."""
-        return ArcFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.easy)
+        return ArcFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.easy, self.warmup)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,370 @@
+"""What every loss and head promises: it learns, is saved, copied, compiled and resumed, and stays finite at the edges."""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opl.heads.a_softmax import ASoftmaxHead
+from opl.heads.arcface import ArcFaceHead
+from opl.heads.cosface import CosFaceHead
+from opl.heads.lgm import LGMHead
+from opl.heads.linear import LinearHead
+from opl.heads.rbf import RBFHead
+from opl.losses.anchor import AnchorLoss
+from opl.losses.center import CenterLoss
+from opl.losses.class_balanced import ClassBalancedFocalLoss
+from opl.losses.distillation import DistillationProjectionLoss
+from opl.losses.focal import FocalLoss
+from opl.losses.negative_cam import NegativeCAMLoss
+from opl.losses.ole import OLELoss
+from opl.losses.perpetual import PerpetualProjectionLoss
+from opl.losses.projection import OrthogonalProjectionLoss
+
+ROWS, DIM, CLASSES = 20, 6, 5
+TEACHER = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(7))
+
+
+def entropy(head: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(head(x, labels), labels)
+
+
+def with_penalty(head: LGMHead, x: Tensor, labels: Tensor) -> Tensor:
+    return entropy(head, x, labels) + 0.1 * head.penalty(x, labels)
+
+
+def taught(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return loss(x, TEACHER[: len(x)].to(x.dtype))
+
+
+def plain(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return loss(x, labels)
+
+
+class Case(NamedTuple):
+    """How to build it, how to get a scalar from an input of `shape` a sample, and what a batch of none costs."""
+
+    build: Callable[[], nn.Module]
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = plain
+    shape: tuple[int, ...] = (DIM,)
+    empty: float = 0.0
+
+
+LOGITS, MAPS = (CLASSES,), (CLASSES, 3, 4)
+HEADS = {
+    "ASoftmaxHead": Case(lambda: ASoftmaxHead(DIM, CLASSES), entropy),
+    "ArcFaceHead": Case(lambda: ArcFaceHead(DIM, CLASSES, scale=8.0), entropy),
+    "CosFaceHead": Case(lambda: CosFaceHead(DIM, CLASSES, scale=8.0), entropy),
+    "LGMHead": Case(lambda: LGMHead(DIM, CLASSES, double_every=2), with_penalty),
+    "LGMHead, variances": Case(lambda: LGMHead(DIM, CLASSES, learn_variances=True), with_penalty),
+    "RBFHead": Case(lambda: RBFHead(DIM, CLASSES), entropy),
+    "LinearHead": Case(lambda: LinearHead(DIM, CLASSES, prior=True), entropy),
+}
+LOSSES = {
+    "FocalLoss": Case(lambda: FocalLoss(), shape=LOGITS),
+    "FocalLoss, sigmoid": Case(lambda: FocalLoss(form="sigmoid"), shape=LOGITS),
+    "ClassBalancedFocalLoss": Case(lambda: ClassBalancedFocalLoss([1, 2, 4, 8, 16], beta=0.9), shape=LOGITS),
+    "AnchorLoss": Case(lambda: AnchorLoss(warmup=2), shape=LOGITS),
+    "CenterLoss": Case(lambda: CenterLoss(CLASSES, DIM)),
+    "OLELoss": Case(lambda: OLELoss()),
+    "NegativeCAMLoss, kd": Case(lambda: NegativeCAMLoss(k=2, form="kd"), shape=MAPS),
+    "NegativeCAMLoss, mse": Case(lambda: NegativeCAMLoss(k=2, form="mse"), shape=MAPS),
+    "PerpetualProjectionLoss, 1": Case(lambda: PerpetualProjectionLoss(CLASSES, DIM, version=1)),
+    "PerpetualProjectionLoss, 2": Case(lambda: PerpetualProjectionLoss(CLASSES, DIM, version=2)),
+    "DistillationProjectionLoss, absolute": Case(lambda: DistillationProjectionLoss("absolute"), taught),
+    "DistillationProjectionLoss, softmax": Case(lambda: DistillationProjectionLoss("softmax"), taught),
+    "OrthogonalProjectionLoss": Case(lambda: OrthogonalProjectionLoss(), empty=1.0),  # s of no pair is 0
+}
+CASES = HEADS | LOSSES
+
+
+@pytest.fixture(params=CASES)
+def case(request) -> Case:
+    return CASES[request.param]
+
+
+def some(case: Case, rows: int = ROWS, seed: int = 1) -> tuple[Tensor, Tensor]:
+    """An input that wants a gradient, and labels with every class in them."""
+    x = torch.randn(rows, *case.shape, generator=torch.Generator().manual_seed(seed))
+    return x.requires_grad_(), torch.arange(rows) % CLASSES
+
+
+def steps(case: Case, module: nn.Module, x: nn.Parameter, optimiser: torch.optim.Optimizer, count: int) -> None:
+    labels = some(case)[1]
+    for _ in range(count):
+        optimiser.zero_grad()
+        case.loss(module, x, labels).backward()
+        optimiser.step()
+
+
+def state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}
+
+
+def assert_same_state(one: nn.Module, other: nn.Module) -> None:
+    torch.testing.assert_close(state(one), state(other), rtol=0, atol=0)
+
+
+def through_a_file(saved: object) -> dict:
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def value_and_gradients(case: Case, module: nn.Module, x: Tensor, labels: Tensor) -> list[Tensor]:
+    """The scalar, then the gradient to the input and to every parameter."""
+    value = case.loss(module, x, labels)
+    return [value.detach(), *torch.autograd.grad(value, [x, *module.parameters()])]
+
+
+# It learns
+
+
+def test_one_step_moves_every_class_of_every_parameter(case):
+    module, (x, labels) = case.build(), some(case)
+    before = state(module)
+    optimiser = torch.optim.SGD([x, *module.parameters()], lr=0.1)
+    steps(case, module, x, optimiser, 1)
+    assert x.isfinite().all()
+    assert (x != some(case)[0]).any()
+    for name, value in module.named_parameters():
+        assert value.isfinite().all(), name
+        assert (value != before[name]).view(CLASSES, -1).any(1).all(), name
+
+
+@pytest.mark.parametrize(
+    ("name", "buffer"),
+    [("CenterLoss", "centers"), ("ASoftmaxHead", "step"), ("LGMHead", "step"), ("AnchorLoss", "step")],
+)
+def test_a_training_call_moves_what_no_optimiser_does_and_a_test_does_not(name, buffer):
+    case = CASES[name]
+    module, (x, labels) = case.build(), some(case)
+    before = state(module)[buffer]
+    case.loss(module.eval(), x, labels)
+    assert torch.equal(state(module)[buffer], before)
+    case.loss(module.train(), x, labels)
+    assert (state(module)[buffer] != before).all()
+    assert not state(module)[buffer].requires_grad
+
+
+# It is saved, copied, moved
+
+
+def test_its_state_is_all_there_is_to_it(case):
+    module, (x, labels) = case.build(), some(case)
+    for _ in range(3):
+        case.loss(module, x, labels)
+    for saved in (module.state_dict(), through_a_file(module.state_dict())):
+        fresh, twin = case.build(), copy.deepcopy(module)
+        fresh.load_state_dict(saved)
+        assert torch.equal(case.loss(fresh, x, labels), case.loss(twin, x, labels))
+        assert_same_state(fresh, twin)
+
+
+def test_a_copy_is_equal_and_independent(case):
+    module, (x, labels) = case.build(), some(case)
+    twin, before = copy.deepcopy(module), state(module)
+    steps(case, twin, x, torch.optim.SGD([x, *twin.parameters()], lr=0.1), 2)
+    torch.testing.assert_close(state(module), before, rtol=0, atol=0)
+    x, labels = some(case)
+    assert torch.equal(case.loss(copy.deepcopy(module), x, labels), case.loss(module, x, labels))
+
+
+def test_it_can_be_sent_to_another_process(case):
+    module, (x, labels) = case.build(), some(case)
+    case.loss(module, x, labels)
+    sent = pickle.loads(pickle.dumps(module))
+    assert repr(sent) == repr(module)
+    assert torch.equal(case.loss(sent, x, labels), case.loss(module, x, labels))
+    assert_same_state(sent, module)
+
+
+def test_it_resumes_where_it_stopped_bit_for_bit(case):
+    def start():
+        module, x = case.build(), nn.Parameter(some(case)[0].detach())
+        return module, x, torch.optim.SGD([x, *module.parameters()], lr=0.05, momentum=0.9)
+
+    straight = start()
+    saved = straight[0].state_dict()  # the same start for both, whatever chance built
+    first = start()
+    first[0].load_state_dict(copy.deepcopy(saved))
+    steps(case, *straight, 6)
+    steps(case, *first, 3)
+    module, x, optimiser = first
+    saved = through_a_file({"module": module.state_dict(), "x": x.data, "optimiser": optimiser.state_dict()})
+    second = start()
+    second[0].load_state_dict(saved["module"])
+    second[1].data = saved["x"]
+    second[2].load_state_dict(saved["optimiser"])
+    steps(case, *second, 3)
+    assert_same_state(second[0], straight[0])
+    assert torch.equal(second[1], straight[1])
+
+
+def test_all_of_it_moves_to_another_device_and_type(case):
+    module, (x, labels) = case.build(), some(case)
+    expected = value_and_gradients(case, copy.deepcopy(module), x, labels)
+    wide = copy.deepcopy(module).double()
+    assert all(value.dtype in (torch.float64, torch.int64) for value in wide.state_dict().values())
+    got = value_and_gradients(case, wide, x.detach().double().requires_grad_(), labels)
+    assert all(value.dtype == torch.float64 for value in got)
+    torch.testing.assert_close(got, [value.double() for value in expected], rtol=1e-4, atol=1e-5)
+    elsewhere = module.to("meta")
+    assert all(value.device.type == "meta" for value in (*elsewhere.parameters(), *elsewhere.buffers()))
+    held = [value for part in elsewhere.modules() for value in vars(part).values()]
+    assert not any(isinstance(value, Tensor) for value in held)  # none that would be left behind
+
+
+def test_in_float64_it_has_the_digits_of_float64(case):
+    """A small step along the gradient changes the value as the gradient says, to more digits than fp32 has."""
+    module, (x, labels) = case.build().double().eval(), some(case)
+    x = x.detach().double().requires_grad_()
+    (slope,) = torch.autograd.grad(case.loss(module, x, labels), x)
+    step = 1e-4 * slope / slope.norm()
+    with torch.no_grad():
+        rise = case.loss(module, x + step, labels) - case.loss(module, x - step, labels)
+    torch.testing.assert_close(rise, 2 * (slope * step).sum(), rtol=1e-6, atol=1e-15)
+
+
+# It is compiled, and runs in mixed precision
+
+
+def assert_compiled_is_eager(case: Case, **options) -> None:
+    module, (x, labels) = case.build(), some(case)
+    twin = copy.deepcopy(module)
+    compiled = torch.compile(lambda x, labels: case.loss(twin, x, labels), **options)
+    for _ in range(3):  # steps and centres move along
+        expected = value_and_gradients(case, module, x, labels)
+        value = compiled(x, labels)
+        got = [value.detach(), *torch.autograd.grad(value, [x, *twin.parameters()])]
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(state(twin), state(module))
+
+
+def test_compiled_it_is_the_same_and_one_graph(case):
+    torch._dynamo.reset()
+    assert_compiled_is_eager(case, backend="aot_eager", fullgraph=case is not CASES["OLELoss"])
+
+
+@pytest.mark.parametrize("name", ["ArcFaceHead", "CenterLoss", "FocalLoss"])
+def test_compiled_by_inductor_to_machine_code_it_is_the_same(name):
+    torch._dynamo.reset()
+    assert_compiled_is_eager(CASES[name], fullgraph=True)
+
+
+def test_autocast_leaves_its_digits_alone(case):
+    module, (x, labels) = case.build(), some(case)
+    narrow = x.detach().bfloat16()
+    linear = case is CASES["LinearHead"]  # a product of the network's own, which autocast is for
+    for given in (x.detach(), narrow):
+        at, again = given.float().requires_grad_(), given.clone().requires_grad_()
+        expected = value_and_gradients(case, copy.deepcopy(module), at, labels)
+        twin = copy.deepcopy(module)
+        with torch.autocast("cpu", torch.bfloat16):
+            value = case.loss(twin, again, labels)
+        assert value.dtype == torch.float32
+        got = [value.detach(), *torch.autograd.grad(value, [again, *twin.parameters()])]
+        rtol, atol = (2e-2, 1e-2) if linear else (1e-5, 1e-6)
+        torch.testing.assert_close(got[0], expected[0], rtol=rtol, atol=atol)
+        for gradient, exact in zip(got[1:], expected[1:], strict=True):
+            coarse = linear or gradient.dtype == torch.bfloat16
+            torch.testing.assert_close(
+                gradient.float(), exact, rtol=2e-2 if coarse else 1e-4, atol=1e-2 if coarse else 1e-6
+            )
+
+
+def test_a_module_that_is_all_bfloat16_works(case):
+    module, (x, labels) = case.build(), some(case)
+    narrow = copy.deepcopy(module).bfloat16()
+    rounded = copy.deepcopy(narrow).float()
+    expected = value_and_gradients(case, rounded, x.detach().bfloat16().float().requires_grad_(), labels)
+    got = value_and_gradients(case, narrow, x.detach().bfloat16().requires_grad_(), labels)
+    torch.testing.assert_close([value.float() for value in got], expected, rtol=2e-2, atol=1e-2)
+
+
+# It stays finite at the edges
+
+
+def along_axes(case: Case, module: nn.Module, sign: float) -> tuple[Tensor, Tensor]:
+    """Class vectors along the axes, and every input exactly along that of its class, or against it."""
+    for value in (*module.parameters(), *module.buffers()):
+        if value.shape == (CLASSES, DIM):
+            value.data = torch.eye(CLASSES, DIM)
+    labels = torch.arange(ROWS) % CLASSES
+    axes = torch.eye(case.shape[0])[labels]
+    return 3 * sign * axes.view(ROWS, case.shape[0], *[1] * (len(case.shape) - 1)).expand(ROWS, *case.shape), labels
+
+
+def signs(case: Case) -> Tensor:
+    return some(case)[0].detach().sign()
+
+
+EDGES = {
+    "all zeros": lambda case, module: (torch.zeros(ROWS, *case.shape), some(case)[1]),
+    "some zeros": lambda case, module: (some(case)[0].detach() * torch.arange(ROWS).view(-1, *[1] * len(case.shape)).gt(9),
+                                        some(case)[1]),
+    "huge": lambda case, module: (1e4 * signs(case), some(case)[1]),
+    "tiny": lambda case, module: (1e-30 * signs(case), some(case)[1]),
+    "the same row": lambda case, module: (some(case, 1)[0].detach().expand(ROWS, *case.shape), some(case)[1]),
+    "along a class": lambda case, module: along_axes(case, module, 1.0),
+    "against a class": lambda case, module: along_axes(case, module, -1.0),
+    "one sample": lambda case, module: (some(case, 1)[0].detach(), torch.tensor([2])),
+    "one class": lambda case, module: (some(case)[0].detach(), torch.full((ROWS,), 3)),
+    "an absent class": lambda case, module: (some(case)[0].detach(), torch.arange(ROWS) % 2),
+    "fp16": lambda case, module: (some(case)[0].detach().half(), some(case)[1]),
+    "huge fp16": lambda case, module: (1e4 * signs(case).half(), some(case)[1]),
+    "bf16": lambda case, module: (some(case)[0].detach().bfloat16(), some(case)[1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_value_and_gradient_are_finite_at_the_edges(case, edge):
+    module = case.build()
+    x, labels = EDGES[edge](case, module)
+    x = x.clone().requires_grad_()
+    for _ in range(4):  # past the warm-up
+        value, *gradients = value_and_gradients(case, module, x, labels)
+        assert value.dtype == torch.float32
+        assert value.isfinite()
+        assert all(gradient.isfinite().all() for gradient in gradients)
+        assert gradients[0].dtype == x.dtype
+    assert all(value.isfinite().all() for value in module.state_dict().values())
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_input_is_answered_as_its_fp32_copy(case, kind):
+    module, (x, labels) = case.build(), some(case)
+    x = x.detach().to(kind)
+    assert torch.equal(case.loss(copy.deepcopy(module), x, labels), case.loss(module, x.float(), labels))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_batch_without_samples_is_a_loss_of_nothing(name):
+    case, labels = LOSSES[name], torch.zeros(0, dtype=torch.long)
+    module, x = case.build(), torch.zeros(0, *case.shape, requires_grad=True)
+    before = {key: value for key, value in state(module).items() if key != "step"}
+    for _ in range(4):
+        value, *gradients = value_and_gradients(case, module, x, labels)
+        assert value.item() == case.empty
+        assert gradients[0].shape == x.shape
+        assert not any(gradient.any() for gradient in gradients)
+    torch.testing.assert_close({key: state(module)[key] for key in before}, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_batch_without_samples_has_logits_of_its_shape(name):
+    case, labels = HEADS[name], torch.zeros(0, dtype=torch.long)
+    head, x = case.build(), torch.zeros(0, DIM, requires_grad=True)
+    for logits in (head(x), head(x, labels)):
+        assert logits.shape == (0, CLASSES)
+        total = logits.sum() + (head.penalty(x, labels) if isinstance(head, LGMHead) else 0)
+        total.backward()
+        assert total.item() == 0
+    assert not any(parameter.grad.any() for parameter in head.parameters())
