@@ -210,6 +210,14 @@ def test_directions_without_a_feature_get_no_gradient_as_they_would_from_autogra
     assert not torch.allclose(naive[0], naive[1], atol=0.01)
 
 
+def test_a_sample_shorter_than_the_threshold_counts_as_none_in_the_gradient():
+    features = torch.diag(torch.tensor([1e-7, 1e-5, 1.0, 1.0], dtype=torch.float64))
+    gradient = gradient_of(lambda x: ole(x, torch.tensor([0, 1, 2, 2]), delta=1e-3), features)
+    assert not gradient[0].any()
+    torch.testing.assert_close(gradient[1], torch.tensor([0.0, -0.25, 0.0, 0.0], dtype=torch.float64))
+    assert not gradient_of(lambda x: ole(x, torch.tensor([0, 1, 2, 2]), delta=0.0), features)[0].any()
+
+
 def test_ole_refuses_a_second_derivative():
     features, labels = batch()
     (gradient,) = torch.autograd.grad(ole(features.requires_grad_(), labels), features, create_graph=True)

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, functional, geometry, heads, losses
+    from . import errors, functional, geometry, heads, losses, optimise
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
@@ -27,6 +27,7 @@ __all__ = [
     "geometry",
     "heads",
     "losses",
+    "optimise",
     "orthogonal_projection",
     "regularize",
 ]
@@ -38,7 +39,7 @@ _HOME = {
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }
-_MODULES = {"errors", "functional", "geometry", "heads", "losses", "plugin"}
+_MODULES = {"errors", "functional", "geometry", "heads", "losses", "optimise", "plugin"}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from .._parts import class_ids, mean, vectors
 from ..errors import OptionError
 from ..functional import is_number
-from .projection import _default_group
+from .projection import default_group
 
 
 def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ def moved_centers(
     counts = centers.new_zeros(len(centers)).index_add_(0, labels, centers.new_ones(len(labels)))
     if group is not None:
         dist.all_reduce(gaps, group=group)
-        pass
+        dist.all_reduce(counts, group=group)
     return centers - alpha * gaps / (1 + counts)[:, None]
 
 
@@ -107,7 +107,7 @@ class CenterLoss(nn.Module):
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss, a scalar; in training mode the centres then move."""
         moving = self.training and torch.is_grad_enabled()
-        group = _default_group() if moving and self.global_batch else None
+        group = default_group() if moving and self.global_batch else None
         if group is not None and not self._agreed:
             dist.broadcast(self.centers, 0, group=group)
             self._agreed = True

@@ -1,16 +1,19 @@
 """Perpetual OPL: projection onto learned class directions, which exist also for classes that are not in the batch."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._parts import class_ids, mean, vectors
 from .._ways.unit import full_precision, unit
 from ..errors import OptionError
+from .projection import default_group
 
 
-def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int = 1) -> Tensor:
+def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int = 1, group: Any = None) -> Tensor:
     """Features along the direction v of their class and across those of the others, by cosines.
 
     From the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021); the paper does not have it.
@@ -27,6 +30,8 @@ def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int
         labels: (B,) class ids.
         centers: (C, D), a direction a class; its length does not matter.
         version: 1 or 2.
+        group: a process group. The value is still that of the local batch, but the sign of d is that of all batches
+            together, so that the mean over all samples has |d| of the global batch.
 
     Example:
         >>> features = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
@@ -43,7 +48,8 @@ def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int
         along = 0.5 * mean(1 - (f * v[labels]).sum(1))  # never negative, so |1 - cos| of version 2 is the same
         if version == 1:
             others = v.sum(0) - v[labels]  # the sum over j != y_i, so that no (B, C) matrix is needed
-            return along + mean((f * others).sum(1)).abs() / max(1, num_classes - 1)
+            across = (f * others).sum(1)
+            return along + mean(across) * _sign(across, group) / max(1, num_classes - 1)
         apart = (v @ v.T - torch.eye(num_classes, dtype=v.dtype, device=v.device)).abs().sum() / num_classes**2
         return along + apart * min(1, len(features))
 
@@ -59,6 +65,7 @@ class PerpetualProjectionLoss(nn.Module):
         num_classes: C.
         feature_dim: D.
         version: 1 or 2.
+        global_batch: the sign of d in version 1 is that of all processes' batches; needs `init_process_group`.
 
     Example:
         >>> loss, model = PerpetualProjectionLoss(num_classes=10, feature_dim=64), nn.Linear(32, 64)
@@ -69,7 +76,7 @@ class PerpetualProjectionLoss(nn.Module):
 
     own: Mapping[str, Mapping[str, float]] = {"centers": {"lr": 5.0, "weight_decay": 0.0}}
 
-    def __init__(self, num_classes: int, feature_dim: int, version: int = 1) -> None:
+    def __init__(self, num_classes: int, feature_dim: int, version: int = 1, global_batch: bool = False) -> None:
         super().__init__()
         if num_classes < 1 or feature_dim < 1:
             raise OptionError(
@@ -77,17 +84,26 @@ class PerpetualProjectionLoss(nn.Module):
                 "one of each."
             )
         _check_version(version)
-        self.version = version
+        self.version, self.global_batch = version, global_batch
         self.centers = nn.Parameter(torch.randn(num_classes, feature_dim))
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss, a scalar."""
-        return perpetual(features, labels, self.centers, version=self.version)
+        group = default_group() if self.global_batch else None
+        return perpetual(features, labels, self.centers, version=self.version, group=group)
 
     def extra_repr(self) -> str:
         """The settings, for `print(model)`."""
         num_classes, feature_dim = self.centers.shape
         return f"num_classes={num_classes}, feature_dim={feature_dim}, version={self.version}"
+
+
+def _sign(across: Tensor, group: Any) -> Tensor:
+    """Of the sum over all processes' samples."""
+    total = across.detach().sum()
+    if group is not None:
+        dist.all_reduce(total, group=group)
+    return total.sign()
 
 
 def _check_version(version: int) -> None:

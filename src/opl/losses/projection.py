@@ -43,7 +43,7 @@ class OrthogonalProjectionLoss(nn.Module):
             gamma=self.gamma,
             form=self.form,
             ignore_index=self.ignore_index,
-            group=_default_group() if self.global_batch else None,
+            group=default_group() if self.global_batch else None,
         )
 
     def extra_repr(self) -> str:
@@ -51,7 +51,8 @@ class OrthogonalProjectionLoss(nn.Module):
         return f"gamma={self.gamma}, form={self.form!r}, global_batch={self.global_batch}"
 
 
-def _default_group() -> Any:
+def default_group() -> Any:
+    """All processes, or a sentence that says why there are none."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
             "global_batch=True needs a process group and there is none: call torch.distributed.init_process_group() "

@@ -79,7 +79,8 @@ class Perpetual:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term, with its centres."""
-        return OnFeatures(PerpetualProjectionLoss(shape.num_classes, shape.feature_dim, self.version))
+        loss = PerpetualProjectionLoss(shape.num_classes, shape.feature_dim, self.version, global_batch=together())
+        return OnFeatures(loss)
 
 
 Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
