@@ -22,6 +22,7 @@ from opl.heads.rbf import RBFHead, rbf
 
 often = settings(max_examples=30, derandomize="CI" in os.environ, deadline=None)
 SEEDS = st.integers(0, 2**31)
+pytestmark = pytest.mark.filterwarnings("ignore:__array_wrap__:DeprecationWarning")  # of pytorch-metric-learning
 
 
 def batch(seed: int = 0, rows: int = 12, dim: int = 3, classes: int = 7):
@@ -83,6 +84,24 @@ def test_the_heads_ask_their_own_formula_with_their_own_settings():
     ):
         head = head.double()
         assert_trains_as(oracle, head(features, labels), features, head.weight, labels)
+
+
+@pytest.mark.parametrize("kind", [CosFaceHead, ArcFaceHead])
+def test_the_margin_of_the_cosine_heads_grows_over_the_warm_up(kind):
+    head = kind(feature_dim=2, num_classes=2, scale=10.0, margin=0.4, warmup=4)
+    head.weight.data = torch.eye(2)
+    features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # a right angle
+    margins = [0, 0.1, 0.2, 0.3, 0.4, 0.4]
+    expected = [-10 * (math.sin(margin) if kind is ArcFaceHead else margin) for margin in margins]
+    got = []
+    for _ in margins:
+        got.append(head(features, labels)[0, 0].item())
+        assert head.eval()(features, labels)[0, 0].item() == 0  # no margin, and not counted
+        head.train()(features)
+    assert got == pytest.approx(expected, abs=1e-6)
+    head.at_step(1)
+    assert head(features, labels)[0].tolist() == pytest.approx([expected[1], 10])
+    assert head.step == 2
 
 
 # ArcFace
@@ -197,8 +216,8 @@ def test_a_huge_blend_is_no_margin():
 
 
 def half_squares(features, centers):
-    return torch.stack([torch.stack([sum((a - b) ** 2 for a, b in zip(f, c, strict=True)) / 2 for c in centers])
-                        for f in features])  # fmt: skip
+    rows = [[((f - c) ** 2).sum() / 2 for c in centers] for f in features]
+    return torch.stack([torch.stack(row) for row in rows])
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1, 1.0])
@@ -228,7 +247,7 @@ def test_lgm_with_learned_variances_equals_the_densities_of_torch():
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
     # The margin is on the distance alone.
     log_half = log_variances.sum(1) / 2
-    with_margin = expected + 0.3 * F.one_hot(labels, 7) * (expected + log_half)
+    with_margin = expected + 0.3 * F.one_hot(labels, 7).double() * (expected + log_half)
     got = gaussian(features, means, labels, log_variances=log_variances, margin=0.3)
     torch.testing.assert_close(got, with_margin, rtol=1e-12, atol=1e-12)
 
@@ -435,6 +454,8 @@ BAD = {
     "no angle": (build(ASoftmaxHead, margin=0), errors.OptionError, ["margin is 0", "from 1"]),
     "an angle without a number": (build(ASoftmaxHead, margin=float("nan")), errors.OptionError, ["margin", "whole"]),
     "a blend of 0": (build(ASoftmaxHead, base=0.0), errors.OptionError, ["base is 0.0", "above 0"]),
+    "a warm-up before the start": (build(CosFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "from 0"]),
+    "ArcFace's as well": (build(ArcFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "from 0"]),
     "no scale": (build(CosFaceHead, scale=0.0), errors.OptionError, ["scale is 0.0", "above 0"]),
     "a negative scale": (build(ArcFaceHead, scale=-64.0), errors.OptionError, ["scale is -64.0"]),
     "a scale without end": (build(RBFHead, scale=float("inf")), errors.OptionError, ["scale is inf", "finite"]),

@@ -50,7 +50,7 @@ METHODS = {
     "cb-focal": Composed(head=Linear(), criterion=ClassBalancedFocal()),
     "a-softmax": Composed(head=ASoftmax(gamma=1.0)),
     "lmc": Composed(head=CosFace(scale=10.0)),
-    "aam": Composed(head=ArcFace(scale=20.0, margin=0.3, warmup=30)),
+    "aam": Composed(head=ArcFace(scale=10.0, margin=0.1, warmup=30)),
     "lgm": Composed(head=LGM(double_every=5, learn_variances=True)),
     "rbf": Composed(head=RBF()),
     "aam with opl and center": Composed(head=ArcFace(scale=10.0), auxiliary=(OPL(), Center())),

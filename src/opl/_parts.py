@@ -30,18 +30,31 @@ def class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
         low, high = (int(value) for value in torch.aminmax(labels))
         if low < 0 or high >= num_classes:
             wrong = low if low < 0 else high
+            cure = "class ids start at 0" if low < 0 else f"build it with num_classes={high + 1}"
             raise LabelError(
                 f"label {wrong} does not exist: this was built for {num_classes} classes (0 to {num_classes - 1}); "
-                f"build it with num_classes={high + 1}, or check the data set's label map."
+                f"{cure}, or check the data set's label map."
             )
     return labels
 
 
 def reduced(values: Tensor, reduction: Reduction) -> Tensor:
     """(B,) losses of samples as their mean (0 where there is none), their sum, or as they are."""
+    check_reduction(reduction)
+    return mean(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
+
+
+def from_zero(name: str, value: int) -> int:
+    """The value, if it is a number of steps."""
+    if value < 0:
+        raise OptionError(f"{name} is {value}: give a number of steps from 0 up.")
+    return value
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse a reduction that does not exist."""
     if reduction not in get_args(Reduction):
         raise OptionError(unknown("reduction", reduction, get_args(Reduction)))
-    return mean(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
 def mean(values: Tensor) -> Tensor:
@@ -49,9 +62,9 @@ def mean(values: Tensor) -> Tensor:
     return values.sum() / max(1, values.numel())
 
 
-def grown(step: Tensor, steps: int) -> Tensor:
+def grown(step: Tensor, steps: int) -> Tensor | float:
     """How much of a setting is there: from 0 at step 0 to all of it after `steps` steps, in a straight line."""
-    return (step / max(1, steps)).clamp(max=1) if steps else torch.ones_like(step, dtype=torch.float32)
+    return (step / max(1, steps)).clamp(max=1) if steps else 1.0
 
 
 class Stepped(nn.Module):
@@ -73,9 +86,9 @@ class Stepped(nn.Module):
 
     def tick(self) -> Tensor:
         """The step of this call; a call in training mode is counted."""
-        now = self.step.clone()
+        now = self.step
         if self.training:
-            self.step.add_(1)
+            self.step = now + 1  # not in place: a compiled backward would read the next step
         return now
 
 

@@ -85,10 +85,14 @@ class ASoftmaxHead(Head, Stepped):
         floor: float = 5.0,
     ) -> None:
         super().__init__(feature_dim, num_classes)
-        if margin != int(margin) or margin < 1:
+        if not 1 <= margin < float("inf") or margin != int(margin):
             raise OptionError(f"margin is {margin}: give a whole number from 1 (no margin) up, such as 4.")
         self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
         positive("base", base)
+        if not (gamma >= 0 and power >= 0 and floor >= 0):
+            raise OptionError(
+                f"gamma {gamma}, power {power} and floor {floor} say how the margin is let in: from 0 up."
+            )
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:

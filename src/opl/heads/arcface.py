@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Stepped, grown, positive
+from .._parts import Stepped, from_zero, grown, positive
 from ..errors import OptionError
 from ._head import Head, cosines, xavier
 
@@ -80,7 +80,12 @@ class ArcFaceHead(Head, Stepped):
         super().__init__(feature_dim, num_classes)
         if not 0 <= margin < math.pi:
             raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
-        self.scale, self.margin, self.easy, self.warmup = positive("scale", scale), margin, easy, warmup
+        self.scale, self.margin, self.easy, self.warmup = (
+            positive("scale", scale),
+            margin,
+            easy,
+            from_zero("warmup", warmup),
+        )
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:

@@ -3,7 +3,8 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Stepped, grown, positive
+from .._parts import Stepped, from_zero, grown, positive
+from ..errors import OptionError
 from ._head import Head, cosines, xavier
 
 
@@ -31,7 +32,7 @@ def cosface(
         tensor([[7.5000, 0.0000]])
     """
     cosine = cosines(features, weight)
-    return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)))
+    return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)).to(cosine))
 
 
 class CosFaceHead(Head, Stepped):
@@ -50,7 +51,9 @@ class CosFaceHead(Head, Stepped):
         self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.35, warmup: int = 0
     ) -> None:
         super().__init__(feature_dim, num_classes)
-        self.scale, self.margin, self.warmup = positive("scale", scale), margin, warmup
+        if not 0 <= margin <= 2:
+            raise OptionError(f"margin is {margin}: give what is taken off the cosine, from 0 to 2, such as 0.35.")
+        self.scale, self.margin, self.warmup = positive("scale", scale), margin, from_zero("warmup", warmup)
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:

@@ -37,8 +37,8 @@ def gaussian(
     """
     distances = squared_distances(features, means, log_variances) / 2
     if labels is not None:
-        distances = distances * (1 + margin * F.one_hot(labels, len(means)))
-    return -distances if log_variances is None else -distances - log_variances.float().sum(1) / 2
+        distances = distances * (1 + margin * F.one_hot(labels, len(means)).to(distances))
+    return -distances if log_variances is None else -distances - log_variances.to(distances.dtype).sum(1) / 2
 
 
 def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_variances: Tensor | None = None) -> Tensor:
@@ -80,7 +80,7 @@ class LGMHead(Head, Stepped):
         learn_variances: bool = False,
     ) -> None:
         super().__init__(feature_dim, num_classes)
-        if margin < 0 or double_every < 1:
+        if not 0 <= margin < float("inf") or double_every < 1:
             raise OptionError(f"margin {margin} and double_every {double_every}: give one from 0 up and one from 1 up.")
         self.margin, self.start, self.double_every = margin, positive("start", start), double_every
         self.means = nn.Parameter(nn.init.kaiming_normal_(torch.empty(num_classes, feature_dim)))

@@ -31,4 +31,4 @@ class LinearHead(Head):
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """`W f + b`; there is no margin."""
-        return F.linear(features, self.weight, self.bias)
+        return F.linear(features, self.weight.to(features.dtype), self.bias.to(features.dtype))

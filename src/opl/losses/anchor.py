@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Reduction, Stepped, class_ids, reduced, vectors
+from .._parts import Reduction, Stepped, check_reduction, class_ids, reduced, vectors
 from ..errors import OptionError, unknown
 
 Variant = Literal["neg", "pos"]
@@ -91,6 +91,7 @@ class AnchorLoss(Stepped):
     ) -> None:
         super().__init__()
         check_anchor(gamma, delta, variant)
+        check_reduction(reduction)
         if warmup < 0:
             raise OptionError(f"warmup is {warmup}: give a number of steps from 0 up.")
         self.gamma, self.delta, self.variant = gamma, delta, variant
@@ -103,7 +104,9 @@ class AnchorLoss(Stepped):
         )
         if self.warmup == 0:
             return value
-        plain = reduced(F.cross_entropy(vectors(logits, name="logits"), labels, reduction="none"), self.reduction)
+        logits = vectors(logits, name="logits")
+        entropy = F.cross_entropy(logits, class_ids(labels, logits, logits.shape[1]), reduction="none")
+        plain = reduced(entropy, self.reduction)
         return torch.where(self.tick() < self.warmup, plain, value)
 
     def extra_repr(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .._parts import Reduction
+from .._parts import Reduction, check_reduction, vectors
 from ..errors import OptionError
 from .focal import FocalForm, check_focal, focal
 
@@ -59,11 +59,13 @@ class ClassBalancedFocalLoss(nn.Module):
     ) -> None:
         super().__init__()
         check_focal(gamma, form)
+        check_reduction(reduction)
         self.beta, self.gamma, self.form, self.reduction = beta, gamma, form, reduction
         self.register_buffer("weights", class_balanced_weights(counts, beta=beta))
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of (B, C) logits."""
+        logits = vectors(logits, name="logits")
         if logits.shape[1] != len(self.weights):
             raise OptionError(
                 f"{logits.shape[1]} logits a sample, and counts of {len(self.weights)} classes: give a count for each."

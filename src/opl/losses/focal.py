@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import Reduction, class_ids, reduced, vectors
+from .._parts import Reduction, check_reduction, class_ids, reduced, vectors
 from ..errors import OptionError, unknown
 
 FocalForm = Literal["softmax", "sigmoid"]
@@ -48,10 +48,12 @@ def focal(
 
 
 def _softmax(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
-    """`1 - p` is the share of the other classes: a softmax of its own, exact where p is 1 in fp32."""
+    """By how far the label is behind all others together: `p = sigmoid(-behind)`, with digits left where p is 1."""
+    if logits.shape[1] == 1:
+        return 0 * logits[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf)
-    log_rest = others.logsumexp(1) - logits.logsumexp(1) if logits.shape[1] > 1 else torch.zeros_like(logits[:, 0])
-    return (gamma * log_rest).exp() * F.cross_entropy(logits, labels, reduction="none")
+    behind = others.logsumexp(1) - logits.gather(1, labels[:, None]).squeeze(1)
+    return (-gamma * F.softplus(-behind)).exp() * F.softplus(behind)
 
 
 def _sigmoid(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
@@ -78,6 +80,7 @@ class FocalLoss(nn.Module):
     def __init__(self, gamma: float = 2.0, form: FocalForm = "softmax", reduction: Reduction = "mean") -> None:
         super().__init__()
         check_focal(gamma, form)
+        check_reduction(reduction)
         self.gamma, self.form, self.reduction = gamma, form, reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

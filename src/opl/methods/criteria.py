@@ -58,7 +58,7 @@ class Anchor:
     gamma: float = 0.5
     delta: float = 0.05
     variant: Literal["neg", "pos"] = "neg"
-    warmup: float = 5
+    warmup: float = 5.0
     """Epochs."""
 
     def build(self, shape: TaskShape) -> nn.Module:
