@@ -36,8 +36,18 @@ def weights(out: Path, name: str = "digits-opl", seed: int = 0) -> bytes:
     return (RunFolder.of(out, name, seed).path / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("name", recipes.RECIPES)
-def test_every_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
+def kinds(value) -> str:
+    """What a recipe is made of, without its name and numbers: recipes that differ in those alone run the same code."""
+    if isinstance(value, dict):
+        return str({key: kinds(item) for key, item in value.items() if key != "name"})
+    return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
+
+
+DIFFERENT = {kinds(to_json(tiny(name))): name for name in reversed(recipes.RECIPES)}.values()
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_every_kind_of_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
     result = run(tiny(name), tmp_path)
     folder = RunFolder.of(tmp_path, name, 0)
     assert folder.done

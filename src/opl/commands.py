@@ -77,35 +77,66 @@ class Reproduce:
     """Runs at a time; cores and accelerators are shared out among them."""
     json: bool = False
     """Print the table as JSON."""
+    order: Literal["class", "cluster", "superclass"] = "class"
+    """Of the classes in a similarity matrix."""
 
     def run(self) -> int:
-        """Run what is not finished, then print the table."""
+        """Run what is not finished, then print the table, or draw the figure."""
         from .recipes import ITEMS, item, recipe
         from .report import write_report
-        from .reproduce import jobs_of, run_all
+        from .reproduce import jobs_of, measure_all, run_all
         from .tables import as_json, lines, markdown, show
 
         chosen = item(self.item)
         if self.jobs < 1 or self.seeds < 0:
             raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
         seeds = self.seeds or chosen.seeds
-        out = self.out / self.scale / chosen.name
+        if not chosen.at(self.scale):
+            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: give another --scale.")
+        out = self.out / self.scale / (chosen.home or chosen.name)
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FolderError(f"cannot write to {out} ({error.strerror}): give another folder with --out.") from error
         jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale).epochs)
         failed = run_all(jobs, self.scale, out, self.jobs)
+        if not failed:
+            failed = measure_all(chosen, jobs)
         rows = lines(chosen, out, self.scale)
-        (out / "table.md").write_text(markdown(chosen, rows) + "\n")
-        (out / "table.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")
+        stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
+        (out / f"{stem}.md").write_text(markdown(chosen, rows) + "\n")
+        (out / f"{stem}.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")
         page = write_report(out, ITEMS)
         if self.json:
             print(json.dumps(as_json(chosen, rows, self.scale), indent=1))
         else:
             show(chosen, rows, self.scale)
-            print(f"table.md, table.json and report.html are in {page.parent}")
+            print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
+        if chosen.figure and not failed and not self.json:
+            from .draw import draw
+
+            files, words = draw(chosen, out, self.scale, self.order)
+            print("\n".join(words))
+            print(f"{', '.join(file.name for file in files)} are there too")
         return 1 if failed else 0
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Another measure of a finished run."""
+
+    run_folder: Annotated[Path, tyro.conf.Positional]
+    """For instance runs/digits-opl/seed-0."""
+    protocol: tyro.conf.Positional[Literal["geometry", "novel"]]
+    """The test features again (writes test.npz), or those of classes that the run never saw (novel.npz)."""
+
+    def run(self) -> int:
+        """Measure, and print numbers."""
+        from .results import RunFolder
+        from .run import evaluate
+
+        print(json.dumps(evaluate(RunFolder(self.run_folder), self.protocol), indent=1))
+        return 0
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,21 @@ class Item:
     cost: str = ""
     """What one run costs at each scale, as measured."""
     note: str = ""
+    figure: str = ""
+    """For a figure: which one, a name of `opl.draw`."""
+    home: str = ""
+    """The item whose folder holds the runs, where they are shared."""
 
     def at(self, scale: str) -> tuple[Row, ...]:
         """The rows that are run at a scale."""
         return tuple(row for row in self.rows if scale in row.scales)
+
+
+NEEDS = {
+    "plane": ("test",),
+    "similarity": ("test",),
+    "neighbours": ("test",),
+    "gallery": ("test",),
+    "lda": ("test", "novel"),
+}
+"""Which arrays of a run (`test.npz`, `novel.npz`) a figure is drawn from; the others need its records alone."""

@@ -1,83 +1,145 @@
-"""One self-contained HTML page from what is on disk; it needs no torch. A plain one for now: tables and run states."""
+"""One self-contained HTML page from what is on disk: no torch, no network, at most 6 MB."""
 
-import html
+import base64
+import hashlib
+import os
+import time
+from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
-from typing import Any
 
+from . import __version__
+from ._page import again, curves, geometry, numbers, overview, pictures, search
+from ._page.charts import Charts
+from ._page.markup import Markup, join, tag, unbroken
+from ._page.read import Run, read_runs
+from ._page.shown import Group, groups, slug
+from .errors import FolderError
 from .item import Item
-from .results import RunFolder, find_runs
-from .tables import cells, lines
 
-STYLE = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --paper: #fff; --rule: #ddd; --accent: #2563a8; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8e8e8; --paper: #16181c; --rule: #383c44; --accent: #7db3e8; } }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem;
-  margin: 3rem auto; padding: 0 1.25rem; }
-h1, h2 { line-height: 1.2; } h2 { color: var(--accent); margin-top: 2.5rem; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .45rem .7rem; border-bottom: 1px solid var(--rule); }
-.scroll { overflow-x: auto; } .quiet { opacity: .75; } code { font-size: .92em; }
-"""
+LARGEST = 6_000_000  # bytes of the page
+ROOMS = (800_000, 250_000, 0)  # for the values of its charts; plotly itself takes 4.8 MB
+EMPTY = "There are no runs in this folder yet: opl reproduce demo makes some in two minutes."
+BARE = "The charts need plotly, which is not installed: pip install plotly, then make this page again."
+TINY = "Made-up data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
 
 
 def write_report(folder: Path | str, items: dict[str, Item], target: Path | str | None = None) -> Path:
-    """Make the page of a folder of runs; returns where it is."""
+    """Make the page of a folder of runs.
+
+    Args:
+        folder: runs anywhere below it; finished, unfinished and damaged ones are shown as such.
+        items: the tables and figures that the runs may belong to, by name.
+        target: where the page goes; `report.html` in the folder, where nothing is given.
+
+    Returns:
+        Where the page is.
+    """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
-    runs = find_runs(folder)
-    parts = [_table(item, folder, scale) for item, scale in _shown(runs, items)]
-    parts.append(_section("Runs", ["run", "scale", "state", "seconds", "commit"], [_run(run, folder) for run in runs]))
-    body = f"<h1>opl report</h1><p class=quiet>{html.escape(_machine(runs))}</p>{''.join(parts)}"
-    page = (
-        "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
-        f"<title>opl report</title><style>{STYLE}</style><body>{body}</body></html>\n"
-    )
-    temporary = target.with_name(f".{target.name}.tmp")
-    temporary.write_text(page)
-    temporary.replace(target)
+    page = _page(folder, items)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(page)
+        temporary.replace(target)
+    except OSError as error:
+        raise FolderError(f"cannot write {target} ({error.strerror}): give a folder that can be written to.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
     return target
 
 
-def _shown(runs: list[RunFolder], items: dict[str, Item]) -> list[tuple[Item, str]]:
-    seen = {(run.recipe()["name"], run.recipe()["scale"]) for run in runs}
-    scales = ("paper", "small", "tiny")
-    return [
-        (item, scale)
-        for item in items.values()
-        for scale in scales
-        if any((row.recipe, scale) in seen for row in item.rows)
-    ]
+def _page(folder: Path, items: dict[str, Item]) -> bytes:
+    """With all its charts, or with fewer where it would grow too large."""
+    runs = read_runs(folder)
+    shown = groups(runs, items)
+    page = b""
+    for room in ROOMS:
+        page = _filled(folder, runs, shown, Charts(room)).encode("utf-8", "replace")  # half a letter becomes a "?"
+        if len(page) <= LARGEST:
+            break
+    return page
 
 
-def _table(item: Item, folder: Path, scale: str) -> str:
-    heading, body = cells(item, lines(item, folder, scale))
-    marked = ", made-up data: the numbers mean nothing" if scale == "tiny" else ""
-    note = f"<p class=quiet>{html.escape(item.note)}</p>" if item.note else ""
-    again = f"opl reproduce {item.name} --scale {scale}"
-    title = f"{item.name}: {item.title} (scale {scale}{marked})"
-    return _section(title, heading, body) + note + f"<p>Again: <code>{html.escape(again)}</code></p>"
+def _filled(folder: Path, runs: list[Run], shown: list[Group], charts: Charts) -> str:
+    sections = _sections(runs, shown, folder, charts) if runs else {}
+    body = join(
+        tag("a", "Skip to the content", href="#main", class_="skip"),
+        _bar(sections),
+        tag("main", _hero(runs, shown, charts), *sections.values(), id="main", tabindex="-1"),
+        tag("footer", tag("p", f"Made by opl {__version__}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC.")),
+        tag("p", id="said", class_="hidden", role="status"),
+        *charts.blocks,
+    )
+    scripts = {"page": _asset("page.js"), "plotly": charts.library if charts.blocks else ""}
+    return _document(", ".join(f"{group.item.name} ({group.scale})" for group in shown), body, scripts)
 
 
-def _run(run: RunFolder, folder: Path) -> list[str]:
-    about: dict[str, Any] = run.about()
-    error = run.error()
-    state = "done" if run.done else f"failed: {error}" if error else "unfinished"
-    seconds = f"{run.result()['seconds']:.0f}" if run.done else "-"
-    return [run.path.relative_to(folder).as_posix(), about["recipe"]["scale"], state, seconds, about.get("commit", "")]
+def _sections(runs: list[Run], shown: list[Group], folder: Path, charts: Charts) -> dict[str, Markup]:
+    """The sections that have something to show, by the word that leads to them."""
+    contents = {
+        "Overview": ("What was run", overview.section(runs, shown)),
+        "Tables": ("Paper and ours", numbers.section(shown, folder) if shown else None),
+        "Curves": ("Learning curves", curves.section(shown, charts)),
+        "Geometry": ("Geometry of the features", geometry.section(shown, charts)),
+        "Pictures": ("Right with OPL, wrong without", pictures.section(shown)),
+        "Settings": ("Accuracy over the settings", search.section(shown, charts)),
+        "Run again": ("How to run it again", again.section(runs, shown, folder.resolve().name)),
+    }
+    return {
+        word: tag("section", tag("h2", title), content, id=slug(word), aria_label=title)
+        for word, (title, content) in contents.items()
+        if content
+    }
 
 
-def _machine(runs: list[RunFolder]) -> str:
-    if not runs:
-        return "No runs here yet."
-    about = runs[0].about()
-    machine = about.get("machine", {})
-    return (
-        f"{len(runs)} runs; first on {machine.get('system', '?')}, {machine.get('cores', '?')} cores, accelerator "
-        f"{machine.get('accelerator', '?')}, torch {about.get('versions', {}).get('torch', '?')}."
+def _bar(sections: Iterable[str]) -> Markup:
+    links = [tag("li", tag("a", word, href=f"#{slug(word)}")) for word in sections]
+    button = tag("button", tag("span", "Dark", id="theme-word"), type="button", id="theme", aria_label="Dark theme")
+    brand = tag("a", "opl", tag("span", " report"), href="#main", class_="brand")
+    nav = tag("nav", tag("ul", *links, role="list"), aria_label="Sections") if links else None
+    return tag("header", brand, nav, button, class_="bar")
+
+
+def _hero(runs: list[Run], shown: list[Group], charts: Charts) -> Markup:
+    title = shown[0].item.title if len(shown) == 1 else "Orthogonal Projection Loss, measured"
+    named = dict.fromkeys(group.item.name for group in shown)
+    return tag(
+        "div",
+        tag("p", " · ".join(named), class_="over") if named else None,
+        tag("h1", unbroken(title[:1].upper() + title[1:])),
+        tag("p", TINY, class_="notice", role="note") if any(run.scale == "tiny" for run in runs) else None,
+        None if charts.library else tag("p", BARE, class_="notice", role="note"),
+        None if runs else tag("p", EMPTY, class_="lead"),
+        class_="hero",
     )
 
 
-def _section(title: str, heading: list[str], body: list[list[str]]) -> str:
-    head = "".join(f"<th scope=col>{html.escape(cell)}</th>" for cell in heading)
-    rows = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    return f"<h2>{html.escape(title)}</h2><div class=scroll><table><thead><tr>{head}</tr></thead>{rows}</table></div>"
+def _document(title: str, body: Markup, scripts: dict[str, str]) -> str:
+    """The whole file. Its policy lets these scripts run and no other, and nothing be fetched."""
+    hashes = " ".join(f"'sha256-{_sum(text)}'" for text in scripts.values() if text)
+    policy = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src {hashes}"
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=policy),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"opl report: {title}" if title else "opl report"),
+        tag("style", Markup(_asset("style.css"))),
+    )
+    # Plotly waits as plain text until a chart comes into view: the page is there before four megabytes are compiled.
+    library = tag("script", Markup(scripts["plotly"]), type="text/plain", id="plotly") if scripts["plotly"] else None
+    ending = join(body, tag("script", Markup(scripts["page"])), library)
+    return "<!doctype html>\n" + tag("html", head, "\n", tag("body", ending), lang="en") + "\n"
+
+
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "_page" / name).read_text(encoding="utf-8")
+
+
+def _sum(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .item import Item
+from .item import NEEDS, Item
 from .results import RunFolder
 
 
@@ -75,6 +75,22 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
             for job in running:
                 if job.process is not None:
                     job.process.terminate()
+    return failed
+
+
+def measure_all(item: Item, jobs: list[Job]) -> list[Job]:
+    """What a figure needs of its runs and older runs do not have, by `opl evaluate`; returns those that failed."""
+    failed = []
+    for job in jobs:
+        for name in NEEDS.get(item.figure, ()):
+            if job.folder.outputs(name) is None:
+                protocol = "geometry" if name == "test" else name
+                print(f"{job.recipe} seed {job.seed}: measuring {protocol}", file=sys.stderr, flush=True)
+                words = [sys.executable, "-m", "opl.cli", "evaluate", str(job.folder.path), protocol]
+                done = subprocess.run(words, capture_output=True, text=True, check=False)
+                if done.returncode:
+                    print(done.stderr.strip(), file=sys.stderr)
+                    failed.append(job)
     return failed
 
 

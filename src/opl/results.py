@@ -1,14 +1,16 @@
 """A run on disk: the only file that knows the layout of a run folder.
 
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (first), `splits.json`, `metrics.jsonl` (a line an epoch), `checkpoint.pt`
-and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `result.json`, and `done`,
-empty, last. A file appears under its name only when it is complete: it is written under another name, then renamed.
+and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
+says of the test images), `result.json`, and `done`, empty, last. A file appears under its name only when it is
+complete: it is written under another name, then renamed.
 """
 
 import hashlib
 import io
 import json
 import os
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,6 +126,32 @@ class RunFolder:
     def load_best(self) -> dict[str, Any]:
         """Those weights."""
         return _unpacked((self.path / BEST).read_bytes())
+
+    def splits(self) -> dict[str, Any]:
+        """`splits.json`; empty where there is none."""
+        return self._read_json("splits.json") if (self.path / "splits.json").exists() else {}
+
+    def class_names(self) -> tuple[str, ...]:
+        """Of the data that the run was trained on."""
+        return tuple(str(name) for name in self.splits().get("class_names", ()))
+
+    def write_outputs(self, arrays: dict[str, Any], name: str = "test") -> None:
+        """Keep what the model says of some images: see `opl.evaluate.outputs`."""
+        import numpy as np
+
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays)
+        self._write(f"{name}.npz", buffer.getvalue())
+
+    def outputs(self, name: str = "test") -> dict[str, Any] | None:
+        """Those arrays; None where there are none, or where they cannot be read."""
+        import numpy as np
+
+        try:
+            with np.load(self.path / f"{name}.npz", allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError):
+            return None
 
     def finish(self, weights: dict[str, Any], result: dict[str, Any]) -> None:
         """Write the model, the result, and last `done`."""

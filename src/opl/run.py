@@ -4,24 +4,30 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from . import __version__
 from .data.batches import Batches, seed_for
-from .errors import OplError
+from .errors import FolderError, OplError, OptionError
 from .evaluate.accuracy import accuracy
+from .evaluate.outputs import FEATURE_ROWS, outputs, pictures
+from .geometry import measure
 from .models import Network
 from .progress import Progress
-from .recipe import Recipe, to_json
+from .recipe import Recipe, from_json, to_json
 from .results import RunFolder
 from .train import fit
-from .types import EpochRecord, Images, Splits, TaskShape
+from .types import Batch, EpochRecord, Images, Splits, TaskShape
 
 EVAL_BATCH = 500
+PICTURES_EVERY = 5  # epochs, on TensorBoard
 GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
 
 
@@ -97,6 +103,8 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         folder.save({**state, "best": best})
         if writer is not None:
             _write_scalars(writer, record)
+            if record["epoch"] % PICTURES_EVERY == 0 or record["epoch"] + 1 == recipe.epochs:
+                _write_pictures(writer, fabric, recipe, model, splits, record["epoch"])
         bar.epoch(record)
 
     with Progress(recipe, data.steps, first, fabric.is_global_zero) as bar:
@@ -106,6 +114,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         model.load_state_dict(folder.load_best()["model"])
     result = _result(fabric, recipe, trained, splits, folder, time.time() - started)
     if fabric.is_global_zero:
+        folder.write_outputs(test_outputs(fabric, recipe, trained, splits.test))
         weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
         folder.finish(weights, result)
     fabric.barrier()
@@ -132,8 +141,8 @@ def build_objective(recipe: Recipe, model: Network, train: Images, steps: int) -
         return recipe.method.build(TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps))
 
 
-def batches(fabric: Any, recipe: Recipe, part: Images) -> Batches:
-    """The batches of this process."""
+def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
+    """The batches of this process; `alone`, all of them."""
     return Batches(
         part,
         recipe.batch_size,
@@ -142,8 +151,8 @@ def batches(fabric: Any, recipe: Recipe, part: Images) -> Batches:
         mean=recipe.data.mean,
         std=recipe.data.std,
         device=fabric.device,
-        rank=fabric.global_rank,
-        world=fabric.world_size,
+        rank=0 if alone else fabric.global_rank,
+        world=1 if alone else fabric.world_size,
     )
 
 
@@ -153,11 +162,9 @@ def _measure(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dic
     group = torch.distributed.group.WORLD if fabric.world_size > 1 else None
     # The bare module: an uneven share of the data must not wait for DDP's own messages. Its precision is set here.
     bare = getattr(model, "module", model)
-    dtype = next(bare.parameters()).dtype
     plain = batches(fabric, recipe, part).plain(EVAL_BATCH)
     with fabric.autocast():
-        cast = (batch._replace(images=batch.images.to(dtype)) for batch in plain)
-        return accuracy(bare, cast, recipe.data.num_classes, group)
+        return accuracy(bare, _cast(plain, bare), recipe.data.num_classes, group)
 
 
 def _result(
@@ -173,6 +180,49 @@ def _result(
         "epochs": recipe.epochs,
         "seconds": sum(record["seconds"] for record in folder.metrics()) if fabric.is_global_zero else seconds,
     }
+
+
+def test_outputs(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, Any]:
+    """What the model says of all test images, on this process alone, and the first of the images themselves."""
+    plain = batches(fabric, recipe, part, alone=True).plain(EVAL_BATCH)
+    bare = getattr(model, "module", model)
+    with fabric.autocast():
+        found = outputs(bare, _cast(plain, bare), recipe.data.num_classes)
+    return {**found, "pixels": pictures(part)} if found else found
+
+
+def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
+    """Another measure of a finished run: `geometry` of its test images, or of `novel` classes that it never saw.
+
+    Writes `test.npz` or `novel.npz` into the run's folder, and returns numbers.
+    """
+    if not folder.done:
+        raise FolderError(f"{folder.path} is no finished run: finish it with opl train, then measure it.")
+    recipe: Recipe = replace(from_json(folder.recipe()), devices=1, nodes=1)
+    fabric = launch(recipe)
+    model = build_model(recipe)
+    model.load_state_dict(folder.weights())
+    model.to(fabric.device)
+    if protocol == "geometry":
+        part, names = recipe.data.load(recipe.seed).test, folder.class_names()
+        found = test_outputs(fabric, recipe, model, part)
+        folder.write_outputs(found)
+    else:
+        unseen = getattr(recipe.data, "unseen", None)
+        if unseen is None:
+            raise OptionError(f"{recipe.data.name} has no classes beside those of the run: novel classes need some.")
+        part, names = unseen()
+        plain = batches(fabric, recipe, part, alone=True).plain(EVAL_BATCH)
+        found = outputs(model, _cast(plain, model), len(names))
+        folder.write_outputs({**found, "class_names": np.array(names)}, "novel")
+    measured = measure(torch.from_numpy(found["features"]).float(), torch.from_numpy(found["labels"][:FEATURE_ROWS]))
+    return {"images": len(found["labels"]), "classes": len(names), "s": measured.same, "d": measured.other()}
+
+
+def _cast(plain: Iterator[Batch], model: nn.Module) -> Iterator[Batch]:
+    """Images in the type of the model's weights."""
+    dtype = next(model.parameters()).dtype
+    return (batch._replace(images=batch.images.to(dtype)) for batch in plain)
 
 
 def about() -> dict[str, Any]:
@@ -209,6 +259,7 @@ def _describe(splits: Splits) -> dict[str, Any]:
         "val": splits.val.rows.tolist(),
         "test": len(splits.test),
         "class_names": list(splits.class_names),
+        "groups": list(splits.groups),
     }
 
 
@@ -224,4 +275,18 @@ def _write_scalars(writer: Any, record: EpochRecord) -> None:
     for name, value in record.items():
         if name != "epoch":
             writer.add_scalar(name, value, record["epoch"])
+    writer.flush()
+
+
+def _write_pictures(writer: Any, fabric: Any, recipe: Recipe, model: nn.Module, splits: Splits, epoch: int) -> None:
+    """The class-similarity matrix, and features in the plane where there are two, of held-out images."""
+    from .figures import plane, similarity
+
+    part = splits.val if len(splits.val) else splits.train
+    found = test_outputs(fabric, recipe, model, replace(part, rows=part.rows[:2000]))
+    matrix = similarity.Matrix(recipe.name, found["similarity"], splits.class_names)
+    writer.add_figure("similarity", similarity.draw([matrix]), epoch)
+    if found["features"].shape[1] == 2:
+        cloud = plane.Cloud(recipe.name, found["features"].astype("float32"), found["labels"], splits.class_names)
+        writer.add_figure("features", plane.draw([cloud]), epoch)
     writer.flush()

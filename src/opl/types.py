@@ -73,6 +73,8 @@ class Splits(NamedTuple):
     test: Images
     class_names: tuple[str, ...]
     source: str
+    groups: tuple[int, ...] = ()
+    """The super-class of each class, where the data set has them."""
 
 
 EpochRecord = dict[str, Any]  # a line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...

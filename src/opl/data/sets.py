@@ -61,7 +61,7 @@ class _Stored:
         decoded = cache.load(self.name, self.root)
         train, test = (decoded.parts[part] for part in ("train", "test"))
         train_labels, test_labels = (part.labels[decoded.label] for part in (train, test))
-        return _cut(
+        cut = _cut(
             Images(train.pixels, train_labels, torch.arange(len(train_labels))),
             Images(test.pixels, test_labels, torch.arange(len(test_labels))),
             self,
@@ -69,6 +69,29 @@ class _Stored:
             decoded.names[decoded.label],
             decoded.source,
         )
+        return cut._replace(groups=_groups(test_labels, test.labels.get("coarse_label"), self.num_classes))
+
+    def unseen(self) -> tuple[Images, tuple[str, ...]]:
+        """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
+        from . import cache
+
+        if not self.classes or self.classes >= self.all_classes:
+            raise OptionError(
+                f"all classes of {self.name} were trained on, so none is new: take a run with fewer, for instance "
+                "--data.classes 20."
+            )
+        decoded = cache.load(self.name, self.root)
+        test, last = decoded.parts["test"], min(2 * self.classes, self.all_classes)
+        labels = test.labels[decoded.label]
+        rows = ((labels >= self.classes) & (labels < last)).nonzero().flatten()
+        return Images(test.pixels, labels - self.classes, rows), decoded.names[decoded.label][self.classes : last]
+
+
+def _groups(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
+    """The super-class of each class, by the labels of its images."""
+    if coarse is None:
+        return ()
+    return tuple(int(coarse[labels == each].mode().values) for each in range(num_classes))
 
 
 def _cut(train: Images, test: Images, settings: "_Stored", seed: int, names: tuple[str, ...], source: str) -> Splits:

@@ -1,28 +1,16 @@
 """Classifier heads, one file each: `head(features, labels=None) -> logits`, with labels a margin while training.
 
-loss = F.cross_entropy(head(features, labels), labels) + weight * opl_loss(features, labels)
+    loss = F.cross_entropy(head(features, labels), labels) + weight * opl_loss(features, labels)
+
+Each head's formula is a pure function in its own file, for instance `opl.heads.arcface.arcface`.
 """
 
 from ._head import Head
-from .a_softmax import ASoftmaxHead, a_softmax
-from .arcface import ArcFaceHead, arcface
-from .cosface import CosFaceHead, cosface
-from .lgm import LGMHead, gaussian, unlikelihood
+from .a_softmax import ASoftmaxHead
+from .arcface import ArcFaceHead
+from .cosface import CosFaceHead
+from .lgm import LGMHead
 from .linear import LinearHead
-from .rbf import RBFHead, rbf
+from .rbf import RBFHead
 
-__all__ = [
-    "ASoftmaxHead",
-    "ArcFaceHead",
-    "CosFaceHead",
-    "Head",
-    "LGMHead",
-    "LinearHead",
-    "RBFHead",
-    "a_softmax",
-    "arcface",
-    "cosface",
-    "gaussian",
-    "rbf",
-    "unlikelihood",
-]
+__all__ = ["ASoftmaxHead", "ArcFaceHead", "CosFaceHead", "Head", "LGMHead", "LinearHead", "RBFHead"]

@@ -2,7 +2,8 @@
 
 On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
 class-balanced Focal, Anchor. On class activation maps: HNC (`NegativeCAMLoss`). On two batches of features:
-`DistillationProjectionLoss`. Heads with margins are in `opl.heads`.
+`DistillationProjectionLoss`. Heads with margins are in `opl.heads`. Each formula is a pure function in its own file,
+for instance `opl.losses.focal.focal`.
 """
 
 from .anchor import AnchorLoss

@@ -3,10 +3,10 @@
 from ..errors import OptionError, unknown
 from ..item import Item
 from ..recipe import Recipe, Scale
-from . import demo, table_1, table_s1
+from . import demo, figure_2, figure_6, figures_of_table_1, table_1, table_8, table_s1
 
-SHELVES = (demo, table_1, table_s1)
-ITEMS: dict[str, Item] = {shelf.ITEM.name: shelf.ITEM for shelf in SHELVES}
+SHELVES = (demo, table_1, table_8, table_s1, figure_2, figure_6)
+ITEMS: dict[str, Item] = {item.name: item for item in (*(shelf.ITEM for shelf in SHELVES), *figures_of_table_1.ITEMS)}
 RECIPES: dict[str, dict[str, Recipe]] = {}
 for _shelf in SHELVES:
     for _recipe in _shelf.RECIPES:

@@ -1,0 +1,101 @@
+"""A table for each item and scale: paper and ours, and the paired differences drawn beside their numbers."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..statistics import Interval, verdict
+from ..tables import Line, lines, markdown, number
+from .markup import Markup, join, tag, unbroken
+from .read import BROKEN
+from .shown import Group, badge
+from .table import boxed, cell, heading, row
+from .whisker import Axis
+
+LEGEND = (
+    "Ours is the mean over the seeds ± half of its 95 % interval (t distribution). A difference is taken seed by seed "
+    "from the row's baseline; only where its whole interval is above zero is it called a gain."
+)
+
+
+def section(groups: Sequence[Group], folder: Path) -> Markup:
+    """All tables."""
+    return join(tag("p", LEGEND, class_="lead"), *(_article(group, folder) for group in groups))
+
+
+def _article(group: Group, folder: Path) -> Markup:
+    title = tag("h3", unbroken(group.title), id=f"{group.key}-title")
+    return tag("article", title, badge(group.scale), _content(group, folder), aria_labelledby=f"{group.key}-title")
+
+
+def _content(group: Group, folder: Path) -> Markup:
+    if not group.item.metrics:
+        return tag("p", "No finished run has numbers for this table yet.", class_="absent")
+    try:
+        here = {row.recipe for row in group.rows}
+        found = lines(group.item, folder, group.scale)
+        shown = [line for line in found if line.recipe in here]
+        return join(_table(group, shown), _below(group, shown, len(found) - len(shown)))
+    except BROKEN as error:
+        words = f"a result has no {error}." if isinstance(error, KeyError) else str(error).replace(f"{folder}/", "")
+        return tag("p", f"This table cannot be made: {words}", class_="absent")
+
+
+def _table(group: Group, shown: list[Line]) -> Markup:
+    metrics = group.item.metrics
+    with_paper = [name for name in metrics if any(name in line.paper for line in shown)]
+    main = next(iter(metrics))
+    axis = Axis.over([line.difference[main] for line in shown if main in line.difference])
+    body = [_row(line, metrics, with_paper, axis) for line in shown]
+    return boxed(f"{group.title}, scale {group.scale}", _head(metrics, with_paper, axis), body)
+
+
+def _head(metrics: dict[str, str], with_paper: list[str], axis: Axis | None) -> list[list[Markup]]:
+    first = [heading("loss", rowspan=2), heading("seeds", rowspan=2, class_="number")]
+    second = []
+    for place, (name, title) in enumerate(metrics.items()):
+        if name in with_paper:
+            first.append(heading(title, colspan=2, scope="colgroup"))
+            second += [heading("ours", class_="number"), heading("paper", class_="number")]
+        else:
+            first.append(heading(title, rowspan=2, class_="number"))
+        if place == 0 and axis is not None:
+            words = join(f"difference in {title}", axis.scale())
+            first.append(heading(words, rowspan=2, class_="difference"))
+    return [first, second]
+
+
+def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axis: Axis | None) -> Markup:
+    cells = [cell("seeds", str(len(line.seeds)))]
+    for place, (name, title) in enumerate(metrics.items()):
+        cells.append(cell(f"{title}, ours" if name in with_paper else title, number(line.numbers[name]), "ours"))
+        if name in with_paper:
+            cells.append(cell(f"{title}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
+        if place == 0 and axis is not None:
+            cells.append(_difference(line, line.difference.get(name), axis))
+    return row(line.label, *cells)
+
+
+def _difference(line: Line, difference: Interval | None, axis: Axis) -> Markup:
+    content = []
+    if difference is not None and math.isfinite(difference.mean):
+        words = verdict(difference)
+        interval = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
+        text = tag("span", f"{difference.mean:+.2f}{interval}", class_="number")
+        pill = tag("span", words, class_="pill gain" if words == "a gain" else "pill")
+        content = [axis.draw(difference), tag("div", text, " ", pill, class_="said")]
+    elif difference is None and not line.missing:
+        content = [tag("span", "the baseline" if line.seeds else "-", class_="quiet")]
+    if line.missing:
+        content.append(tag("div", line.missing, class_="quiet"))
+    return tag("td", *content, role="cell", class_="difference", data_label="difference")
+
+
+def _below(group: Group, shown: list[Line], absent: int) -> Markup:
+    text = f"copy-{group.key}"
+    button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
+    note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
+    return join(
+        tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
+        tag("pre", markdown(group.item, shown), id=text, hidden=True),
+    )
