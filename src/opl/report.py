@@ -109,6 +109,7 @@ def _hero(runs: list[Run], shown: list[Group], charts: Charts) -> Markup:
         tag("p", " · ".join(named), class_="over") if named else None,
         tag("h1", unbroken(title[:1].upper() + title[1:])),
         tag("p", TINY, class_="notice", role="note") if any(run.scale == "tiny" for run in runs) else None,
+        tag("noscript", tag("p", "The charts need JavaScript.", class_="notice")) if charts.blocks else None,
         None if charts.library else tag("p", BARE, class_="notice", role="note"),
         None if runs else tag("p", EMPTY, class_="lead"),
         class_="hero",

@@ -20,10 +20,11 @@ MEASURES = {
     "d": "d: |cosine| between classes",
 }
 POINTS = 30_000  # of all curves of a group; more are thinned out
+FEW = 12  # epochs: up to so many each has a number on the axis
 AT_FIRST = 6  # curves that are switched on
 LEAD = (
     "Curves end where a run stopped, so unfinished runs are in them too. The bands are 95 % intervals over the seeds; "
-    "s and d are measured on the validation images."
+    "s and d are measured on the validation images. Drag over a chart to look closer, double-click to go back."
 )
 
 
@@ -66,7 +67,9 @@ def _chart(group: Group, rows: Sequence[Row], measure: str, charts: Charts, key:
     words = f"{title} over the epochs for {', '.join(row.label for row in rows)}"
     spec = page(curves, title)
     del spec["layout"]["yaxis"]["title"]  # the caption says it
-    spec["layout"]["xaxis"]["zeroline"] = False
+    spec["layout"]["hoverdistance"] = -1  # the nearest epoch, however far
+    few = max(curve.epochs[-1] for curve in curves) <= FEW
+    spec["layout"]["xaxis"] |= {"zeroline": False, **({"dtick": 1} if few else {})}
     return tag("figure", tag("figcaption", title), charts.draw(spec, words, group=key))
 
 

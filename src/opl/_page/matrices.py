@@ -20,19 +20,19 @@ def figures(group: Group, seen: Sequence[Seen], charts: Charts) -> Markup | None
         matrix = one.matrix()
         if matrix is not None:
             alike.setdefault(matrix.class_names, []).append((one, matrix))
-    keys = (f"matrix-{group.key}-{place}" for place in range(len(alike)))
-    return join(*(_figure(key, found, charts) for key, found in zip(keys, alike.values(), strict=True)))
+    return join(*(_figure(group, place, found, charts) for place, found in enumerate(alike.values())))
 
 
-def _figure(key: str, found: Sequence[tuple[Seen, Matrix]], charts: Charts) -> Markup:
+def _figure(group: Group, place: int, found: Sequence[tuple[Seen, Matrix]], charts: Charts) -> Markup:
     """The first two rows, and, where there are more, a choice on each side."""
+    key = f"matrix-{group.key}-{place}"
     one, first = found[0]
     count = len(first.class_names)
     if count**2 > CELLS:
         words = f"The matrices of {count} classes are too large for a page: opl reproduce figure-4 draws them."
         return tag("p", words, class_="absent")
     found = found[: CELLS // count**2]
-    words = _in_words([matrix for _, matrix in found])
+    words = _in_words([matrix for _, matrix in found], f"{group.title}, scale {group.scale}, {count} classes")
     kept = [(matrix, values) for _, matrix in found if (values := charts.keep(page(matrix)))]
     if not kept:
         return words
@@ -74,7 +74,7 @@ def _panel(kept: Sequence[tuple[Matrix, str]], place: int, key: str, charts: Cha
     return tag("figure", tag("figcaption", choice), chart)
 
 
-def _in_words(matrices: Sequence[Matrix]) -> Markup:
+def _in_words(matrices: Sequence[Matrix], title: str) -> Markup:
     lists = [
         join(
             tag("h5", matrix.label),
@@ -83,5 +83,5 @@ def _in_words(matrices: Sequence[Matrix]) -> Markup:
         for matrix in matrices
     ]
     words = "Nearest and farthest classes"
-    box = tag("div", *lists, class_="box", tabindex="0", role="region", aria_label=words)
+    box = tag("div", *lists, class_="box", tabindex="0", role="region", aria_label=f"{words}: {title}")
     return tag("details", tag("summary", f"{words}, in words"), box)

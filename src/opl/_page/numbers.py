@@ -72,11 +72,11 @@ def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axis: Axis 
         if name in with_paper:
             cells.append(cell(f"{title}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
         if place == 0 and axis is not None:
-            cells.append(_difference(line, line.difference.get(name), axis))
+            cells.append(_difference(line, line.difference.get(name), axis, f"difference in {title}"))
     return row(line.label, *cells)
 
 
-def _difference(line: Line, difference: Interval | None, axis: Axis) -> Markup:
+def _difference(line: Line, difference: Interval | None, axis: Axis, label: str) -> Markup:
     content = []
     if difference is not None and math.isfinite(difference.mean):
         words = verdict(difference)
@@ -88,7 +88,7 @@ def _difference(line: Line, difference: Interval | None, axis: Axis) -> Markup:
         content = [tag("span", "the baseline" if line.seeds else "-", class_="quiet")]
     if line.missing:
         content.append(tag("div", line.missing, class_="quiet"))
-    return tag("td", *content, role="cell", class_="difference", data_label="difference")
+    return tag("td", *content, role="cell", class_="difference", data_label=label)
 
 
 def _below(group: Group, shown: list[Line], absent: int) -> Markup:

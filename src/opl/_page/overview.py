@@ -114,9 +114,9 @@ def _dates(runs: Sequence[Run]) -> str:
     if not started:
         return ""
     first, last = (moment[:16].replace("T", " ") for moment in (started[0], started[-1]))
-    if first[:10] == last[:10]:
-        last = last[11:]
-    return f"{first} UTC" if len(started) == 1 else f"{first} to {last} UTC"
+    if first == last:
+        return f"{first} UTC"
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
 
 
 def _troubled(runs: Sequence[Run]) -> Markup | None:

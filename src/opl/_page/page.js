@@ -96,6 +96,10 @@
       changes[`${axis}.zerolinecolor`] = edge;
       changes[`${axis}.linecolor`] = edge;
       changes[`${axis}.tickfont.color`] = quiet;
+      if (layout.hovermode === "x unified" && axis === "xaxis") {
+        changes["xaxis.spikecolor"] = edge;
+        changes["xaxis.spikethickness"] = 1;
+      }
     }
     return changes;
   };
@@ -108,11 +112,12 @@
 
   // What a chart shows now: its check boxes, its kind of curve, its order of classes.
   const checked = (selector) => document.querySelector(`${selector}:checked`);
+  const kindOf = (group) => checked(`[data-kind="${group}"]`)?.value;
   const visible = (chart) => {
     const group = chart.dataset.group;
     const boxes = all(`[data-filter="${group}"]`);
     const on = new Map(boxes.map((box) => [box.dataset.name, box.checked]));
-    const kind = checked(`[data-kind="${group}"]`)?.value;
+    const kind = kindOf(group);
     return (trace) => (on.get(trace.legendgroup) ?? true) && (!kind || !trace.meta || trace.meta.kind === kind);
   };
   const permuted = (trace, order) => ({
@@ -129,6 +134,7 @@
       if (orders) data[i] = { ...permuted(trace, orders[order.value]), showscale: false };
     }
     if (chart.dataset.shape) delete layout.height;
+    if (kindOf(chart.dataset.group) === "seed") layout.hovermode = "closest"; // one line, not all of them
     layout.autosize = true;
     layout.dragmode = pointing.matches ? "zoom" : false; // a finger scrolls the page
     if (chart.dataset.group) { // its legend is the check boxes
