@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opl.item import Item, Row
+from opl.items import Item, Row
 
 CLASSES = (
     "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from opl import cli, recipes
+from opl import cli, items, recipes
 from opl.data.sets import Cifar100, Mnist
 from opl.draw import draw, finished, sweeps_of
 from opl.errors import DataError, FolderError, OptionError
-from opl.item import Item, Row
+from opl.items import Item, Row
 from opl.results import RunFolder
 from opl.run import build_model, evaluate, run
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5", "figure-s3"])
 def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
-    files, words = draw(recipes.item(name), folder, "tiny")
+    files, words = draw(items.item(name), folder, "tiny")
     assert words
     for file in files:
         assert file.stat().st_size > 0
@@ -90,11 +90,11 @@ def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
 
 
 def test_the_words_of_a_figure_are_those_of_the_records(folder):
-    _, words = draw(recipes.item("figure-3"), folder, "tiny")
+    _, words = draw(items.item("figure-3"), folder, "tiny")
     ends = [run.metrics()[-1]["s"] for run in (RunFolder.of(folder, "cifar100-resnet56-opl", seed) for seed in (0, 1))]
     [said] = [line for line in words if line.startswith("s, ") and "CE+OPL" in line]
     assert f"{np.mean(ends):.3f} [" in said
-    _, words = draw(recipes.item("figure-4"), folder, "tiny", "cluster")
+    _, words = draw(items.item("figure-4"), folder, "tiny", "cluster")
     matrices = [RunFolder.of(folder, "cifar100-resnet56-ce", seed).outputs()["similarity"] for seed in (0, 1)]
     mean = np.mean(matrices, axis=0)
     off = np.abs(mean[~np.eye(len(mean), dtype=bool)]).mean()
@@ -103,7 +103,7 @@ def test_the_words_of_a_figure_are_those_of_the_records(folder):
 
 def test_a_figure_without_its_runs_says_which(tmp_path):
     with pytest.raises(FolderError, match="cifar100-resnet56-ce, cifar100-resnet56-opl"):
-        draw(recipes.item("figure-3"), tmp_path, "tiny")
+        draw(items.item("figure-3"), tmp_path, "tiny")
 
 
 def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):

@@ -21,7 +21,7 @@ from opl._page.read import read_runs
 from opl._page.shown import fresh, groups
 from opl._page.whisker import Axis
 from opl.errors import FolderError
-from opl.item import Item, Row
+from opl.items import Item, Row
 from opl.report import write_report
 from opl.statistics import Interval
 from opl.tables import lines, markdown, number
@@ -328,8 +328,9 @@ def test_torch_is_not_needed(tmp_path):
         "    def find_spec(self, name, *_):\n"
         "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, NoTorch())\n"
-        "from _runs import ITEMS; from opl.report import write_report\n"
+        "from _runs import ITEMS; from opl.report import write_report; from opl import cli\n"
         f"write_report({str(tmp_path / 'runs')!r}, ITEMS)\n"
+        f"assert cli.main(['report', {str(tmp_path / 'runs')!r}]) == 0\n"
         "assert not {'torch', 'matplotlib', 'datasets'} & set(sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

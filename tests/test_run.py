@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from opl import cli, recipes
+from opl import cli, items, recipes
 from opl.errors import DivergedError
 from opl.methods import CrossEntropyOPL
 from opl.recipe import Recipe, from_json, to_json
@@ -65,7 +65,7 @@ def test_every_recipe_survives_json_at_every_scale():
 
 
 def test_baseline_and_method_differ_in_the_method_alone():
-    for item in recipes.ITEMS.values():
+    for item in items.ITEMS.values():
         for row in item.rows:
             if row.baseline:
                 for scale in ("paper", "small", "tiny"):
@@ -229,7 +229,7 @@ def test_the_report_needs_no_torch(tmp_path):
     run(tiny(), tmp_path)
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from opl.report import write_report; from opl.item import Item, Row\n"
+        "from opl.report import write_report; from opl.items import Item, Row\n"
         "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
         f"print(write_report({str(tmp_path)!r}, items).read_text())"
     )

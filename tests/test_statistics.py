@@ -6,7 +6,7 @@ import math
 import pytest
 
 from opl import statistics, tables
-from opl.item import Item, Row
+from opl.items import Item, Row
 from opl.statistics import Interval, interval, paired, verdict
 
 

@@ -48,8 +48,8 @@ class Train:
 
     def run(self) -> int:
         """Train, or say what would be trained."""
+        from .items import cost_of
         from .recipe import to_json
-        from .recipes import cost_of
 
         if self.dry_run:
             print(json.dumps(to_json(self.recipe), indent=1))
@@ -82,7 +82,8 @@ class Reproduce:
 
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
-        from .recipes import ITEMS, item, recipe
+        from .items import ITEMS, item
+        from .recipes import recipe
         from .report import write_report
         from .reproduce import jobs_of, measure_all, run_all
         from .tables import as_json, lines, markdown, show
@@ -161,7 +162,8 @@ class Recipes:
         from rich.console import Console
         from rich.table import Table
 
-        from .recipes import ITEMS, RECIPES, cost_of
+        from .items import ITEMS, cost_of
+        from .recipes import RECIPES
 
         rows = {row.recipe: (item, row) for item in ITEMS.values() for row in item.rows}
         table = Table(title="recipes")
@@ -206,7 +208,7 @@ class Report:
 
     def run(self) -> int:
         """Write it."""
-        from .recipes import ITEMS
+        from .items import ITEMS
         from .report import write_report
 
         if not self.folder.is_dir():

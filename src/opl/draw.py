@@ -9,7 +9,7 @@ import numpy as np
 from .errors import FolderError
 from .figures import gallery, lda, plane, search, similarity, training
 from .figures.style import save
-from .item import Item, Row
+from .items import Item, Row
 from .results import RunFolder, find_runs
 from .statistics import interval
 

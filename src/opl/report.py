@@ -15,7 +15,7 @@ from ._page.markup import Markup, join, tag, unbroken
 from ._page.read import Run, read_runs
 from ._page.shown import Group, groups, slug
 from .errors import FolderError
-from .item import Item
+from .items import Item
 
 LARGEST = 6_000_000  # bytes of the page
 ROOMS = (800_000, 250_000, 0)  # for the values of its charts; plotly itself takes 4.8 MB

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .item import NEEDS, Item
+from .items import NEEDS, Item
 from .results import RunFolder
 
 

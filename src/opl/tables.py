@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .item import Item
+from .errors import FolderError
+from .items import Item
 from .results import find_runs
 from .statistics import Interval, interval, paired, verdict
 
@@ -29,7 +30,10 @@ def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
     results: dict[str, dict[int, dict[str, Any]]] = {}
     problems: dict[str, list[str]] = {}
     for run in find_runs(folder):
-        recipe = run.recipe()
+        try:
+            recipe = run.recipe()
+        except FolderError:
+            continue  # a damaged run is no reason to lose the others
         if recipe["scale"] != scale:
             continue
         if run.done:

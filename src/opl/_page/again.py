@@ -4,7 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
-from ..item import Row
+from ..items import Row
 from .markup import Markup, join, tag
 from .read import Run
 from .shown import Group

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..figures.training import Curve, page
-from ..item import Row
+from ..items import Row
 from .charts import Charts
 from .legend import filters
 from .markup import Markup, join, tag, unbroken

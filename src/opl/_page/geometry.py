@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ..figures.similarity import off_diagonal_mean
-from ..item import Row
+from ..items import Row
 from ..statistics import interval
 from ..tables import number as with_interval
 from . import clouds, matrices

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ..item import Row
+from ..items import Row
 from ..statistics import Interval, paired, verdict
 from .markup import Markup, join, tag
 from .read import Run, inner, number

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..figures import gallery
-from ..item import Row
+from ..items import Row
 from .markup import Markup, join, tag, unbroken
 from .read import BROKEN, Run, class_names, outputs
 from .shown import Group, badge, fresh

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..figures.plane import Cloud
 from ..figures.similarity import Matrix
-from ..item import Row
+from ..items import Row
 from .read import Run, class_names, outputs
 from .shown import Group
 

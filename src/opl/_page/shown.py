@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..item import Item, Row
+from ..items import Item, Row
 from .markup import Markup, tag
 from .read import Run
 

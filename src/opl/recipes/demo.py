@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from ..data.sets import Digits, MadeUp
-from ..item import Item, Row
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import DigitsNet
 from ..optimise import SGD, Cosine
@@ -27,12 +26,4 @@ RECIPES = (
     *(replace(each, scale=scale) for each in (CE, OPL) for scale in ("paper", "small")),
     TINY,
     replace(TINY, name="digits-opl", method=CrossEntropyOPL()),
-)
-ITEM = Item(
-    name="demo",
-    title="Digits of scikit-learn: CE against CE+OPL (not in the paper)",
-    dataset="digits",
-    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
-    rows=(Row("CE", "digits-ce", {}), Row("CE+OPL", "digits-opl", {}, baseline="digits-ce")),
-    cost="10 s on 1 core",
 )

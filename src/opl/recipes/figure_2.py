@@ -7,7 +7,6 @@ three, and all ten, with the network of table s1 and two features behind it.
 from dataclasses import replace
 
 from ..data.sets import Mnist
-from ..item import Item, Row
 from .table_s1 import RECIPES as TABLE_S1
 
 RECIPES = tuple(
@@ -18,19 +17,4 @@ RECIPES = tuple(
     )
     for each in TABLE_S1
     if each.name.startswith("mnist-2d")
-)
-ITEM = Item(
-    name="figure-2",
-    title="MNIST, features in two dimensions",
-    dataset="mnist",
-    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
-    rows=(
-        Row("CE, three classes", "mnist-2d-three-ce", {}),
-        Row("CE+OPL, three classes", "mnist-2d-three-opl", {}, "mnist-2d-three-ce"),
-        Row("CE", "mnist-2d-ce", {}),
-        Row("CE+OPL", "mnist-2d-opl", {}, "mnist-2d-ce"),
-    ),
-    seeds=1,
-    cost="paper: 4 min on 1 core",
-    figure="plane",
 )

@@ -7,7 +7,6 @@ cross-entropy lands near the paper's 99.27 on validation: the widths, the schedu
 from dataclasses import replace
 
 from ..data.sets import MadeUp, Mnist
-from ..item import Item, Row
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import MnistNet
 from ..optimise import SGD, Cosine
@@ -31,16 +30,4 @@ BASELINES = (*PAPER, *SMALL, *TINY)
 RECIPES = (
     *BASELINES,
     *(replace(each, name=each.name.replace("-ce", "-opl"), method=CrossEntropyOPL()) for each in BASELINES),
-)
-ITEM = Item(
-    name="table-s1",
-    title="MNIST, 4-layer CNN with a 32-d feature",
-    dataset="mnist",
-    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
-    rows=(
-        Row("CE", "mnist-ce", {"test/top1": 99.27}),
-        Row("CE+OPL", "mnist-opl", {"test/top1": 99.58}, baseline="mnist-ce"),
-    ),
-    cost="paper: 4 min on 1 core",
-    note="The paper's average of three runs each; its network and schedule are not given.",
 )

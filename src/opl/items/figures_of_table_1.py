@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ..item import Item
+from ._item import Item
 from .table_1 import ITEM as TABLE_1
 
 TITLES = {
