@@ -89,3 +89,4 @@ def test_tensorboard_gets_the_records(tmp_path):
     events.Reload()
     losses = [event.value for event in events.Scalars("train/loss")]
     assert losses == pytest.approx([record["train/loss"] for record in folder.metrics()], rel=1e-6)
+    assert [event.step for event in events.Images("similarity")] == [0, 1]  # the first epoch and the last
