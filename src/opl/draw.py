@@ -144,8 +144,8 @@ def cloud(label: str, run: RunFolder) -> plane.Cloud:
 
 
 def curve(label: str, runs: Sequence[RunFolder], name: str) -> training.Curve:
-    """A measure of every seed over the epochs."""
-    records = [{int(each["epoch"]): each[name] for each in run.metrics() if name in each} for run in runs]
+    """A measure of every seed over the epochs, counted from 1."""
+    records = [{int(each["epoch"]) + 1: each[name] for each in run.metrics() if name in each} for run in runs]
     epochs = tuple(sorted({epoch for each in records for epoch in each}))
     values = np.array([[each.get(epoch, np.nan) for epoch in epochs] for each in records], dtype=float)
     seeds = tuple(int(run.recipe()["seed"]) for run in runs)

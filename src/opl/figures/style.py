@@ -33,6 +33,7 @@ _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", 
 _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
 NAME_LENGTH = 40
+TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no name is cut at the edge
 
 _PAPER: dict[Any, Any] = {
     "font.size": 8,
@@ -216,8 +217,8 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
         stem.parent.mkdir(parents=True, exist_ok=True)
         with paper():
             _settle(figure)
-            _write(figure, pdf, metadata={"CreationDate": None})
-            _write(figure, png, metadata={"Software": None}, dpi=200)
+            _write(figure, pdf, metadata={"CreationDate": None}, **TRIMMED)
+            _write(figure, png, metadata={"Software": None}, dpi=200, **TRIMMED)
     except OSError as error:
         raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): give another folder.") from error
     return [pdf, png]
