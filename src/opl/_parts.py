@@ -92,6 +92,15 @@ class Stepped(nn.Module):
         return now
 
 
+def check_sizes(num_classes: int, feature_dim: int) -> None:
+    """Refuse a vector for each class that cannot be made."""
+    if num_classes < 1 or feature_dim < 1:
+        raise OptionError(
+            f"vectors for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least one "
+            "of each."
+        )
+
+
 def positive(name: str, value: float) -> float:
     """The value, if it is a finite number above 0."""
     if not 0 < value < float("inf"):

@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import DerivativeError
 from .classes import Soft, classes_of, per_pair, same_class
 from .linear import gradient
+from .once import first_only
 from .unit import inverse_norms, to_features_, wide
 
+ONCE = (
+    "the tiled way and the global batch have a first derivative only: for a second one compute the loss of the local "
+    "batch with way='pairs', or with form='mean' or 'abs_mean' and way='linear'."
+)
 TILE = 512  # rows and columns of a tile: the product is large enough for full speed, the tile small enough for a cache
 
 
@@ -141,21 +145,4 @@ class _Known(torch.autograd.Function):
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, same_gradient, other_gradient = ctx.saved_tensors
         out = (same_gradient * (to_same * ctx.scale)).addcmul_(other_gradient, to_other * ctx.scale)
-        if torch.is_grad_enabled():
-            out = _FirstOnly.apply(out, x)  # type: ignore[no-untyped-call]
-        return out, None, None, None, None, None
-
-
-class _FirstOnly(torch.autograd.Function):
-    """Lets a gradient through and says what to do when somebody differentiates it again."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        raise DerivativeError(
-            "the tiled way and the global batch have a first derivative only: for a second one compute the loss of the "
-            "local batch with way='pairs', or with form='mean' or 'abs_mean' and way='linear'."
-        )
+        return first_only(out, x, ONCE), None, None, None, None, None

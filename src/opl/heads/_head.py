@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import class_ids, vectors
+from .._parts import check_sizes, class_ids, vectors
 from .._ways.unit import full_precision, unit
 
 
@@ -20,6 +20,7 @@ class Head(nn.Module):
 
     def __init__(self, feature_dim: int, num_classes: int) -> None:
         super().__init__()
+        check_sizes(num_classes, feature_dim)
         self.feature_dim, self.num_classes = feature_dim, num_classes
 
     def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:

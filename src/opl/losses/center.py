@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._parts import class_ids, mean, vectors
+from .._parts import check_sizes, class_ids, mean, vectors
 from ..errors import OptionError
 from ..functional import is_number
 from .projection import default_group
@@ -94,11 +94,7 @@ class CenterLoss(nn.Module):
 
     def __init__(self, num_classes: int, feature_dim: int, alpha: float = 0.5, global_batch: bool = False) -> None:
         super().__init__()
-        if num_classes < 1 or feature_dim < 1:
-            raise OptionError(
-                f"centres for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least "
-                "one of each."
-            )
+        check_sizes(num_classes, feature_dim)
         _check_alpha(alpha)
         self.alpha, self.global_batch = alpha, global_batch
         self.register_buffer("centers", nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))

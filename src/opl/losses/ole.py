@@ -8,9 +8,12 @@ from torch import Tensor, nn
 
 from .._parts import vectors
 from .._ways.batch import check_labels
+from .._ways.once import first_only
 from .._ways.unit import full_precision, wide
-from ..errors import DerivativeError, FeatureError, LabelError, OptionError
+from ..errors import FeatureError, LabelError, OptionError
 from ..functional import is_number
+
+ONCE = "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -89,24 +92,7 @@ class _OLE(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
         x, gradient = ctx.saved_tensors
-        gradient = incoming * gradient
-        if torch.is_grad_enabled():  # somebody may differentiate again, and must not silently get 0
-            gradient = _FirstOnly.apply(gradient, x)  # type: ignore[no-untyped-call]
-        return gradient, None, None, None
-
-
-class _FirstOnly(torch.autograd.Function):
-    """Lets a gradient through, and refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        raise DerivativeError(
-            "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
-        )
+        return first_only(incoming * gradient, x, ONCE), None, None, None
 
 
 def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: float) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._parts import class_ids, mean, vectors
+from .._parts import check_sizes, class_ids, mean, vectors
 from .._ways.unit import full_precision, unit
 from ..errors import OptionError
 from .projection import default_group
@@ -78,11 +78,7 @@ class PerpetualProjectionLoss(nn.Module):
 
     def __init__(self, num_classes: int, feature_dim: int, version: int = 1, global_batch: bool = False) -> None:
         super().__init__()
-        if num_classes < 1 or feature_dim < 1:
-            raise OptionError(
-                f"centres for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least "
-                "one of each."
-            )
+        check_sizes(num_classes, feature_dim)
         _check_version(version)
         self.version, self.global_batch = version, global_batch
         self.centers = nn.Parameter(torch.randn(num_classes, feature_dim))

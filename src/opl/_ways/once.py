@@ -1,0 +1,27 @@
+"""A gradient that says so when somebody differentiates it again, instead of silently being a constant."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import DerivativeError
+
+
+def first_only(gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
+    """The gradient itself; a second derivative of it raises `DerivativeError` with this sentence."""
+    if not torch.is_grad_enabled():
+        return gradient
+    guarded: Tensor = _FirstOnly.apply(gradient, x, sentence)  # type: ignore[no-untyped-call]
+    return guarded
+
+
+class _FirstOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
+        ctx.sentence = sentence
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        raise DerivativeError(ctx.sentence)
