@@ -52,6 +52,6 @@ def test_the_trainers_of_others_train_with_it(name):
 def test_torchrun_trains_the_global_batch_as_one_process_would():
     words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     out = run(*words, str(EXAMPLES / "torchrun_global_batch.py"))
-    gaps = [float(gap) for gap in re.findall(r"largest difference to one process (\S+)", out)]
+    gaps = [float(gap) for gap in re.findall(r"largest difference to one process ([\d.e+-]+)", out)]
     assert len(gaps) == 2
     assert max(gaps) < 1e-9

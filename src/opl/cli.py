@@ -1,5 +1,6 @@
 """The command line: words to calls. Flags come from the dataclass of each command; nothing heavy is imported here."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -50,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
     except KeyboardInterrupt:
         return _say("stopped; the same command goes on from here.", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _run(word: str, words: list[str]) -> int:

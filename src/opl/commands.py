@@ -159,23 +159,21 @@ class Recipes:
 
     def run(self) -> int:
         """Print the list."""
-        from rich.console import Console
-        from rich.table import Table
-
-        from .items import ITEMS, cost_of
+        from .items import ITEMS
         from .recipes import RECIPES
 
-        rows = {row.recipe: (item, row) for item in ITEMS.values() for row in item.rows}
-        table = Table(title="recipes")
-        table.add_column("recipe", no_wrap=True)
-        for name in ("item", "data", "paper", "cost of a run"):
-            table.add_column(name)
+        listed = {row.recipe for item in ITEMS.values() for row in item.rows}
+        for item in ITEMS.values():
+            print(f"{item.name}: {item.title}\n  data: {item.dataset}; a run: {item.cost or 'not measured'}")
+            if item.home:
+                print(f"  takes runs of {item.home} where it has them")
+            for row in item.rows:
+                paper = ", ".join(f"{value:.2f}" for value in row.paper.values())
+                print(f"  {row.recipe:<46}{f'paper: {paper}' if paper else ''}".rstrip())
+        print("in no table")
         for name in RECIPES:
-            item, row = rows.get(name, (None, None))
-            paper = ", ".join(f"{value:.2f}" for value in row.paper.values()) if row else ""
-            data = next(iter(RECIPES[name].values())).data.name
-            table.add_row(name, item.name if item else "-", data, paper or "-", cost_of(name) or "-")
-        Console().print(table)
+            if name not in listed:
+                print(f"  {name}")
         return 0
 
 

@@ -44,6 +44,14 @@ def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
     return per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
 
 
+def _inner(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of products of two matrices; of large ones row by row, because one thread's long sum loses digits."""
+    if one.numel() <= 1 << 20:
+        return torch.dot(one.view(-1), other.view(-1))
+    rows: Tensor = torch.linalg.vecdot(one, other)
+    return rows.sum()
+
+
 class _Pairs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
@@ -56,11 +64,10 @@ class _Pairs(torch.autograd.Function):
         )  # on the diagonal too: there the cosine is 0, and the gradient along u_i itself is projected out
         if absolute:
             other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
-        flat = cosines.view(-1)
         per_same, per_other = _per_pair(same, ignored)
         ctx.given, ctx.per = (labels, ignored, absolute), (per_same, per_other)
         ctx.save_for_backward(x, inverse, unit, same, other)
-        return torch.dot(flat, same.view(-1)) * per_same, torch.dot(flat, other.view(-1)) * per_other
+        return _inner(cosines, same) * per_same, _inner(cosines, other) * per_other
 
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
