@@ -101,6 +101,11 @@ def test_the_words_of_a_figure_are_those_of_the_records(folder):
     assert f"{off:.3f}" in words[0]
 
 
+def test_an_order_that_the_data_do_not_have_is_refused(folder):
+    with pytest.raises(OptionError, match="no super-classes"):
+        draw(items.item("figure-4"), folder, "tiny", "superclass")
+
+
 def test_a_figure_without_its_runs_says_which(tmp_path):
     with pytest.raises(FolderError, match="cifar100-resnet56-ce, cifar100-resnet56-opl"):
         draw(items.item("figure-3"), tmp_path, "tiny")

@@ -78,7 +78,7 @@ class Reproduce:
     json: bool = False
     """Print the table as JSON."""
     order: Literal["class", "cluster", "superclass"] = "class"
-    """Of the classes in a similarity matrix."""
+    """Of the classes in a similarity matrix (figures 4 and s3); the other items have none."""
 
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
@@ -113,12 +113,13 @@ class Reproduce:
         else:
             show(chosen, rows, self.scale)
             print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
-        if chosen.figure and not failed and not self.json:
+        if chosen.figure and not failed:
             from .draw import draw
 
             files, words = draw(chosen, out, self.scale, self.order)
-            print("\n".join(words))
-            print(f"{', '.join(file.name for file in files)} are there too")
+            if not self.json:
+                print("\n".join(words))
+                print(f"{', '.join(file.name for file in files)} are there too")
         return 1 if failed else 0
 
 

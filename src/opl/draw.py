@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .errors import FolderError
+from .errors import FolderError, OptionError
 from .figures import gallery, lda, plane, search, similarity, training
 from .figures.style import save
 from .items import Item, Row
@@ -157,8 +157,10 @@ def matrix(label: str, runs: Sequence[RunFolder], order: Order = "class") -> sim
     values = np.mean([_outputs(run)["similarity"] for run in runs], axis=0)
     plain = similarity.Matrix(label, values, runs[0].class_names())
     if order == "superclass":
-        groups = runs[0].splits().get("groups") or None
-        return similarity.ordered(plain, groups=groups) if groups else plain
+        groups = runs[0].splits().get("groups")
+        if not groups:
+            raise OptionError(f"{runs[0].path} knows no super-classes of its data: give --order class or cluster.")
+        return similarity.ordered(plain, groups=groups)
     return similarity.ordered(plain, by=order)
 
 

@@ -32,7 +32,7 @@ class Head(nn.Module):
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """The formula, on features in fp32 or fp64."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no formula: write its logits(features, labels).")
 
     def extra_repr(self) -> str:
         """The settings, for `print(model)`."""
