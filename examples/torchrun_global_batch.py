@@ -6,6 +6,7 @@ It checks itself: the same training in one process, on the whole batch, ends wit
 """
 
 import copy
+import gc
 
 import torch
 import torch.distributed as dist
@@ -25,8 +26,6 @@ def train(model, criterion, inputs, labels, steps: int = 20) -> None:
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(0)  # the same model and the same data everywhere; each process trains on its own part
     model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 3)).double()
@@ -42,8 +41,15 @@ def main() -> None:
     gap = max((a - b).abs().max().item() for a, b in zip(model.parameters(), alone.parameters(), strict=True))
     print(f"process {rank} of {world}: largest difference to one process {gap:.1e}")
     assert gap < 1e-9
+
+
+def on_this_process() -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    main()
+    gc.collect()  # DDP refers to itself: alive, it would keep gloo's threads while Python shuts down
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    on_this_process()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import opl
+from _gloo import together
 from opl.errors import DistributedError, LabelError
 
 FORMS = ("mean_abs", "abs_mean", "mean")
@@ -41,9 +41,7 @@ def one_process(signed, soft, classes, form, rows):
     return torch.stack(got).detach(), [parameter.grad for parameter in net.parameters()]
 
 
-def compare_with_one_process(rank: int, world: int, store: str, sizes: list[int]) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+def compare_with_one_process(rank: int, sizes: list[int]) -> None:
     rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
     cases = [(signed, soft, classes) for signed in (False, True) for soft in (False, True) for classes in (3, 40)]
     for signed, soft, classes in cases:
@@ -58,17 +56,14 @@ def compare_with_one_process(rank: int, world: int, store: str, sizes: list[int]
                 got.loss.backward()
                 for parameter, expected in zip(net.parameters(), gradients, strict=True):
                     torch.testing.assert_close(parameter.grad, expected, rtol=1e-10, atol=1e-10)
-    dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("sizes", [[8, 8], [5, 11], [5, 11, 0], [0, 0, 9]], ids=str)
 def test_gradients_after_averaging_equal_those_of_one_process(tmp_path, sizes):
-    mp.spawn(compare_with_one_process, (len(sizes), str(tmp_path / "store"), sizes), nprocs=len(sizes))
+    together(compare_with_one_process, len(sizes), tmp_path, sizes)
 
 
-def refuse_together(rank: int, world: int, store: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+def refuse_together(rank: int) -> None:
     loss = opl.OrthogonalProjectionLoss(global_batch=True)
     features, labels = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
 
@@ -88,11 +83,10 @@ def refuse_together(rank: int, world: int, store: str) -> None:
     (gradient,) = torch.autograd.grad(loss(x, labels), x, create_graph=True)
     with pytest.raises(opl.errors.DerivativeError, match="first derivative only"):
         gradient.sum().backward()
-    dist.destroy_process_group()
 
 
 def test_a_bad_batch_stops_every_process_instead_of_hanging_them(tmp_path):
-    mp.spawn(refuse_together, (2, str(tmp_path / "store")), nprocs=2)
+    together(refuse_together, 2, tmp_path)
 
 
 def test_a_group_of_one_is_the_local_batch(tmp_path):

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 
+from _gloo import together
 from opl import errors
 from opl.losses.center import CenterLoss, center, moved_centers
 from opl.losses.distillation import DistillationProjectionLoss, distillation_projection
@@ -117,9 +116,7 @@ def test_the_distance_of_large_and_close_features_keeps_its_digits():
     torch.testing.assert_close(center(features, labels, centers).double(), exact, rtol=1e-6, atol=0)
 
 
-def follow_all_batches(rank: int, world: int, store: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+def follow_all_batches(rank: int) -> None:
     torch.manual_seed(rank)  # each process would start from centres of its own
     loss = CenterLoss(CLASSES, DIM, global_batch=True)
     torch.manual_seed(0)
@@ -131,11 +128,10 @@ def follow_all_batches(rank: int, world: int, store: str) -> None:
         loss(features[rows].float(), labels[rows])
         alone(features.float(), labels)
         torch.testing.assert_close(loss.centers, alone.centers)
-    dist.destroy_process_group()
 
 
 def test_processes_with_uneven_batches_keep_the_centres_of_one_process(tmp_path):
-    mp.spawn(follow_all_batches, (2, str(tmp_path / "store")), nprocs=2)
+    together(follow_all_batches, 2, tmp_path)
 
 
 # OLE

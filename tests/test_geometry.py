@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 
 import opl.geometry
+from _gloo import together
 from opl import orthogonal_projection
 from opl.errors import DistributedError, FeatureError, LabelError, OptionError
 from opl.geometry import Geometry, measure
@@ -383,8 +383,6 @@ def metric_or_skip():
 
 def _process(rank, folder):
     """One of two: process 0 has 9 rows, negatives among them; process 1 has 15 without one."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     features, labels = uneven_halves()[rank]
     geometry = Geometry(4, 5).update(features, labels).all_reduce()
     found = {"numbers": numbers(geometry), "counts": geometry.counts.tolist(), "negative": int(geometry.negative)}
@@ -401,7 +399,6 @@ def _process(rank, folder):
         except DistributedError as error:
             found[what] = str(error)
     torch.save(found, f"{folder}/{rank}.pt")
-    dist.destroy_process_group()
 
 
 def uneven_halves():
@@ -415,10 +412,10 @@ def whole():
 
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("processes"))
+    folder = tmp_path_factory.mktemp("processes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
-        mp.spawn(_process, args=(folder,), nprocs=2)
+        together(_process, 2, folder, folder)
     return [torch.load(f"{folder}/{rank}.pt", weights_only=True) for rank in range(2)]
 
 
