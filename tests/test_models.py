@@ -11,7 +11,7 @@ from torch import nn
 
 from opl import FeatureTap
 from opl.errors import OptionError
-from opl.models import CifarResNet, DigitsNet, MnistNet, Model, ResNet, Vgg11, load_weights
+from opl.models import CifarResNet, DigitsNet, MnistNet, Model, ResNet, ResNet12, Vgg11, load_weights
 from opl.models._residual import BasicBlock, Bottleneck
 from opl.types import Output
 
@@ -20,6 +20,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     "resnet, imagenet stem": (ResNet(depth=18), 3, 64, 512, True),
     "resnet, cifar stem": (ResNet(depth=18, stem="cifar"), 3, 16, 512, True),
     "resnet of bottlenecks": (ResNet(depth=50), 3, 64, 2048, True),
+    "resnet-12": (ResNet12(widths=(4, 6, 8, 10)), 3, 32, 10, False),
     "vgg": (Vgg11(widths=(4, 4, 8, 8, 8, 8, 8, 6)), 3, 32, 6, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
     "mnist without the last relu": (MnistNet(last_relu=False), 1, 28, 32, False),
@@ -47,6 +48,7 @@ def _one_thread():
         (ResNet(depth=50), 1000, 25_557_032),
         (ResNet(depth=101), 1000, 44_549_160),
         (ResNet(depth=18, stem="cifar"), 10, 11_173_962),
+        (ResNet12(), 64, 12_465_344),
         (Vgg11(), 100, 9_277_284),
         # by hand: 9 * (1*32 + 32*64 + 64*64 + 64*32) weights, 2 * (32 + 64 + 64 + 32) of batch norms, 32 * 10 + 10
         (MnistNet(), 10, 9 * 8224 + 384 + 330),
@@ -125,7 +127,7 @@ def test_a_feature_tap_finds_the_classifier_unasked(settings, channels, size, fe
 def test_settings_are_plain_values_of_one_type():
     assert all(isinstance(settings, Model) for settings, *_ in SMALL.values())
     assert replace(CifarResNet(), depth=110) == CifarResNet(depth=110, width=16)
-    assert len({CifarResNet(), CifarResNet(depth=56), ResNet(), Vgg11(), MnistNet(), DigitsNet()}) == 5
+    assert len({CifarResNet(), CifarResNet(depth=56), ResNet(), ResNet12(), Vgg11(), MnistNet(), DigitsNet()}) == 6
 
 
 def test_a_model_compiles_into_one_graph():

@@ -6,9 +6,10 @@ from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
 from .mnist import MnistNet
 from .resnet import ResNet
+from .resnet12 import ResNet12
 from .vgg import Vgg11
 from .weights import load_weights
 
-Model = CifarResNet | ResNet | Vgg11 | MnistNet | DigitsNet
+Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet
 
-__all__ = ["CifarResNet", "DigitsNet", "MnistNet", "Model", "Network", "ResNet", "Vgg11", "load_weights"]
+__all__ = ["CifarResNet", "DigitsNet", "MnistNet", "Model", "Network", "ResNet", "ResNet12", "Vgg11", "load_weights"]
