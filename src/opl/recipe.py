@@ -38,6 +38,10 @@ class Recipe:
     """Largest norm of the gradient; 0 leaves it alone."""
     accumulate: int = 1
     """Batches whose gradients are added up before a step."""
+    after: str = ""
+    """A recipe whose finished run, with the same seed and folder, this one needs: as a teacher, or to start from."""
+    inherit: bool = False
+    """Start from the weights of that run instead of new ones."""
     seed: int = 0
     scale: Scale = "paper"
     precision: Precision = "32-true"
@@ -54,6 +58,8 @@ class Recipe:
                 raise OptionError(f"{name} is {getattr(self, name)}: give a whole number of at least 1.")
         if self.clip < 0:
             raise OptionError(f"clip is {self.clip}: give the largest norm of the gradient, or 0 to leave it alone.")
+        if self.inherit and not self.after:
+            raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
         if self.seed < 0:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
 

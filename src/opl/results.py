@@ -2,7 +2,8 @@
 
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (first), `splits.json`, `metrics.jsonl` (a line an epoch), `checkpoint.pt`
 and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
-says of the test images), `result.json`, and `done`, empty, last. A file appears under its name only when it is
+says of the test images), `result.json`, and `done`, empty, last. Further measures of a finished run are in `measures/`,
+each a `.json` and the arrays behind it in a `.npz`. A file appears under its name only when it is
 complete: it is written under another name, then renamed.
 """
 
@@ -35,6 +36,10 @@ class RunFolder:
     def of(cls, out: Path | str, recipe: str, seed: int) -> "RunFolder":
         """The folder of a recipe's run with a seed, below `out`."""
         return cls(Path(out) / recipe / f"seed-{seed}")
+
+    def beside(self, recipe: str) -> "RunFolder":
+        """The run of another recipe with the same seed, below the same folder."""
+        return RunFolder(self.path.parents[1] / recipe / self.path.name)
 
     @property
     def done(self) -> bool:
@@ -172,8 +177,21 @@ class RunFolder:
         return str(json.loads(path.read_text())["error"]) if path.exists() and not self.done else None
 
     def result(self) -> dict[str, Any]:
-        """The final numbers."""
-        return self._read_json("result.json")
+        """The final numbers, and those of all further measures."""
+        numbers = self._read_json("result.json")
+        for file in sorted((self.path / "measures").glob("*.json")):
+            numbers |= self._read_json(f"measures/{file.name}")["numbers"]
+        return numbers
+
+    def write_measure(self, name: str, content: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Keep a further measure: `content` has its `numbers`, by name. The arrays come first: a `.json` is whole."""
+        (self.path / "measures").mkdir(exist_ok=True)
+        self.write_outputs(arrays, f"measures/{name}")
+        self._write_json(f"measures/{name}.json", content)
+
+    def has_measure(self, name: str) -> bool:
+        """Whether it was taken."""
+        return (self.path / "measures" / f"{name}.json").exists()
 
     def weights(self) -> dict[str, Any]:
         """The final model's state dict."""
@@ -195,13 +213,14 @@ class RunFolder:
 
     def _write(self, name: str, data: bytes) -> None:
         """All of it or nothing, also when the power goes: another name, to the disk, then the name."""
-        temporary = self.path / f".{name}.{os.getpid()}.tmp"
+        file = self.path / name
+        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
         try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path / name)
+            with temporary.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -1,10 +1,12 @@
 """Recipe in, finished run folder out: the one place that joins the rooms."""
 
+import atexit
+import gc
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,15 @@ from . import __version__
 from .data.batches import Batches, seed_for
 from .errors import FolderError, OplError, OptionError
 from .evaluate.accuracy import accuracy
+from .evaluate.episodes import episodes
 from .evaluate.outputs import FEATURE_ROWS, outputs, pictures
+from .evaluate.settings import FewShot
 from .geometry import measure
 from .models import Network
-from .progress import Progress
+from .progress import Counting, Progress
 from .recipe import Recipe, from_json, to_json
 from .results import RunFolder
+from .statistics import interval
 from .train import fit
 from .types import Batch, EpochRecord, Images, Splits, TaskShape
 
@@ -48,9 +53,6 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
         if fabric.is_global_zero:
             folder.fail(str(error))
         raise
-    finally:
-        if fabric.world_size > 1 and torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
 
 
 def launch(recipe: Recipe) -> Any:
@@ -67,16 +69,33 @@ def launch(recipe: Recipe) -> Any:
         precision=recipe.precision,
     )
     fabric.launch()
+    if fabric.world_size > 1:
+        atexit.unregister(_leave)
+        atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """End the group of processes when Python ends, not after a run: the next run of a script would race for its port.
+
+    DDP refers to itself, so it is collected first: alive, it keeps gloo's threads, and now and then one of those aborts
+    the process while Python shuts down.
+    """
+    if torch.distributed.is_initialized():
+        gc.collect()
+        torch.distributed.destroy_process_group()
 
 
 def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     started = time.time()
     splits = recipe.data.load(recipe.seed)
     model = build_model(recipe)
+    teacher = finished_model(folder.beside(recipe.after)) if recipe.after else None
+    if recipe.inherit and teacher is not None:
+        model.load_state_dict(teacher.state_dict())
     model.to(fabric.device)
     data = batches(fabric, recipe, splits.train)
-    objective = build_objective(recipe, model, splits.train, data.steps).to(fabric.device)
+    objective = build_objective(recipe, model, splits.train, data.steps, teacher).to(fabric.device)
     if recipe.compile:
         model.compile()
     state = folder.load()
@@ -114,7 +133,8 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         model.load_state_dict(folder.load_best()["model"])
     result = _result(fabric, recipe, trained, splits, folder, time.time() - started)
     if fabric.is_global_zero:
-        folder.write_outputs(test_outputs(fabric, recipe, trained, splits.test))
+        if len(splits.test):
+            folder.write_outputs(test_outputs(fabric, recipe, trained, splits.test))
         weights = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
         folder.finish(weights, result)
     fabric.barrier()
@@ -133,12 +153,24 @@ def build_model(recipe: Recipe) -> Network:
     return model
 
 
-def build_objective(recipe: Recipe, model: Network, train: Images, steps: int) -> nn.Module:
+def build_objective(
+    recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
+) -> nn.Module:
     """The objective of a recipe; what it learns starts from its seed, whatever the global generator."""
     counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
+    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(recipe.seed, 2))
-        return recipe.method.build(TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps))
+        return recipe.method.build(shape)
+
+
+def finished_model(folder: RunFolder) -> Network:
+    """The model of a finished run."""
+    if not folder.done:
+        raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
+    model = build_model(from_json(folder.recipe()))
+    model.load_state_dict(folder.weights())
+    return model
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
@@ -196,27 +228,56 @@ def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
 
     Writes `test.npz` or `novel.npz` into the run's folder, and returns numbers.
     """
-    if not folder.done:
-        raise FolderError(f"{folder.path} is no finished run: finish it with opl train, then measure it.")
-    recipe: Recipe = replace(from_json(folder.recipe()), devices=1, nodes=1)
-    fabric = launch(recipe)
-    model = build_model(recipe)
-    model.load_state_dict(folder.weights())
-    model.to(fabric.device)
+    fabric, recipe, model = _reopened(folder)
     if protocol == "geometry":
-        part, names = recipe.data.load(recipe.seed).test, folder.class_names()
+        splits, names = recipe.data.load(recipe.seed), folder.class_names()
+        part = splits.test if len(splits.test) else splits.train  # RFS, for instance, trains on all base images
         found = test_outputs(fabric, recipe, model, part)
         folder.write_outputs(found)
     else:
-        unseen = getattr(recipe.data, "unseen", None)
-        if unseen is None:
-            raise OptionError(f"{recipe.data.name} has no classes beside those of the run: novel classes need some.")
-        part, names = unseen()
+        part, names = _unseen(recipe)
         plain = batches(fabric, recipe, part, alone=True).plain(EVAL_BATCH)
         found = outputs(model, _cast(plain, model), len(names))
         folder.write_outputs({**found, "class_names": np.array(names)}, "novel")
     measured = measure(torch.from_numpy(found["features"]).float(), torch.from_numpy(found["labels"][:FEATURE_ROWS]))
     return {"images": len(found["labels"]), "classes": len(names), "s": measured.same, "d": measured.other()}
+
+
+def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[str, Any]:
+    """Few-shot episodes of classes that a finished run never saw; writes each protocol's numbers and accuracies."""
+    fabric, recipe, model = _reopened(folder)
+    part, _ = _unseen(recipe, settings[0].part)
+    data = recipe.data
+    numbers: dict[str, Any] = {}
+    with Counting() as watch:
+        found = episodes(
+            model, part, settings, augment=data.augment, mean=data.mean, std=data.std, device=fabric.device, watch=watch
+        )
+    for protocol, each in zip(settings, found, strict=True):
+        mean, half, _ = interval(each.tolist())
+        own = {protocol.metric: mean, f"{protocol.metric}/half": half}
+        content = {"numbers": own, "settings": to_json(protocol), "commit": commit()}
+        folder.write_measure(f"episodes-{protocol.name}", content, {"each": each.float().numpy()})
+        numbers |= own
+    return numbers
+
+
+def _reopened(folder: RunFolder) -> tuple[Any, Recipe, Network]:
+    """A finished run, on this process alone."""
+    model = finished_model(folder)
+    recipe: Recipe = replace(from_json(folder.recipe()), devices=1, nodes=1)
+    fabric = launch(recipe)
+    model.to(fabric.device)
+    return fabric, recipe, model
+
+
+def _unseen(recipe: Recipe, part: str = "test") -> tuple[Images, tuple[str, ...]]:
+    """Images of classes that a run never saw, and their names."""
+    unseen = getattr(recipe.data, "unseen", None)
+    if unseen is None:
+        raise OptionError(f"{recipe.data.name} has no classes beside those of the run: novel classes need some.")
+    found: tuple[Images, tuple[str, ...]] = unseen(part) if part != "test" else unseen()
+    return found
 
 
 def _cast(plain: Iterator[Batch], model: nn.Module) -> Iterator[Batch]:

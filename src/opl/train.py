@@ -1,6 +1,6 @@
 """The only training loop. It never asks which method or data it has, and what it does at a step depends on that step
-alone: order, augmentation and learning rate are functions of (seed, epoch, step), so a run that is killed and started
-again goes the same way.
+alone: order, augmentation, dropout and learning rate are functions of (seed, epoch, step), so a run that is killed and
+started again goes the same way.
 """
 
 import math
@@ -12,10 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from ._parts import Stepped
+from .data.batches import seed_for
 from .errors import DivergedError
 from .optimise import groups
 from .recipe import Recipe
 from .types import Batch, EpochRecord, Terms
+
+_CHANCE = 3  # what is drawn for dropout says nothing about order (1) and augmentation (2), see `data.batches`
 
 
 class Data(Protocol):
@@ -74,7 +77,8 @@ def fit(
     wrapped, optimiser = fabric.setup(model, optimiser)
     for epoch in range(first, recipe.epochs):
         started = time.perf_counter()
-        record = _train_epoch(fabric, recipe, wrapped, objective, optimiser, data, epoch, watcher)
+        with torch.random.fork_rng():
+            record = _train_epoch(fabric, recipe, wrapped, objective, optimiser, data, epoch, watcher)
         record = {"epoch": epoch, **record}
         if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
             record |= validate(wrapped)
@@ -102,6 +106,7 @@ def _train_epoch(
     sums: dict[str, float] = {}
     seen, rate, started = 0, 0.0, time.perf_counter()
     for step, batch in enumerate(data.epoch(epoch)):
+        torch.manual_seed(seed_for(_CHANCE, recipe.seed, epoch, step, fabric.global_rank))
         rate = recipe.optimiser.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
         for group in optimiser.param_groups:
             group["lr"] = rate * group["times"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Output(NamedTuple):
@@ -37,12 +37,13 @@ class Terms(NamedTuple):
 
 class TaskShape(NamedTuple):
     """What a method may need to know to build its objective: `counts` are the training images of each class, `steps`
-    those of an epoch."""
+    those of an epoch, `teacher` the trained network of the run that this one comes after."""
 
     num_classes: int
     feature_dim: int
     counts: tuple[int, ...] = ()
     steps: int = 1
+    teacher: nn.Module | None = None
 
 
 @dataclass(frozen=True)

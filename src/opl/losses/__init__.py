@@ -1,9 +1,9 @@
 """Losses, one file each: the formula as a pure function, then its thin module.
 
 On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
-class-balanced Focal, Anchor. On class activation maps: HNC (`NegativeCAMLoss`). On two batches of features:
-`DistillationProjectionLoss`. Heads with margins are in `opl.heads`. Each formula is a pure function in its own file,
-for instance `opl.losses.focal.focal`.
+class-balanced Focal, Anchor. On class activation maps: HNC (`NegativeCAMLoss`). Of a student and its teacher:
+`DistillationProjectionLoss` on features, `KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`.
+Each formula is a pure function in its own file, for instance `opl.losses.focal.focal`.
 """
 
 from .anchor import AnchorLoss
@@ -11,6 +11,7 @@ from .center import CenterLoss, moved_centers
 from .class_balanced import ClassBalancedFocalLoss, class_balanced_weights
 from .distillation import DistillationProjectionLoss, distillation_projection
 from .focal import FocalLoss
+from .knowledge import KnowledgeDistillationLoss, knowledge_distillation
 from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
@@ -22,6 +23,7 @@ __all__ = [
     "ClassBalancedFocalLoss",
     "DistillationProjectionLoss",
     "FocalLoss",
+    "KnowledgeDistillationLoss",
     "NegativeCAMLoss",
     "OLELoss",
     "OrthogonalProjectionLoss",
@@ -29,5 +31,6 @@ __all__ = [
     "class_activation_maps",
     "class_balanced_weights",
     "distillation_projection",
+    "knowledge_distillation",
     "moved_centers",
 ]

@@ -5,9 +5,12 @@ from .composed import Composed
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
+from .distilled import Distilled
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
+from .rotations import Rotations
+from .turned_twins import TurnedTwins
 
-Method = CrossEntropy | CrossEntropyOPL | Composed
+Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TurnedTwins
 
 __all__ = [
     "LGM",
@@ -25,11 +28,14 @@ __all__ = [
     "Criterion",
     "CrossEntropy",
     "CrossEntropyOPL",
+    "Distilled",
     "Focal",
     "HeadSettings",
     "Linear",
     "Method",
     "NegativeCAM",
     "Perpetual",
+    "Rotations",
     "Softmax",
+    "TurnedTwins",
 ]

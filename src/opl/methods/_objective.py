@@ -13,13 +13,14 @@ from ..types import Batch, Output, Terms
 
 
 class Objective(nn.Module):
-    """`criterion + sum of weight * term`, over the global batch.
+    """`weight * criterion + sum of weight * term`, over the global batch.
 
     Args:
         criterion: called with (logits, labels), gives the *sum* over samples.
         name: of the criterion, in the records.
         terms: by name, a weight and a module that is called with (model, output, batch).
         guided: the model's head takes the labels too, for its margin.
+        weight: of the criterion.
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class Objective(nn.Module):
         name: str = "entropy",
         terms: Mapping[str, tuple[float, nn.Module]] | None = None,
         guided: bool = False,
+        weight: float = 1.0,
     ) -> None:
         super().__init__()
         terms = terms or {}
-        self.criterion, self.name, self.guided = criterion, name, guided
+        self.criterion, self.name, self.guided, self.weight = criterion, name, guided, weight
         self.terms = nn.ModuleDict({key: term for key, (_, term) in terms.items()})
         self.weights = {key: weight for key, (weight, _) in terms.items()}
 
@@ -41,8 +43,8 @@ class Objective(nn.Module):
             if isinstance(term, OnMaps):
                 term.watch(model)
         output: Output = model(batch.images, batch.labels) if self.guided else model(batch.images)
-        total = self.criterion(output.logits, batch.labels) * batch.each
-        parts = {self.name: total}
+        parts = {self.name: self.criterion(output.logits, batch.labels) * batch.each}
+        total = self.weight * parts[self.name]
         for name, term in self.terms.items():
             parts[name] = term(model, output, batch)
             total = total + self.weights[name] * parts[name]

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
+from ..errors import OptionError
 from ..functional import Form
 from ..losses.center import CenterLoss
 from ..losses.negative_cam import NegativeCAMLoss
@@ -84,3 +85,11 @@ class Perpetual:
 
 
 Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
+
+
+def terms_of(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> dict[str, tuple[float, nn.Module]]:
+    """Their weights and terms, by name."""
+    terms: dict[str, tuple[float, nn.Module]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
+    if len(terms) < len(auxiliary):
+        raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
+    return terms

@@ -4,10 +4,9 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..errors import OptionError
 from ..types import TaskShape
 from ._objective import HeadPenalty, Objective
-from .auxiliaries import Auxiliary
+from .auxiliaries import Auxiliary, terms_of
 from .criteria import Criterion, Softmax
 from .heads import HeadSettings
 
@@ -28,11 +27,7 @@ class Composed:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; what its parts learn (centres) is in it, the head is in the model."""
-        terms: dict[str, tuple[float, nn.Module]] = {
-            each.name: (each.weight, each.build(shape)) for each in self.auxiliary
-        }
-        if len(terms) < len(self.auxiliary):
-            raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
+        terms = terms_of(self.auxiliary, shape)
         weight = getattr(self.head, "weight", None)
         if weight is not None:
             terms["head"] = (weight, HeadPenalty())
