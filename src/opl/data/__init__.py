@@ -14,6 +14,7 @@ from .augment import (
     rotate,
 )
 from .batches import Batches, seed_for
+from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .known import KNOWN, Known
 from .sets import Cifar100, DataSet, Digits, MadeUp, Mnist
 from .source import find, here
@@ -24,17 +25,20 @@ __all__ = [
     "Augmentation",
     "Batches",
     "Cifar100",
+    "CifarFS",
     "ColorJitter",
     "DataSet",
     "Digits",
     "Flip",
     "Known",
     "MadeUp",
+    "MiniImageNet",
     "Mnist",
     "Normalize",
     "PadCrop",
     "QuarterTurns",
     "RandomResizedCrop",
+    "TieredImageNet",
     "describe",
     "find",
     "here",
@@ -57,7 +61,8 @@ def describe() -> list[dict[str, Any]]:
     for known in KNOWN.values():
         hub = f"Hub {known.hub}, or " if known.hub else ""
         row = {"name": known.name, "here": False, "where": "", "images": sum(known.images.values())}
-        row["get"] = f"{hub}a folder {known.name}/ in $OPL_DATA; {known.licence}"
+        folders = " or ".join(f"{name}/" for name in (known.name, known.made_of) if name)
+        row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.licence}"
         try:
             if found := here(known):
                 row.update(here=True, where=found.where, images=found.count() or row["images"])

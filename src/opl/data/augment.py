@@ -15,6 +15,8 @@ from torch import Tensor
 
 from ..errors import OptionError
 
+Rows = slice | Tensor  # some of a batch: a stretch of it, or any places in it
+
 
 @dataclass(frozen=True)
 class PadCrop:
@@ -23,7 +25,7 @@ class PadCrop:
     padding: int = 4
 
     def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: slice | None = None, total: int | None = None
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Shift each image by its own offsets; what moves in is black."""
         rows, total = _place(images, rows, total)
@@ -41,7 +43,7 @@ class Flip:
     p: float = 0.5
 
     def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: slice | None = None, total: int | None = None
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Flip each image or not."""
         rows, total = _place(images, rows, total)
@@ -62,7 +64,7 @@ class ColorJitter:
     saturation: float = 0.4
 
     def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: slice | None = None, total: int | None = None
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Jitter each image; grey images (C = 1) have no saturation."""
         rows, total = _place(images, rows, total)
@@ -85,7 +87,7 @@ class QuarterTurns:
         return torch.randint(4, (total,), generator=generator)
 
     def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: slice | None = None, total: int | None = None
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Turn each image."""
         rows, total = _place(images, rows, total)
@@ -105,7 +107,7 @@ class RandomResizedCrop:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
     def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: slice | None = None, total: int | None = None
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Crop each image."""
         rows, total = _place(images, rows, total)
@@ -211,14 +213,15 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=True)
 
 
-def _place(images: Tensor, rows: slice | None, total: int | None) -> tuple[slice, int]:
+def _place(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:
     """Which rows of how many these images are; all of them, if nothing else was said."""
     if rows is None and total is None:
         return slice(None), len(images)
-    if rows is None or total is None or len(range(total)[rows]) != len(images):
+    given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
+    if rows is None or total is None or given != len(images):
         raise OptionError(
-            f"{len(images)} images are not the rows {rows} of a batch of {total}: give the slice of the global batch "
-            "that they are, and its size, or neither."
+            f"{len(images)} images are not the rows {rows} of a batch of {total}: give the slice (or the places) of "
+            "the global batch that they are, and its size, or neither."
         )
     return rows, total
 

@@ -13,18 +13,18 @@ import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ..errors import DataError, OplWarning
+from ..errors import DataError, OplWarning, OptionError
 from .source import Found, Reading, find, unreadable
 
 if TYPE_CHECKING:
@@ -52,18 +52,26 @@ class Decoded:
     source: str
 
 
-def load(name: str, root: str = "") -> Decoded:
+def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> Decoded:
     """The data set `name`, from the cache if it is there, else decoded into it (see `source.find` for `root`).
+
+    Args:
+        name: one of `KNOWN`.
+        root: the data set's folder; empty looks for it.
+        parts: open and check only those of its splits; empty opens all.
+        bgr: its files hold arrays with blue first, to be turned around.
 
     Raises:
         DataError: the data set is nowhere, cannot be read, or the cache cannot be written.
     """
     found = find(name, root)
+    if bgr:
+        found = _turned(found)
     folder = cache_folder() / f"{name}-{found.fingerprint(FORMAT)}"
-    decoded = _open(folder, found)
+    decoded = _open(folder, found, parts)
     if decoded is None:
-        _build_once(folder, found)
-        decoded = _open(folder, found)
+        _build_once(folder, found, parts)
+        decoded = _open(folder, found, parts)
     if decoded is None:
         raise DataError(f"the cache {str(folder)!r} was damaged as soon as it was written: check the disk.")
     return decoded
@@ -74,10 +82,19 @@ def cache_folder() -> Path:
     return Path(os.environ.get("OPL_CACHE") or "~/.cache/opl").expanduser()
 
 
+def _turned(found: Found) -> Found:
+    if found.layout != "zipped":
+        raise OptionError(
+            f"bgr is for arrays that do not tell the order of their colours ('..._images.npz'), and {found.known.name} "
+            f"in {str(found.folder)!r} has pictures that do: leave bgr out."
+        )
+    return replace(found, bgr=True)
+
+
 # Opening
 
 
-def _open(folder: Path, found: Found) -> Decoded | None:
+def _open(folder: Path, found: Found, only: Collection[str] = ()) -> Decoded | None:
     """What is in `folder`, or None if it must be built (again)."""
     try:
         checksum, _, text = (folder / CONTENTS).read_text().partition("\n")
@@ -87,6 +104,8 @@ def _open(folder: Path, found: Found) -> Decoded | None:
         checksum = text = ""
     contents: dict[str, Any] = json.loads(text) if text and checksum == _checksum(text) else {"files": {CONTENTS: ()}}
     for file, facts in contents["files"].items():
+        if only and file != CONTENTS and file.partition(".")[0] not in only:
+            continue
         if _size_and_checksum(folder / file) != tuple(facts):
             _warn_of_damage(folder, file)
             return None
@@ -97,6 +116,7 @@ def _open(folder: Path, found: Found) -> Decoded | None:
             {label: _tensor(folder / f"{split}.{label}.npy", mapped=False) for label in labels},
         )
         for split in contents["splits"]
+        if not only or split in only
     }
     names = {label: tuple(names) for label, names in contents["names"].items()}
     return Decoded(parts, labels[0], names, found.where)
@@ -134,14 +154,14 @@ def _tensor(file: Path, *, mapped: bool) -> Tensor:
 # Building
 
 
-def _build_once(folder: Path, found: Found) -> None:
+def _build_once(folder: Path, found: Found, only: Collection[str] = ()) -> None:
     """Build `folder`, or wait until the process that is at it has done so."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f"{folder.name}.lock"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OplWarning)  # said once already
-                if _open(folder, found) is not None:
+                if _open(folder, found, only) is not None:
                     return
             _sweep(folder)
             _build(folder, found)
@@ -181,14 +201,12 @@ def _write(folder: Path, found: Found) -> dict[str, Any]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding {found.known.name}, once", total=sum(reading.counts.values()))
         for split in reading.counts:
-            labels = _write_pixels(
-                folder / f"{split}.pixels.npy", found, reading, split, lambda n: progress.advance(task, n)
-            )
-            for label in reading.label_columns:
-                codes = _codes(found, label, labels[label], names)
-                np.save(folder / f"{split}.{label}.npy", codes)
-                files[f"{split}.{label}.npy"] = _size_and_checksum(folder / f"{split}.{label}.npy")
+            codes = _labels(found, reading, split, names)
+            _write_pixels(folder / f"{split}.pixels.npy", found, reading, split, lambda n: progress.advance(task, n))
             files[f"{split}.pixels.npy"] = _size_and_checksum(folder / f"{split}.pixels.npy")
+            for label in reading.label_columns:
+                np.save(folder / f"{split}.{label}.npy", codes[label])
+                files[f"{split}.{label}.npy"] = _size_and_checksum(folder / f"{split}.{label}.npy")
     classes = reading.label_columns[0]
     told = names[classes] or [str(number) for number in range(found.known.num_classes)]
     names[classes] = [found.known.respell.get(name, name) for name in told]
@@ -200,48 +218,61 @@ def _write(folder: Path, found: Found) -> dict[str, Any]:
     }
 
 
-def _write_pixels(
-    file: Path, found: Found, reading: Reading, split: str, advance: Callable[[int], None]
-) -> dict[str, list[Any]]:
-    """Decode a split into `file`, batch after batch; the labels seen on the way.
+def _write_pixels(file: Path, found: Found, reading: Reading, split: str, advance: Callable[[int], None]) -> None:
+    """Decode a split into `file`, batch after batch.
 
     Written, not mapped: a full disk is then an error that can be told, where a mapped page would end the process.
     """
-    from .decode import decode_all
-
-    labels: dict[str, list[Any]] = {label: [] for label in reading.label_columns}
     shape: tuple[int, ...] = ()
-    batches = decode_all(_pictures(reading, split, labels), found.known.mode, 0 if reading.large else 1)
-    with closing(batches), file.open("wb") as stream:  # closing: its processes end now, whatever goes wrong
-        for pixels in _told(batches, found):
+    left = reading.counts[split]
+    with closing(_pixels(found, reading, split)) as batches, file.open("wb") as stream:
+        for pixels in batches:
             if not shape:
-                shape = pixels.shape[1:]
+                shape = _checked(found, pixels.shape[1:])
                 header = {"descr": "|u1", "fortran_order": False, "shape": (reading.counts[split], *shape)}
                 np.lib.format.write_array_header_1_0(stream, header)
             if pixels.shape[1:] != shape:
                 raise unreadable(found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}"))
             stream.write(pixels.tobytes())
             advance(len(pixels))
+            left -= len(pixels)
     if not shape:
         raise unreadable(found, ValueError(f"no images in the split {split!r}"))
-    return labels
+    if left:
+        raise unreadable(found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images"))
 
 
-def _pictures(reading: Reading, split: str, labels: dict[str, list[Any]]) -> Iterator[list[bytes]]:
-    """The encoded pictures, as many at a time as the reader gives; `labels` grow on the way."""
-    for table in reading.tables[split]:
-        for label in labels:
-            labels[label].extend(table.column(label).to_pylist())
-        entries = table.column(reading.image_column).to_pylist()
-        yield [e if isinstance(e, bytes) else e["bytes"] or Path(e["path"]).read_bytes() for e in entries]
+def _pixels(found: Found, reading: Reading, split: str) -> "Generator[Pixels, None, None]":
+    """The pixels of a split, as many images at a time as the reader gives; what goes wrong is told as a sentence."""
+    from .decode import decode_all
 
-
-def _told(batches: "Iterator[Pixels]", found: Found) -> "Iterator[Pixels]":
-    """Whatever goes wrong on the way from the files, as a sentence."""
     try:
-        yield from batches
+        if reading.decoded:
+            yield from cast("Iterator[Pixels]", reading.images(split))
+        else:
+            pictures = cast("Iterator[list[bytes]]", reading.images(split))
+            with closing(decode_all(pictures, found.known.mode, 0 if reading.large else 1)) as decoding:
+                yield from decoding  # closing: its processes end now, whatever goes wrong
+    except DataError:
+        raise
     except Exception as error:  # a damaged file, a picture that is none, a path that leads nowhere
         raise unreadable(found, error) from error
+
+
+def _checked(found: Found, shape: tuple[int, ...]) -> tuple[int, ...]:
+    size = found.known.size
+    if size and shape[1:] != (size, size):
+        raise unreadable(found, ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
+    return shape
+
+
+def _labels(found: Found, reading: Reading, split: str, names: dict[str, list[str]]) -> dict[str, np.ndarray[Any, Any]]:
+    """The labels of a split as numbers, by column."""
+    try:
+        told = reading.labels(split)
+    except Exception as error:  # whatever pyarrow and `datasets` find wrong with a file
+        raise unreadable(found, error) from error
+    return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
 
 
 def _codes(found: Found, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ._few_shot_classes import CIFAR_FS, MINI_IMAGENET
+
 
 @dataclass(frozen=True)
 class Known:
@@ -24,6 +26,16 @@ class Known:
     """Further labels to keep, where they are there."""
     respell: Mapping[str, str] = field(default_factory=dict)
     """Class names to correct."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Of a few-shot data set: the number of classes of each part, which are others in each."""
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a few-shot data set: the classes of each part, where the files tell names to compare with."""
+    per_class: int = 0
+    """The number of images of each class, where it is the same for all."""
+    size: int = 0
+    """Height and width of the images, where they must have that."""
+    made_of: str = ""
+    """Another data set that it can be made of."""
 
 
 _SETS = (
@@ -65,6 +77,42 @@ _SETS = (
         1_000,
         "RGB",
         "non-commercial research; accept the terms on the Hub or at image-net.org",
+    ),
+    Known(
+        "cifar-fs",
+        "uoft-cs/cifar100",
+        {"train": 38_400, "val": 9_600, "test": 12_000},
+        100,
+        "RGB",
+        "made of CIFAR-100; cite Bertinetto et al. 2019",
+        classes={"train": 64, "val": 16, "test": 20},
+        lists=CIFAR_FS,
+        per_class=600,
+        size=32,
+        made_of="cifar100",
+    ),
+    Known(
+        "mini-imagenet",
+        "",
+        {"train": 38_400, "val": 9_600, "test": 12_000},
+        100,
+        "RGB",
+        "non-commercial research, as ImageNet; cite Ravi and Larochelle 2017; Zenodo record 7978538, or the Hub's "
+        "GATE-engine/mini_imagenet, but not timm/mini-imagenet, which is another data set",
+        classes={"train": 64, "val": 16, "test": 20},
+        lists=MINI_IMAGENET,
+        per_class=600,
+        size=84,
+    ),
+    Known(
+        "tiered-imagenet",
+        "",
+        {"train": 448_695, "val": 124_261, "test": 206_209},
+        608,
+        "RGB",
+        "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
+        classes={"train": 351, "val": 97, "test": 160},
+        size=84,
     ),
 )
 KNOWN: dict[str, Known] = {known.name: known for known in _SETS}

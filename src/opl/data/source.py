@@ -2,7 +2,8 @@
 
 All three end as a folder of files in the Hub's layout, so that one reader serves them, and a look at names, sizes and
 times is enough to know whether anything changed. Parquet files are read directly; a folder in another layout that
-`datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it.
+`datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it. The few-shot data
+sets have layouts of their own besides: see `layouts` and `packed`.
 """
 
 import hashlib
@@ -12,16 +13,21 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, unknown
 from .known import KNOWN, Known
+from .layouts import LAYOUTS, locate
+
+if TYPE_CHECKING:
+    from .decode import Pixels
 
 PATIENCE = 4.0  # seconds until a silent network counts as none
 _SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # what the Hub calls the parts
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -34,6 +40,10 @@ class Found:
     files: Mapping[str, tuple[Path, ...]]
     where: str
     """For people: the folder, or the Hub id."""
+    layout: str = ""
+    """Of a few-shot data set: which reader of `packed` understands the files."""
+    bgr: bool = False
+    """Whether the arrays in the files have blue first."""
 
     @property
     def parquet(self) -> bool:
@@ -47,11 +57,13 @@ class Found:
             for file in self.files[split]:
                 stat = file.stat()
                 facts.append((split, file.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime_ns))
+        if self.bgr:
+            facts.append("bgr")
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
 
     def count(self) -> int | None:
         """The number of images, from the files' own tables of contents; None where only reading them would tell."""
-        if not self.parquet:
+        if not self.parquet or self.layout:
             return None
         import pyarrow.parquet as pq
 
@@ -64,6 +76,10 @@ class Found:
     def read(self, rows: int = 512) -> "Reading":
         """Open it, to be walked through `rows` images at a time."""
         try:
+            if self.layout:
+                from .packed import read
+
+                return read(self, rows)
             return _read_parquet(self, rows) if self.parquet else _read_folder(self, rows)
         except DataError:
             raise
@@ -73,15 +89,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Reading:
-    """An opened data set: its columns, the names of its classes, and its rows as Arrow tables."""
+    """An opened data set: what it holds, and a walk through its images and labels, split by split."""
 
-    image_column: str
     label_columns: tuple[str, ...]
     """The classes first, then the other labels."""
     names: Mapping[str, tuple[str, ...]]
     """By label column, where the schema names them."""
     counts: Mapping[str, int]
-    tables: Mapping[str, Iterator[Any]]
+    labels: Callable[[str], Mapping[str, list[Any]]]
+    """All labels of a split, by label column, without a look at its images."""
+    images: "Callable[[str], Iterator[list[bytes] | Pixels]]"
+    """The images of a split in the same order, some at a time: encoded, or as pixels where `decoded`."""
+    decoded: bool = False
 
     @property
     def large(self) -> bool:
@@ -91,9 +110,10 @@ class Reading:
 
 def unreadable(found: Found, error: Exception) -> DataError:
     """The sentence for a folder whose content is not what it should be."""
+    layout = "one of its layouts" if found.layout else "the Hugging Face layout"
     return DataError(
         f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {_one_line(error)}): "
-        "check that its files are complete and in the Hugging Face layout."
+        f"check that its files are complete and in {layout}."
     )
 
 
@@ -127,15 +147,23 @@ def here(known: Known, root: str = "") -> Found | None:
     """
     if root:
         return _in_folder(known, Path(root).expanduser())
-    shelf = os.environ.get("OPL_DATA")
-    found = _in_folder(known, Path(shelf).expanduser() / known.name) if shelf else None
-    return found or (_in_hub_cache(known) if known.hub else None)
+    if shelf := os.environ.get("OPL_DATA"):
+        for name in filter(None, (known.name, known.made_of)):
+            if found := _in_folder(known, Path(shelf).expanduser() / name):
+                return found
+    return _in_hub_cache(known) if known.hub else None
 
 
 def _ways(known: Known) -> str:
     hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.licence})"
+    folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
+    if known.classes and not known.hub:
+        return (
+            f"get it ({known.licence}), and give its folder with --data.root FOLDER, or set OPL_DATA to the folder "
+            f"that holds {folders}"
+        )
     return (
-        f"give its folder with --data.root FOLDER, or set OPL_DATA to the folder that holds '{known.name}/', "
+        f"give its folder with --data.root FOLDER, or set OPL_DATA to the folder that holds {folders}, "
         f"or let it come from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
     )
 
@@ -147,6 +175,31 @@ def _in_folder(known: Known, folder: Path, where: str = "") -> Found | None:
     where = where or str(folder)
     if not folder.is_dir():
         return None
+    return (_few_shot if known.classes else _in_hub_layout)(known, folder, where)
+
+
+def _few_shot(known: Known, folder: Path, where: str) -> Found | None:
+    if located := locate(known, folder):
+        return Found(known, folder, located[1], where, layout=located[0])
+    found = _in_hub_layout(as_on_the_hub(known), folder, where)
+    if found and not (found.parquet or known.made_of):
+        there = ", ".join(repr(layout.files["test"][0]) for layout in LAYOUTS[known.name])
+        raise DataError(
+            f"{str(folder)!r} holds {known.name} in none of its layouts, in which there would be {there}, "
+            "'test/<class>/<picture>', or Parquet files with the splits 'train', 'validation' and 'test': give the "
+            "folder that has one of them."
+        )
+    return replace(found, known=known, layout="hub") if found else None
+
+
+def as_on_the_hub(known: Known) -> Known:
+    """What the Hub has of a few-shot data set: the one that it is made of, or its own parts as splits."""
+    if known.made_of:
+        return KNOWN[known.made_of]
+    return replace(known, images={HUB_SPLITS[part]: count for part, count in known.images.items()}, classes={})
+
+
+def _in_hub_layout(known: Known, folder: Path, where: str) -> Found | None:
     layouts = _parquet_layouts(folder)
     bases = [base for base in layouts if known.images.keys() <= layouts[base].keys()]
     liked = [folder, folder / known.name, folder / known.hub.partition("/")[2], folder / "data", folder / "default"]
@@ -257,16 +310,21 @@ def _read_parquet(found: Found, rows: int) -> Reading:
 
     files = {split: [pq.ParquetFile(file) for file in found.files[split]] for split in found.known.images}
     schema = next(iter(files.values()))[0].schema_arrow
-    image, labels = _columns(found, schema.names)
+    image, columns = _columns(found, schema.names)
     told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    names = {label: tuple(told[label]["names"]) for label in labels if "names" in told.get(label, {})}
+    names = {label: tuple(told[label]["names"]) for label in columns if "names" in told.get(label, {})}
     counts = {split: sum(file.metadata.num_rows for file in files[split]) for split in files}
 
-    def tables(split: str) -> Iterator[Any]:
-        for file in files[split]:
-            yield from file.iter_batches(batch_size=rows, columns=[image, *labels])
+    def labels(split: str) -> dict[str, list[Any]]:
+        tables = [file.read(columns=list(columns)) for file in files[split]]
+        return {label: [value for table in tables for value in table.column(label).to_pylist()] for label in columns}
 
-    return Reading(image, labels, names, counts, {split: tables(split) for split in files})
+    def images(split: str) -> Iterator[list[bytes]]:
+        for file in files[split]:
+            for table in file.iter_batches(batch_size=rows, columns=[image]):
+                yield _encoded(table.column(image).to_pylist())
+
+    return Reading(columns, names, counts, labels, images)
 
 
 def _read_folder(found: Found, rows: int) -> Reading:
@@ -281,16 +339,23 @@ def _read_folder(found: Found, rows: int) -> Reading:
         )
     parts = {split: whole[split] for split in found.known.images}
     features = next(iter(parts.values())).features
-    image, labels = _columns(found, list(features))
-    names = {label: tuple(features[label].names) for label in labels if hasattr(features[label], "names")}
+    image, columns = _columns(found, list(features))
+    names = {label: tuple(features[label].names) for label in columns if hasattr(features[label], "names")}
     encoded = {split: part.cast_column(image, datasets.Image(decode=False)) for split, part in parts.items()}
-    return Reading(
-        image,
-        labels,
-        names,
-        {split: len(part) for split, part in parts.items()},
-        {split: part.with_format("arrow").iter(batch_size=rows) for split, part in encoded.items()},
-    )
+
+    def labels(split: str) -> dict[str, list[Any]]:
+        table = parts[split].select_columns(list(columns)).with_format("arrow")[:]
+        return {label: table.column(label).to_pylist() for label in columns}
+
+    def images(split: str) -> Iterator[list[bytes]]:
+        for table in encoded[split].with_format("arrow").iter(batch_size=rows):
+            yield _encoded(table.column(image).to_pylist())
+
+    return Reading(columns, names, {split: len(part) for split, part in parts.items()}, labels, images)
+
+
+def _encoded(entries: list[Any]) -> list[bytes]:
+    return [e if isinstance(e, bytes) else e["bytes"] or Path(e["path"]).read_bytes() for e in entries]
 
 
 def _columns(found: Found, there: list[str]) -> tuple[str, tuple[str, ...]]:
