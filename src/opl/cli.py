@@ -23,7 +23,9 @@ COMMANDS = {
     "recipes": Command("opl.commands", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
     "train": Command("opl.commands", "Train", "one run of a recipe; goes on where it stopped"),
     "reproduce": Command("opl.commands", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
-    "evaluate": Command("opl.commands", "Evaluate", "another measure of a finished run: geometry, novel classes"),
+    "evaluate": Command(
+        "opl.commands", "Evaluate", "another measure of a finished run: geometry, novel classes, few-shot episodes"
+    ),
     "report": Command("opl.commands", "Report", "one HTML page from what is on disk"),
     "data": Command("opl.commands", "Data", "which data sets are here, and how to get the rest"),
     "bench": Command("opl.bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from .errors import FolderError, OptionError
+from .errors import FolderError, OptionError, unknown
 
 Scale = Literal["paper", "small", "tiny"]
 
@@ -83,6 +83,7 @@ class Reproduce:
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
         from .items import ITEMS, item
+        from .matched import matched, said
         from .recipes import recipe
         from .report import write_report
         from .reproduce import jobs_of, measure_all, run_all
@@ -99,19 +100,22 @@ class Reproduce:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FolderError(f"cannot write to {out} ({error.strerror}): give another folder with --out.") from error
-        jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale).epochs)
+        jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale))
         failed = run_all(jobs, self.scale, out, self.jobs)
         if not failed:
-            failed = measure_all(chosen, jobs)
-        rows = lines(chosen, out, self.scale)
+            failed = measure_all(chosen, jobs, self.jobs)
+        rows, pairs = lines(chosen, out, self.scale), matched(chosen, out, self.scale, seeds)
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        (out / f"{stem}.md").write_text(markdown(chosen, rows) + "\n")
+        text = "\n".join([markdown(chosen, rows), *(f"\n{said(each)}" for each in pairs)])
+        (out / f"{stem}.md").write_text(text + "\n")
         (out / f"{stem}.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")
         page = write_report(out, ITEMS)
         if self.json:
             print(json.dumps(as_json(chosen, rows, self.scale), indent=1))
         else:
             show(chosen, rows, self.scale)
+            for each in pairs:
+                print(said(each))
             print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
         if chosen.figure and not failed:
             from .draw import draw
@@ -123,22 +127,73 @@ class Reproduce:
         return 1 if failed else 0
 
 
+PROTOCOLS = {
+    "geometry": "the test features again, and how they stand to each other (writes test.npz)",
+    "novel": "the same of classes that the run never saw (novel.npz)",
+    "episodes": "few-shot episodes of classes that the run never saw (measures/)",
+}
+
+
 @dataclass(frozen=True)
 class Evaluate:
     """Another measure of a finished run."""
 
-    run_folder: Annotated[Path, tyro.conf.Positional]
-    """For instance runs/digits-opl/seed-0."""
-    protocol: tyro.conf.Positional[Literal["geometry", "novel"]]
-    """The test features again (writes test.npz), or those of classes that the run never saw (novel.npz)."""
+    run_folder: Path
+    protocol: str
+    settings: tuple[Any, ...] = ()
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Evaluate":
+        """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
+        listed = "\n".join(f"  {name:<10} {does}" for name, does in PROTOCOLS.items())
+        parser = argparse.ArgumentParser(
+            prog="opl evaluate",
+            description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=False,
+        )
+        parser.add_argument("run", nargs="?", type=Path, help="for instance runs/digits-opl/seed-0")
+        parser.add_argument("protocol", nargs="?")
+        given, rest = parser.parse_known_args(words)
+        if given.protocol is None:
+            if {"-h", "--help"} & set(rest):
+                parser.print_help()
+                raise SystemExit(0)
+            raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
+        if given.protocol not in PROTOCOLS:
+            raise OptionError(unknown("protocol", given.protocol, PROTOCOLS))
+        settings = _few_shot(rest) if given.protocol == "episodes" else ()
+        if given.protocol != "episodes":
+            argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
+        return cls(given.run, given.protocol, settings)
 
     def run(self) -> int:
         """Measure, and print numbers."""
         from .results import RunFolder
-        from .run import evaluate
+        from .run import evaluate, evaluate_episodes
 
-        print(json.dumps(evaluate(RunFolder(self.run_folder), self.protocol), indent=1))
+        folder = RunFolder(self.run_folder)
+        found = evaluate_episodes(folder, self.settings) if self.settings else evaluate(folder, self.protocol)
+        print(json.dumps(found, indent=1))
         return 0
+
+
+def _few_shot(words: list[str]) -> tuple[Any, ...]:
+    """The protocols that the flags ask for: `--shot 1 5` asks for two, of the same images."""
+    from dataclasses import replace
+
+    from .evaluate.settings import FewShot
+
+    parser = argparse.ArgumentParser(prog="opl evaluate RUN episodes", add_help=False)
+    parser.add_argument("--shot", nargs="+", type=int, default=[1])
+    shots, rest = parser.parse_known_args(words)
+    chosen = tyro.cli(
+        FewShot,
+        args=rest,
+        prog="opl evaluate RUN episodes",
+        description="Few-shot episodes. Several numbers after --shot are measured in one go:",
+    )
+    return tuple(replace(chosen, shot=shot) for shot in shots.shot)
 
 
 @dataclass(frozen=True)

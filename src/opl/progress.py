@@ -66,3 +66,32 @@ class Progress:
             print(line, file=sys.stderr, flush=True)
         else:
             self.bar.console.print(line)
+
+
+class Counting:
+    """A bar for each thing that is counted, on a terminal; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self.bar: Any = None
+        self.tasks: dict[str, Any] = {}
+
+    def __enter__(self) -> "Counting":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress as Bar
+
+            self.bar = Bar(console=Console(stderr=True))
+            self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, what: str, done: int, of: int) -> None:
+        """So much of it is done."""
+        if self.bar is None:
+            return
+        if what not in self.tasks:
+            self.tasks[what] = self.bar.add_task(what, total=of)
+        self.bar.update(self.tasks[what], completed=done)

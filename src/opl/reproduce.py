@@ -5,11 +5,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .items import NEEDS, Item
 from .results import RunFolder
+
+if TYPE_CHECKING:
+    from .recipe import Recipe
 
 
 @dataclass
@@ -20,6 +25,8 @@ class Job:
     seed: int
     epochs: int
     folder: RunFolder
+    after: str = ""
+    """The recipe whose run must be finished before."""
     process: subprocess.Popen[bytes] | None = None
     state: str = "waiting"
     place: int = -1
@@ -38,13 +45,23 @@ class Job:
         return text
 
 
-def jobs_of(item: Item, scale: str, seeds: int, out: Path, epochs: Callable[[str], int]) -> list[Job]:
-    """The runs of a table: all losses of a seed, then the next seed, so that an early stop leaves whole pairs."""
+def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str], "Recipe"]) -> list[Job]:
+    """The runs of a table: all rows of a seed, then the next seed, so that an early stop leaves whole pairs.
+
+    A run that others come after is among them, also where it is no row.
+    """
+    names = list(dict.fromkeys(name for row in item.at(scale) for name in _chain(row.recipe, look)))
     return [
-        Job(row.recipe, seed, epochs(row.recipe), RunFolder.of(out, row.recipe, seed))
+        Job(name, seed, look(name).epochs, RunFolder.of(out, name, seed), look(name).after)
         for seed in range(seeds)
-        for row in item.at(scale)
+        for name in names
     ]
+
+
+def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
+    """A recipe after all that it comes after."""
+    before = look(name).after
+    return [*(_chain(before, look) if before else []), name]
 
 
 def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
@@ -58,8 +75,13 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
     with _Screen(jobs) as screen:
         try:
             while waiting or running:
-                while waiting and len(running) < at_once:
-                    job = waiting.pop(0)
+                for job in [job for job in waiting if _hopeless(job, failed)]:
+                    waiting.remove(job)
+                    job.state = f"failed (it comes after {job.after}, which failed)"
+                    failed.append(job)
+                    screen.say(job)
+                for job in [job for job in waiting if _ready(job)][: at_once - len(running)]:
+                    waiting.remove(job)
                     job.place = min(set(range(at_once)) - {other.place for other in running})
                     _start(job, scale, out, at_once)
                     running.append(job)
@@ -78,26 +100,51 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
     return failed
 
 
-def measure_all(item: Item, jobs: list[Job]) -> list[Job]:
-    """What a figure needs of its runs and older runs do not have, by `opl evaluate`; returns those that failed."""
+def measure_all(item: Item, jobs: list[Job], at_once: int) -> list[Job]:
+    """What a table or figure needs beside the results of its runs, by `opl evaluate`, `at_once` at a time; returns the
+    runs of which a measure failed."""
+    wanted = [(job, words) for job in jobs for words in _unmeasured(item, job)]
     failed = []
-    for job in jobs:
-        for name in NEEDS.get(item.figure, ()):
-            if job.folder.outputs(name) is None:
-                protocol = "geometry" if name == "test" else name
-                print(f"{job.recipe} seed {job.seed}: measuring {protocol}", file=sys.stderr, flush=True)
-                words = [sys.executable, "-m", "opl.cli", "evaluate", str(job.folder.path), protocol]
-                done = subprocess.run(words, capture_output=True, text=True, check=False)
-                if done.returncode:
-                    print(done.stderr.strip(), file=sys.stderr)
-                    failed.append(job)
+    with ThreadPoolExecutor(at_once) as pool:
+        for (job, _), done in zip(
+            wanted, pool.map(lambda each: _measure(each[0], each[1], at_once), wanted), strict=True
+        ):
+            if done.returncode:
+                print(done.stderr.strip(), file=sys.stderr)
+                failed.append(job)
     return failed
+
+
+def _unmeasured(item: Item, job: Job) -> list[tuple[str, ...]]:
+    figures = [(("geometry" if name == "test" else name),) for name in NEEDS.get(item.figure, ())
+               if job.folder.outputs(name) is None]  # fmt: skip
+    measures = [each.words for each in item.measures if not all(map(job.folder.has_measure, each.names))]
+    return [*figures, *measures]
+
+
+def _measure(job: Job, words: tuple[str, ...], at_once: int) -> subprocess.CompletedProcess[str]:
+    print(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "opl.cli", "evaluate", str(job.folder.path), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(at_once))
+
+
+def _ready(job: Job) -> bool:
+    return not job.after or job.folder.beside(job.after).done
+
+
+def _hopeless(job: Job, failed: list[Job]) -> bool:
+    return any((other.recipe, other.seed) == (job.after, job.seed) for other in failed)
+
+
+def _environment(at_once: int) -> dict[str, str]:
+    """Cores shared out among processes."""
+    threads = str(max(1, (os.cpu_count() or 1) // at_once))
+    return {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
 
 
 def _start(job: Job, scale: str, out: Path, at_once: int) -> None:
     words = [sys.executable, "-m", "opl.cli", "train", job.recipe, "--seed", str(job.seed), "--scale", scale]
-    threads = str(max(1, (os.cpu_count() or 1) // at_once))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+    environment = _environment(at_once)
     cards = _cards()
     if len(cards) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]

@@ -45,7 +45,8 @@ def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
 
 
 def _line(item: Item, row: Any, results: dict[str, dict[int, dict[str, Any]]], problems: dict[str, list[str]]) -> Line:
-    own, base = results.get(row.recipe, {}), results.get(row.baseline, {})
+    own, unmeasured = _measured(item, results.get(row.recipe, {}))
+    base, _ = _measured(item, results.get(row.baseline, {}))
     seeds = tuple(sorted(own))
     each = {name: tuple(own[seed][name] for seed in seeds) for name in item.metrics}
     differences = {}
@@ -55,20 +56,27 @@ def _line(item: Item, row: Any, results: dict[str, dict[int, dict[str, Any]]], p
             theirs = {seed: result[name] for seed, result in base.items()}
             differences[name] = paired(ours, theirs)
     numbers = {name: interval(values) for name, values in each.items()}
-    return Line(
-        row.label, row.recipe, seeds, numbers, each, row.paper, differences, ", ".join(problems.get(row.recipe, []))
-    )
+    missing = ", ".join([*problems.get(row.recipe, []), *(f"seed {seed} not measured" for seed in unmeasured)])
+    return Line(row.label, row.recipe, seeds, numbers, each, row.paper, differences, missing)
+
+
+def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
+    """The results that have every number of the table, and the seeds of the others."""
+    whole = {seed: result for seed, result in results.items() if item.metrics.keys() <= result.keys()}
+    return whole, sorted(results.keys() - whole.keys())
 
 
 def cells(item: Item, rows: list[Line]) -> tuple[list[str], list[list[str]]]:
     """Heading and cells of the table as text."""
-    main = next(iter(item.metrics))
-    heading = ["loss", "seeds", *item.metrics.values(), "paper", f"difference in {item.metrics[main]}"]
+    titles = [item.metrics[name] for name in item.main]
+    papers = ["paper"] if len(titles) == 1 else [f"paper, {title}" for title in titles]
+    heading = [item.what, "seeds", *item.metrics.values(), *papers, *(f"difference in {title}" for title in titles)]
     body = []
     for line in rows:
         numbers = [number(line.numbers[name]) for name in item.metrics]
-        paper = f"{line.paper[main]:.2f}" if main in line.paper else "-"
-        body.append([line.label, str(len(line.seeds)), *numbers, paper, _difference(line, main)])
+        paper = [f"{line.paper[name]:.2f}" if name in line.paper else "-" for name in item.main]
+        differences = [_difference(line, name) for name in item.main]
+        body.append([line.label, str(len(line.seeds)), *numbers, *paper, *differences])
     return heading, body
 
 
@@ -119,12 +127,15 @@ def show(item: Item, rows: list[Line], scale: str) -> None:
     heading, body = cells(item, rows)
     marked = " (made-up data: the numbers mean nothing)" if scale == "tiny" else ""
     table = Table(title=f"{item.name}: {item.title}, scale {scale}{marked}")
-    for name in heading[:-1]:
-        table.add_column(name, no_wrap=True)
+    apart = len(heading) - len(item.main)
+    for column, name in enumerate(heading[:apart]):
+        widest = max((len(row[column]) for row in body), default=0)
+        table.add_column(name, min_width=widest if column else None)  # a label may be folded, a number not
     for row in body:
-        table.add_row(*row[:-1])
+        table.add_row(*row[:apart])
     console = Console()
     console.print(table)
     for row in body:
-        if row[-1] != "-":
-            console.print(f"{row[0]}, {heading[-1]}: {row[-1]}", highlight=False, markup=False)
+        for name, text in zip(heading[apart:], row[apart:], strict=True):
+            if text != "-":
+                console.print(f"{row[0]}, {name}: {text}", highlight=False, markup=False)

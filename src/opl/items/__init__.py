@@ -4,11 +4,12 @@ The recipes that the rows name are in `opl.recipes`, under the same file names.
 """
 
 from ..errors import OptionError, unknown
-from . import demo, figure_2, figure_6, figures_of_table_1, table_1, table_8, table_s1
-from ._item import NEEDS, Item, Row
+from . import demo, figure_2, figure_6, figure_s1, figures_of_table_1, table_1, table_6, table_8, table_s1, table_s3
+from ._item import NEEDS, Item, Measure, Row
 
 _ALL = (
-    demo.ITEM, table_1.ITEM, table_8.ITEM, table_s1.ITEM, figure_2.ITEM, figure_6.ITEM, *figures_of_table_1.ITEMS
+    demo.ITEM, table_1.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM, table_s3.ITEM, figure_2.ITEM, figure_6.ITEM,
+    *figures_of_table_1.ITEMS, figure_s1.ITEM,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
 
@@ -25,4 +26,4 @@ def cost_of(recipe: str) -> str:
     return next((item.cost for item in _ALL if any(row.recipe == recipe for row in item.rows)), "")
 
 
-__all__ = ["ITEMS", "NEEDS", "Item", "Row", "cost_of", "item"]
+__all__ = ["ITEMS", "NEEDS", "Item", "Measure", "Row", "cost_of", "item"]

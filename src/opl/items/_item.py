@@ -17,6 +17,14 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """A measure of finished runs, beside their result: the words after `opl evaluate RUN`, and what they write."""
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Item:
     """A table or figure: `opl reproduce NAME`."""
 
@@ -26,14 +34,25 @@ class Item:
     metrics: dict[str, str]
     """Which numbers of a result are shown, and under which heading."""
     rows: tuple[Row, ...]
+    what: str = "loss"
+    """What the rows are."""
     seeds: int = 3
     cost: str = ""
     """What one run costs at each scale, as measured."""
     note: str = ""
+    compared: tuple[str, ...] = ()
+    """The numbers that are compared with the baseline and with the paper; without any, the first one shown."""
+    measures: tuple[Measure, ...] = ()
+    """What is measured of every run, when all are finished."""
     figure: str = ""
     """For a figure: which one, a name of `opl.draw`."""
     home: str = ""
     """The item whose folder holds the runs, where they are shared."""
+
+    @property
+    def main(self) -> tuple[str, ...]:
+        """The numbers that are compared."""
+        return self.compared or tuple(self.metrics)[:1]
 
     def at(self, scale: str) -> tuple[Row, ...]:
         """The rows that are run at a scale."""
