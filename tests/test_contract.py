@@ -22,6 +22,7 @@ from opl.losses.center import CenterLoss
 from opl.losses.class_balanced import ClassBalancedFocalLoss
 from opl.losses.distillation import DistillationProjectionLoss
 from opl.losses.focal import FocalLoss
+from opl.losses.knowledge import KnowledgeDistillationLoss
 from opl.losses.negative_cam import NegativeCAMLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
@@ -29,6 +30,7 @@ from opl.losses.projection import OrthogonalProjectionLoss
 
 ROWS, DIM, CLASSES = 20, 6, 5
 TEACHER = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(7))
+ANSWERS = torch.randn(ROWS, CLASSES, generator=torch.Generator().manual_seed(8))
 
 
 def entropy(head: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
@@ -41,6 +43,10 @@ def with_penalty(head: LGMHead, x: Tensor, labels: Tensor) -> Tensor:
 
 def taught(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
     return loss(x, TEACHER[: len(x)])
+
+
+def answered(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
+    return loss(x, ANSWERS[: len(x)])
 
 
 def plain(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
@@ -79,6 +85,7 @@ LOSSES = {
     "PerpetualProjectionLoss, 2": Case(lambda: PerpetualProjectionLoss(CLASSES, DIM, version=2)),
     "DistillationProjectionLoss, absolute": Case(lambda: DistillationProjectionLoss("absolute"), taught),
     "DistillationProjectionLoss, softmax": Case(lambda: DistillationProjectionLoss("softmax"), taught),
+    "KnowledgeDistillationLoss": Case(lambda: KnowledgeDistillationLoss(2.0), answered, LOGITS),
     "OrthogonalProjectionLoss": Case(lambda: OrthogonalProjectionLoss(), empty=1.0),  # s of no pair is 0
 }
 CASES = HEADS | LOSSES

@@ -71,8 +71,11 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
     assert "no finished run" in capfd.readouterr().err
     assert cli.main(["evaluate", str(folder / "cifar100-resnet56-ce" / "seed-0"), "novel"]) == 2
     assert "novel classes" in capfd.readouterr().err
+    assert cli.main(["evaluate", str(folder), "horoscope"]) == 2
+    assert "protocol 'horoscope' does not exist" in capfd.readouterr().err
     with pytest.raises(SystemExit):
-        cli.main(["evaluate", str(folder), "horoscope"])
+        cli.main(["evaluate", str(folder), "geometry", "--nonsense"])
+    capfd.readouterr()
     with pytest.raises(OptionError, match="none is new"):
         Cifar100().unseen()
 
@@ -117,7 +120,11 @@ def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
     out = capfd.readouterr().out
     assert "mean angle between class directions" in out
     assert (tmp_path / "tiny" / "figure-2" / "figure-2.pdf").stat().st_size > 0
-    assert cli.main(["reproduce", "figure-s1", "--scale", "tiny", "--out", str(tmp_path)]) == 2
+
+
+def test_a_scale_without_runs_is_refused(tmp_path, capfd, monkeypatch):
+    monkeypatch.setitem(items.ITEMS, "demo", replace(items.ITEMS["demo"], rows=()))
+    assert cli.main(["reproduce", "demo", "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "no runs at scale tiny" in capfd.readouterr().err
 
 

@@ -110,7 +110,7 @@ def _encoded(found: Found, part: str, rows: int) -> Sheet:
     def images() -> Iterator[list[bytes]]:
         pictures = unpickle.load(file)
         for start in range(0, len(pictures), rows):
-            yield [bytes(np.asarray(picture)) for picture in pictures[start : start + rows]]
+            yield [_picture(picture) for picture in pictures[start : start + rows]]
 
     return Sheet(*_tiered_labels(labels), images, decoded=False)
 
@@ -220,6 +220,13 @@ def _tiered_labels(file: Path) -> tuple[Numbers, dict[int, str]]:
     content = _entries(file, "label_specific")
     names = (_text(name) for name in content.get("label_specific_str", ()))
     return _numbers(file, content["label_specific"]), dict(enumerate(names))
+
+
+def _picture(content: Any) -> bytes:
+    """An encoded picture, which may be an array of bytes, bytes, or what Python 2 called a string."""
+    if isinstance(content, str):
+        return content.encode("latin1")
+    return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
 
 
 def _text(word: object) -> str:
