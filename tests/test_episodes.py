@@ -21,7 +21,7 @@ from opl.evaluate import episodes as module
 from opl.evaluate.episodes import episodes
 from opl.evaluate.settings import FewShot
 from opl.items import Item, Row, item
-from opl.matched import matched, said
+from opl.matched import matched, runs_below, said
 from opl.reproduce import jobs_of, run_all
 from opl.results import RunFolder
 from opl.run import evaluate_episodes, run
@@ -323,7 +323,7 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(runs, 
                 each[recipe, seed, name] = chance.normal(50, 5, 40)
                 values = {"numbers": {name: float(each[recipe, seed, name].mean())}}
                 folder.write_measure(name.replace("/", "-"), values, {"each": each[recipe, seed, name]})
-    first, second = matched(table, tmp_path, "tiny", 2)
+    first, second = matched(table, "tiny", runs_below(tmp_path, "tiny"))
     name = next(iter(shown))
     differences = np.mean([each["b", seed, name] - each["a", seed, name] for seed in (0, 1)], axis=0)
     low, high = stats.t.interval(0.95, 39, loc=differences.mean(), scale=stats.sem(differences))

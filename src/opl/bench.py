@@ -48,9 +48,9 @@ MEMORY = [Case(65536, 512, 1000, False), Case(16384, 512, 1000, True), Case(1638
 class Bench:
     """Time and peak memory of the loss against the textbook B x B version, in one run."""
 
-    what: tyro.conf.Positional[Literal["loss", "losses", "train"]] = "loss"
-    """OPL against its textbook version; all losses of table 1 as shares of a training step; or the training loop
-    against a bare and a conventional one."""
+    what: tyro.conf.Positional[Literal["loss", "losses", "train", "episodes"]] = "loss"
+    """OPL against its textbook version; all losses of table 1 as shares of a training step; the training loop
+    against a bare and a conventional one; or the classifier of few-shot episodes against scikit-learn's."""
     seconds: float = 4.0
     """Time spent on each case, at least; every version runs at least three times."""
     threads: int = 0
@@ -71,6 +71,9 @@ class Bench:
             return
         if self.what == "losses":
             _bench_losses(self.json)
+            return
+        if self.what == "episodes":
+            _bench_episodes(self.json, self.memory)
             return
         textbook()  # fail before measuring, not after
         speed = [_speed(case, self.seconds) for case in _progress(SPEED, "speed", self.json)]
@@ -139,6 +142,35 @@ def _bench_losses(as_json: bool) -> None:
     )
     for name, row in result["losses"].items():
         print(f"{name:<14}{row['ms']:>8.2f} ms{100 * row['share']:>8.2f} %")
+
+
+def _bench_episodes(as_json: bool, memory: bool) -> None:
+    """Logistic regression of 3,000 few-shot episodes against a loop of scikit-learn's."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("3,000 episodes of three kinds, in turns (about two minutes) ..."):
+        result = _benchmark("episodes").measure(memory=memory)
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    print(
+        f"{result['episodes']} episodes, 5-way, 75 queries; seconds with {result['threads']} threads, 1 thread, and of"
+    )
+    print("scikit-learn on one; accuracy of ours, of scikit-learn's, their difference; equal predictions; iterations:")
+    for row in result["cases"]:
+        ours, alone, theirs = row["seconds"].values()
+        right, _, reference = row["accuracy"].values()
+        print(
+            f"{row['case']:<17}{row['rows']:>4} rows {ours:>6.2f} s {alone:>6.2f} s {theirs:>7.2f} s"
+            f" {row['faster']:>6.1f}x {row['faster_1_thread']:>6.1f}x {right:>7.3f} {reference:>7.3f}"
+            f" {row['difference']:>+7.3f} {row['equal']:>7.2f} %"
+            f" {row['iterations']['mean']:>5.1f} (at most {row['iterations']['most']})"
+        )
+    for row in result["memory"]:
+        print(
+            f"{row['case']:<17}{row['episodes']:>6} episodes: peak memory {row['bytes'] / 2**20:>5.0f} MiB above the "
+            f"start, {row['seconds']:.1f} s with the making of episodes"
+        )
 
 
 def _batch(case: Case) -> tuple[Any, Any]:

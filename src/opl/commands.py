@@ -83,7 +83,7 @@ class Reproduce:
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
         from .items import ITEMS, item
-        from .matched import matched, said
+        from .matched import matched, runs_below, said
         from .recipes import recipe
         from .report import write_report
         from .reproduce import jobs_of, measure_all, run_all
@@ -104,7 +104,7 @@ class Reproduce:
         failed = run_all(jobs, self.scale, out, self.jobs)
         if not failed:
             failed = measure_all(chosen, jobs, self.jobs)
-        rows, pairs = lines(chosen, out, self.scale), matched(chosen, out, self.scale, seeds)
+        rows, pairs = lines(chosen, out, self.scale), matched(chosen, self.scale, runs_below(out, self.scale))
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
         text = "\n".join([markdown(chosen, rows), *(f"\n{said(each)}" for each in pairs)])
         (out / f"{stem}.md").write_text(text + "\n")

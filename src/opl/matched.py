@@ -4,13 +4,15 @@ Two seeds tell little of other seeds, but three thousand episodes tell whether *
 difference is averaged over the seeds that both rows have.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from .errors import FolderError
 from .items import Item, Row
-from .results import RunFolder
+from .results import RunFolder, find_runs
 from .statistics import Interval, interval
 
 
@@ -24,13 +26,31 @@ class Matched(NamedTuple):
     difference: Interval
 
 
-def matched(item: Item, folder: Path, scale: str, seeds: int) -> list[Matched]:
+Runs = Mapping[tuple[str, int], RunFolder]
+"""Finished runs, by recipe and seed."""
+
+
+def runs_below(folder: Path, scale: str) -> dict[tuple[str, int], RunFolder]:
+    """The finished runs of a scale, damaged ones left out."""
+    found = {}
+    for run in find_runs(folder):
+        try:
+            recipe = run.recipe()
+        except FolderError:
+            continue
+        if run.done and recipe["scale"] == scale:
+            found[str(recipe["name"]), int(recipe["seed"])] = run
+    return found
+
+
+def matched(item: Item, scale: str, runs: Runs) -> list[Matched]:
     """Every row with a baseline, in every compared number that has a value for each episode."""
     labels = {row.recipe: row.label for row in item.rows}
     found = []
     for row in item.at(scale):
+        seeds = sorted({seed for recipe, seed in runs if recipe == row.recipe})
         for name in item.main if row.baseline else ():
-            differences = {seed: _difference(row, name, folder, seed) for seed in range(seeds)}
+            differences = {seed: _difference(row, name, runs, seed) for seed in seeds}
             there = {seed: each for seed, each in differences.items() if each is not None}
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
@@ -54,10 +74,9 @@ def _verdict(difference: Interval) -> str:
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
 
 
-def _difference(row: Row, name: str, folder: Path, seed: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
+def _difference(row: Row, name: str, runs: Runs, seed: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
     """Ours minus theirs, episode by episode; None where one of them was not measured."""
-    measure = "measures/" + name.replace("/", "-", 1)
-    ours, theirs = (RunFolder.of(folder, recipe, seed).outputs(measure) for recipe in (row.recipe, row.baseline))
-    if ours is None or theirs is None or len(ours["each"]) != len(theirs["each"]):
-        return None
-    return np.asarray(ours["each"], dtype=np.float64) - np.asarray(theirs["each"], dtype=np.float64)
+    both = [runs[recipe, seed] for recipe in (row.recipe, row.baseline) if (recipe, seed) in runs]
+    arrays = [run.outputs("measures/" + name.replace("/", "-", 1)) or {} for run in both]
+    ours, theirs = (np.asarray(each.get("each", ()), dtype=np.float64) for each in [*arrays, {}, {}][:2])
+    return ours - theirs if len(ours) == len(theirs) > 0 else None

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..matched import matched, said
 from ..statistics import Interval, verdict
 from ..tables import Line, lines, markdown, number
 from .markup import Markup, join, tag, unbroken
@@ -44,35 +45,39 @@ def _content(group: Group, folder: Path) -> Markup:
 def _table(group: Group, shown: list[Line]) -> Markup:
     metrics = group.item.metrics
     with_paper = [name for name in metrics if any(name in line.paper for line in shown)]
-    main = next(iter(metrics))
-    axis = Axis.over([line.difference[main] for line in shown if main in line.difference])
-    body = [_row(line, metrics, with_paper, axis) for line in shown]
-    return boxed(f"{group.title}, scale {group.scale}", _head(metrics, with_paper, axis), body)
+    axes = {name: axis for name in group.item.main if (axis := _axis(name, shown))}
+    body = [_row(line, metrics, with_paper, axes) for line in shown]
+    head = _head(group.item.what, metrics, with_paper, axes)
+    return boxed(f"{group.title}, scale {group.scale}", head, body)
 
 
-def _head(metrics: dict[str, str], with_paper: list[str], axis: Axis | None) -> list[list[Markup]]:
-    first = [heading("loss", rowspan=2), heading("seeds", rowspan=2, class_="number")]
+def _axis(name: str, shown: list[Line]) -> Axis | None:
+    return Axis.over([line.difference[name] for line in shown if name in line.difference])
+
+
+def _head(what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> list[list[Markup]]:
+    first = [heading(what, rowspan=2), heading("seeds", rowspan=2, class_="number")]
     second = []
-    for place, (name, title) in enumerate(metrics.items()):
+    for name, title in metrics.items():
         if name in with_paper:
             first.append(heading(title, colspan=2, scope="colgroup"))
             second += [heading("ours", class_="number"), heading("paper", class_="number")]
         else:
             first.append(heading(title, rowspan=2, class_="number"))
-        if place == 0 and axis is not None:
-            words = join(f"difference in {title}", axis.scale())
+        if name in axes:
+            words = join(f"difference in {title}", axes[name].scale())
             first.append(heading(words, rowspan=2, class_="difference"))
     return [first, second]
 
 
-def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axis: Axis | None) -> Markup:
+def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> Markup:
     cells = [cell("seeds", str(len(line.seeds)))]
-    for place, (name, title) in enumerate(metrics.items()):
+    for name, title in metrics.items():
         cells.append(cell(f"{title}, ours" if name in with_paper else title, number(line.numbers[name]), "ours"))
         if name in with_paper:
             cells.append(cell(f"{title}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
-        if place == 0 and axis is not None:
-            cells.append(_difference(line, line.difference.get(name), axis, f"difference in {title}"))
+        if name in axes:
+            cells.append(_difference(line, line.difference.get(name), axes[name], f"difference in {title}"))
     return row(line.label, *cells)
 
 
@@ -95,7 +100,10 @@ def _below(group: Group, shown: list[Line], absent: int) -> Markup:
     text = f"copy-{group.key}"
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
     note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
+    runs = {(run.name, run.seed): run.folder for run in group.runs if run.state == "done"}
+    pairs = [said(each) for each in matched(group.item, group.scale, runs)]
     return join(
         tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
-        tag("pre", markdown(group.item, shown), id=text, hidden=True),
+        tag("ul", *(tag("li", words) for words in pairs), class_="quiet") if pairs else None,
+        tag("pre", "\n\n".join([markdown(group.item, shown), *pairs]), id=text, hidden=True),
     )

@@ -56,7 +56,9 @@ class Run:
     @property
     def projects(self) -> bool:
         """Whether OPL is a part of its loss."""
-        return "OPL" in str(self.method.get("kind", ""))
+        beside = self.method.get("auxiliary")
+        parts = [self.method, *(beside if isinstance(beside, list) else [])]
+        return any(isinstance(each, dict) and "OPL" in str(each.get("kind", "")) for each in parts)
 
     @property
     def seconds(self) -> float:

@@ -51,13 +51,14 @@ def points(group: Group, metric: str) -> Points:
 def settings(run: Run) -> Settings:
     """Those of a run."""
     kind = str(run.method.get("kind", ""))
-    label = "CE+OPL" if run.projects else "CE" if kind == "CrossEntropy" else kind
-    varied = ("weight", "gamma") if run.projects else ()
+    projects = "OPL" in kind  # where OPL is beside another method, the weight is not the method's
+    label = "CE+OPL" if projects else "CE" if kind == "CrossEntropy" else kind
+    varied = ("weight", "gamma") if projects else ()
     method = {key: value for key, value in run.method.items() if key not in varied}
     others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
     plain = label in ("CE", "CE+OPL")  # so that a baseline is found by the rest of its recipe
     rest = json.dumps([None if plain else method, others], sort_keys=True, default=str)
-    weight, gamma = (number(run.method.get(key)) if run.projects else 0.0 for key in ("weight", "gamma"))
+    weight, gamma = (number(run.method.get(key)) if projects else 0.0 for key in ("weight", "gamma"))
     return Settings(label, rest, weight, gamma, number(run.recipe.get("batch_size")))
 
 

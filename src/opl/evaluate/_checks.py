@@ -53,6 +53,7 @@ def _check_features(x: Tensor, name: str, shape: str) -> None:
 
 
 def check_queries(support: Tensor, queries: Tensor) -> None:
+    """Refuse queries that are not of these episodes."""
     _check_features(queries, "queries", "(E, q, D)")
     if (len(queries), queries.shape[2]) != (len(support), support.shape[2]):
         raise FeatureError(

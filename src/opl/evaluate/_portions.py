@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ._checks import check_queries, checked, not_finite
 
-WORK_BYTES = 48 * 2**20  # of all portions at work, in their own type; float64 for a few takes up to four times more
+WORK_BYTES = 40 * 2**20  # of all portions at work, in their own type; float64 for large features takes five times more
 WORKERS = 6
 TIE = 32  # roundings by which scores may differ and still be equal
 
@@ -43,6 +43,8 @@ def predict(
     labels = checked(support, labels, way)
     check_queries(support, queries)
     found = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
+    if not found.numel():
+        return found
 
     def work(part: slice) -> None:
         mine = working(support[part])

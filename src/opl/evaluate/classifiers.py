@@ -1,8 +1,9 @@
 """The classifiers of few-shot episodes, each for all episodes at once: `f(support, labels, queries, way)`.
 
 Support features are (E, n, D), their labels (E, n) or (n,) in 0 to way - 1, queries (E, q, D), and predictions (E, q).
-Copies of a support image are rows like others. Episodes are worked on in portions, so that work memory stays below
-256 MB whatever their number; of classes that score the same the first is taken (`nearest`, `cosine`: the first row).
+Copies of a support image are rows like others. Episodes are worked on in portions: work memory is tens of MB whatever
+their number, and about 256 MB where float32 features are so large that they need float64. Of classes that score the
+same the first is taken (`nearest`, `cosine`: the first row).
 """
 
 from collections.abc import Callable
@@ -36,8 +37,7 @@ def logistic(
     """
     C = _per_class(C, way)
     positive("tol", tol)
-
-    left = []
+    left: list[int] = []
 
     def scores(mine: Tensor, own: Tensor, asked: Tensor) -> Tensor:
         found = fit(mine, own, way, C, tol)
