@@ -21,7 +21,7 @@ demo: .venv/.base
 	$(BIN)/opl demo
 
 test: .venv/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 slow: .venv/.dev
 	$(BIN)/pytest -m slow

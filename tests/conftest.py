@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for child processes: two with two threads each crawl
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)
 
 
 def by_definition(features: Tensor, labels: Tensor, *, gamma: float, form: str, ignore_index: int = -100):
