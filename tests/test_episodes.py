@@ -22,6 +22,7 @@ from opl.evaluate.episodes import episodes
 from opl.evaluate.settings import FewShot
 from opl.items import Item, Row, item
 from opl.matched import matched, runs_below, said
+from opl.report import write_report
 from opl.reproduce import jobs_of, run_all
 from opl.results import RunFolder
 from opl.run import evaluate_episodes, run
@@ -337,6 +338,9 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(runs, 
     assert heading[:2] == ["method", "seeds"]
     assert heading[-2:] == ["difference in 1-shot %", "difference in 5-shot %"]
     assert body[1][4] == "71.00"
+    page = write_report(tmp_path, {"x": table}).read_text()
+    assert "Differences over the same 40 episodes" in page
+    assert f"{first.difference.mean:+.2f} [{first.difference.low:+.2f}, {first.difference.high:+.2f}]" in page
 
 
 def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path, monkeypatch):

@@ -65,12 +65,17 @@ def said(each: Matched) -> str:
     difference = each.difference
     return (
         f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} episodes "
-        f"(mean of {len(each.seeds)} seeds): {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], "
-        f"{_verdict(difference)} for these networks"
+        f"({_seeds(each.seeds)}): {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], "
+        f"{answer(difference)} for these networks"
     )
 
 
-def _verdict(difference: Interval) -> str:
+def _seeds(seeds: tuple[int, ...]) -> str:
+    return f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
+
+
+def answer(difference: Interval) -> str:
+    """In a word."""
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..matched import matched, said
+from ..matched import Matched, answer, matched, said
 from ..statistics import Interval, verdict
 from ..tables import Line, lines, markdown, number
 from .markup import Markup, join, tag, unbroken
@@ -101,9 +101,33 @@ def _below(group: Group, shown: list[Line], absent: int) -> Markup:
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
     note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
     runs = {(run.name, run.seed): run.folder for run in group.runs if run.state == "done"}
-    pairs = [said(each) for each in matched(group.item, group.scale, runs)]
+    pairs = matched(group.item, group.scale, runs)
+    copied = "\n\n".join([markdown(group.item, shown), *map(said, pairs)])
     return join(
         tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
-        tag("ul", *(tag("li", words) for words in pairs), class_="quiet") if pairs else None,
-        tag("pre", "\n\n".join([markdown(group.item, shown), *pairs]), id=text, hidden=True),
+        _matched(group, pairs) if pairs else None,
+        tag("pre", copied, id=text, hidden=True),
     )
+
+
+def _matched(group: Group, pairs: list[Matched]) -> Markup:
+    """What these networks differ in, whatever other seeds would do."""
+    words = f"Differences over the same {pairs[0].difference.size} episodes, for these networks"
+    head = [
+        heading(group.item.what),
+        *(heading(name) for name in ("against", "number", "seeds", "difference", "verdict")),
+    ]
+    body = [
+        row(
+            each.label,
+            cell("against", each.baseline),
+            cell("number", each.metric),
+            cell("seeds", str(len(each.seeds))),
+            cell(
+                "difference", f"{each.difference.mean:+.2f} [{each.difference.low:+.2f}, {each.difference.high:+.2f}]"
+            ),
+            cell("verdict", answer(each.difference)),
+        )
+        for each in pairs
+    ]
+    return tag("details", tag("summary", words), boxed(f"{group.title}, over the same episodes", [head], body))
