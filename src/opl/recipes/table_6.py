@@ -41,10 +41,10 @@ PAPER = {
 # Small: all base classes with fewer images, a quarter of the width or less; drops and ramp at the same parts of it.
 SMALL = replace(
     RFS,
-    data=CifarFS(held=100, per_class=150),
-    model=ResNet12(widths=(16, 32, 64, 128), block=2, ramp=1100),
-    schedule=Steps(milestones=(5, 7, 8), factor=0.1),
-    epochs=10,
+    data=CifarFS(held=100, per_class=120),
+    model=ResNet12(widths=(16, 32, 64, 128), block=2, ramp=710),
+    schedule=Steps(milestones=(4, 5, 7), factor=0.1),
+    epochs=8,
     scale="small",
 )
 TINY = replace(
@@ -67,7 +67,7 @@ def _skd(base: Recipe) -> Recipe:
     """The first generation: the published epochs, or the same share of a smaller run's."""
     if base.scale == "tiny" or isinstance(base.data, TieredImageNet):
         return base
-    epochs, drop = (65, 60) if base.scale == "paper" else (7, 6)
+    epochs, drop = (65, 60) if base.scale == "paper" else (5, 4)
     return replace(base, epochs=epochs, schedule=Steps(milestones=(drop,), factor=0.1))
 
 
