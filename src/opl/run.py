@@ -224,7 +224,8 @@ def test_outputs(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) ->
 
 
 def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
-    """Another measure of a finished run: `geometry` of its test images, or of `novel` classes that it never saw.
+    """Another measure of a finished run: `geometry` of its test images (where none were held out, of its training
+    images), or of `novel` classes that it never saw.
 
     Writes `test.npz` or `novel.npz` into the run's folder, and returns numbers.
     """
