@@ -277,7 +277,7 @@ def _unseen(recipe: Recipe, part: str = "test") -> tuple[Images, tuple[str, ...]
     unseen = getattr(recipe.data, "unseen", None)
     if unseen is None:
         raise OptionError(f"{recipe.data.name} has no classes beside those of the run: novel classes need some.")
-    found: tuple[Images, tuple[str, ...]] = unseen(part) if part != "test" else unseen()
+    found: tuple[Images, tuple[str, ...]] = unseen(part)
     return found
 
 

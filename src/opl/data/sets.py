@@ -72,10 +72,12 @@ class _Stored:
         )
         return cut._replace(groups=_groups(test_labels, test.labels.get("coarse_label"), self.num_classes))
 
-    def unseen(self) -> tuple[Images, tuple[str, ...]]:
+    def unseen(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
         from . import cache
 
+        if part != "test":
+            raise OptionError(f"{self.name} has new classes for testing only: give the part 'test', not {part!r}.")
         if not self.classes or self.classes >= self.all_classes:
             raise OptionError(
                 f"all classes of {self.name} were trained on, so none is new: take a run with fewer, for instance "
