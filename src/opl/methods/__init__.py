@@ -8,9 +8,10 @@ from .cross_entropy_opl import CrossEntropyOPL
 from .distilled import Distilled
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 from .rotations import Rotations
+from .truncated import TruncatedLq
 from .turned_twins import TurnedTwins
 
-Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TurnedTwins
+Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TruncatedLq | TurnedTwins
 
 __all__ = [
     "LGM",
@@ -37,5 +38,6 @@ __all__ = [
     "Perpetual",
     "Rotations",
     "Softmax",
+    "TruncatedLq",
     "TurnedTwins",
 ]
