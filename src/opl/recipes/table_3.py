@@ -37,15 +37,18 @@ HUNDRED = replace(
     schedule=Steps(milestones=(80, 120), factor=0.1),
     epochs=150,
 )
-# Small: ten classes of two super-classes, a shallow network of another family, a larger rate for the fewer epochs.
+# Small: the ten classes of two super-classes (natural scenes; vehicles), a shallow network of another family, more
+# steps and a larger rate for the fewer epochs. With the first two super-classes (mammals and fish in water) so short a
+# training believes hardly any label by the time it prunes: 16 % of them against 32 % here (seed 100, in no table).
 SMALL = replace(
     HUNDRED,
-    data=Cifar100(val=5000, jitter=0.0, superclasses=(0, 1)),
+    data=Cifar100(val=5000, jitter=0.0, superclasses=(10, 18)),
     model=CifarResNet(depth=8),
-    method=TruncatedLq(start=6, every=2),
+    method=TruncatedLq(start=8, every=2),
     optimiser=SGD(lr=0.1, weight_decay=1e-4),
     schedule=Cosine(warmup=1),
-    epochs=10,
+    epochs=12,
+    batch_size=64,
     scale="small",
 )
 DIGITS = replace(
@@ -55,6 +58,7 @@ DIGITS = replace(
     model=MnistNet(widths=(16, 32, 32, 32)),
     method=TruncatedLq(start=8, every=4),
     epochs=20,
+    batch_size=128,
 )
 TINY = replace(
     HUNDRED,
