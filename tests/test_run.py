@@ -47,9 +47,16 @@ TINY = [name for name in reversed(recipes.RECIPES) if "tiny" in recipes.RECIPES[
 DIFFERENT = {kinds(to_json(tiny(name))): name for name in TINY}.values()
 
 
+def chain(name: str) -> list[str]:
+    """A recipe after all that it comes after."""
+    before = tiny(name).after
+    return [*(chain(before) if before else []), name]
+
+
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_every_kind_of_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
-    result = run(tiny(name), tmp_path)
+    for earlier in chain(name):
+        result = run(tiny(earlier), tmp_path)
     folder = RunFolder.of(tmp_path, name, 0)
     assert folder.done
     assert 0 <= result["test/top1"] <= result["test/top5"] <= 100
