@@ -55,3 +55,47 @@ def free_port() -> int:
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def apart(tmp_path, monkeypatch):
+    """No test sees this machine's data, caches or network unless it asks to."""
+    for name in ("OPL_DATA", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def stopped(monkeypatch):
+    """`stopped(recipe, out, epoch)`: the run, ended by an exception after the checkpoint of that epoch."""
+
+    from opl.results import RunFolder
+    from opl.run import run
+
+    class Stop(Exception):
+        pass
+
+    def run_until(recipe, out, epoch: int) -> None:
+        real = RunFolder.save
+
+        def save(folder, state):
+            real(folder, state)
+            if state["epoch"] == epoch:
+                raise Stop
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RunFolder, "save", save)
+            with pytest.raises(Stop):
+                run(recipe, out)
+
+    return run_until

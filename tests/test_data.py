@@ -71,14 +71,7 @@ def write_mnist(folder: Path, seed: int = 0) -> dict[str, tuple[np.ndarray, list
     return parts
 
 
-@pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
-    """No test sees this machine's data, caches or network unless it asks to."""
-    for name in ("OPL_DATA", "HF_HUB_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 @pytest.fixture

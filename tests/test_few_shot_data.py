@@ -43,14 +43,7 @@ TIERED = {
 CIFAR_100 = sorted(name for names in CIFAR_FS.values() for name in names)
 
 
-@pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
-    """No test sees this machine's data, caches or network unless it asks to."""
-    for name in ("OPL_DATA", "HF_HUB_CACHE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 @pytest.fixture

@@ -243,26 +243,13 @@ def test_a_run_that_inherits_starts_from_the_weights_of_the_other(tmp_path):
 TINY = recipes.recipe("cifar-fs-rfs-opl", "tiny")
 
 
-def test_dropout_and_dropblock_are_functions_of_the_step(tmp_path, monkeypatch):
+def test_dropout_and_dropblock_are_functions_of_the_step(tmp_path, stopped):
     method = Rotations(auxiliary=(OPL(),))
     recipe = replace(TINY, method=method, epochs=3, model=replace(TINY.model, drop=0.3, ramp=6))
     run(recipe, tmp_path / "whole")
 
-    class Stop(Exception):
-        pass
-
-    real = RunFolder.save
-
-    def stop(folder, state):
-        real(folder, state)
-        if state["epoch"] == 2:
-            raise Stop
-
-    monkeypatch.setattr(RunFolder, "save", stop)
     torch.manual_seed(123)
-    with pytest.raises(Stop):
-        run(recipe, tmp_path / "broken")
-    monkeypatch.undo()
+    stopped(recipe, tmp_path / "broken", 2)
     torch.manual_seed(456)
     run(recipe, tmp_path / "broken")
     run(replace(recipe, eval_every=3), tmp_path / "rarely")  # evaluation changes nothing

@@ -30,12 +30,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
 EVERY = pytest.mark.parametrize(("settings", "channels", "size", "feature_dim", "positive"), SMALL.values(), ids=SMALL)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,7 @@ SIZES = [  # height, width, side of the squares: the four maps of the published 
 ]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def maps(count, height, width):

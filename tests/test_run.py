@@ -90,25 +90,11 @@ def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
     assert weights(tmp_path / "a", seed=1) != weights(tmp_path / "a")
 
 
-def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, stopped):
     run(tiny(epochs=4), tmp_path / "whole")
     for epoch in (1, 3):
-
-        class Stop(Exception):
-            pass
-
-        real = RunFolder.save
-
-        def save(self, state, epoch=epoch, real=real, stop=Stop):
-            real(self, state)
-            if state["epoch"] == epoch:
-                raise stop
-
         out = tmp_path / str(epoch)
-        with monkeypatch.context() as patch:
-            patch.setattr(RunFolder, "save", save)
-            with pytest.raises(Stop):
-                run(tiny(epochs=4), out)
+        stopped(tiny(epochs=4), out, epoch)
         run(tiny(epochs=4), out)
         assert weights(out) == weights(tmp_path / "whole")
         epochs = [record["epoch"] for record in RunFolder.of(out, "digits-opl", 0).metrics()]
