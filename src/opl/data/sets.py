@@ -36,6 +36,8 @@ class _Stored:
     """At most so many training images of each class; 0 takes all."""
     test_per_class: int = 0
     """At most so many test images of each class; 0 takes all."""
+    first: int = 0
+    """The first class to take; those before it are left out, and it becomes class 0."""
 
     name: ClassVar[str]
     channels: ClassVar[int]
@@ -47,7 +49,7 @@ class _Stored:
     @property
     def num_classes(self) -> int:
         """After the choice of classes."""
-        return self.classes or self.all_classes
+        return self.classes or self.all_classes - self.first
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
@@ -58,7 +60,7 @@ class _Stored:
         """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
         from . import cache
 
-        _check_classes(self.name, self.classes, self.all_classes)
+        _check_classes(self.name, self.classes, self.all_classes, self.first)
         decoded = cache.load(self.name, self.root)
         train, test = (decoded.parts[part] for part in ("train", "test"))
         train_labels, test_labels = (part.labels[decoded.label] for part in (train, test))
@@ -70,22 +72,25 @@ class _Stored:
             decoded.names[decoded.label],
             decoded.source,
         )
-        return cut._replace(groups=_groups(test_labels, test.labels.get("coarse_label"), self.num_classes))
+        return cut._replace(
+            groups=_groups(cut.test.labels, test.labels.get("coarse_label"), self.num_classes),
+        )
 
     def unseen(self) -> tuple[Images, tuple[str, ...]]:
         """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
         from . import cache
 
-        if not self.classes or self.classes >= self.all_classes:
+        start = self.first + self.classes
+        if not self.classes or start >= self.all_classes:
             raise OptionError(
                 f"all classes of {self.name} were trained on, so none is new: take a run with fewer, for instance "
                 "--data.classes 20."
             )
         decoded = cache.load(self.name, self.root)
-        test, last = decoded.parts["test"], min(2 * self.classes, self.all_classes)
+        test, last = decoded.parts["test"], min(start + self.classes, self.all_classes)
         labels = test.labels[decoded.label]
-        rows = ((labels >= self.classes) & (labels < last)).nonzero().flatten()
-        return Images(test.pixels, labels - self.classes, rows), decoded.names[decoded.label][self.classes : last]
+        rows = ((labels >= start) & (labels < last)).nonzero().flatten()
+        return Images(test.pixels, labels - start, rows), decoded.names[decoded.label][start:last]
 
 
 def _groups(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
@@ -97,14 +102,15 @@ def _groups(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[in
 
 def _cut(train: Images, test: Images, settings: "_Stored", seed: int, names: tuple[str, ...], source: str) -> Splits:
     fit, val = split(train.labels, settings.val, seed=seed, stratified=settings.stratified)
-    fit = fit[subset(train.labels[fit], settings.classes, settings.per_class, seed=seed)]
-    val = val[subset(train.labels[val], settings.classes)]
-    kept = subset(test.labels, settings.classes, settings.test_per_class, seed=seed)
+    first, classes = settings.first, settings.classes
+    fit = fit[subset(train.labels[fit], classes, settings.per_class, seed=seed, first=first)]
+    val = val[subset(train.labels[val], classes, first=first)]
+    kept = subset(test.labels, classes, settings.test_per_class, seed=seed, first=first)
     return Splits(
-        Images(train.pixels, train.labels, fit),
-        Images(train.pixels, train.labels, val),
-        Images(test.pixels, test.labels, kept),
-        names[: settings.num_classes],
+        Images(train.pixels, train.labels - first, fit),
+        Images(train.pixels, train.labels - first, val),
+        Images(test.pixels, test.labels - first, kept),
+        names[first : first + settings.num_classes],
         source,
     )
 
@@ -301,6 +307,9 @@ _LIKE: dict[str, Mnist | Cifar100 | Digits | FewShot] = {
 DataSet = Digits | Mnist | Cifar100 | CifarFS | MiniImageNet | TieredImageNet | MadeUp
 
 
-def _check_classes(name: str, classes: int, there: int) -> None:
-    if classes < 0 or classes > there or classes == 1:
-        raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {there}, or 0 for all.")
+def _check_classes(name: str, classes: int, there: int, first: int = 0) -> None:
+    left = there - first
+    if first < 0 or left < 2:
+        raise OptionError(f"first={first} of {name} cannot be chosen: give 0 to {there - 2}.")
+    if classes < 0 or classes > left or classes == 1:
+        raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {left}, or 0 for all.")
