@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -131,6 +132,7 @@ PROTOCOLS = {
     "geometry": "the test features again, and how they stand to each other (writes test.npz)",
     "novel": "the same of classes that the run never saw (novel.npz)",
     "episodes": "few-shot episodes of classes that the run never saw (measures/)",
+    "attack": "accuracy under FGSM, PGD and AutoAttack (measures/)",
 }
 
 
@@ -162,18 +164,22 @@ class Evaluate:
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
         if given.protocol not in PROTOCOLS:
             raise OptionError(unknown("protocol", given.protocol, PROTOCOLS))
-        settings = _few_shot(rest) if given.protocol == "episodes" else ()
-        if given.protocol != "episodes":
+        readers = {"episodes": _few_shot, "attack": _attack}
+        settings = readers[given.protocol](rest) if given.protocol in readers else ()
+        if given.protocol not in readers:
             argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
         return cls(given.run, given.protocol, settings)
 
     def run(self) -> int:
         """Measure, and print numbers."""
         from .results import RunFolder
+        from .robustness import evaluate_attacks
         from .run import evaluate, evaluate_episodes
 
         folder = RunFolder(self.run_folder)
-        found = evaluate_episodes(folder, self.settings) if self.settings else evaluate(folder, self.protocol)
+        ways: dict[str, Callable[..., dict[str, Any]]] = {"episodes": evaluate_episodes, "attack": evaluate_attacks}
+        way = ways.get(self.protocol)
+        found = way(folder, self.settings) if way else evaluate(folder, self.protocol)
         print(json.dumps(found, indent=1))
         return 0
 
@@ -194,6 +200,24 @@ def _few_shot(words: list[str]) -> tuple[Any, ...]:
         description="Few-shot episodes. Several numbers after --shot are measured in one go:",
     )
     return tuple(replace(chosen, shot=shot) for shot in shots.shot)
+
+
+def _attack(words: list[str]) -> tuple[Any, ...]:
+    """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
+    from dataclasses import replace
+
+    from .evaluate.attack_settings import Attack, radius
+
+    parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
+    parser.add_argument("--eps", nargs="+", default=["8/255"])
+    given, rest = parser.parse_known_args(words)
+    chosen = tyro.cli(
+        Attack,
+        args=rest,
+        prog="opl evaluate RUN attack",
+        description="Attacks. Radii are written 8/255 or 0.031; several after --eps are tried one after another:",
+    )
+    return tuple(replace(chosen, eps=radius(word)) for word in given.eps)
 
 
 @dataclass(frozen=True)

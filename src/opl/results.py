@@ -3,8 +3,8 @@
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (first), `splits.json`, `metrics.jsonl` (a line an epoch), `checkpoint.pt`
 and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
 says of the test images), `result.json`, and `done`, empty, last. Further measures of a finished run are in `measures/`,
-each a `.json` and the arrays behind it in a `.npz`. A file appears under its name only when it is
-complete: it is written under another name, then renamed.
+each a `.json` and the arrays behind it in a `.npz`; one that is under way is a `.part.npz`. A file appears under its
+name only when it is complete: it is written under another name, then renamed.
 """
 
 import hashlib
@@ -192,6 +192,23 @@ class RunFolder:
     def has_measure(self, name: str) -> bool:
         """Whether it was taken."""
         return (self.path / "measures" / f"{name}.json").exists()
+
+    def measure(self, name: str) -> dict[str, Any]:
+        """What `write_measure` was given as content."""
+        return self._read_json(f"measures/{name}.json")
+
+    def write_part(self, name: str, arrays: dict[str, Any]) -> None:
+        """Keep what there is of a measure that is under way, to go on from."""
+        (self.path / "measures").mkdir(exist_ok=True)
+        self.write_outputs(arrays, f"measures/{name}.part")
+
+    def part(self, name: str) -> dict[str, Any] | None:
+        """That; None where there is none."""
+        return self.outputs(f"measures/{name}.part")
+
+    def drop_part(self, name: str) -> None:
+        """Forget it: the measure is whole."""
+        (self.path / "measures" / f"{name}.part.npz").unlink(missing_ok=True)
 
     def weights(self) -> dict[str, Any]:
         """The final model's state dict."""
