@@ -122,6 +122,7 @@ def ours(depth: int, steps: int, pixels: torch.Tensor, labels: torch.Tensor, met
         net,
         (method or CrossEntropy()).build(TaskShape(100, net.feature_dim)),
         Short(data, steps),
+        everything=lambda: data.plain(BATCH),
         state=None,
         validate=lambda _: {},
         save=lambda _, record: records.append(record),

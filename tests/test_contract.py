@@ -27,6 +27,7 @@ from opl.losses.negative_cam import NegativeCAMLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
 from opl.losses.projection import OrthogonalProjectionLoss
+from opl.losses.truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 ROWS, DIM, CLASSES = 20, 6, 5
 TEACHER = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(7))
@@ -77,6 +78,8 @@ LOSSES = {
     "FocalLoss, sigmoid": Case(lambda: FocalLoss(form="sigmoid"), shape=LOGITS),
     "ClassBalancedFocalLoss": Case(lambda: ClassBalancedFocalLoss([1, 2, 4, 8, 16], beta=0.9), shape=LOGITS),
     "AnchorLoss": Case(lambda: AnchorLoss(warmup=2), shape=LOGITS),
+    "GeneralizedCrossEntropyLoss": Case(lambda: GeneralizedCrossEntropyLoss(), shape=LOGITS),
+    "TruncatedLoss": Case(lambda: TruncatedLoss(k=0.2), shape=LOGITS),
     "CenterLoss": Case(lambda: CenterLoss(CLASSES, DIM)),
     "OLELoss": Case(lambda: OLELoss()),
     "NegativeCAMLoss, kd": Case(lambda: NegativeCAMLoss(k=2, form="kd"), shape=MAPS),

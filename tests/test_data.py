@@ -1,5 +1,6 @@
 """Data: found where it is, decoded once and correctly, cut as asked, and served the same to any number of processes."""
 
+import gzip
 import io
 import json
 import multiprocessing
@@ -23,9 +24,11 @@ from scipy import stats
 from opl.data import (
     KNOWN,
     Batches,
+    Cifar10,
     Cifar100,
     ColorJitter,
     Digits,
+    FashionMnist,
     Flip,
     MadeUp,
     Mnist,
@@ -50,10 +53,11 @@ def png(pixels: np.ndarray) -> bytes:
     return stream.getvalue()
 
 
-def write(file: Path, pixels: np.ndarray, labels: list[int], names: list[str]) -> None:
-    told = {"image": {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
-    column = pa.array([{"bytes": png(image), "path": None} for image in pixels])
-    table = pa.table({"image": column, "label": pa.array(labels, pa.int64())})
+def write(file: Path, pixels: np.ndarray, labels: list[int], names: list[str], image: str = "image", **more) -> None:
+    told = {image: {"_type": "Image"}, "label": {"names": names, "_type": "ClassLabel"}}
+    column = pa.array([{"bytes": png(picture), "path": None} for picture in pixels])
+    columns = {name: pa.array(values, pa.int64()) for name, values in {"label": labels, **more}.items()}
+    table = pa.table({image: column, **columns})
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": told}})}), file)
 
@@ -433,9 +437,12 @@ def test_digits_are_scikit_learns_half_for_testing():
     assert len(Digits(val=99).load(0).val) == 99
 
 
-@pytest.mark.parametrize("like", ["mnist", "cifar100", "digits"])
+REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar100(), Digits())}
+
+
+@pytest.mark.parametrize("like", REALS)
 def test_made_up_data_has_the_shape_of_its_model_and_can_be_learnt(like):
-    made, real = MadeUp(like, rows=400), {"mnist": Mnist(), "cifar100": Cifar100(), "digits": Digits()}[like]
+    made, real = MadeUp(like, rows=400), REALS[like]
     splits = made.load(0)
     assert splits.train.pixels.shape[1:] == (real.channels, real.size, real.size)
     assert (made.num_classes, made.mean, made.std, made.augment) == (
@@ -579,6 +586,105 @@ def _blake(*numbers: int) -> bytes:
     import hashlib
 
     return hashlib.blake2b(np.array([[n, 0] for n in numbers], dtype="<u8").tobytes(), digest_size=8).digest()
+
+
+# CIFAR-10, Fashion-MNIST, idx files, super-classes
+
+
+def test_cifar10_is_read_in_the_layout_of_the_hub(tmp_path):
+    names = list(KNOWN["cifar10"].names)
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
+    for name in ("train", "test"):
+        file = tmp_path / f"datasets--uoft-cs--cifar10/plain_text/{name}-00000-of-00001.parquet"
+        write(file, pixels, list(range(10)) * 2, names, image="img")
+    splits = Cifar10(root=str(tmp_path / "datasets--uoft-cs--cifar10"), val=5).load(0)
+    assert splits.class_names == tuple(names)
+    assert (len(splits.train), len(splits.val), len(splits.test)) == (15, 5, 20)
+    np.testing.assert_array_equal(splits.test.pixels, pixels.transpose(0, 3, 1, 2))
+    assert Cifar10().augment == (PadCrop(4), Flip(0.5))
+
+
+def test_the_hubs_spelling_of_a_t_shirt_is_corrected(tmp_path, shelf):
+    names = ["T - shirt / top", *KNOWN["fashion-mnist"].names[1:]]
+    for name in ("train", "test"):
+        pixels = np.zeros((10, 28, 28), dtype=np.uint8)
+        write(shelf / f"fashion-mnist/fashion_mnist/{name}-00000-of-00001.parquet", pixels, list(range(10)), names)
+    assert FashionMnist(val=0).load(0).class_names == KNOWN["fashion-mnist"].names
+
+
+def idx(values: np.ndarray) -> bytes:
+    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
+    return bytes([0, 0, 8, values.ndim]) + sizes + values.astype(np.uint8).tobytes()
+
+
+def write_idx(folder: Path, ending: str = "", joint: str = "-") -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    random, parts = np.random.default_rng(0), {}
+    folder.mkdir(parents=True)
+    for word, count in (("train", 30), ("t10k", 20)):
+        parts[word] = random.integers(0, 256, (count, 28, 28), dtype=np.uint8), np.arange(count) % 10
+        for values, what in zip(parts[word], (f"images{joint}idx3", f"labels{joint}idx1"), strict=True):
+            content = idx(values)
+            (folder / f"{word}-{what}-ubyte{ending}").write_bytes(gzip.compress(content) if ending else content)
+    return parts
+
+
+@pytest.mark.parametrize(("deeper", "ending", "joint"), [("", ".gz", "-"), ("", "", "."), ("raw", "", "-")])
+@pytest.mark.parametrize("settings", [Mnist, FashionMnist])
+def test_idx_files_are_read_zipped_or_not(tmp_path, settings, deeper, ending, joint):
+    parts = write_idx(tmp_path / "here" / deeper, ending, joint)
+    splits = settings(root=str(tmp_path / "here"), val=0).load(0)
+    for part, word in ((splits.train, "train"), (splits.test, "t10k")):
+        np.testing.assert_array_equal(part.pixels[:, 0], parts[word][0])
+        np.testing.assert_array_equal(part.labels, parts[word][1])
+    assert splits.class_names == KNOWN[settings.name].names
+    assert splits.class_names[9] == {"mnist": "9", "fashion-mnist": "Ankle boot"}[settings.name]
+
+
+def test_idx_files_that_are_not_whole_are_told(tmp_path, shelf):
+    write_idx(shelf / "fashion-mnist", ".gz")
+    labels = shelf / "fashion-mnist/t10k-labels-idx1-ubyte.gz"
+    labels.write_bytes(gzip.compress(idx(np.arange(7))))
+    with pytest.raises(DataError, match="20 images and 7 labels"):
+        FashionMnist(val=0).load(0)
+    labels.write_bytes(gzip.compress(idx(np.arange(20))[:-3]))
+    with pytest.raises(DataError, match="17 bytes and says 20"):
+        FashionMnist(val=0).load(0)
+    labels.write_bytes(b"something else")
+    with pytest.raises(DataError, match="no idx file"):
+        FashionMnist(val=0).load(0)
+    labels.unlink()
+    with pytest.raises(DataError, match=r"but not 't10k-labels-idx1-ubyte\.gz'"):
+        FashionMnist(val=0).load(0)
+    assert "t10k-labels" in {row["name"]: row for row in describe()}["fashion-mnist"]["where"]
+
+
+def test_super_classes_are_chosen_whole_and_their_classes_numbered_anew(tmp_path):
+    names = [f"class{number}" for number in range(100)]
+    coarse = [(7 * number) % 20 for number in range(100)]
+    pixels = np.zeros((100, 32, 32, 3), dtype=np.uint8)
+    pixels[:, 0, 0, 0] = np.arange(100)
+    for name in ("train", "test"):
+        file = tmp_path / f"{name}-00000-of-00001.parquet"
+        write(file, pixels, list(range(100)), names, image="img", coarse_label=coarse)
+    settings = Cifar100(root=str(tmp_path), val=0, superclasses=(3, 11))
+    splits, expected = settings.load(0), [number for number in range(100) if coarse[number] in (3, 11)]
+    assert settings.num_classes == 10
+    assert splits.class_names == tuple(names[number] for number in expected)
+    assert splits.groups == tuple(coarse[number] for number in expected)
+    for part in (splits.train, splits.test):
+        chosen, labels = part.take(torch.arange(len(part)))
+        assert chosen[:, 0, 0, 0].tolist() == expected
+        assert labels.tolist() == list(range(10))
+    unseen, others = settings.unseen()
+    assert others == tuple(names[number] for number in range(100) if number not in expected)[:10]
+    assert unseen.take(torch.arange(10))[1].tolist() == list(range(10))
+    for wrong in (
+        Cifar100(root=str(tmp_path), superclasses=(3, 20)),
+        Cifar100(root=str(tmp_path), superclasses=(3, 3)),
+        Cifar100(root=str(tmp_path), superclasses=(3,), classes=2),
+    ):
+        with pytest.raises(OptionError, match="from 0 to 19"):
+            wrong.load(0)
 
 
 # The real thing

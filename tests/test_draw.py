@@ -78,6 +78,8 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
     capfd.readouterr()
     with pytest.raises(OptionError, match="none is new"):
         Cifar100().unseen()
+    with pytest.raises(OptionError, match="not 'val'"):
+        Cifar100(classes=20).unseen("val")
 
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5", "figure-s3"])

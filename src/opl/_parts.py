@@ -1,12 +1,14 @@
 """What the losses and heads share: batches that fit, a mean over no sample, and a count of the steps."""
 
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from ._ways.batch import can_look, check_labels, check_vectors
 from .errors import LabelError, OptionError, unknown
+from .types import Batch
 
 Reduction = Literal["mean", "sum", "none"]
 
@@ -90,6 +92,19 @@ class Stepped(nn.Module):
         if self.training:
             self.step = now + 1  # not in place: a compiled backward would read the next step
         return now
+
+
+class BetweenEpochs(nn.Module):
+    """An objective with something to do between epochs, on every process; what it learns there is in its state."""
+
+    judged_by: str = ""
+    """The number of the records by which it judges a model; with one of `test/` the run tests after every epoch."""
+
+    def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
+        """An epoch begins, counted from 0; `everything()` are all training images, plain, of this process's share."""
+
+    def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
+        """An epoch ended with these numbers, which are the same on all processes."""
 
 
 def check_sizes(num_classes: int, feature_dim: int) -> None:

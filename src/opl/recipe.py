@@ -6,6 +6,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
+from .data.noise import Noise
 from .data.sets import DataSet
 from .errors import OptionError, unknown
 from .methods import Method
@@ -13,7 +14,7 @@ from .models import Model
 from .optimise import Optimiser, Schedule
 
 Scale = Literal["paper", "small", "tiny"]
-Selection = Literal["last", "best-val"]
+Selection = Literal["last", "best-val", "both"]
 Normalise = Literal["data", "model", "none"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
@@ -29,10 +30,13 @@ class Recipe:
     optimiser: Optimiser
     schedule: Schedule
     epochs: int
+    noise: Noise | None = None
+    """Wrong labels on purpose, in training and in validation, never in testing."""
     batch_size: int = 128
     """Over all processes together."""
     selection: Selection = "last"
-    """Which weights are tested: those of the last epoch, or of the best validation accuracy. Never by the test set."""
+    """Which weights are tested: those of the last epoch, or of the best validation accuracy; `both` keeps and tests the
+    last and has the others' numbers as `selected/*` besides. Never by the test set."""
     eval_every: int = 1
     """Epochs between two validations."""
     clip: float = 0.0

@@ -2,7 +2,8 @@
 
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (first), `splits.json`, `metrics.jsonl` (a line an epoch), `checkpoint.pt`
 and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
-says of the test images), `result.json`, and `done`, empty, last. Further measures of a finished run are in `measures/`,
+says of the test images), `result.json`, and `done`, empty, last. Where labels were made wrong on purpose, `noise.json`
+has the matrix and what came of it, and `noise.npz` the labels. Further measures of a finished run are in `measures/`,
 each a `.json` and the arrays behind it in a `.npz`; one that is under way is a `.part.npz`. A file appears under its
 name only when it is complete: it is written under another name, then renamed.
 """
@@ -81,6 +82,20 @@ class RunFolder:
     def write_splits(self, splits: dict[str, Any]) -> None:
         """Which images were trained, validated and tested on."""
         self._write_json("splits.json", splits)
+
+    def write_noise(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """How labels were made wrong; a run that goes on with other noise is refused."""
+        if (self.path / "noise.json").exists() and self._read_json("noise.json")["matrix"] != facts["matrix"]:
+            raise FolderError(
+                f"{self.path} holds a run with another noise matrix, so its file changed: give another --out, or "
+                "delete that folder."
+            )
+        self.write_outputs(arrays, "noise")
+        self._write_json("noise.json", facts)
+
+    def noise(self) -> dict[str, Any]:
+        """`noise.json`; empty where there is none."""
+        return self._read_json("noise.json") if (self.path / "noise.json").exists() else {}
 
     def log(self, record: dict[str, Any]) -> None:
         """Add a line to `metrics.jsonl`."""

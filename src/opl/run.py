@@ -17,6 +17,7 @@ from torch import nn
 
 from . import __version__
 from .data.batches import Batches, seed_for
+from .data.noise import Noisy, purity, spoil
 from .errors import FolderError, OplError, OptionError
 from .evaluate.accuracy import accuracy
 from .evaluate.episodes import episodes
@@ -89,6 +90,8 @@ def _leave() -> None:
 def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     started = time.time()
     splits = recipe.data.load(recipe.seed)
+    noisy = spoil(splits, recipe.noise, recipe.seed) if recipe.noise else None
+    splits = noisy.splits if noisy else splits
     model = build_model(recipe)
     teacher = finished_model(folder.beside(recipe.after)) if recipe.after else None
     if recipe.inherit and teacher is not None:
@@ -96,6 +99,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     model.to(fabric.device)
     data = batches(fabric, recipe, splits.train)
     objective = build_objective(recipe, model, splits.train, data.steps, teacher).to(fabric.device)
+    _check_judge(recipe, objective, splits)
     if recipe.compile:
         model.compile()
     state = folder.load()
@@ -104,17 +108,25 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     fabric.barrier()
     if fabric.is_global_zero:
         folder.write_splits(_describe(splits))
+        if noisy:
+            folder.write_noise(noisy.facts(), _labels(noisy))
         folder.keep_epochs(first)
     writer = _writer(recipe, folder) if fabric.is_global_zero else None
 
     def validate(trained: nn.Module) -> dict[str, float]:
         numbers = _measure(fabric, recipe, trained, splits.val)
-        return {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
+        named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
+        if _peeks(objective):
+            named["test/top1"] = _measure(fabric, recipe, trained, splits.test)["top1"]
+        return named
 
     def save(state: dict[str, Any], record: EpochRecord) -> None:
         nonlocal best
         if not fabric.is_global_zero:
             return
+        if hasattr(objective, "kept"):  # clean labels are for the record, and reach no loss
+            wrong = noisy.wrong["train"] if noisy else torch.zeros(len(splits.train))
+            record |= purity(objective.kept, wrong)  # type: ignore[arg-type]
         if record.get("val/top1", -1.0) > best:
             best = record["val/top1"]
             folder.save_best({"model": state["model"]})
@@ -127,11 +139,25 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         bar.epoch(record)
 
     with Progress(recipe, data.steps, first, fabric.is_global_zero) as bar:
-        trained = fit(fabric, recipe, model, objective, data, state=state, validate=validate, save=save, watcher=bar)
+        trained = fit(
+            fabric,
+            recipe,
+            model,
+            objective,
+            data,
+            everything=lambda: _cast(data.plain(EVAL_BATCH), model),
+            state=state,
+            validate=validate,
+            save=save,
+            watcher=bar,
+        )
     fabric.barrier()
-    if recipe.selection == "best-val":
-        model.load_state_dict(folder.load_best()["model"])
-    result = _result(fabric, recipe, trained, splits, folder, time.time() - started)
+    selected = _selected(fabric, recipe, model, splits, folder)
+    result = _result(fabric, recipe, trained, splits, folder, time.time() - started) | selected
+    if noisy:
+        result |= {f"noise/{part}": rate for part, rate in noisy.rates().items()}
+    if _peeks(objective):
+        result["selection"] = f"{recipe.selection}, guided by the TEST set as released"
     if fabric.is_global_zero:
         if len(splits.test):
             folder.write_outputs(test_outputs(fabric, recipe, trained, splits.test))
@@ -139,6 +165,43 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         folder.finish(weights, result)
     fabric.barrier()
     return result
+
+
+def _selected(fabric: Any, recipe: Recipe, model: nn.Module, splits: Splits, folder: RunFolder) -> dict[str, float]:
+    """Take the weights that were best on validation, or test them beside the last ones, as the recipe says."""
+    if recipe.selection == "last":
+        return {}
+    last = {name: value.clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(folder.load_best()["model"])
+    if recipe.selection == "best-val":
+        return {}
+    numbers = _measure(fabric, recipe, model, splits.test)
+    model.load_state_dict(last)
+    return {f"selected/{name}": value for name, value in numbers.items() if name in ("top1", "top5", "s", "d")}
+
+
+def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
+    """A model that is chosen by validation needs images for that; better said now than after hours."""
+    method = str(getattr(objective, "judged_by", "")).startswith("val/")
+    if (method or recipe.selection != "last") and not len(splits.val):
+        who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
+        raise OptionError(
+            f"{who} chooses a model by its accuracy on held-out images, and there are none: hold some out, for "
+            "instance with --data.val 5000."
+        )
+
+
+def _peeks(objective: nn.Module) -> bool:
+    """Whether the method looks at the test set while it trains, which only a switch named for it makes it do."""
+    return str(getattr(objective, "judged_by", "")).startswith("test/")
+
+
+def _labels(noisy: Noisy) -> dict[str, Any]:
+    """For the run folder: of each part the rows in their source, the labels as they are now, and which are wrong."""
+    parts = {"train": noisy.splits.train, "val": noisy.splits.val}
+    rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}
+    labels = {f"{name}/labels": part.labels[part.rows].numpy() for name, part in parts.items()}
+    return {**rows, **labels, **{f"{name}/wrong": wrong.numpy() for name, wrong in noisy.wrong.items()}}
 
 
 def build_model(recipe: Recipe) -> Network:
@@ -250,7 +313,8 @@ def test_outputs(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) ->
 
 
 def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
-    """Another measure of a finished run: `geometry` of its test images, or of `novel` classes that it never saw.
+    """Another measure of a finished run: `geometry` of its test images (where none were held out, of its training
+    images), or of `novel` classes that it never saw.
 
     Writes `test.npz` or `novel.npz` into the run's folder, and returns numbers.
     """
@@ -303,7 +367,7 @@ def _unseen(recipe: Recipe, part: str = "test") -> tuple[Images, tuple[str, ...]
     unseen = getattr(recipe.data, "unseen", None)
     if unseen is None:
         raise OptionError(f"{recipe.data.name} has no classes beside those of the run: novel classes need some.")
-    found: tuple[Images, tuple[str, ...]] = unseen(part) if part != "test" else unseen()
+    found: tuple[Images, tuple[str, ...]] = unseen(part)
     return found
 
 

@@ -69,12 +69,13 @@ def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int,
 def cells(item: Item, rows: list[Line]) -> tuple[list[str], list[list[str]]]:
     """Heading and cells of the table as text."""
     titles = [item.metrics[name] for name in item.main]
-    papers = ["paper"] if len(titles) == 1 else [f"paper, {title}" for title in titles]
+    told = [name for name in item.main if any(name in line.paper for line in rows)] or item.main[:1]
+    papers = ["paper"] if len(titles) == 1 else [f"paper, {item.metrics[name]}" for name in told]
     heading = [item.what, "seeds", *item.metrics.values(), *papers, *(f"difference in {title}" for title in titles)]
     body = []
     for line in rows:
         numbers = [number(line.numbers[name]) for name in item.metrics]
-        paper = [f"{line.paper[name]:.2f}" if name in line.paper else "-" for name in item.main]
+        paper = [f"{line.paper[name]:.2f}" if name in line.paper else "-" for name in told]
         differences = [_difference(line, name) for name in item.main]
         body.append([line.label, str(len(line.seeds)), *numbers, *paper, *differences])
     return heading, body
@@ -129,8 +130,8 @@ def show(item: Item, rows: list[Line], scale: str) -> None:
     table = Table(title=f"{item.name}: {item.title}, scale {scale}{marked}")
     apart = len(heading) - len(item.main)
     for column, name in enumerate(heading[:apart]):
-        widest = max((len(row[column]) for row in body), default=0)
-        table.add_column(name, min_width=widest if column else None)  # a label may be folded, a number not
+        parts = [part for row in body for part in ([row[column]] if column else row[column].split())]
+        table.add_column(name, min_width=max(map(len, parts), default=0))  # a label may be folded, a number not
     for row in body:
         table.add_row(*row[:apart])
     console = Console()

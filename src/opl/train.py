@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ._parts import Stepped
+from ._parts import BetweenEpochs, Stepped
 from .data.batches import seed_for
 from .errors import DivergedError
 from .optimise import groups
@@ -49,6 +49,7 @@ def fit(
     objective: nn.Module,
     data: Data,
     *,
+    everything: Callable[[], Iterator[Batch]],
     state: dict[str, Any] | None,
     validate: Callable[[nn.Module], dict[str, float]],
     save: Callable[[dict[str, Any], EpochRecord], None],
@@ -62,6 +63,7 @@ def fit(
         model: returns `Output`.
         objective: `objective(model, batch) -> Terms`; its parameters are trained too.
         data: the training batches of this process.
+        everything: all training images of this process's share, plain, for an objective that looks at them.
         state: what `save` was last given, to go on from there.
         validate: called every `eval_every` epochs and after the last; its numbers go into the record.
         save: called at the end of every epoch with the state and the epoch's record.
@@ -78,10 +80,15 @@ def fit(
     for epoch in range(first, recipe.epochs):
         started = time.perf_counter()
         with torch.random.fork_rng():
+            if isinstance(objective, BetweenEpochs):
+                with fabric.autocast():
+                    objective.before_epoch(epoch, model, everything)
             record = _train_epoch(fabric, recipe, wrapped, objective, optimiser, data, epoch, watcher)
         record = {"epoch": epoch, **record}
         if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
             record |= validate(wrapped)
+        if isinstance(objective, BetweenEpochs):
+            objective.after_epoch(model, record)
         record["seconds"] = time.perf_counter() - started
         save(
             {

@@ -16,7 +16,8 @@ from .augment import (
 from .batches import Batches, seed_for
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .known import KNOWN, Known
-from .sets import Cifar100, DataSet, Digits, MadeUp, Mnist
+from .noise import ClassDependent, Noise, NoiseMatrix, PairFlip, UniformNoise
+from .sets import Cifar10, Cifar100, DataSet, Digits, FashionMnist, MadeUp, Mnist
 from .source import find, here
 from .split import split, subset
 
@@ -24,21 +25,28 @@ __all__ = [
     "KNOWN",
     "Augmentation",
     "Batches",
+    "Cifar10",
     "Cifar100",
     "CifarFS",
+    "ClassDependent",
     "ColorJitter",
     "DataSet",
     "Digits",
+    "FashionMnist",
     "Flip",
     "Known",
     "MadeUp",
     "MiniImageNet",
     "Mnist",
+    "Noise",
+    "NoiseMatrix",
     "Normalize",
     "PadCrop",
+    "PairFlip",
     "QuarterTurns",
     "RandomResizedCrop",
     "TieredImageNet",
+    "UniformNoise",
     "describe",
     "find",
     "here",

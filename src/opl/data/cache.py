@@ -208,7 +208,7 @@ def _write(folder: Path, found: Found) -> dict[str, Any]:
                 np.save(folder / f"{split}.{label}.npy", codes[label])
                 files[f"{split}.{label}.npy"] = _size_and_checksum(folder / f"{split}.{label}.npy")
     classes = reading.label_columns[0]
-    told = names[classes] or [str(number) for number in range(found.known.num_classes)]
+    told = names[classes] or found.known.names or [str(number) for number in range(found.known.num_classes)]
     names[classes] = [found.known.respell.get(name, name) for name in told]
     return {
         "splits": list(reading.counts),

@@ -36,11 +36,45 @@ class Known:
     """Height and width of the images, where they must have that."""
     made_of: str = ""
     """Another data set that it can be made of."""
+    names: tuple[str, ...] = ()
+    """The classes in the order of their numbers, for files that tell none."""
+    idx: bool = False
+    """Whether it is also passed on as idx files, see `idx`."""
 
 
+_CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
 _SETS = (
     Known(
-        "mnist", "ylecun/mnist", {"train": 60_000, "test": 10_000}, 10, "L", "no formal licence, cite LeCun et al. 1998"
+        "mnist",
+        "ylecun/mnist",
+        {"train": 60_000, "test": 10_000},
+        10,
+        "L",
+        "no formal licence, cite LeCun et al. 1998",
+        names=tuple("0123456789"),
+        idx=True,
+    ),
+    Known(
+        "fashion-mnist",
+        "zalando-datasets/fashion_mnist",
+        {"train": 60_000, "test": 10_000},
+        10,
+        "L",
+        "MIT; Debian's package dataset-fashion-mnist has it too; cite Xiao et al. 2017",
+        respell={"T - shirt / top": "T-shirt/top"},
+        names=_CLOTHES,
+        idx=True,
+    ),
+    Known(
+        "cifar10",
+        "uoft-cs/cifar10",
+        {"train": 50_000, "test": 10_000},
+        10,
+        "RGB",
+        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     ),
     Known(
         "cifar100",

@@ -1,8 +1,8 @@
-"""How the files of the few-shot data sets are called in the wild; nothing is opened to find that out.
+"""How files that are not in the Hub's layout are called in the wild; nothing is opened to find that out.
 
-A data set that is passed on as pickles and archives comes in several layouts, after the papers that made them. Each has
-the parts `train` (the base classes), `val` and `test` (new ones), and some have `extra`: more images of the base
-classes, that nobody trains on.
+A few-shot data set that is passed on as pickles and archives comes in several layouts, after the papers that made
+them. Each has the parts `train` (the base classes), `val` and `test` (new ones), and some have `extra`: more images of
+the base classes, that nobody trains on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,6 +58,36 @@ def locate(known: Known, folder: Path) -> tuple[str, Files] | None:
         if not known.made_of and (found := _folders(known, base)):
             return "folders", found
     return None
+
+
+IDX = {"train": "train", "test": "t10k"}  # what the idx files call the parts
+
+
+def idx_files(known: Known, folder: Path) -> Files | None:
+    """The idx files of each part, images then labels, zipped or not; None if there are none.
+
+    Raises:
+        DataError: some are there, but not all.
+    """
+    for base in (folder, folder / known.name, folder / "raw"):
+        found = {
+            part: tuple(_idx_file(base, word, what) for what in ("images", "labels")) for part, word in IDX.items()
+        }
+        if any(file for files in found.values() for file in files):
+            whole = {part: tuple(file for file in files if file) for part, files in found.items()}
+            for part, files in found.items():
+                if missing := [what for what, file in zip(("images", "labels"), files, strict=True) if not file]:
+                    raise _incomplete(known, base, f"{IDX[part]}-{missing[0]}-idx{_DIMENSIONS[missing[0]]}-ubyte.gz")
+            return whole
+    return None
+
+
+_DIMENSIONS = {"images": 3, "labels": 1}
+
+
+def _idx_file(base: Path, word: str, what: str) -> Path | None:
+    names = (f"{word}-{what}{joint}idx{_DIMENSIONS[what]}-ubyte{end}" for joint in "-." for end in ("", ".gz"))
+    return next((base / name for name in names if (base / name).is_file()), None)
 
 
 def _named_files(known: Known, base: Path, layout: Layout) -> Files | None:

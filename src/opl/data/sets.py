@@ -4,18 +4,22 @@ Besides `load`, each has what the other rooms need to know: `name`, `channels`, 
 `num_classes`, `mean` and `std` of each channel, and `augment`, what is done to training images.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import OptionError, unknown
+from ..errors import DataError, OptionError, unknown
 from ..types import Images, Splits
 from .augment import Augmentation, ColorJitter, Flip, PadCrop
 from .few_shot import CifarFS, FewShot, MiniImageNet, NewClasses, TieredImageNet, check_part
+from .known import KNOWN
 from .split import split, subset
+
+if TYPE_CHECKING:
+    from .cache import Decoded
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,6 @@ class _Stored:
     """At most so many training images of each class; 0 takes all."""
     test_per_class: int = 0
     """At most so many test images of each class; 0 takes all."""
-    first: int = 0
-    """The first class to take; those before it are left out, and it becomes class 0."""
 
     name: ClassVar[str]
     channels: ClassVar[int]
@@ -49,7 +51,7 @@ class _Stored:
     @property
     def num_classes(self) -> int:
         """After the choice of classes."""
-        return self.classes or self.all_classes - self.first
+        return self.classes or self.all_classes
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
@@ -58,10 +60,8 @@ class _Stored:
 
     def load(self, seed: int) -> Splits:
         """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
-        from . import cache
-
-        _check_classes(self.name, self.classes, self.all_classes, self.first)
-        decoded = cache.load(self.name, self.root)
+        _check_classes(self.name, self.classes, self.all_classes)
+        decoded = self._read()
         train, test = (decoded.parts[part] for part in ("train", "test"))
         train_labels, test_labels = (part.labels[decoded.label] for part in (train, test))
         cut = _cut(
@@ -72,25 +72,29 @@ class _Stored:
             decoded.names[decoded.label],
             decoded.source,
         )
-        return cut._replace(
-            groups=_groups(cut.test.labels, test.labels.get("coarse_label"), self.num_classes),
-        )
+        return cut._replace(groups=_groups(test_labels, test.labels.get("coarse_label"), self.num_classes))
 
-    def unseen(self) -> tuple[Images, tuple[str, ...]]:
+    def unseen(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
-        from . import cache
-
-        start = self.first + self.classes
-        if not self.classes or start >= self.all_classes:
+        if part != "test":
+            raise OptionError(f"{self.name} has new classes for testing only: give the part 'test', not {part!r}.")
+        chosen = self.num_classes
+        if chosen >= self.all_classes:
             raise OptionError(
                 f"all classes of {self.name} were trained on, so none is new: take a run with fewer, for instance "
                 "--data.classes 20."
             )
-        decoded = cache.load(self.name, self.root)
-        test, last = decoded.parts["test"], min(start + self.classes, self.all_classes)
+        decoded = self._read()
+        test, last = decoded.parts["test"], min(2 * chosen, self.all_classes)
         labels = test.labels[decoded.label]
-        rows = ((labels >= start) & (labels < last)).nonzero().flatten()
-        return Images(test.pixels, labels - start, rows), decoded.names[decoded.label][start:last]
+        rows = ((labels >= chosen) & (labels < last)).nonzero().flatten()
+        return Images(test.pixels, labels - chosen, rows), decoded.names[decoded.label][chosen:last]
+
+    def _read(self) -> "Decoded":
+        """Its parts, decoded, the chosen classes first."""
+        from . import cache
+
+        return cache.load(self.name, self.root)
 
 
 def _groups(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
@@ -101,16 +105,16 @@ def _groups(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[in
 
 
 def _cut(train: Images, test: Images, settings: "_Stored", seed: int, names: tuple[str, ...], source: str) -> Splits:
+    chosen = settings.num_classes
     fit, val = split(train.labels, settings.val, seed=seed, stratified=settings.stratified)
-    first, classes = settings.first, settings.classes
-    fit = fit[subset(train.labels[fit], classes, settings.per_class, seed=seed, first=first)]
-    val = val[subset(train.labels[val], classes, first=first)]
-    kept = subset(test.labels, classes, settings.test_per_class, seed=seed, first=first)
+    fit = fit[subset(train.labels[fit], chosen, settings.per_class, seed=seed)]
+    val = val[subset(train.labels[val], chosen)]
+    kept = subset(test.labels, chosen, settings.test_per_class, seed=seed)
     return Splits(
-        Images(train.pixels, train.labels - first, fit),
-        Images(train.pixels, train.labels - first, val),
-        Images(test.pixels, test.labels - first, kept),
-        names[first : first + settings.num_classes],
+        Images(train.pixels, train.labels, fit),
+        Images(train.pixels, train.labels, val),
+        Images(test.pixels, test.labels, kept),
+        names[:chosen],
         source,
     )
 
@@ -128,8 +132,20 @@ class Mnist(_Stored):
 
 
 @dataclass(frozen=True)
-class Cifar100(_Stored):
-    """CIFAR-100: 50,000 and 10,000 photographs of 100 classes, 32 x 32; augmented as in the paper's code."""
+class FashionMnist(_Stored):
+    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, grey; not augmented. Read from idx files too."""
+
+    name: ClassVar[str] = "fashion-mnist"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 28
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.2860,)
+    std: ClassVar[tuple[float, ...]] = (0.3530,)
+
+
+@dataclass(frozen=True)
+class _Cifar(_Stored):
+    """What both CIFARs share."""
 
     padding: int = 4
     """Zero-pad by so much and crop at a random place; 0 does not."""
@@ -138,12 +154,8 @@ class Cifar100(_Stored):
     jitter: float = 0.4
     """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
 
-    name: ClassVar[str] = "cifar100"
     channels: ClassVar[int] = 3
     size: ClassVar[int] = 32
-    all_classes: ClassVar[int] = 100
-    mean: ClassVar[tuple[float, ...]] = (0.50708, 0.48655, 0.44092)
-    std: ClassVar[tuple[float, ...]] = (0.26733, 0.25644, 0.27615)
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
@@ -152,6 +164,69 @@ class Cifar100(_Stored):
         flip = (Flip(self.flip),) if self.flip else ()
         jitter = (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else ()
         return (*crop, *flip, *jitter)
+
+
+@dataclass(frozen=True)
+class Cifar10(_Cifar):
+    """CIFAR-10: 50,000 and 10,000 photographs of 10 classes, 32 x 32; cropped and flipped."""
+
+    jitter: float = 0.0
+    """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
+
+    name: ClassVar[str] = "cifar10"
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
+    std: ClassVar[tuple[float, ...]] = (0.2470, 0.2435, 0.2616)
+
+
+@dataclass(frozen=True)
+class Cifar100(_Cifar):
+    """CIFAR-100: 50,000 and 10,000 photographs of 100 classes, 32 x 32; augmented as in the paper's code."""
+
+    superclasses: tuple[int, ...] = ()
+    """Only the classes of these super-classes, numbered 0 to 19 in alphabetical order; none named takes all."""
+
+    name: ClassVar[str] = "cifar100"
+    all_classes: ClassVar[int] = 100
+    per_superclass: ClassVar[int] = 5
+    mean: ClassVar[tuple[float, ...]] = (0.50708, 0.48655, 0.44092)
+    std: ClassVar[tuple[float, ...]] = (0.26733, 0.25644, 0.27615)
+
+    @property
+    def num_classes(self) -> int:
+        """After the choice of classes."""
+        return self.per_superclass * len(self.superclasses) or super().num_classes
+
+    def _read(self) -> "Decoded":
+        return _gathered(super()._read(), self) if self.superclasses else super()._read()
+
+
+def _gathered(decoded: "Decoded", settings: Cifar100) -> "Decoded":
+    """The same with its classes numbered anew: those of the chosen super-classes first, else in their order."""
+    there = settings.all_classes // settings.per_superclass
+    wanted = settings.superclasses
+    if settings.classes or len({*wanted}) < len(wanted) or not all(0 <= each < there for each in wanted):
+        raise OptionError(
+            f"superclasses={wanted} with classes={settings.classes} cannot be chosen: give different numbers from 0 to "
+            f"{there - 1}, and no number of classes besides."
+        )
+    test = decoded.parts["test"]
+    if "coarse_label" not in test.labels:
+        raise DataError(
+            f"{settings.name} from {decoded.source} has no column 'coarse_label', so its super-classes are not known: "
+            "take the data set as the Hub has it."
+        )
+    groups = _groups(test.labels[decoded.label], test.labels["coarse_label"], settings.all_classes)
+    order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
+    if sum(group in wanted for group in groups) != settings.num_classes:
+        raise DataError(f"the super-classes of {settings.name} from {decoded.source} do not have five classes each.")
+    new = torch.tensor(order).argsort()  # old number -> new number
+    parts = {
+        name: replace(part, labels={**part.labels, decoded.label: new[part.labels[decoded.label]]})
+        for name, part in decoded.parts.items()
+    }
+    names = {**decoded.names, decoded.label: tuple(decoded.names[decoded.label][old] for old in order)}
+    return replace(decoded, parts=parts, names=names)
 
 
 @dataclass(frozen=True)
@@ -201,7 +276,9 @@ class MadeUp:
     classes as well, 16 for validation and 20 for testing.
     """
 
-    like: Literal["mnist", "cifar100", "digits", "cifar-fs", "mini-imagenet", "tiered-imagenet"] = "digits"
+    like: Literal[
+        "mnist", "fashion-mnist", "cifar10", "cifar100", "digits", "cifar-fs", "mini-imagenet", "tiered-imagenet"
+    ] = "digits"
     """The data set whose shape, classes, normalisation and augmentation it takes."""
     root: str = ""
     """Not used: nothing is read."""
@@ -219,7 +296,7 @@ class MadeUp:
     """Images of each new class: 20 are 5 shots and 15 queries."""
 
     @property
-    def _model(self) -> "Mnist | Cifar100 | Digits | FewShot":
+    def _model(self) -> "_Stored | Digits | FewShot":
         if self.like not in _LIKE:
             raise OptionError(unknown("data set", self.like, _LIKE))
         return _LIKE[self.like]
@@ -267,8 +344,11 @@ class MadeUp:
         pixels = self._pixels(labels, self.num_classes, torch.Generator().manual_seed(0))
         cuts = torch.tensor([self.rows, self.rows + self.val])
         train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
-        names = tuple(f"class {number}" for number in range(self.num_classes))
-        return Splits(train, val, test, names, "made up")
+        known = KNOWN[self.like].names if self.like in KNOWN else ()
+        names = known or tuple(f"class {number}" for number in range(self.num_classes))
+        alike = getattr(self._model, "per_superclass", 0)
+        groups = tuple(number // alike for number in range(self.num_classes)) if alike else ()
+        return Splits(train, val, test, names[: self.num_classes], "made up", groups)
 
     def unseen(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
         """New classes with patterns of their own, numbered from 0, and their names; always the same."""
@@ -295,8 +375,10 @@ class MadeUp:
         return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
 
 
-_LIKE: dict[str, Mnist | Cifar100 | Digits | FewShot] = {
+_LIKE: dict[str, _Stored | Digits | FewShot] = {
     "mnist": Mnist(),
+    "fashion-mnist": FashionMnist(),
+    "cifar10": Cifar10(),
     "cifar100": Cifar100(),
     "digits": Digits(),
     "cifar-fs": CifarFS(),
@@ -304,12 +386,9 @@ _LIKE: dict[str, Mnist | Cifar100 | Digits | FewShot] = {
     "tiered-imagenet": TieredImageNet(),
 }
 
-DataSet = Digits | Mnist | Cifar100 | CifarFS | MiniImageNet | TieredImageNet | MadeUp
+DataSet = Digits | Mnist | FashionMnist | Cifar10 | Cifar100 | CifarFS | MiniImageNet | TieredImageNet | MadeUp
 
 
-def _check_classes(name: str, classes: int, there: int, first: int = 0) -> None:
-    left = there - first
-    if first < 0 or left < 2:
-        raise OptionError(f"first={first} of {name} cannot be chosen: give 0 to {there - 2}.")
-    if classes < 0 or classes > left or classes == 1:
-        raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {left}, or 0 for all.")
+def _check_classes(name: str, classes: int, there: int) -> None:
+    if classes < 0 or classes > there or classes == 1:
+        raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {there}, or 0 for all.")

@@ -3,7 +3,7 @@
 All three end as a folder of files in the Hub's layout, so that one reader serves them, and a look at names, sizes and
 times is enough to know whether anything changed. Parquet files are read directly; a folder in another layout that
 `datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it. The few-shot data
-sets have layouts of their own besides: see `layouts` and `packed`.
+sets have layouts of their own besides: see `layouts` and `packed`; MNIST and Fashion-MNIST may be idx files: see `idx`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, unknown
 from .known import KNOWN, Known
-from .layouts import LAYOUTS, locate
+from .layouts import LAYOUTS, idx_files, locate
 
 if TYPE_CHECKING:
     from .decode import Pixels
@@ -41,7 +41,7 @@ class Found:
     where: str
     """For people: the folder, or the Hub id."""
     layout: str = ""
-    """Of a few-shot data set: which reader of `packed` understands the files."""
+    """`idx`, or of a few-shot data set: which reader of `packed` understands the files."""
     bgr: bool = False
     """Whether the arrays in the files have blue first."""
 
@@ -77,9 +77,9 @@ class Found:
         """Open it, to be walked through `rows` images at a time."""
         try:
             if self.layout:
-                from .packed import read
+                from . import idx, packed
 
-                return read(self, rows)
+                return idx.read(self, rows) if self.layout == "idx" else packed.read(self, rows)
             return _read_parquet(self, rows) if self.parquet else _read_folder(self, rows)
         except DataError:
             raise
@@ -175,6 +175,8 @@ def _in_folder(known: Known, folder: Path, where: str = "") -> Found | None:
     where = where or str(folder)
     if not folder.is_dir():
         return None
+    if known.idx and (files := idx_files(known, folder)):
+        return Found(known, folder, files, where, layout="idx")
     return (_few_shot if known.classes else _in_hub_layout)(known, folder, where)
 
 

@@ -29,20 +29,20 @@ def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> t
     return order[~held].sort().values, order[held].sort().values
 
 
-def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 0, first: int = 0) -> Tensor:
-    """The rows of `classes` classes from `first` on, at most `per_class` of each chosen by `seed`; 0 keeps all.
+def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 0) -> Tensor:
+    """The rows of the first `classes` classes, at most `per_class` of each chosen by `seed`; 0 keeps all.
 
     Example:
         >>> subset(torch.tensor([0, 1, 2, 0, 1, 2]), classes=2)
         tensor([0, 1, 3, 4])
     """
-    if classes < 0 or per_class < 0 or first < 0:
-        raise OptionError(f"classes={classes}, per_class={per_class}, first={first}: give whole numbers from 0 up.")
+    if classes < 0 or per_class < 0:
+        raise OptionError(f"classes={classes}, per_class={per_class}: give whole numbers, 0 to keep all.")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     shuffled = labels[order]
-    kept = shuffled >= first
+    kept = torch.ones_like(shuffled, dtype=torch.bool)
     if classes:
-        kept &= shuffled < first + classes
+        kept &= shuffled < classes
     if per_class:
         kept &= _place_in_class(shuffled) < per_class
     return order[kept].sort().values

@@ -1,9 +1,10 @@
 """Losses, one file each: the formula as a pure function, then its thin module.
 
 On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
-class-balanced Focal, Anchor. On class activation maps: HNC (`NegativeCAMLoss`). Of a student and its teacher:
-`DistillationProjectionLoss` on features, `KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`.
-Each formula is a pure function in its own file, for instance `opl.losses.focal.focal`.
+class-balanced Focal, Anchor, and for wrong labels Lq and truncated Lq. On class activation maps: HNC
+(`NegativeCAMLoss`). Of a student and its teacher: `DistillationProjectionLoss` on features,
+`KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`. Each formula is a pure
+function in its own file, for instance `opl.losses.focal.focal`.
 """
 
 from .anchor import AnchorLoss
@@ -16,6 +17,7 @@ from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
+from .truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 __all__ = [
     "AnchorLoss",
@@ -23,11 +25,13 @@ __all__ = [
     "ClassBalancedFocalLoss",
     "DistillationProjectionLoss",
     "FocalLoss",
+    "GeneralizedCrossEntropyLoss",
     "KnowledgeDistillationLoss",
     "NegativeCAMLoss",
     "OLELoss",
     "OrthogonalProjectionLoss",
     "PerpetualProjectionLoss",
+    "TruncatedLoss",
     "class_activation_maps",
     "class_balanced_weights",
     "distillation_projection",

@@ -11,9 +11,21 @@ from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 from .mart import MART
 from .rotations import Rotations
 from .trades import TRADES
+from .truncated import TruncatedLq
 from .turned_twins import TurnedTwins
 
-Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TurnedTwins | Adversarial | MART | TRADES
+Method = (
+    CrossEntropy
+    | CrossEntropyOPL
+    | Composed
+    | Distilled
+    | Rotations
+    | TruncatedLq
+    | TurnedTwins
+    | Adversarial
+    | MART
+    | TRADES
+)
 
 __all__ = [
     "LGM",
@@ -43,5 +55,6 @@ __all__ = [
     "Perpetual",
     "Rotations",
     "Softmax",
+    "TruncatedLq",
     "TurnedTwins",
 ]

@@ -43,12 +43,22 @@ class Objective(nn.Module):
             if isinstance(term, OnMaps):
                 term.watch(model)
         output: Output = model(batch.images, batch.labels) if self.guided else model(batch.images)
-        parts = {self.name: self.criterion(output.logits, batch.labels) * batch.each}
+        parts = {self.name: self.judged(output, batch) * batch.each}
         total = self.weight * parts[self.name]
+        beside = self.beside(batch)
         for name, term in self.terms.items():
-            parts[name] = term(model, output, batch)
+            parts[name] = term(model, output, beside)
             total = total + self.weights[name] * parts[name]
         return Terms(total, parts)
+
+    def judged(self, output: Output, batch: Batch) -> Tensor:
+        """The sum of the criterion over the samples."""
+        value: Tensor = self.criterion(output.logits, batch.labels)
+        return value
+
+    def beside(self, batch: Batch) -> Batch:
+        """What the terms see of the batch."""
+        return batch
 
 
 class OnFeatures(nn.Module):
