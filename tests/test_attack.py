@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,10 +18,15 @@ from opl.evaluate import sanity
 from opl.evaluate.attack import Attacked, chosen, correct, fgsm, pgd
 from opl.evaluate.attack_settings import Attack, radius, spelled
 from opl.evaluate.autoattack import ATTACKS, ROBUST, autoattack, tuned
+from opl.items import item
+from opl.items.table_4 import IMAGES
+from opl.matched import matched, runs_below, said
 from opl.methods import Adversarial
+from opl.reproduce import jobs_of, measure_all
 from opl.results import RunFolder
 from opl.robustness import evaluate_attacks
 from opl.run import finished_model, run
+from opl.shares import shares
 from opl.statistics import wilson
 from opl.types import Images, Output
 
@@ -403,6 +409,91 @@ def test_suspicions_are_warned_of_and_kept(folders, monkeypatch):
 def test_wrong_words_are_one_sentence(folders, capfd):
     assert cli.main(["evaluate", str(folders["plain"].path), "attack", "--eps", "eight"]) == 2
     assert "8/255" in capfd.readouterr().err
+
+
+# Table 4
+
+
+def test_table_4_asks_for_what_it_shows_at_every_scale():
+    asked = item("table-4")
+    for scale in ("paper", "small", "tiny"):
+        [measure] = [each for each in asked.measures if scale in each.scales]
+        written = {name.replace("-", "/", 1) for name in measure.names}
+        assert set(asked.metrics) - written == {"test/top1"}
+        given = cli_settings([*measure.words[1:]])
+        assert {f"attack-{given.name(kind)}" for kind in given.kinds} == set(measure.names)
+        assert given.images == IMAGES[scale]
+    assert IMAGES["small"] >= 200
+    assert all(set(row.paper) <= set(asked.metrics) for row in asked.rows)
+
+
+def cli_settings(words):
+    from opl.commands import Evaluate
+
+    [settings] = Evaluate.parse(["somewhere", "attack", *words]).settings
+    return settings
+
+
+def test_fine_tuning_comes_after_pre_training_on_other_classes():
+    for scale in ("paper", "small", "tiny"):
+        tuned_recipe = recipes.recipe("cifar100-robust-hendrycks-opl", scale)
+        before = recipes.recipe(tuned_recipe.after, scale)
+        assert tuned_recipe.inherit
+        assert tuned_recipe.new_head
+        assert before.data != tuned_recipe.data
+        assert before.model == tuned_recipe.model
+        assert before.normalise == tuned_recipe.normalise == "model"
+    small = recipes.recipe("cifar100-robust-madry", "small"), recipes.recipe("cifar100-robust-pretrained", "small")
+    assert not set(small[0].data.superclasses) & set(small[1].data.superclasses)
+
+
+def test_only_rows_are_measured_and_with_the_words_of_their_scale(tmp_path, monkeypatch):
+    asked, words = item("table-4"), []
+
+    def measure(job, given, at_once):
+        words.append((job.recipe, given))
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr("opl.reproduce._measure", measure)
+    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: recipes.recipe(name, "tiny"))
+    assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
+    assert measure_all(asked, jobs, 1, "tiny") == []
+    assert {name for name, _ in words} == {row.recipe for row in asked.at("tiny")}
+    assert {given for _, given in words} == {("attack", "--eps", "8/255", "--images", "2")}
+
+
+def made_up_runs(out):
+    """Finished runs of two rows, with measures of four images."""
+    metric = "attack/autoattack-linf-8-255"
+    for name, each in (("madry", [0, 0, 100, 100]), ("madry-opl", [0, 100, 100, 100])):
+        folder = RunFolder.of(out, f"cifar100-robust-{name}", 0)
+        folder.start({"name": f"cifar100-robust-{name}", "seed": 0, "scale": "small"}, {})
+        folder.finish({}, {"test/top1": 60.0, "attack/pgd-20-linf-8-255": 70.0})
+        low, high = wilson(sum(each) // 100, 4)
+        numbers = {metric: sum(each) / 4, f"{metric}/low": 100 * low, f"{metric}/high": 100 * high}
+        content = {"numbers": {**numbers, f"{metric}/images": 4}}
+        folder.write_measure("attack-autoattack-linf-8-255", content, {"each": np.array(each, dtype=np.float32)})
+    return runs_below(out, "small")
+
+
+def test_rows_are_compared_image_by_image_and_have_their_binomial_interval(tmp_path):
+    runs = made_up_runs(tmp_path)
+    [difference] = matched(item("table-4"), "small", runs)
+    assert difference.difference.mean == 25
+    assert "AutoAttack %, over the same 4 images (seed 0): +25.00" in said(difference)
+    lines = shares(item("table-4"), "small", runs)
+    assert len(lines) == 2
+    assert "Madry, AutoAttack % of 4 images (95 % by Wilson): 50.00 [15.00, 85.00] (seed 0)" in lines[0]
+
+
+@pytest.mark.slow
+def test_the_whole_of_table_4_at_tiny_scale(tmp_path, capsys):
+    words = ["reproduce", "table-4", "--scale", "tiny", "--seeds", "1", "--jobs", "2", "--out", str(tmp_path)]
+    assert cli.main(words) == 0
+    text = (tmp_path / "tiny" / "table-4" / "table.md").read_text()
+    assert text.count("of 2 images (95 % by Wilson)") == 9
+    assert "not measured" not in text
+    assert "over the same 2 images" in text
 
 
 def test_a_model_is_asked_through_pixels():

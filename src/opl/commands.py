@@ -88,6 +88,7 @@ class Reproduce:
         from .recipes import recipe
         from .report import write_report
         from .reproduce import jobs_of, measure_all, run_all
+        from .shares import shares
         from .tables import as_json, lines, markdown, show
 
         chosen = item(self.item)
@@ -104,10 +105,11 @@ class Reproduce:
         jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale))
         failed = run_all(jobs, self.scale, out, self.jobs)
         if not failed:
-            failed = measure_all(chosen, jobs, self.jobs)
-        rows, pairs = lines(chosen, out, self.scale), matched(chosen, self.scale, runs_below(out, self.scale))
+            failed = measure_all(chosen, jobs, self.jobs, self.scale)
+        rows, runs = lines(chosen, out, self.scale), runs_below(out, self.scale)
+        below = [*shares(chosen, self.scale, runs), *map(said, matched(chosen, self.scale, runs))]
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        text = "\n".join([markdown(chosen, rows), *(f"\n{said(each)}" for each in pairs)])
+        text = "\n".join([markdown(chosen, rows), *(f"\n{line}" for line in below)])
         (out / f"{stem}.md").write_text(text + "\n")
         (out / f"{stem}.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")
         page = write_report(out, ITEMS)
@@ -115,8 +117,8 @@ class Reproduce:
             print(json.dumps(as_json(chosen, rows, self.scale), indent=1))
         else:
             show(chosen, rows, self.scale)
-            for each in pairs:
-                print(said(each))
+            for line in below:
+                print(line)
             print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
         if chosen.figure and not failed:
             from .draw import draw
