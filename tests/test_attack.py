@@ -447,17 +447,18 @@ def test_fine_tuning_comes_after_pre_training_on_other_classes():
     assert not set(small[0].data.superclasses) & set(small[1].data.superclasses)
 
 
-def test_only_rows_are_measured_and_with_the_words_of_their_scale(tmp_path, monkeypatch):
+def test_only_rows_are_measured_with_the_words_of_their_scale_and_warnings_are_shown(tmp_path, monkeypatch, capsys):
     asked, words = item("table-4"), []
 
     def measure(job, given, at_once):
         words.append((job.recipe, given))
-        return SimpleNamespace(returncode=0)
+        return SimpleNamespace(returncode=0, stderr="OplWarning: gradients may be masked" * (job.recipe[-4:] == "mart"))
 
     monkeypatch.setattr("opl.reproduce._measure", measure)
     jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: recipes.recipe(name, "tiny"))
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     assert measure_all(asked, jobs, 1, "tiny") == []
+    assert capsys.readouterr().err.count("masked") == 1
     assert {name for name, _ in words} == {row.recipe for row in asked.at("tiny")}
     assert {given for _, given in words} == {("attack", "--eps", "8/255", "--images", "2")}
 

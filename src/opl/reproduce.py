@@ -110,9 +110,9 @@ def measure_all(item: Item, jobs: list[Job], at_once: int, scale: str) -> list[J
         for (job, _), done in zip(
             wanted, pool.map(lambda each: _measure(each[0], each[1], at_once), wanted), strict=True
         ):
-            if done.returncode:
+            if done.returncode or "OplWarning" in done.stderr:
                 print(done.stderr.strip(), file=sys.stderr)
-                failed.append(job)
+            failed += [job] if done.returncode else []
     return failed
 
 
