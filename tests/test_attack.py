@@ -169,8 +169,11 @@ def direct(model, images, labels, settings):
     attacker = tuned(attacker, settings, CLASSES)
     model.eval()
     model.requires_grad_(False)
-    _, answers = attacker.run_standard_evaluation(images, labels, batch_size=settings.batch)
+    moved, answers = attacker.run_standard_evaluation(images, labels, batch_size=settings.batch)
     model.requires_grad_(True)
+    assert (moved - images).abs().max() <= settings.eps + 1e-6  # the points that broke something are fair
+    assert moved.min() >= 0
+    assert moved.max() <= 1
     return answers == labels
 
 
