@@ -1,6 +1,7 @@
 """From runs to figures: what a run keeps for them, measuring it again, and drawing every figure of the paper."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -106,9 +107,13 @@ def test_the_words_of_a_figure_are_those_of_the_records(folder):
     assert f"{off:.3f}" in words[0]
 
 
-def test_an_order_that_the_data_do_not_have_is_refused(folder):
+def test_an_order_that_the_data_do_not_have_is_refused(folder, tmp_path):
+    draw(items.item("figure-4"), folder, "tiny", "superclass")
+    copied = shutil.copytree(folder, tmp_path / "runs")
+    for file in copied.glob("*/*/splits.json"):  # as the runs of an older version, or of other data
+        file.write_text(json.dumps({**json.loads(file.read_text()), "groups": []}))
     with pytest.raises(OptionError, match="no super-classes"):
-        draw(items.item("figure-4"), folder, "tiny", "superclass")
+        draw(items.item("figure-4"), copied, "tiny", "superclass")
 
 
 def test_a_figure_without_its_runs_says_which(tmp_path):

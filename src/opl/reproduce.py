@@ -125,7 +125,7 @@ def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
 
 
 def _measure(job: Job, words: tuple[str, ...], at_once: int) -> subprocess.CompletedProcess[str]:
-    print(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}\n")  # one write: threads share it
     command = [sys.executable, "-m", "opl.cli", "evaluate", str(job.folder.path), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(at_once))
 

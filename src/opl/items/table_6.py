@@ -58,6 +58,7 @@ ITEM = Item(
     rows=tuple(_row(place, name) for place in SETS for name in LABELS),
     what="method",
     seeds=2,
+    cost="small: 4 min (RFS) or 11 min (SKD) on 1 core; paper, CIFAR-FS: 44 h (RFS) on 1 core, by its speed",
     note="The paper's RFS and SKD rows are copied from their papers, over 600 episodes; its OPL rows are over 3,000.",
     compared=tuple(each.metric for each in SHOTS),
     measures=(measure(*SHOTS),),
