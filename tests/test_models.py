@@ -11,8 +11,9 @@ from torch import nn
 
 from opl import FeatureTap
 from opl.errors import OptionError
-from opl.models import CifarResNet, DigitsNet, MnistNet, Model, ResNet, ResNet12, Vgg11, load_weights
+from opl.models import CifarResNet, DigitsNet, MnistNet, Model, ResNet, ResNet12, Vgg11, WideResNet, load_weights
 from opl.models._residual import BasicBlock, Bottleneck
+from opl.models.wide_resnet import PreActivationBlock
 from opl.types import Output
 
 SMALL = {  # settings, channels, size of the images, length of the features, whether none is negative
@@ -20,6 +21,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     "resnet, imagenet stem": (ResNet(depth=18), 3, 64, 512, True),
     "resnet, cifar stem": (ResNet(depth=18, stem="cifar"), 3, 16, 512, True),
     "resnet of bottlenecks": (ResNet(depth=50), 3, 64, 2048, True),
+    "wide resnet": (WideResNet(depth=10, width=1), 3, 16, 64, True),
     "resnet-12": (ResNet12(widths=(4, 6, 8, 10)), 3, 32, 10, False),
     "vgg": (Vgg11(widths=(4, 4, 8, 8, 8, 8, 8, 6)), 3, 32, 6, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
@@ -44,6 +46,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         (ResNet(depth=101), 1000, 44_549_160),
         (ResNet(depth=18, stem="cifar"), 10, 11_173_962),
         (ResNet12(), 64, 12_465_344),
+        (WideResNet(depth=28), 10, 36_479_194),
+        (WideResNet(depth=34), 10, 46_160_474),
+        (WideResNet(depth=16, width=1), 10, 175_066),
         (Vgg11(), 100, 9_277_284),
         # by hand: 9 * (1*32 + 32*64 + 64*64 + 64*32) weights, 2 * (32 + 64 + 64 + 32) of batch norms, 32 * 10 + 10
         (MnistNet(), 10, 9 * 8224 + 384 + 330),
@@ -247,6 +252,20 @@ def test_a_bottleneck_is_its_formula_with_the_stride_in_the_middle():
     torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
 
 
+def test_a_pre_activation_block_is_its_formula_and_the_shortcut_takes_the_activated_input():
+    x = torch.randn(2, 4, 6, 6)
+    for block in (PreActivationBlock(4, 8, 2), PreActivationBlock(4, 4, 1)):
+        active = normalised(x, block.bn1).clamp(min=0)
+        stride = block.conv1.stride[0]
+        middle = normalised(F.conv2d(active, block.conv1.weight, stride=stride, padding=1), block.bn2).clamp(min=0)
+        straight = x if stride == 1 else F.conv2d(active[:, :, ::2, ::2], block.downsample.weight)
+        expected = F.conv2d(middle, block.conv2.weight, padding=1) + straight
+        torch.testing.assert_close(block(x), expected, atol=1e-4, rtol=1e-4)
+    wide = WideResNet(depth=10, width=8).build(3, 10)
+    assert not wide.fc.bias.any()
+    assert wide.layer1[0].conv2.weight.std().item() == pytest.approx(math.sqrt(2 / (9 * 128)), rel=0.02)
+
+
 def test_new_weights_are_drawn_as_published():
     cifar = CifarResNet(depth=8).build(3, 10).layer3[0].conv2.weight
     bound = math.sqrt(6 / (9 * 64))  # uniform: the largest is nearly the bound, and none is above
@@ -293,6 +312,8 @@ def test_a_digit_is_seen_alone_whatever_its_batch():
         (ResNet(depth=56), ["56", "18, 34, 50, 101", "CifarResNet"]),
         (ResNet(stem="cifar10"), ["'cifar10'", "did you mean 'cifar'"]),
         (Vgg11(widths=(8, 8)), ["8 convolutions", "names 2"]),
+        (WideResNet(depth=30), ["30", "depth=28", "depth=34"]),
+        (WideResNet(width=0), ["width is 0"]),
     ],
     ids=str,
 )

@@ -48,9 +48,10 @@ MEMORY = [Case(65536, 512, 1000, False), Case(16384, 512, 1000, True), Case(1638
 class Bench:
     """Time and peak memory of the loss against the textbook B x B version, in one run."""
 
-    what: tyro.conf.Positional[Literal["loss", "losses", "train", "episodes"]] = "loss"
+    what: tyro.conf.Positional[Literal["loss", "losses", "train", "episodes", "attack"]] = "loss"
     """OPL against its textbook version; all losses of table 1 as shares of a training step; the training loop
-    against a bare and a conventional one; or the classifier of few-shot episodes against scikit-learn's."""
+    against a bare and a conventional one; the classifier of few-shot episodes against scikit-learn's; or a step of
+    adversarial training against the passes that it needs."""
     seconds: float = 4.0
     """Time spent on each case, at least; every version runs at least three times."""
     threads: int = 0
@@ -74,6 +75,9 @@ class Bench:
             return
         if self.what == "episodes":
             _bench_episodes(self.json, self.memory)
+            return
+        if self.what == "attack":
+            _bench_attack(self.json)
             return
         textbook()  # fail before measuring, not after
         speed = [_speed(case, self.seconds) for case in _progress(SPEED, "speed", self.json)]
@@ -171,6 +175,22 @@ def _bench_episodes(as_json: bool, memory: bool) -> None:
             f"{row['case']:<17}{row['episodes']:>6} episodes: peak memory {row['bytes'] / 2**20:>5.0f} MiB above the "
             f"start, {row['seconds']:.1f} s with the making of episodes"
         )
+
+
+def _bench_attack(as_json: bool) -> None:
+    """A PGD-10 step against eleven plain passes, and against the least that it needs."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("steps and passes take turns (about half a minute) ..."):
+        result = _benchmark("adversarial").measure()
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    ms = result["ms"]
+    print(f"{result['network']}, {result['threads']} threads, medians of {result['turns']} turns:")
+    print(f"a PGD-10 step                                    {ms['step']:>8.1f} ms")
+    print(f"11 forward and backward passes                   {ms['plain']:>8.1f} ms {result['of_plain']:>7.2f}x")
+    print(f"10 passes to the images alone, 1 to all weights  {ms['floor']:>8.1f} ms {result['of_floor']:>7.2f}x")
 
 
 def _batch(case: Case) -> tuple[Any, Any]:

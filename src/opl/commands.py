@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -87,6 +88,7 @@ class Reproduce:
         from .recipes import recipe
         from .report import write_report
         from .reproduce import jobs_of, measure_all, run_all
+        from .shares import shares
         from .tables import as_json, lines, markdown, show
 
         chosen = item(self.item)
@@ -103,10 +105,11 @@ class Reproduce:
         jobs = jobs_of(chosen, self.scale, seeds, out, lambda name: recipe(name, self.scale))
         failed = run_all(jobs, self.scale, out, self.jobs)
         if not failed:
-            failed = measure_all(chosen, jobs, self.jobs)
-        rows, pairs = lines(chosen, out, self.scale), matched(chosen, self.scale, runs_below(out, self.scale))
+            failed = measure_all(chosen, jobs, self.jobs, self.scale)
+        rows, runs = lines(chosen, out, self.scale), runs_below(out, self.scale)
+        below = [*shares(chosen, self.scale, runs), *map(said, matched(chosen, self.scale, runs))]
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        text = "\n".join([markdown(chosen, rows), *(f"\n{said(each)}" for each in pairs)])
+        text = "\n".join([markdown(chosen, rows), *(f"\n{line}" for line in below)])
         (out / f"{stem}.md").write_text(text + "\n")
         (out / f"{stem}.json").write_text(json.dumps(as_json(chosen, rows, self.scale), indent=1) + "\n")
         page = write_report(out, ITEMS)
@@ -114,8 +117,8 @@ class Reproduce:
             print(json.dumps(as_json(chosen, rows, self.scale), indent=1))
         else:
             show(chosen, rows, self.scale)
-            for each in pairs:
-                print(said(each))
+            for line in below:
+                print(line)
             print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
         if chosen.figure and not failed:
             from .draw import draw
@@ -131,6 +134,7 @@ PROTOCOLS = {
     "geometry": "the test features again, and how they stand to each other (writes test.npz)",
     "novel": "the same of classes that the run never saw (novel.npz)",
     "episodes": "few-shot episodes of classes that the run never saw (measures/)",
+    "attack": "accuracy under FGSM, PGD and AutoAttack (measures/)",
 }
 
 
@@ -162,18 +166,22 @@ class Evaluate:
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
         if given.protocol not in PROTOCOLS:
             raise OptionError(unknown("protocol", given.protocol, PROTOCOLS))
-        settings = _few_shot(rest) if given.protocol == "episodes" else ()
-        if given.protocol != "episodes":
+        readers = {"episodes": _few_shot, "attack": _attack}
+        settings = readers[given.protocol](rest) if given.protocol in readers else ()
+        if given.protocol not in readers:
             argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
         return cls(given.run, given.protocol, settings)
 
     def run(self) -> int:
         """Measure, and print numbers."""
         from .results import RunFolder
+        from .robustness import evaluate_attacks
         from .run import evaluate, evaluate_episodes
 
         folder = RunFolder(self.run_folder)
-        found = evaluate_episodes(folder, self.settings) if self.settings else evaluate(folder, self.protocol)
+        ways: dict[str, Callable[..., dict[str, Any]]] = {"episodes": evaluate_episodes, "attack": evaluate_attacks}
+        way = ways.get(self.protocol)
+        found = way(folder, self.settings) if way else evaluate(folder, self.protocol)
         print(json.dumps(found, indent=1))
         return 0
 
@@ -194,6 +202,24 @@ def _few_shot(words: list[str]) -> tuple[Any, ...]:
         description="Few-shot episodes. Several numbers after --shot are measured in one go:",
     )
     return tuple(replace(chosen, shot=shot) for shot in shots.shot)
+
+
+def _attack(words: list[str]) -> tuple[Any, ...]:
+    """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
+    from dataclasses import replace
+
+    from .evaluate.attack_settings import Attack, radius
+
+    parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
+    parser.add_argument("--eps", nargs="+", default=["8/255"])
+    given, rest = parser.parse_known_args(words)
+    chosen = tyro.cli(
+        Attack,
+        args=rest,
+        prog="opl evaluate RUN attack",
+        description="Attacks. Radii are written 8/255 or 0.031; several after --eps are tried one after another:",
+    )
+    return tuple(replace(chosen, eps=radius(word)) for word in given.eps)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class Matched(NamedTuple):
     metric: str
     seeds: tuple[int, ...]
     difference: Interval
+    unit: str = "episodes"
 
 
 Runs = Mapping[tuple[str, int], RunFolder]
@@ -54,9 +55,8 @@ def matched(item: Item, scale: str, runs: Runs) -> list[Matched]:
             there = {seed: each for seed, each in differences.items() if each is not None}
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
-                found.append(
-                    Matched(row.label, labels[row.baseline], item.metrics[name], tuple(there), interval(means))
-                )
+                names = (row.label, labels[row.baseline], item.metrics[name])
+                found.append(Matched(*names, tuple(there), interval(means), item.unit))
     return found
 
 
@@ -64,7 +64,7 @@ def said(each: Matched) -> str:
     """One line."""
     difference = each.difference
     return (
-        f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} episodes "
+        f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} {each.unit} "
         f"({_seeds(each.seeds)}): {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], "
         f"{answer(difference)} for these networks"
     )

@@ -15,6 +15,7 @@ from .optimise import Optimiser, Schedule
 
 Scale = Literal["paper", "small", "tiny"]
 Selection = Literal["last", "best-val", "both"]
+Normalise = Literal["data", "model", "none"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
@@ -46,6 +47,11 @@ class Recipe:
     """A recipe whose finished run, with the same seed and folder, this one needs: as a teacher, or to start from."""
     inherit: bool = False
     """Start from the weights of that run instead of new ones."""
+    new_head: bool = False
+    """With inherit: the classifier starts anew, for other classes than that run's."""
+    normalise: Normalise = "data"
+    """Where images are normalised: before the model; as its first part, so that it takes pixels in [0, 1], which
+    attacks need; or nowhere, so that it learns from such pixels as they are."""
     seed: int = 0
     scale: Scale = "paper"
     precision: Precision = "32-true"
@@ -64,6 +70,13 @@ class Recipe:
             raise OptionError(f"clip is {self.clip}: give the largest norm of the gradient, or 0 to leave it alone.")
         if self.inherit and not self.after:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
+        if self.new_head and not self.inherit:
+            raise OptionError("new_head leaves the classifier out of what is inherited: set inherit too.")
+        if self.normalise == "data" and getattr(self.method, "pixels", False):
+            raise OptionError(
+                f"{type(self.method).__name__} moves pixels in [0, 1]: set normalise='model' (or 'none'), so that the "
+                "images are not normalised before it."
+            )
         if self.seed < 0:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
 

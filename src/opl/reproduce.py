@@ -100,25 +100,27 @@ def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
     return failed
 
 
-def measure_all(item: Item, jobs: list[Job], at_once: int) -> list[Job]:
+def measure_all(item: Item, jobs: list[Job], at_once: int, scale: str) -> list[Job]:
     """What a table or figure needs beside the results of its runs, by `opl evaluate`, `at_once` at a time; returns the
-    runs of which a measure failed."""
-    wanted = [(job, words) for job in jobs for words in _unmeasured(item, job)]
+    runs of which a measure failed. A run that others come after is measured only where it is a row itself."""
+    rows = {row.recipe for row in item.at(scale)}
+    wanted = [(job, words) for job in jobs if job.recipe in rows for words in _unmeasured(item, job, scale)]
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
         for (job, _), done in zip(
             wanted, pool.map(lambda each: _measure(each[0], each[1], at_once), wanted), strict=True
         ):
-            if done.returncode:
+            if done.returncode or "OplWarning" in done.stderr:
                 print(done.stderr.strip(), file=sys.stderr)
-                failed.append(job)
+            failed += [job] if done.returncode else []
     return failed
 
 
-def _unmeasured(item: Item, job: Job) -> list[tuple[str, ...]]:
+def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
     figures = [(("geometry" if name == "test" else name),) for name in NEEDS.get(item.figure, ())
                if job.folder.outputs(name) is None]  # fmt: skip
-    measures = [each.words for each in item.measures if not all(map(job.folder.has_measure, each.names))]
+    here = [each for each in item.measures if scale in each.scales]
+    measures = [each.words for each in here if not all(map(job.folder.has_measure, each.names))]
     return [*figures, *measures]
 
 

@@ -4,8 +4,8 @@
 and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
 says of the test images), `result.json`, and `done`, empty, last. Where labels were made wrong on purpose, `noise.json`
 has the matrix and what came of it, and `noise.npz` the labels. Further measures of a finished run are in `measures/`,
-each a `.json` and the arrays behind it in a `.npz`. A file appears under its name only when it is
-complete: it is written under another name, then renamed.
+each a `.json` and the arrays behind it in a `.npz`; one that is under way is a `.part.npz`. A file appears under its
+name only when it is complete: it is written under another name, then renamed.
 """
 
 import hashlib
@@ -207,6 +207,23 @@ class RunFolder:
     def has_measure(self, name: str) -> bool:
         """Whether it was taken."""
         return (self.path / "measures" / f"{name}.json").exists()
+
+    def measure(self, name: str) -> dict[str, Any]:
+        """What `write_measure` was given as content."""
+        return self._read_json(f"measures/{name}.json")
+
+    def write_part(self, name: str, arrays: dict[str, Any]) -> None:
+        """Keep what there is of a measure that is under way, to go on from."""
+        (self.path / "measures").mkdir(exist_ok=True)
+        self.write_outputs(arrays, f"measures/{name}.part")
+
+    def part(self, name: str) -> dict[str, Any] | None:
+        """That; None where there is none."""
+        return self.outputs(f"measures/{name}.part")
+
+    def drop_part(self, name: str) -> None:
+        """Forget it: the measure is whole."""
+        (self.path / "measures" / f"{name}.part.npz").unlink(missing_ok=True)
 
     def weights(self) -> dict[str, Any]:
         """The final model's state dict."""

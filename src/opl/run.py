@@ -24,7 +24,7 @@ from .evaluate.episodes import episodes
 from .evaluate.outputs import FEATURE_ROWS, outputs, pictures
 from .evaluate.settings import FewShot
 from .geometry import measure
-from .models import Network
+from .models import Network, load_weights, standardized
 from .progress import Counting, Progress
 from .recipe import Recipe, from_json, to_json
 from .results import RunFolder
@@ -95,7 +95,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     model = build_model(recipe)
     teacher = finished_model(folder.beside(recipe.after)) if recipe.after else None
     if recipe.inherit and teacher is not None:
-        model.load_state_dict(teacher.state_dict())
+        inherit(model, teacher, recipe)
     model.to(fabric.device)
     data = batches(fabric, recipe, splits.train)
     objective = build_objective(recipe, model, splits.train, data.steps, teacher).to(fabric.device)
@@ -212,8 +212,33 @@ def build_model(recipe: Recipe) -> Network:
         head = getattr(recipe.method, "head", None)
         if head is not None:
             model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
+    if recipe.normalise == "model":
+        model = standardized(model, recipe.data.mean, recipe.data.std)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
+
+
+def inherit(model: Network, before: Network, recipe: Recipe) -> None:
+    """Start from the weights of an earlier run, the classifier's too unless the recipe wants a new one."""
+    ours, theirs = (_classes(network) for network in (model, before))
+    if ours != theirs and not recipe.new_head:
+        raise OptionError(
+            f"{recipe.after} tells {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
+            "set new_head (--new-head) to start it anew."
+        )
+    load_weights(model, before.state_dict(), skip_classifier=recipe.new_head)
+
+
+def _classes(network: Network) -> int:
+    """As many as its classifier has rows; 0 where that is no linear layer."""
+    return len(network.fc.weight) if isinstance(network.fc, nn.Linear) else 0
+
+
+def normalisation(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation by which images are normalised before the model: 0 and 1, if that is not done there."""
+    if recipe.normalise == "data":
+        return recipe.data.mean, recipe.data.std
+    return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels
 
 
 def build_objective(
@@ -238,13 +263,14 @@ def finished_model(folder: RunFolder) -> Network:
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
     """The batches of this process; `alone`, all of them."""
+    mean, std = normalisation(recipe)
     return Batches(
         part,
         recipe.batch_size,
         seed=recipe.seed,
         augment=recipe.data.augment,
-        mean=recipe.data.mean,
-        std=recipe.data.std,
+        mean=mean,
+        std=std,
         device=fabric.device,
         rank=0 if alone else fabric.global_rank,
         world=1 if alone else fabric.world_size,
@@ -292,7 +318,7 @@ def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
 
     Writes `test.npz` or `novel.npz` into the run's folder, and returns numbers.
     """
-    fabric, recipe, model = _reopened(folder)
+    fabric, recipe, model = reopened(folder)
     if protocol == "geometry":
         splits, names = recipe.data.load(recipe.seed), folder.class_names()
         part = splits.test if len(splits.test) else splits.train  # RFS, for instance, trains on all base images
@@ -309,13 +335,14 @@ def evaluate(folder: RunFolder, protocol: str) -> dict[str, Any]:
 
 def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[str, Any]:
     """Few-shot episodes of classes that a finished run never saw; writes each protocol's numbers and accuracies."""
-    fabric, recipe, model = _reopened(folder)
+    fabric, recipe, model = reopened(folder)
     part, _ = _unseen(recipe, settings[0].part)
-    data = recipe.data
+    centre, spread = normalisation(recipe)
+    augment = recipe.data.augment
     numbers: dict[str, Any] = {}
     with Counting() as watch:
         found = episodes(
-            model, part, settings, augment=data.augment, mean=data.mean, std=data.std, device=fabric.device, watch=watch
+            model, part, settings, augment=augment, mean=centre, std=spread, device=fabric.device, watch=watch
         )
     for protocol, each in zip(settings, found, strict=True):
         mean, half, _ = interval(each.tolist())
@@ -326,7 +353,7 @@ def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[st
     return numbers
 
 
-def _reopened(folder: RunFolder) -> tuple[Any, Recipe, Network]:
+def reopened(folder: RunFolder) -> tuple[Any, Recipe, Network]:
     """A finished run, on this process alone."""
     model = finished_model(folder)
     recipe: Recipe = replace(from_json(folder.recipe()), devices=1, nodes=1)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
 
 
@@ -38,6 +38,24 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
     from scipy.stats import t
 
     return Interval(fmean(values), float(t.ppf((1 + level) / 2, count - 1)) * stdev(values) / math.sqrt(count), count)
+
+
+def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval of a share, from 0 to 1: `hits` of `total` independent tries.
+
+    Unlike `share ± 2 * deviation` it stays inside [0, 1] and holds its level for few tries and for shares near 0.
+
+    Example:
+        >>> low, high = wilson(50, 200)
+        >>> round(low, 3), round(high, 3)
+        (0.195, 0.314)
+    """
+    if total < 1:
+        return 0.0, 1.0
+    z, share = NormalDist().inv_cdf((1 + level) / 2), hits / total
+    middle, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
+    scale = 1 + z * z / total
+    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
 
 
 def paired(ours: dict[int, float], theirs: dict[int, float]) -> Interval:

@@ -112,7 +112,7 @@ def _below(group: Group, shown: list[Line], absent: int) -> Markup:
 
 def _matched(group: Group, pairs: list[Matched]) -> Markup:
     """What these networks differ in, whatever other seeds would do."""
-    words = f"Differences over the same {pairs[0].difference.size} episodes, for these networks"
+    words = f"Differences over the same {pairs[0].difference.size} {pairs[0].unit}, for these networks"
     head = [
         heading(group.item.what),
         *(heading(name) for name in ("against", "number", "seeds", "difference", "verdict")),
@@ -130,4 +130,4 @@ def _matched(group: Group, pairs: list[Matched]) -> Markup:
         )
         for each in pairs
     ]
-    return tag("details", tag("summary", words), boxed(f"{group.title}, over the same episodes", [head], body))
+    return tag("details", tag("summary", words), boxed(f"{group.title}, over the same {pairs[0].unit}", [head], body))

@@ -12,6 +12,7 @@ from . import (
     figures_of_table_1,
     table_1,
     table_3,
+    table_4,
     table_6,
     table_8,
     table_s1,
@@ -20,8 +21,8 @@ from . import (
 from ._item import NEEDS, Item, Measure, Row
 
 _ALL = (
-    demo.ITEM, table_1.ITEM, table_3.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM, table_s3.ITEM, figure_2.ITEM,
-    figure_6.ITEM, *figures_of_table_1.ITEMS, figure_s1.ITEM,
+    demo.ITEM, table_1.ITEM, table_3.ITEM, table_4.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM, table_s3.ITEM,
+    figure_2.ITEM, figure_6.ITEM, *figures_of_table_1.ITEMS, figure_s1.ITEM,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
 

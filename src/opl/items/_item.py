@@ -22,6 +22,8 @@ class Measure:
 
     words: tuple[str, ...]
     names: tuple[str, ...]
+    scales: tuple[str, ...] = ("paper", "small", "tiny")
+    """Where these words are used: on fewer images at a small scale, for instance."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Item:
     compared: tuple[str, ...] = ()
     """The numbers that are compared with the baseline and with the paper; without any, the first one shown."""
     measures: tuple[Measure, ...] = ()
-    """What is measured of every run, when all are finished."""
+    """What is measured of every row's runs, when all are finished."""
+    unit: str = "episodes"
+    """What a measure has one value for, so that runs can be compared over the same ones."""
     figure: str = ""
     """For a figure: which one, a name of `opl.draw`."""
     home: str = ""

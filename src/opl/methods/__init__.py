@@ -1,5 +1,6 @@
 """Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build."""
 
+from .adversarial import Adversarial
 from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
 from .composed import Composed
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
@@ -7,18 +8,34 @@ from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
 from .distilled import Distilled
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
+from .mart import MART
 from .rotations import Rotations
+from .trades import TRADES
 from .truncated import TruncatedLq
 from .turned_twins import TurnedTwins
 
-Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TruncatedLq | TurnedTwins
+Method = (
+    CrossEntropy
+    | CrossEntropyOPL
+    | Composed
+    | Distilled
+    | Rotations
+    | TruncatedLq
+    | TurnedTwins
+    | Adversarial
+    | MART
+    | TRADES
+)
 
 __all__ = [
     "LGM",
+    "MART",
     "OLE",
     "OPL",
     "RBF",
+    "TRADES",
     "ASoftmax",
+    "Adversarial",
     "Anchor",
     "ArcFace",
     "Auxiliary",

@@ -7,9 +7,24 @@ from .digits import DigitsNet
 from .mnist import MnistNet
 from .resnet import ResNet
 from .resnet12 import ResNet12
+from .standardize import Standardize, standardized
 from .vgg import Vgg11
 from .weights import load_weights
+from .wide_resnet import WideResNet
 
-Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet
+Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet | WideResNet
 
-__all__ = ["CifarResNet", "DigitsNet", "MnistNet", "Model", "Network", "ResNet", "ResNet12", "Vgg11", "load_weights"]
+__all__ = [
+    "CifarResNet",
+    "DigitsNet",
+    "MnistNet",
+    "Model",
+    "Network",
+    "ResNet",
+    "ResNet12",
+    "Standardize",
+    "Vgg11",
+    "WideResNet",
+    "load_weights",
+    "standardized",
+]
