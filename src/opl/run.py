@@ -248,6 +248,8 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         device=fabric.device,
         rank=0 if alone else fabric.global_rank,
         world=1 if alone else fabric.world_size,
+        balanced=getattr(recipe.data, "balanced", False) and part.domains is not None,
+        doubled=getattr(recipe.data, "doubled", False),
     )
 
 
