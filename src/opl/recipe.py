@@ -46,6 +46,12 @@ class Recipe:
     """A recipe whose finished run, with the same seed and folder, this one needs: as a teacher, or to start from."""
     inherit: bool = False
     """Start from the weights of that run instead of new ones."""
+    weights: str = ""
+    """Pretrained weights to start from, but for the classifier: a file in torchvision's names, or a Hub id."""
+    checksum: str = ""
+    """The SHA-256 that they must have, or its first digits; empty takes any. The result tells it."""
+    oracle: bool = False
+    """Also test after every validation, and tell the best as ORACLE/test/top1. Nothing is ever selected by it."""
     seed: int = 0
     scale: Scale = "paper"
     precision: Precision = "32-true"
@@ -64,6 +70,10 @@ class Recipe:
             raise OptionError(f"clip is {self.clip}: give the largest norm of the gradient, or 0 to leave it alone.")
         if self.inherit and not self.after:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
+        if self.weights and self.inherit:
+            raise OptionError("weights and inherit both say where to start from: give one of them.")
+        if self.checksum and not self.weights:
+            raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
         if self.seed < 0:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
 

@@ -8,16 +8,18 @@ from .cross_entropy_opl import CrossEntropyOPL
 from .distilled import Distilled
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 from .rotations import Rotations
+from .rsc import RSC
 from .truncated import TruncatedLq
 from .turned_twins import TurnedTwins
 
-Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TruncatedLq | TurnedTwins
+Method = CrossEntropy | CrossEntropyOPL | Composed | Distilled | Rotations | TruncatedLq | TurnedTwins | RSC
 
 __all__ = [
     "LGM",
     "OLE",
     "OPL",
     "RBF",
+    "RSC",
     "ASoftmax",
     "Anchor",
     "ArcFace",

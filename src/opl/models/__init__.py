@@ -5,6 +5,7 @@ from ._network import Network
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
 from .mnist import MnistNet
+from .pretrained import start_from
 from .resnet import ResNet
 from .resnet12 import ResNet12
 from .vgg import Vgg11
@@ -12,4 +13,15 @@ from .weights import load_weights
 
 Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet
 
-__all__ = ["CifarResNet", "DigitsNet", "MnistNet", "Model", "Network", "ResNet", "ResNet12", "Vgg11", "load_weights"]
+__all__ = [
+    "CifarResNet",
+    "DigitsNet",
+    "MnistNet",
+    "Model",
+    "Network",
+    "ResNet",
+    "ResNet12",
+    "Vgg11",
+    "load_weights",
+    "start_from",
+]
