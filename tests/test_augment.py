@@ -1,5 +1,6 @@
 """Augmentations of a batch are those of its images one by one, and depend on the generator alone."""
 
+import colorsys
 import math
 
 import numpy as np
@@ -9,14 +10,16 @@ import torch.nn.functional as F
 from PIL import Image, ImageEnhance
 from scipy import stats
 
-from opl.data import ColorJitter, Flip, Normalize, PadCrop, QuarterTurns, RandomResizedCrop, rotate
-from opl.data.augment import brighten, contrast, crop_resize, saturate
+from opl.data import ColorJitter, Flip, Grey, Normalize, PadCrop, QuarterTurns, RandomResizedCrop, rotate
+from opl.data.augment import brighten, contrast, crop_resize, saturate, turn_hue
 from opl.errors import OptionError
 
 ALL = [
     PadCrop(3),
     Flip(),
     ColorJitter(),
+    ColorJitter(hue=0.4),
+    Grey(0.5),
     QuarterTurns(),
     RandomResizedCrop(10),
     Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)),
@@ -129,6 +132,40 @@ def test_grey_images_have_brightness_and_contrast_but_no_saturation():
     images = torch.rand(4, 1, 6, 6)
     assert torch.equal(ColorJitter(0, 0, 0.9)(images, chance()), images)
     assert not torch.equal(ColorJitter(0, 0.9, 0)(images, chance()), images)
+
+
+def test_hue_is_turned_as_colorsys_turns_it():
+    images, shifts = torch.rand(3, 3, 4, 4, dtype=torch.float64), torch.tensor([0.3, -0.4, 0.5], dtype=torch.float64)
+    images[0, :, 0, 0] = 0.25  # grey: it has no hue, and stays
+    images[0, :, 0, 1] = torch.tensor([0.0, 1.0, 1.0])
+    found = turn_hue(images, shifts)
+    for sample, shift in enumerate(shifts.tolist()):
+        for row, column in np.ndindex(4, 4):
+            hue, saturation, value = colorsys.rgb_to_hsv(*images[sample, :, row, column].tolist())
+            expected = colorsys.hsv_to_rgb((hue + shift) % 1, saturation, value)
+            assert found[sample, :, row, column].tolist() == pytest.approx(expected)
+    torch.testing.assert_close(turn_hue(images, torch.ones(3)), images)
+    assert turn_hue(images[:, :1], shifts) is not None
+
+
+def test_without_hue_the_jitter_is_what_it_was():
+    images = torch.rand(6, 3, 5, 5)
+    draws, order = torch.rand(6, 3, generator=(generator := chance())), torch.randperm(3, generator=generator)
+    expected = images
+    for which in order.tolist():
+        expected = (brighten, contrast, saturate)[which](expected, 0.6 + draws[:, which] * 0.8)
+    torch.testing.assert_close(ColorJitter()(images, chance()), expected)
+
+
+def test_grey_images_come_as_often_as_asked_and_as_pillow_makes_them():
+    images = torch.randint(0, 256, (400, 3, 4, 4)).float() / 255
+    found = Grey(0.3)(images, chance())
+    greyed = (found[:, 0] == found[:, 1]).flatten(1).all(1)
+    assert 90 < int(greyed.sum()) < 150
+    assert torch.equal(found[~greyed], images[~greyed])
+    place = int(greyed.nonzero()[0])
+    picture = Image.fromarray((images[place] * 255).round().byte().permute(1, 2, 0).numpy()).convert("L")
+    np.testing.assert_allclose(found[place, 0].numpy() * 255, np.asarray(picture), atol=1)
 
 
 def test_quarter_turns_are_those_of_rot90_and_equally_frequent():

@@ -39,7 +39,7 @@ def weights(out: Path, name: str = "digits-opl", seed: int = 0) -> bytes:
 def kinds(value) -> str:
     """What a recipe is made of, without its name and numbers: recipes that differ in those alone run the same code."""
     if isinstance(value, dict):
-        return str({key: kinds(item) for key, item in value.items() if key != "name"})
+        return str({key: kinds(item) for key, item in value.items() if key not in ("name", "target")})
     return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
 
 

@@ -52,6 +52,12 @@ class Recipe:
     normalise: Normalise = "data"
     """Where images are normalised: before the model; as its first part, so that it takes pixels in [0, 1], which
     attacks need; or nowhere, so that it learns from such pixels as they are."""
+    weights: str = ""
+    """Pretrained weights to start from, but for the classifier: a file in torchvision's names, or a Hub id."""
+    checksum: str = ""
+    """The SHA-256 that they must have, or its first digits; empty takes any. The result tells it."""
+    oracle: bool = False
+    """Also test after every validation, and tell the best as ORACLE/test/top1. Nothing is ever selected by it."""
     seed: int = 0
     scale: Scale = "paper"
     precision: Precision = "32-true"
@@ -77,6 +83,10 @@ class Recipe:
                 f"{type(self.method).__name__} moves pixels in [0, 1]: set normalise='model' (or 'none'), so that the "
                 "images are not normalised before it."
             )
+        if self.weights and self.inherit:
+            raise OptionError("weights and inherit both say where to start from: give one of them.")
+        if self.checksum and not self.weights:
+            raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
         if self.seed < 0:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
 

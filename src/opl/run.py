@@ -24,7 +24,7 @@ from .evaluate.episodes import episodes
 from .evaluate.outputs import FEATURE_ROWS, outputs, pictures
 from .evaluate.settings import FewShot
 from .geometry import measure
-from .models import Network, load_weights, standardized
+from .models import Network, load_weights, standardized, start_from
 from .progress import Counting, Progress
 from .recipe import Recipe, from_json, to_json
 from .results import RunFolder
@@ -34,6 +34,7 @@ from .types import Batch, EpochRecord, Images, Splits, TaskShape
 
 EVAL_BATCH = 500
 PICTURES_EVERY = 5  # epochs, on TensorBoard
+ORACLE = "ORACLE/test/top1"  # loud, so that nobody takes it for a result
 GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
 
 
@@ -96,13 +97,14 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     teacher = finished_model(folder.beside(recipe.after)) if recipe.after else None
     if recipe.inherit and teacher is not None:
         inherit(model, teacher, recipe)
+    state = folder.load()
+    start = str(state.get("start", "")) if state else _start(recipe, model)
     model.to(fabric.device)
     data = batches(fabric, recipe, splits.train)
     objective = build_objective(recipe, model, splits.train, data.steps, teacher).to(fabric.device)
     _check_judge(recipe, objective, splits)
     if recipe.compile:
         model.compile()
-    state = folder.load()
     first = int(state["epoch"]) if state else 0
     best = float(state["best"]) if state else -1.0
     fabric.barrier()
@@ -118,7 +120,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
         named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
         if _peeks(objective):
             named["test/top1"] = _measure(fabric, recipe, trained, splits.test)["top1"]
-        return named
+        return {**named, **_oracle(fabric, recipe, trained, splits.test)}
 
     def save(state: dict[str, Any], record: EpochRecord) -> None:
         nonlocal best
@@ -131,7 +133,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
             best = record["val/top1"]
             folder.save_best({"model": state["model"]})
         folder.log(record)
-        folder.save({**state, "best": best})
+        folder.save({**state, "best": best, "start": start})
         if writer is not None:
             _write_scalars(writer, record)
             if record["epoch"] % PICTURES_EVERY == 0 or record["epoch"] + 1 == recipe.epochs:
@@ -154,6 +156,7 @@ def _run(fabric: Any, recipe: Recipe, folder: RunFolder) -> dict[str, Any]:
     fabric.barrier()
     selected = _selected(fabric, recipe, model, splits, folder)
     result = _result(fabric, recipe, trained, splits, folder, time.time() - started) | selected
+    result["start"] = start
     if noisy:
         result |= {f"noise/{part}": rate for part, rate in noisy.rates().items()}
     if _peeks(objective):
@@ -202,6 +205,18 @@ def _labels(noisy: Noisy) -> dict[str, Any]:
     rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}
     labels = {f"{name}/labels": part.labels[part.rows].numpy() for name, part in parts.items()}
     return {**rows, **labels, **{f"{name}/wrong": wrong.numpy() for name, wrong in noisy.wrong.items()}}
+
+
+def _start(recipe: Recipe, model: Network) -> str:
+    """Put pretrained weights into a new model, where the recipe names some; returns what the run starts from."""
+    if recipe.weights:
+        return f"{recipe.weights}, SHA-256 {start_from(model, recipe.weights, recipe.checksum)}"
+    return f"the run of {recipe.after}" if recipe.inherit else "scratch"
+
+
+def _oracle(fabric: Any, recipe: Recipe, model: nn.Module, test: Images) -> dict[str, float]:
+    """The accuracy on the test images after this epoch, for the record only."""
+    return {ORACLE: _measure(fabric, recipe, model, test)["top1"]} if recipe.oracle and len(test) else {}
 
 
 def build_model(recipe: Recipe) -> Network:
@@ -274,6 +289,8 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         device=fabric.device,
         rank=0 if alone else fabric.global_rank,
         world=1 if alone else fabric.world_size,
+        balanced=getattr(recipe.data, "balanced", False),
+        doubled=getattr(recipe.data, "doubled", False),
     )
 
 
@@ -296,6 +313,7 @@ def _result(
     return {
         **{f"test/{name}": value for name, value in numbers.items()},
         **{f"val/{name}": value for name, value in chosen.items() if name in ("top1", "top5", "loss")},
+        **({ORACLE: max(told)} if (told := [r[ORACLE] for r in folder.metrics() if ORACLE in r]) else {}),
         "selection": recipe.selection,
         "scale": recipe.scale,
         "epochs": recipe.epochs,

@@ -3,12 +3,15 @@
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from .errors import FolderError
-from .items import Item
+from .items import Average, Item, Row
 from .results import find_runs
 from .statistics import Interval, interval, paired, verdict
+
+Results = dict[str, dict[int, dict[str, Any]]]  # by recipe and seed
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Line:
 
 def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
     """The rows of a table from the finished runs below a folder."""
-    results: dict[str, dict[int, dict[str, Any]]] = {}
+    results: Results = {}
     problems: dict[str, list[str]] = {}
     for run in find_runs(folder):
         try:
@@ -41,10 +44,27 @@ def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
         else:
             state = "failed" if run.error() else "unfinished"
             problems.setdefault(recipe["name"], []).append(f"seed {recipe['seed']} {state}")
-    return [_line(item, row, results, problems) for row in item.at(scale)]
+    averages = item.averages_at(scale)
+    for each in averages:
+        results[each.row.recipe], problems[each.row.recipe] = _average(item, each, results)
+    return [_line(item, row, results, problems) for row in (*item.at(scale), *(each.row for each in averages))]
 
 
-def _line(item: Item, row: Any, results: dict[str, dict[int, dict[str, Any]]], problems: dict[str, list[str]]) -> Line:
+def _average(item: Item, average: Average, results: Results) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    """The mean of each number over some recipes, for the seeds that all of them have; and what is said of the others.
+
+    They start from scratch together or not at all.
+    """
+    parts = [_measured(item, results.get(recipe, {}))[0] for recipe in average.of]
+    means = {}
+    for seed in sorted(set.intersection(*(set(part) for part in parts))):
+        numbers: dict[str, Any] = {name: fmean(part[seed][name] for part in parts) for name in item.metrics}
+        means[seed] = {**numbers, "start": parts[0][seed].get("start", "")}
+    some = sorted(set.union(*(set(part) for part in parts)) - set(means))
+    return means, [f"seed {seed} incomplete" for seed in some]
+
+
+def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]) -> Line:
     own, unmeasured = _measured(item, results.get(row.recipe, {}))
     base, _ = _measured(item, results.get(row.baseline, {}))
     seeds = tuple(sorted(own))
@@ -57,7 +77,9 @@ def _line(item: Item, row: Any, results: dict[str, dict[int, dict[str, Any]]], p
             differences[name] = paired(ours, theirs)
     numbers = {name: interval(values) for name, values in each.items()}
     missing = ", ".join([*problems.get(row.recipe, []), *(f"seed {seed} not measured" for seed in unmeasured)])
-    return Line(row.label, row.recipe, seeds, numbers, each, row.paper, differences, missing)
+    scratch = item.pretrained and any(result.get("start") == "scratch" for result in own.values())
+    label = f"{row.label}, from scratch" if scratch else row.label
+    return Line(label, row.recipe, seeds, numbers, each, row.paper, differences, missing)
 
 
 def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:

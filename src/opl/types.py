@@ -51,11 +51,13 @@ class Images:
     """A part of a data set, decoded: (N, C, H, W) uint8 pixels (often a memory map) and (N,) labels.
 
     `rows` (N,) are the images of this part, as rows of `pixels` and `labels`, which may hold more than this part.
+    `domains` says of each row where the image is from, by number, in a data set that has domains.
     """
 
     pixels: Tensor
     labels: Tensor
     rows: Tensor
+    domains: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -76,6 +78,8 @@ class Splits(NamedTuple):
     source: str
     groups: tuple[int, ...] = ()
     """The super-class of each class, where the data set has them."""
+    domain_names: tuple[str, ...] = ()
+    """Of the domains that the parts tell by number, where the data set has them."""
 
 
 EpochRecord = dict[str, Any]  # a line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...

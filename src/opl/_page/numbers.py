@@ -33,7 +33,8 @@ def _content(group: Group, folder: Path) -> Markup:
     if not group.item.metrics:
         return tag("p", "No finished run has numbers for this table yet.", class_="absent")
     try:
-        here = {row.recipe for row in group.rows}
+        averages = {each.row.recipe for each in group.item.averages_at(group.scale)}
+        here = {row.recipe for row in group.rows} | averages
         found = lines(group.item, folder, group.scale)
         shown = [line for line in found if line.recipe in here]
         return join(_table(group, shown), _below(group, shown, len(found) - len(shown)))

@@ -7,6 +7,7 @@ from .augment import (
     Augmentation,
     ColorJitter,
     Flip,
+    Grey,
     Normalize,
     PadCrop,
     QuarterTurns,
@@ -14,8 +15,10 @@ from .augment import (
     rotate,
 )
 from .batches import Batches, seed_for
+from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .known import KNOWN, Known
+from .made_up_domains import MadeUpDomains
 from .noise import ClassDependent, Noise, NoiseMatrix, PairFlip, UniformNoise
 from .sets import Cifar10, Cifar100, DataSet, Digits, FashionMnist, MadeUp, Mnist
 from .source import find, here
@@ -32,15 +35,19 @@ __all__ = [
     "ColorJitter",
     "DataSet",
     "Digits",
+    "DomainFolder",
     "FashionMnist",
     "Flip",
+    "Grey",
     "Known",
     "MadeUp",
+    "MadeUpDomains",
     "MiniImageNet",
     "Mnist",
     "Noise",
     "NoiseMatrix",
     "Normalize",
+    "Pacs",
     "PadCrop",
     "PairFlip",
     "QuarterTurns",

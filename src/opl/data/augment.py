@@ -53,29 +53,47 @@ class Flip:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast and saturation times factors in [max(0, 1 - x), 1 + x], each image its own.
+    """Brightness, contrast and saturation times factors in [max(0, 1 - x), 1 + x], each image its own; and its hue
+    turned by up to `hue` of a full circle, either way.
 
     In torchvision's formulas: a blend with black, with the mean of the grey image, with the grey image, cut to [0, 1]
-    after each. The order of the three is random, one order for a batch.
+    after each; the hue of HSV. The order is random, one order for a batch.
     """
 
     brightness: float = 0.4
     contrast: float = 0.4
     saturation: float = 0.4
+    hue: float = 0.0
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Jitter each image; grey images (C = 1) have no saturation."""
+        """Jitter each image; grey images (C = 1) have neither saturation nor hue."""
         rows, total = _place(images, rows, total)
-        draws = torch.rand(total, 3, generator=generator)[rows]
-        for which in torch.randperm(3, generator=generator).tolist():
-            strength = (self.brightness, self.contrast, self.saturation)[which]
+        kinds = 4 if self.hue else 3  # without hue, chance is what it was before there was one
+        draws = torch.rand(total, kinds, generator=generator)[rows]
+        for which in torch.randperm(kinds, generator=generator).tolist():
+            strength = (self.brightness, self.contrast, self.saturation, self.hue)[which]
             if strength:
-                low = max(0.0, 1 - strength)
-                factors = low + draws[:, which] * (1 + strength - low)
-                images = (brighten, contrast, saturate)[which](images, factors.to(images.device, images.dtype))
+                low, high = (-strength, strength) if which == 3 else (max(0.0, 1 - strength), 1 + strength)
+                factors = (low + draws[:, which] * (high - low)).to(images.device, images.dtype)
+                images = (brighten, contrast, saturate, turn_hue)[which](images, factors)
         return images
+
+
+@dataclass(frozen=True)
+class Grey:
+    """The grey image in all three channels, with probability `p`."""
+
+    p: float = 0.1
+
+    def __call__(
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
+    ) -> Tensor:
+        """Grey each image or not."""
+        rows, total = _place(images, rows, total)
+        chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
+        return torch.where(chosen[:, None, None, None], grey(images), images)
 
 
 @dataclass(frozen=True)
@@ -156,7 +174,7 @@ class Normalize:
         return (images - mean).div_(std)
 
 
-Augmentation = PadCrop | Flip | ColorJitter | QuarterTurns | RandomResizedCrop | Normalize
+Augmentation = PadCrop | Flip | ColorJitter | Grey | QuarterTurns | RandomResizedCrop | Normalize
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
@@ -177,6 +195,26 @@ def saturate(images: Tensor, factors: Tensor) -> Tensor:
         return images
     factors = factors[:, None, None, None]
     return (images * factors).add_(grey(images).mul_(1 - factors)).clamp_(0, 1)
+
+
+def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
+    """Turn each image's hue by its own part of a full circle; brightness and saturation (of HSV) stay.
+
+    Every channel is `max - (max - min) * w`, where w depends on the hue alone, so HSV is never written down.
+    """
+    if images.shape[1] == 1:
+        return images
+    red, green, blue = images.unbind(1)
+    top, bottom = images.amax(1), images.amin(1)
+    spread = top - bottom
+    whole = spread.clamp(min=torch.finfo(images.dtype).tiny)  # no hue where all channels are equal: any will do
+    of_others = torch.where(top == green, (blue - red) / whole + 2, (red - green) / whole + 4)
+    sixth = torch.where(top == red, (green - blue) / whole, of_others) + 6 * shifts[:, None, None]
+    channels = []
+    for start in (5, 3, 1):
+        place = (sixth + start).remainder(6)
+        channels.append(top - spread * torch.minimum(place, 4 - place).clamp_(0, 1))
+    return torch.stack(channels, 1)
 
 
 def grey(images: Tensor) -> Tensor:

@@ -65,9 +65,12 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
         DataError: the data set is nowhere, cannot be read, or the cache cannot be written.
     """
     found = find(name, root)
-    if bgr:
-        found = _turned(found)
-    folder = cache_folder() / f"{name}-{found.fingerprint(FORMAT)}"
+    return load_found(_turned(found) if bgr else found, parts)
+
+
+def load_found(found: Found, parts: Collection[str] = ()) -> Decoded:
+    """The same for a data set that was found already."""
+    folder = cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT)}"
     decoded = _open(folder, found, parts)
     if decoded is None:
         _build_once(folder, found, parts)

@@ -234,7 +234,7 @@ def _spoilt(part: Images, matrix: Tensor, seed: int) -> Images:
     inside = part.labels.clamp(0, len(matrix) - 1)  # a source may hold classes that were left out
     labels = part.labels.clone()
     labels[part.rows] = draw(inside, matrix, seed)[part.rows]
-    return Images(part.pixels, labels, part.rows)
+    return Images(part.pixels, labels, part.rows, part.domains)
 
 
 def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:

@@ -183,8 +183,10 @@ _READERS: dict[str, Callable[[Found, str, int], Sheet]] = {
 # What they share
 
 
-def resized(batches: Iterable[list[bytes] | list[Path]], size: int) -> Iterator[Pixels]:
-    """Pictures of any size as `size` x `size`, whatever becomes of their shape: bicubic, and averaged when smaller.
+def resized(
+    batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
+) -> Iterator[Pixels]:
+    """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
 
     In threads: unlike small pictures, large ones are decoded without the interpreter's lock.
     """
@@ -195,9 +197,7 @@ def resized(batches: Iterable[list[bytes] | list[Path]], size: int) -> Iterator[
         except (OSError, SyntaxError) as error:
             name = "" if isinstance(picture, bytes) else f"{picture.name}: "
             raise ValueError(f"{name}{error}") from error
-        return np.asarray(
-            opened if opened.size == (size, size) else opened.resize((size, size), Image.Resampling.BICUBIC)
-        )
+        return np.asarray(opened if opened.size == (size, size) else opened.resize((size, size), how))
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as threads:
         for batch in batches:

@@ -14,8 +14,10 @@ from torch import Tensor
 from ..errors import DataError, OptionError, unknown
 from ..types import Images, Splits
 from .augment import Augmentation, ColorJitter, Flip, PadCrop
+from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, FewShot, MiniImageNet, NewClasses, TieredImageNet, check_part
 from .known import KNOWN
+from .made_up_domains import MadeUpDomains
 from .split import split, subset
 
 if TYPE_CHECKING:
@@ -386,7 +388,10 @@ _LIKE: dict[str, _Stored | Digits | FewShot] = {
     "tiered-imagenet": TieredImageNet(),
 }
 
-DataSet = Digits | Mnist | FashionMnist | Cifar10 | Cifar100 | CifarFS | MiniImageNet | TieredImageNet | MadeUp
+Domains = Pacs | DomainFolder | MadeUpDomains
+DataSet = (
+    Digits | Mnist | FashionMnist | Cifar10 | Cifar100 | CifarFS | MiniImageNet | TieredImageNet | MadeUp | Domains
+)
 
 
 def _check_classes(name: str, classes: int, there: int) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 4.0  # seconds until a silent network counts as none
 _SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+DOMAINS = "domains"  # the layout of a data set with domains, whatever its files: see `domain_files`
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # what the Hub calls the parts
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
@@ -41,7 +42,7 @@ class Found:
     where: str
     """For people: the folder, or the Hub id."""
     layout: str = ""
-    """`idx`, or of a few-shot data set: which reader of `packed` understands the files."""
+    """Which reader understands the files, where they are no plain ones: `idx`, `DOMAINS`, or one of `packed`."""
     bgr: bool = False
     """Whether the arrays in the files have blue first."""
 
@@ -59,6 +60,8 @@ class Found:
                 facts.append((split, file.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime_ns))
         if self.bgr:
             facts.append("bgr")
+        if self.layout == DOMAINS:
+            facts.append((DOMAINS, self.known.size, self.known.other_columns))
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
 
     def count(self) -> int | None:
@@ -77,8 +80,10 @@ class Found:
         """Open it, to be walked through `rows` images at a time."""
         try:
             if self.layout:
-                from . import idx, packed
+                from . import domain_files, idx, packed
 
+                if self.layout == DOMAINS:
+                    return domain_files.read(self, rows)
                 return idx.read(self, rows) if self.layout == "idx" else packed.read(self, rows)
             return _read_parquet(self, rows) if self.parquet else _read_folder(self, rows)
         except DataError:
@@ -129,14 +134,18 @@ def find(name: str, root: str = "") -> Found:
     """
     if name not in KNOWN:
         raise DataError(unknown("data set", name, KNOWN))
-    known = KNOWN[name]
+    return find_known(KNOWN[name], root)
+
+
+def find_known(known: Known, root: str = "") -> Found:
+    """The same for a data set that is described, not named."""
     if found := here(known, root):
         return found
     if root:
-        raise DataError(f"there is no {name} in --data.root {root!r}: {_ways(known)}.")
+        raise DataError(f"there is no {known.name} in --data.root {root!r}: {_ways(known)}.")
     if known.hub and not _told_to_stay_offline() and _network_answers():
         return _download(known)
-    raise DataError(f"there is no {name} here: {_ways(known)}.")
+    raise DataError(f"there is no {known.name} here: {_ways(known)}.")
 
 
 def here(known: Known, root: str = "") -> Found | None:

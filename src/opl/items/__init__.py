@@ -13,15 +13,17 @@ from . import (
     table_1,
     table_3,
     table_4,
+    table_5,
     table_6,
     table_8,
     table_s1,
     table_s3,
 )
-from ._item import NEEDS, Item, Measure, Row
+from ._item import NEEDS, Average, Item, Measure, Row
 
 _ALL = (
-    demo.ITEM, table_1.ITEM, table_3.ITEM, table_4.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM, table_s3.ITEM,
+    demo.ITEM, table_1.ITEM, table_3.ITEM, table_4.ITEM, table_5.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM,
+    table_s3.ITEM,
     figure_2.ITEM, figure_6.ITEM, *figures_of_table_1.ITEMS, figure_s1.ITEM,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
@@ -39,4 +41,4 @@ def cost_of(recipe: str) -> str:
     return next((item.cost for item in _ALL if any(row.recipe == recipe for row in item.rows)), "")
 
 
-__all__ = ["ITEMS", "NEEDS", "Item", "Measure", "Row", "cost_of", "item"]
+__all__ = ["ITEMS", "NEEDS", "Average", "Item", "Measure", "Row", "cost_of", "item"]

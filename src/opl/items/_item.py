@@ -17,6 +17,16 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Average:
+    """A line below the rows: the mean of some of them, taken seed by seed, so that it has an interval of its own."""
+
+    row: Row
+    """Its label and the paper's number; `recipe` is a name for it, `baseline` that of the average to compare with."""
+    of: tuple[str, ...]
+    """The recipes that it is the mean of."""
+
+
+@dataclass(frozen=True)
 class Measure:
     """A measure of finished runs, beside their result: the words after `opl evaluate RUN`, and what they write."""
 
@@ -52,6 +62,10 @@ class Item:
     """For a figure: which one, a name of `opl.draw`."""
     home: str = ""
     """The item whose folder holds the runs, where they are shared."""
+    averages: tuple[Average, ...] = ()
+    """Lines below the rows that are means of rows."""
+    pretrained: bool = False
+    """The paper starts from pretrained weights; a row whose runs do not says so."""
 
     @property
     def main(self) -> tuple[str, ...]:
@@ -61,6 +75,10 @@ class Item:
     def at(self, scale: str) -> tuple[Row, ...]:
         """The rows that are run at a scale."""
         return tuple(row for row in self.rows if scale in row.scales)
+
+    def averages_at(self, scale: str) -> tuple[Average, ...]:
+        """The averages that are shown at a scale."""
+        return tuple(each for each in self.averages if scale in each.row.scales)
 
 
 NEEDS = {

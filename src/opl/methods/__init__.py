@@ -10,6 +10,7 @@ from .distilled import Distilled
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 from .mart import MART
 from .rotations import Rotations
+from .rsc import RSC
 from .trades import TRADES
 from .truncated import TruncatedLq
 from .turned_twins import TurnedTwins
@@ -25,6 +26,7 @@ Method = (
     | Adversarial
     | MART
     | TRADES
+    | RSC
 )
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "OLE",
     "OPL",
     "RBF",
+    "RSC",
     "TRADES",
     "ASoftmax",
     "Adversarial",

@@ -5,6 +5,7 @@ from ._network import Network
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
 from .mnist import MnistNet
+from .pretrained import start_from
 from .resnet import ResNet
 from .resnet12 import ResNet12
 from .standardize import Standardize, standardized
@@ -27,4 +28,5 @@ __all__ = [
     "WideResNet",
     "load_weights",
     "standardized",
+    "start_from",
 ]

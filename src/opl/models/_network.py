@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from ..types import Output
 
+POOL = "avgpool"  # the part that averages the last map over its positions
+
 
 class Network(nn.Module):
     """Parts that run in the order given, down to (B, D) features, and the linear classifier `fc` on those.
@@ -26,17 +28,32 @@ class Network(nn.Module):
         self.feature_dim = feature_dim
         self.path = tuple(parts)
 
-    def forward(self, images: Tensor, labels: Tensor | None = None) -> Output:
-        """(B, channels, H, W) images to their (B, D) features and (B, C) logits; labels are for a head's margin."""
+    def forward(
+        self, images: Tensor, labels: Tensor | None = None, change: Callable[[Tensor], Tensor] | None = None
+    ) -> Output:
+        """(B, channels, H, W) images to their (B, D) features and (B, C) logits.
+
+        Labels are for a head's margin. `change` is called with the last map, (B, D, H, W), before it is averaged, and
+        the network goes on with what it returns; a method that blanks parts of the map gives one in training.
+        """
         features = images
         for name in self.path:
+            if change is not None and name == POOL:
+                features = change(features)
             features = getattr(self, name)(features)
         return Output(features, self.fc(features) if labels is None else self.fc(features, labels))
+
+    def after(self, maps: Tensor) -> Output:
+        """What the network makes of a last map: the averaging and all that follows it."""
+        features = maps
+        for name in self.path[self.path.index(POOL) :]:
+            features = getattr(self, name)(features)
+        return Output(features, self.fc(features))
 
 
 def pooled(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """The same parts, their (B, D, H, W) map averaged over its positions to (B, D)."""
-    return {**parts, "avgpool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
+    return {**parts, POOL: nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
 
 
 def conv_chain(channels: int, widths: Sequence[int], *, pool_after: Collection[int], bias: bool) -> nn.Sequential:

@@ -1,4 +1,4 @@
-"""ResNet-18, -34, -50 and -101, with torchvision's names and shapes, so that its weights load."""
+"""ResNet-18, -34, -50 and -101, with torchvision's names and shapes, so that its weights load; and a small one."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -9,9 +9,10 @@ from ..errors import OptionError, unknown
 from ._network import Network, draw_convolutions, he_normal_fan_out, pooled
 from ._residual import BasicBlock, Block, Bottleneck, convolution, stages
 
-Stem = Literal["imagenet", "cifar"]
+Stem = Literal["imagenet", "half", "cifar"]
 
 LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
+    10: (BasicBlock, (1, 1, 1, 1)),
     18: (BasicBlock, (2, 2, 2, 2)),
     34: (BasicBlock, (3, 4, 6, 3)),
     50: (Bottleneck, (3, 4, 6, 3)),
@@ -23,13 +24,15 @@ LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
 class ResNet:
     """Four stages at widths 64, 128, 256, 512, or four times that from depth 50 on, the last giving the features.
 
-    No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) the net
-    starts from torchvision's He-normal weights; with the "cifar" stem (3x3 convolution, full size) from PyTorch's own,
-    as in the label-noise experiments.
+    No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) and the
+    "half" one (3x3 convolution, half the size) the net starts from torchvision's He-normal weights; with the "cifar"
+    stem (3x3 convolution, full size) from PyTorch's own, as in the label-noise experiments.
     """
 
     depth: int = 18
     stem: Stem = "imagenet"
+    width: int = 64
+    """Of the first stage; published weights have 64."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """The module, with new weights."""
@@ -40,23 +43,22 @@ class ResNet:
             )
         if self.stem not in get_args(Stem):
             raise OptionError(unknown("stem", self.stem, get_args(Stem)))
+        if self.width < 8 or self.width % 8:  # oneDNN crashes in the gradient of some others, channels last
+            raise OptionError(f"width is {self.width}: give the channels of the first stage, a multiple of 8.")
         block, counts = LAYOUTS[self.depth]
-        stem = _imagenet_stem(channels) if self.stem == "imagenet" else _cifar_stem(channels)
-        trunk = stages(block, 64, 64, counts)
-        model = Network(pooled({**stem, **trunk}), 512 * block.expansion, num_classes)
-        if self.stem == "imagenet":
+        stem = _stem(self.stem, channels, self.width)
+        trunk = stages(block, self.width, self.width, counts)
+        model = Network(pooled({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
+        if self.stem != "cifar":
             draw_convolutions(model, he_normal_fan_out)
         return model
 
 
-def _imagenet_stem(channels: int) -> dict[str, nn.Module]:
-    return {
-        "conv1": convolution(channels, 64, 7, stride=2),
-        "bn1": nn.BatchNorm2d(64),
+def _stem(stem: Stem, channels: int, width: int) -> dict[str, nn.Module]:
+    size, stride = {"imagenet": (7, 2), "half": (3, 2), "cifar": (3, 1)}[stem]
+    parts: dict[str, nn.Module] = {
+        "conv1": convolution(channels, width, size, stride),
+        "bn1": nn.BatchNorm2d(width),
         "relu": nn.ReLU(),
-        "maxpool": nn.MaxPool2d(3, stride=2, padding=1),
     }
-
-
-def _cifar_stem(channels: int) -> dict[str, nn.Module]:
-    return {"conv1": convolution(channels, 64, 3), "bn1": nn.BatchNorm2d(64), "relu": nn.ReLU()}
+    return {**parts, "maxpool": nn.MaxPool2d(3, stride=2, padding=1)} if stem == "imagenet" else parts

@@ -2,10 +2,10 @@
 
 from ..errors import OptionError, unknown
 from ..recipe import Recipe, Scale
-from . import demo, figure_2, figure_6, table_1, table_3, table_4, table_6, table_8, table_s1
+from . import demo, figure_2, figure_6, table_1, table_3, table_4, table_5, table_6, table_8, table_s1
 
 RECIPES: dict[str, dict[str, Recipe]] = {}
-for _shelf in (demo, table_1, table_3, table_4, table_6, table_8, table_s1, figure_2, figure_6):
+for _shelf in (demo, table_1, table_3, table_4, table_5, table_6, table_8, table_s1, figure_2, figure_6):
     for _recipe in _shelf.RECIPES:
         RECIPES.setdefault(_recipe.name, {})[_recipe.scale] = _recipe
 
