@@ -108,7 +108,7 @@ class _Domains:
         )
 
     def _known(self) -> Known:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
         """Where they are fixed: the images of each domain to train on and to validate on."""
@@ -116,11 +116,11 @@ class _Domains:
 
     def _held(self, domain: str, count: int) -> int:
         """How many images of a domain to validate on."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no _held: define it in the class.")
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
         """Refuse what is not the data set that was asked for."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no _check: define it in the class.")
 
 
 @dataclass(frozen=True)

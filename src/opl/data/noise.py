@@ -31,7 +31,7 @@ class _Kind:
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
         """(C, C) in double precision; `groups` are the super-classes of the classes, where there are any."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no matrix: define it in the class.")
 
 
 @dataclass(frozen=True)

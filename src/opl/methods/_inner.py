@@ -88,11 +88,11 @@ class TwoPasses(Objective):
 
     def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """By name, a weight and a sum over images."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no losses: define it in the class.")
 
     def moved(self, model: nn.Module, batch: Batch) -> Tensor:
         """The adversarial examples."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no moved: define it in the class.")
 
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
