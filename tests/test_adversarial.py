@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from opl import orthogonal_projection, recipes
 from opl._ascent import anywhere, ascend, evaluating, frozen
+from opl.build import build_model
 from opl.errors import OptionError
 from opl.methods import MART, OPL, TRADES, Adversarial, CrossEntropy
 from opl.methods.mart import boosted, consistency
@@ -22,7 +23,7 @@ from opl.methods.trades import divergence
 from opl.models import CifarResNet, Standardize
 from opl.recipe import from_json, to_json
 from opl.results import RunFolder
-from opl.run import build_model, run
+from opl.run import run
 from opl.types import Batch, Output, TaskShape
 
 CLASSES, SIDE, DIM = 5, 6, 7

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl import cli, recipes
+from opl.build import finished_model
 from opl.errors import OplWarning, OptionError
 from opl.evaluate import sanity
 from opl.evaluate.attack import Attacked, chosen, correct, fgsm, pgd
@@ -25,7 +26,7 @@ from opl.methods import Adversarial
 from opl.reproduce import jobs_of, measure_all
 from opl.results import RunFolder
 from opl.robustness import evaluate_attacks
-from opl.run import finished_model, run
+from opl.run import run
 from opl.shares import shares
 from opl.statistics import wilson
 from opl.types import Images, Output
@@ -431,7 +432,7 @@ def test_table_4_asks_for_what_it_shows_at_every_scale():
 
 
 def cli_settings(words):
-    from opl.commands import Evaluate
+    from opl.protocols import Evaluate
 
     [settings] = Evaluate.parse(["somewhere", "attack", *words]).settings
     return settings

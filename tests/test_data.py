@@ -36,8 +36,8 @@ from opl.data import (
     cache,
     describe,
     find,
+    hub,
     seed_for,
-    source,
     split,
     subset,
 )
@@ -99,7 +99,7 @@ def test_a_network_that_never_answers_is_given_up_on_in_seconds(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        monkeypatch.setattr(source, "PATIENCE", 0.5)
+        monkeypatch.setattr(hub, "PATIENCE", 0.5)
         start = time.monotonic()
         with pytest.raises(DataError, match="FOLDER"):
             find("mnist")
@@ -148,13 +148,13 @@ def test_a_missing_split_and_a_missing_file_of_a_split_are_told(tmp_path):
 def test_what_the_hub_sends_is_read_like_any_folder(tmp_path, monkeypatch):
     import huggingface_hub
 
-    def download(hub, **_):
-        assert hub == "ylecun/mnist"
+    def download(name, **_):
+        assert name == "ylecun/mnist"
         write_mnist(tmp_path / "sent/mnist")
         return str(tmp_path / "sent")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(source, "_network_answers", lambda: True)
+    monkeypatch.setattr(hub, "answers", lambda: True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     splits = Mnist(val=0).load(0)
     assert (len(splits.train), splits.source) == (40, "Hub ylecun/mnist")

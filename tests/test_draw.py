@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from opl import cli, items, recipes
+from opl.again import evaluate_novel
+from opl.build import build_model
 from opl.data.sets import Cifar100, Mnist
 from opl.draw import draw, finished, sweeps_of
 from opl.errors import DataError, FolderError, OptionError
 from opl.items import Item, Row
 from opl.results import RunFolder
-from opl.run import build_model, evaluate, run
+from opl.run import run
 
 TINY = {name: recipes.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
 
@@ -163,7 +165,7 @@ def test_base_and_novel_classes_are_drawn_apart(tmp_path):
     recipe = replace(recipes.recipe("mnist-ce", "paper"), data=data, epochs=1, scale="small")
     for name in ("one", "two"):
         run(replace(recipe, name=name), tmp_path)
-        evaluate(RunFolder.of(tmp_path, name, 0), "novel")
+        evaluate_novel(RunFolder.of(tmp_path, name, 0))
     arrays = RunFolder.of(tmp_path, "one", 0).outputs("novel")
     assert list(arrays["class_names"]) == ["4", "5", "6", "7"]
     assert set(arrays["labels"].tolist()) == {0, 1, 2, 3}

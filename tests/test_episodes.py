@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from opl import cli, recipes
+from opl.again import evaluate_episodes
 from opl.data.augment import ColorJitter, Flip, PadCrop
 from opl.data.episodes import Episodes
 from opl.errors import OptionError
@@ -25,7 +26,7 @@ from opl.matched import matched, runs_below, said
 from opl.report import write_report
 from opl.reproduce import jobs_of, run_all
 from opl.results import RunFolder
-from opl.run import evaluate_episodes, run
+from opl.run import run
 from opl.tables import cells, lines
 from opl.types import Images, Output
 

@@ -10,13 +10,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl import cli, orthogonal_projection, recipes
+from opl.build import build_model
 from opl.errors import FeatureError, FolderError, OptionError
 from opl.losses import KnowledgeDistillationLoss, knowledge_distillation
 from opl.methods import OPL, Center, CrossEntropy, Distilled, Rotations, TurnedTwins
 from opl.methods.rotations import turned
 from opl.methods.turned_twins import apart
 from opl.results import RunFolder
-from opl.run import build_model, run
+from opl.run import run
 from opl.types import Batch, Output, TaskShape
 
 CLASSES, SIDE, DIM = 3, 4, 5

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl import recipes
+from opl.build import batches, build_model, build_objective
 from opl.errors import OptionError
 from opl.methods import (
     LGM,
@@ -35,7 +36,7 @@ from opl.methods import (
 from opl.models import MnistNet
 from opl.optimise import SGD, Steps, groups
 from opl.results import RunFolder
-from opl.run import batches, build_model, build_objective, run
+from opl.run import run
 from opl.types import Batch, TaskShape
 
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=3)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from opl import recipes
+from opl.build import build_model
 from opl.data import UniformNoise
 from opl.errors import OptionError
 from opl.functional import orthogonal_projection
@@ -20,7 +21,7 @@ from opl.models import MnistNet
 from opl.optimise import SGD, Steps
 from opl.recipe import to_json
 from opl.results import RunFolder
-from opl.run import build_model, run
+from opl.run import run
 from opl.types import Batch, Output, TaskShape
 
 DIGITS = replace(

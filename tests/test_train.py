@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from opl import recipes
+from opl.build import build_model
 from opl.methods import CrossEntropy
 from opl.optimise import SGD, Steps
 from opl.results import RunFolder
-from opl.run import build_model, run
+from opl.run import run
 
 PLAIN = replace(
     recipes.recipe("digits-ce", "small"),

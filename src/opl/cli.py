@@ -24,9 +24,9 @@ COMMANDS = {
     "train": Command("opl.commands", "Train", "one run of a recipe; goes on where it stopped"),
     "reproduce": Command("opl.commands", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
     "evaluate": Command(
-        "opl.commands",
+        "opl.protocols",
         "Evaluate",
-        "another measure of a finished run: geometry, novel classes, episodes, attacks",
+        "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
     ),
     "report": Command("opl.commands", "Report", "one HTML page from what is on disk"),
     "data": Command("opl.commands", "Data", "which data sets are here, and how to get the rest"),

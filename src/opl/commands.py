@@ -2,14 +2,13 @@
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from .errors import FolderError, OptionError, unknown
+from .errors import FolderError, OptionError
 
 Scale = Literal["paper", "small", "tiny"]
 
@@ -128,98 +127,6 @@ class Reproduce:
                 print("\n".join(words))
                 print(f"{', '.join(file.name for file in files)} are there too")
         return 1 if failed else 0
-
-
-PROTOCOLS = {
-    "geometry": "the test features again, and how they stand to each other (writes test.npz)",
-    "novel": "the same of classes that the run never saw (novel.npz)",
-    "episodes": "few-shot episodes of classes that the run never saw (measures/)",
-    "attack": "accuracy under FGSM, PGD and AutoAttack (measures/)",
-}
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Another measure of a finished run."""
-
-    run_folder: Path
-    protocol: str
-    settings: tuple[Any, ...] = ()
-
-    @classmethod
-    def parse(cls, words: list[str]) -> "Evaluate":
-        """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
-        listed = "\n".join(f"  {name:<10} {does}" for name, does in PROTOCOLS.items())
-        parser = argparse.ArgumentParser(
-            prog="opl evaluate",
-            description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            add_help=False,
-        )
-        parser.add_argument("run", nargs="?", type=Path, help="for instance runs/digits-opl/seed-0")
-        parser.add_argument("protocol", nargs="?")
-        given, rest = parser.parse_known_args(words)
-        if given.protocol is None:
-            if {"-h", "--help"} & set(rest):
-                parser.print_help()
-                raise SystemExit(0)
-            raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
-        if given.protocol not in PROTOCOLS:
-            raise OptionError(unknown("protocol", given.protocol, PROTOCOLS))
-        readers = {"episodes": _few_shot, "attack": _attack}
-        settings = readers[given.protocol](rest) if given.protocol in readers else ()
-        if given.protocol not in readers:
-            argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
-        return cls(given.run, given.protocol, settings)
-
-    def run(self) -> int:
-        """Measure, and print numbers."""
-        from .results import RunFolder
-        from .robustness import evaluate_attacks
-        from .run import evaluate, evaluate_episodes
-
-        folder = RunFolder(self.run_folder)
-        ways: dict[str, Callable[..., dict[str, Any]]] = {"episodes": evaluate_episodes, "attack": evaluate_attacks}
-        way = ways.get(self.protocol)
-        found = way(folder, self.settings) if way else evaluate(folder, self.protocol)
-        print(json.dumps(found, indent=1))
-        return 0
-
-
-def _few_shot(words: list[str]) -> tuple[Any, ...]:
-    """The protocols that the flags ask for: `--shot 1 5` asks for two, of the same images."""
-    from dataclasses import replace
-
-    from .evaluate.settings import FewShot
-
-    parser = argparse.ArgumentParser(prog="opl evaluate RUN episodes", add_help=False)
-    parser.add_argument("--shot", nargs="+", type=int, default=[1])
-    shots, rest = parser.parse_known_args(words)
-    chosen = tyro.cli(
-        FewShot,
-        args=rest,
-        prog="opl evaluate RUN episodes",
-        description="Few-shot episodes. Several numbers after --shot are measured in one go:",
-    )
-    return tuple(replace(chosen, shot=shot) for shot in shots.shot)
-
-
-def _attack(words: list[str]) -> tuple[Any, ...]:
-    """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
-    from dataclasses import replace
-
-    from .evaluate.attack_settings import Attack, radius
-
-    parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
-    parser.add_argument("--eps", nargs="+", default=["8/255"])
-    given, rest = parser.parse_known_args(words)
-    chosen = tyro.cli(
-        Attack,
-        args=rest,
-        prog="opl evaluate RUN attack",
-        description="Attacks. Radii are written 8/255 or 0.031; several after --eps are tried one after another:",
-    )
-    return tuple(replace(chosen, eps=radius(word)) for word in given.eps)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .again import reopened
 from .errors import OplWarning, OptionError
 from .evaluate import sanity
 from .evaluate.attack import Attacked, chosen, correct, fgsm, pgd
@@ -17,9 +18,9 @@ from .evaluate.attack_settings import Attack, Kind
 from .evaluate.autoattack import ATTACKS, State, autoattack
 from .models import Standardize
 from .progress import Counting
+from .provenance import commit
 from .recipe import Recipe, to_json
 from .results import RunFolder
-from .run import commit, reopened
 from .statistics import wilson
 
 

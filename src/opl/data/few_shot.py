@@ -13,8 +13,10 @@ from torch import Tensor
 
 from ..errors import OptionError, unknown
 from ..types import Images, Splits, no_images
-from .augment import Augmentation, ColorJitter, Flip, PadCrop
+from .augment import Augmentation
+from .photographs import Photographs
 from .split import subset
+from .stored import check_classes
 
 if TYPE_CHECKING:
     from .cache import Decoded
@@ -23,7 +25,7 @@ NewClasses = Literal["val", "test"]
 
 
 @dataclass(frozen=True)
-class _FewShot:
+class _FewShot(Photographs):
     """What they share."""
 
     root: str = ""
@@ -36,12 +38,6 @@ class _FewShot:
     """Only the first so many base classes; 0 takes all."""
     split_seed: int = 0
     """What chooses the held-out images, the same for all runs; -1 takes the seed of the run."""
-    padding: int = 4
-    """Zero-pad by so much and crop at a random place; 0 does not."""
-    flip: float = 0.5
-    """Probability of a horizontal flip."""
-    jitter: float = 0.4
-    """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
 
     name: ClassVar[str]
     channels: ClassVar[int] = 3
@@ -59,10 +55,7 @@ class _FewShot:
     @property
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, jitter and flip, in the order of RFS, each unless it is switched off."""
-        crop = (PadCrop(self.padding),) if self.padding else ()
-        jitter = (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else ()
-        flip = (Flip(self.flip),) if self.flip else ()
-        return (*crop, *jitter, *flip)
+        return (*self.steps.crop, *self.steps.jitter, *self.steps.flip)
 
     def load(self, seed: int) -> Splits:
         """The base classes, numbered in alphabetical order: `train`, no `val`, and as `test` what was held out.
@@ -70,10 +63,7 @@ class _FewShot:
         The first time it is decoded (see `cache`); `seed` matters only where `split_seed` is -1.
         """
         seed = seed if self.split_seed == -1 else self.split_seed
-        if self.classes < 0 or self.classes > self.all_classes or self.classes == 1:
-            raise OptionError(
-                f"classes={self.classes} of {self.name} cannot be chosen: give 2 to {self.all_classes}, or 0 for all."
-            )
+        check_classes(self.name, self.classes, self.all_classes)
         decoded = self._read("train", *(("extra",) if self.held else ()))
         part = decoded.parts["train"]
         labels, pixels = part.labels[decoded.label], part.pixels

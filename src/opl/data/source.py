@@ -10,22 +10,19 @@ import hashlib
 import json
 import os
 import re
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, unknown
+from . import hub
 from .known import KNOWN, Known
 from .layouts import LAYOUTS, idx_files, locate
 
 if TYPE_CHECKING:
     from .decode import Pixels
 
-PATIENCE = 4.0  # seconds until a silent network counts as none
 _SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 DOMAINS = "domains"  # the layout of a data set with domains, whatever its files: see `domain_files`
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # what the Hub calls the parts
@@ -79,13 +76,10 @@ class Found:
     def read(self, rows: int = 512) -> "Reading":
         """Open it, to be walked through `rows` images at a time."""
         try:
-            if self.layout:
-                from . import domain_files, idx, packed
+            from . import domain_files, idx, packed, plain_files
 
-                if self.layout == DOMAINS:
-                    return domain_files.read(self, rows)
-                return idx.read(self, rows) if self.layout == "idx" else packed.read(self, rows)
-            return _read_parquet(self, rows) if self.parquet else _read_folder(self, rows)
+            readers = {"": plain_files.read, "idx": idx.read, DOMAINS: domain_files.read}
+            return readers.get(self.layout, packed.read)(self, rows)
         except DataError:
             raise
         except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
@@ -117,7 +111,7 @@ def unreadable(found: Found, error: Exception) -> DataError:
     """The sentence for a folder whose content is not what it should be."""
     layout = "one of its layouts" if found.layout else "the Hugging Face layout"
     return DataError(
-        f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {_one_line(error)}): "
+        f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {one_line(error)}): "
         f"check that its files are complete and in {layout}."
     )
 
@@ -143,7 +137,7 @@ def find_known(known: Known, root: str = "") -> Found:
         return found
     if root:
         raise DataError(f"there is no {known.name} in --data.root {root!r}: {_ways(known)}.")
-    if known.hub and not _told_to_stay_offline() and _network_answers():
+    if known.hub and not hub.forbidden() and hub.answers():
         return _download(known)
     raise DataError(f"there is no {known.name} here: {_ways(known)}.")
 
@@ -222,8 +216,8 @@ def _in_hub_layout(known: Known, folder: Path, where: str) -> Found | None:
     if layouts:
         held = sorted({split for splits in layouts.values() for split in splits})
         raise DataError(
-            f"{str(folder)!r} has no single set of Parquet files with the splits {_listed(known.images)} of "
-            f"{known.name} (there are {_listed(held)}): give the folder of one data set, complete."
+            f"{str(folder)!r} has no single set of Parquet files with the splits {listed(known.images)} of "
+            f"{known.name} (there are {listed(held)}): give the folder of one data set, complete."
         )
     files = {"": tuple(sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")))}
     return Found(known, folder, files, where) if files[""] else None
@@ -256,14 +250,9 @@ def _all_shards(known: Known, folder: Path, files: Mapping[str, tuple[Path, ...]
 # The Hub
 
 
-def _hub_cache() -> Path:
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
-
-
 def _in_hub_cache(known: Known) -> Found | None:
     """What an earlier download left, found without importing anything; an incomplete one is no find."""
-    snapshots = _hub_cache() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
+    snapshots = hub.folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
     for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
         try:
             found = _in_folder(known, folder, f"Hub {known.hub}")
@@ -274,31 +263,6 @@ def _in_hub_cache(known: Known) -> Found | None:
     return None
 
 
-def _told_to_stay_offline() -> bool:
-    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-    return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
-
-
-def _network_answers() -> bool:
-    """Ask the Hub's front page, in a thread: a name server that never answers obeys no time limit."""
-    answers: list[bool] = []
-
-    def ask() -> None:
-        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-        try:
-            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE).close()
-            answers.append(True)
-        except urllib.error.HTTPError as error:
-            answers.append(error.code < 500)
-        except (OSError, ValueError):
-            answers.append(False)
-
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    return bool(answers and answers[0])
-
-
 def _download(known: Known) -> Found:
     from huggingface_hub import snapshot_download
 
@@ -306,85 +270,18 @@ def _download(known: Known) -> Found:
         folder = Path(snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"]))
     except Exception as error:  # no network after all, terms not accepted, disk full, ...
         raise DataError(
-            f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({_one_line(error)}): {_ways(known)}."
+            f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({one_line(error)}): {_ways(known)}."
         ) from error
     if found := _in_folder(known, folder, f"Hub {known.hub}"):
         return found
     raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
 
 
-# Reading
-
-
-def _read_parquet(found: Found, rows: int) -> Reading:
-    import pyarrow.parquet as pq
-
-    files = {split: [pq.ParquetFile(file) for file in found.files[split]] for split in found.known.images}
-    schema = next(iter(files.values()))[0].schema_arrow
-    image, columns = _columns(found, schema.names)
-    told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    names = {label: tuple(told[label]["names"]) for label in columns if "names" in told.get(label, {})}
-    counts = {split: sum(file.metadata.num_rows for file in files[split]) for split in files}
-
-    def labels(split: str) -> dict[str, list[Any]]:
-        tables = [file.read(columns=list(columns)) for file in files[split]]
-        return {label: [value for table in tables for value in table.column(label).to_pylist()] for label in columns}
-
-    def images(split: str) -> Iterator[list[bytes]]:
-        for file in files[split]:
-            for table in file.iter_batches(batch_size=rows, columns=[image]):
-                yield _encoded(table.column(image).to_pylist())
-
-    return Reading(columns, names, counts, labels, images)
-
-
-def _read_folder(found: Found, rows: int) -> Reading:
-    import datasets
-
-    saved = (found.folder / "dataset_dict.json").is_file()
-    whole = datasets.load_from_disk(found.folder) if saved else datasets.load_dataset(str(found.folder))
-    if missing := [split for split in found.known.images if split not in whole]:
-        raise DataError(
-            f"{str(found.folder)!r} has no split {_listed(missing)} of {found.known.name} "
-            f"(there are {_listed(whole)}): give the folder of the complete data set."
-        )
-    parts = {split: whole[split] for split in found.known.images}
-    features = next(iter(parts.values())).features
-    image, columns = _columns(found, list(features))
-    names = {label: tuple(features[label].names) for label in columns if hasattr(features[label], "names")}
-    encoded = {split: part.cast_column(image, datasets.Image(decode=False)) for split, part in parts.items()}
-
-    def labels(split: str) -> dict[str, list[Any]]:
-        table = parts[split].select_columns(list(columns)).with_format("arrow")[:]
-        return {label: table.column(label).to_pylist() for label in columns}
-
-    def images(split: str) -> Iterator[list[bytes]]:
-        for table in encoded[split].with_format("arrow").iter(batch_size=rows):
-            yield _encoded(table.column(image).to_pylist())
-
-    return Reading(columns, names, {split: len(part) for split, part in parts.items()}, labels, images)
-
-
-def _encoded(entries: list[Any]) -> list[bytes]:
-    return [e if isinstance(e, bytes) else e["bytes"] or Path(e["path"]).read_bytes() for e in entries]
-
-
-def _columns(found: Found, there: list[str]) -> tuple[str, tuple[str, ...]]:
-    known = found.known
-    image = next((name for name in known.image_columns if name in there), None)
-    label = next((name for name in known.label_columns if name in there), None)
-    if image is None or label is None:
-        wanted = known.image_columns if image is None else known.label_columns
-        raise DataError(
-            f"{known.name} in {str(found.folder)!r} has no column {_listed(wanted, 'or')} "
-            f"(there are {_listed(there)}): rename the column that holds it."
-        )
-    return image, (label, *(name for name in known.other_columns if name in there))
-
-
-def _listed(names: Any, joint: str = "and") -> str:
+def listed(names: Any, joint: str = "and") -> str:
+    """Names in a sentence."""
     return f" {joint} ".join(repr(str(name)) for name in names) or "none"
 
 
-def _one_line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What an error says, in a sentence."""
     return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,41 @@
+"""The Hugging Face Hub: where its downloads are, and whether it can be asked. Nothing heavy is imported."""
+
+import os
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+PATIENCE = 4.0  # seconds until a silent network counts as none
+
+
+def folder() -> Path:
+    """Where downloads are kept, as `huggingface_hub` has it."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
+
+
+def forbidden() -> bool:
+    """Whether the environment says to stay offline."""
+    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
+
+
+def answers() -> bool:
+    """Ask the Hub's front page, in a thread: a name server that never answers obeys no time limit."""
+    said: list[bool] = []
+
+    def ask() -> None:
+        endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+        try:
+            urllib.request.urlopen(urllib.request.Request(endpoint, method="HEAD"), timeout=PATIENCE).close()
+            said.append(True)
+        except urllib.error.HTTPError as error:
+            said.append(error.code < 500)
+        except (OSError, ValueError):
+            said.append(False)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return bool(said and said[0])
