@@ -128,6 +128,23 @@ def test_curves_have_a_mean_a_band_and_a_line_for_each_seed(tmp_path):
     assert drawn[1]["data"][0]["x"] == list(range(1, 11))
 
 
+def test_what_pruning_keeps_is_drawn_for_the_runs_that_prune(tmp_path):
+    write_table(tmp_path, seeds=1)
+    records = tmp_path / "cifar100-opl/seed-0/metrics.jsonl"
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    pruned = [line | {"kept": 1 - 0.05 * line["epoch"], "kept/clean": 0.6 + 0.04 * line["epoch"]} for line in lines]
+    records.write_text("".join(json.dumps(line) + "\n" for line in pruned))
+    read = Reader(page_of(tmp_path))
+    drawn = [values for values in read.values if isinstance(values, dict) and values["data"][0].get("meta")]
+    assert len(drawn) == 4 + 2
+    [line] = [
+        trace
+        for trace in drawn[5]["data"]
+        if trace["meta"]["kind"] == "seed" and any(v is not None for v in trace["y"])
+    ]
+    assert line["y"] == pytest.approx([0.6 + 0.04 * epoch for epoch in range(10)])
+
+
 def test_unfinished_failed_and_damaged_runs_are_shown_as_such(tmp_path):
     write_table(tmp_path, seeds=2)
     write_run(tmp_path, "cifar100-ce", 5, done=False)

@@ -1,4 +1,4 @@
-"""Learning curves: validation accuracy, training loss, s and d, as means with intervals or seed by seed."""
+"""Learning curves: accuracy, loss, s and d, and what pruning keeps, as means with intervals or seed by seed."""
 
 import math
 from collections.abc import Sequence
@@ -18,6 +18,8 @@ MEASURES = {
     "train/loss": "training loss",
     "s": "s: cosine within a class",
     "d": "d: |cosine| between classes",
+    "kept": "share of the training images that pruning keeps",
+    "kept/clean": "of those, the share with a right label",
 }
 POINTS = 30_000  # of all curves of a group; more are thinned out
 FEW = 12  # epochs: up to so many each has a number on the axis
@@ -29,7 +31,7 @@ LEAD = (
 
 
 def section(groups: Sequence[Group], charts: Charts) -> Markup | None:
-    """Four charts for each group."""
+    """A chart for each measure that a group has."""
     parts = []
     for group, rows in fresh(groups):
         begun = [row for row in rows if any(run.records for run in group.of(row))]
