@@ -1,6 +1,9 @@
 """Work on several processes of this machine at once, joined by gloo."""
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,3 +28,14 @@ def _inside(rank: int, work: Callable[..., None], world: int, store: str, args: 
     work(rank, *args)
     gc.collect()
     dist.destroy_process_group()
+
+
+def alone_and_in_two(script: str, folder: Path) -> None:
+    """Run a script with the words `1 FOLDER/1` and then `2 FOLDER/2`: how many processes to use, and where to."""
+    file = folder / "script.py"
+    file.write_text(script)
+    for devices in ("1", "2"):
+        words = [sys.executable, str(file), devices, str(folder / devices)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr

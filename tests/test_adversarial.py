@@ -1,9 +1,6 @@
 """Adversarial training: the inner loop, Madry, MART and TRADES against formulas by hand, and runs of them."""
 
 import math
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from _gloo import alone_and_in_two
 from opl import orthogonal_projection, recipes
 from opl._ascent import anywhere, ascend, evaluating, frozen
 from opl.build import build_model
@@ -352,23 +350,13 @@ def test_where_images_are_normalised_changes_no_number(tmp_path):
     assert losses[0] != pytest.approx(losses[2], rel=1e-4)  # other pixels
 
 
-def test_a_stopped_adversarial_run_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+def test_a_stopped_adversarial_run_goes_on_to_the_same_bytes(tmp_path, stopped):
     run(ATTACKED, tmp_path / "whole")
-    real = RunFolder.save
-
-    def save(self, state):
-        real(self, state)
-        if state["epoch"] == 1:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "save", save)
-        with pytest.raises(KeyboardInterrupt):
-            run(ATTACKED, tmp_path / "stopped")
+    stopped(ATTACKED, tmp_path / "stopped", 1)
     torch.rand(3)
     run(ATTACKED, tmp_path / "stopped")
-    whole, stopped = (RunFolder.of(tmp_path / each, ATTACKED.name, 0) for each in ("whole", "stopped"))
-    assert (whole.path / "model.safetensors").read_bytes() == (stopped.path / "model.safetensors").read_bytes()
+    whole, again = (RunFolder.of(tmp_path / each, ATTACKED.name, 0) for each in ("whole", "stopped"))
+    assert (whole.path / "model.safetensors").read_bytes() == (again.path / "model.safetensors").read_bytes()
 
 
 def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatch):
@@ -421,13 +409,7 @@ run(replace(with_norms, method=TRADES(steps=1)), sys.argv[2])  # batch norms, tw
 
 @pytest.mark.slow
 def test_two_processes_train_against_attacks_as_one_does(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    for devices in (1, 2):
-        words = [sys.executable, str(script), str(devices), str(tmp_path / str(devices))]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
+    alone_and_in_two(SCRIPT, tmp_path)
     for name in ("madry", "mart"):
         one, two = (RunFolder.of(tmp_path / str(devices), name, 0).weights() for devices in (1, 2))
         for key, value in one.items():

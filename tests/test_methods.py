@@ -1,8 +1,5 @@
 """The plug point: heads, criteria and auxiliary losses inside a run, alone and in two processes."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -11,6 +8,7 @@ from lightning_fabric import Fabric
 from torch import nn
 from torch.nn import functional as F
 
+from _gloo import alone_and_in_two
 from opl import recipes
 from opl.build import batches, build_model, build_objective
 from opl.errors import OptionError
@@ -105,13 +103,7 @@ run(replace(base, name="gaussians", method=gaussians), sys.argv[2])
 
 
 def test_two_processes_learn_centres_and_heads_as_one_does(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    for devices in (1, 2):
-        words = [sys.executable, str(script), str(devices), str(tmp_path / str(devices))]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
+    alone_and_in_two(SCRIPT, tmp_path)
     for name in ("centers", "gaussians"):
         one, two = (RunFolder.of(tmp_path / str(devices), name, 0) for devices in (1, 2))
         for key, value in one.weights().items():

@@ -1,15 +1,13 @@
 """Truncated Lq in a run: who is pruned, by which model, what trains meanwhile, and that stopping changes nothing."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
+from _gloo import alone_and_in_two
 from opl import recipes
 from opl.build import build_model
 from opl.data import UniformNoise
@@ -239,24 +237,17 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
 
 SCRIPT = """
 import json, sys
+from dataclasses import replace
 from opl.recipe import from_json
 from opl.run import run
-run(from_json(json.loads(sys.argv[1])), sys.argv[2])
+run(replace(from_json(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.argv[2])
 """
 
 
 def test_two_processes_prune_and_train_as_one_does(tmp_path):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
     recipe = replace(DIGITS, epochs=4, method=method, optimiser=SGD(lr=0.02))
-    run(recipe, tmp_path / "1")
-    words = json.dumps(to_json(replace(recipe, devices=2))), str(tmp_path / "2")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script), *words], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    alone_and_in_two(SCRIPT.format(recipe=json.dumps(to_json(recipe))), tmp_path)
     one, two = (RunFolder.of(tmp_path / devices, DIGITS.name, 0) for devices in ("1", "2"))
     kept, theirs = (folder.load()["objective"]["kept"] for folder in (one, two))
     assert (kept != theirs).sum() <= 2  # a probability next to k may fall on either side

@@ -224,22 +224,10 @@ def test_settings_that_make_no_sense_are_refused(changes, says):
         built(RSC())(nn.Linear(3, 2), by_hand()[1])
 
 
-def test_a_run_stopped_and_resumed_ends_with_the_same_bytes(tmp_path, monkeypatch):
+def test_a_run_stopped_and_resumed_ends_with_the_same_bytes(tmp_path, stopped):
     recipe = replace(recipes.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
     run(recipe, tmp_path / "whole")
-
-    class Stop(Exception):
-        pass
-
-    def save(self, state, real=RunFolder.save):
-        real(self, state)
-        if state["epoch"] == 1:
-            raise Stop
-
-    with monkeypatch.context() as patch:
-        patch.setattr(RunFolder, "save", save)
-        with pytest.raises(Stop):
-            run(recipe, tmp_path / "again")
+    stopped(recipe, tmp_path / "again", 1)
     run(recipe, tmp_path / "again")
     one, other = (RunFolder.of(tmp_path / out, recipe.name, 0) for out in ("whole", "again"))
     assert (one.path / "model.safetensors").read_bytes() == (other.path / "model.safetensors").read_bytes()
