@@ -22,8 +22,8 @@ from . import (
 from ._item import NEEDS, Average, Item, Measure, Row
 
 _ALL = (
-    demo.ITEM, table_1.ITEM, table_3.ITEM, table_4.ITEM, table_5.ITEM, table_6.ITEM, table_8.ITEM, table_s1.ITEM,
-    table_s3.ITEM,
+    demo.ITEM, table_1.ITEM, table_3.ITEM, table_3.MORE, table_4.ITEM, table_5.ITEM, table_6.ITEM, table_8.ITEM,
+    table_s1.ITEM, table_s3.ITEM,
     figure_2.ITEM, figure_6.ITEM, *figures_of_table_1.ITEMS, figure_s1.ITEM,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
