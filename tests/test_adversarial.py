@@ -309,7 +309,8 @@ def test_uneven_shares_add_up_to_the_whole_batch():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"), [({"eps": 0.0}, "eps"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")]
+    ("wrong", "said"),
+    [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
 )
 def test_settings_that_move_nothing_are_refused(wrong, said):
     for method in (Adversarial, MART, TRADES):

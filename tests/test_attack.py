@@ -1,6 +1,7 @@
 """Accuracy under attack: closed forms, pyautoattack itself, interruptions, and what an honest attack must show."""
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,11 +14,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl import cli, recipes
+from opl._radius import radius, spelled
 from opl.build import finished_model
 from opl.errors import OplWarning, OptionError
 from opl.evaluate import sanity
 from opl.evaluate.attack import Attacked, chosen, correct, fgsm, pgd
-from opl.evaluate.attack_settings import Attack, radius, spelled
+from opl.evaluate.attack_settings import Attack
 from opl.evaluate.autoattack import ATTACKS, ROBUST, autoattack, tuned
 from opl.items import item
 from opl.items.table_4 import IMAGES
@@ -104,7 +106,7 @@ def test_attacks_stay_in_the_ball_and_in_the_range_of_pixels(norm, seed):
     torch.manual_seed(seed)
     model, images, labels = Net(), torch.rand(9, 3, 6, 6), torch.arange(9) % CLASSES
     images[0] = images[0].round()
-    settings = Attack(eps=(0.01, 0.1, 0.7, 2.0)[seed], norm=norm, steps=4, batch=4)
+    settings = Attack(eps=(0.01, 0.1, 0.7, 1.0 if norm == "linf" else 2.0)[seed], norm=norm, steps=4, batch=4)
     before = images.clone()
     for moved in (fgsm(model, images, labels, settings), pgd(model, images, labels, settings)):
         delta = (moved - before).flatten(1)
@@ -246,8 +248,9 @@ def test_radii_are_read_and_spelled_as_people_write_them():
     ("wrong", "said"),
     [
         ({"eps": 0.0}, "eps is 0"),
-        ({"images": -1}, "images"),
-        ({"queries": 0}, "queries"),
+        ({"eps": 8.0}, "is 8/255 meant"),
+        ({"images": -1}, "images is -1"),
+        ({"queries": 0}, "queries is 0"),
         ({"kinds": ("cw",)}, "'cw' does not exist"),
     ],
 )
@@ -311,6 +314,8 @@ def test_the_interval_is_wilsons():
         expected = stats.binomtest(hits, total).proportion_ci(method="wilson")
         assert wilson(hits, total) == pytest.approx((expected.low, expected.high), abs=1e-9)
     assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0, 1000)[0] == 0.0
+    assert wilson(1000, 1000)[1] == 1.0
 
 
 # In a run folder
@@ -410,6 +415,22 @@ def test_suspicions_are_warned_of_and_kept(folders, monkeypatch):
     assert [each["eps"] for each in kept["curve"]] == list(sanity.radii(8 / 255))
 
 
+ODD = """
+import sys
+from opl import cli
+from opl.evaluate import sanity
+sanity.suspicions = lambda *_: ["something is odd"]
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_on_the_command_line_a_suspicion_is_a_sentence(folders):
+    words = ["evaluate", str(folders["plain"].path), "attack", "--images", "5", "--kinds", "pgd", "--steps", "1"]
+    done = subprocess.run([sys.executable, "-c", ODD, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1] == f"opl: warning: {folders['plain'].path}: something is odd."
+
+
 def test_wrong_words_are_one_sentence(folders, capfd):
     assert cli.main(["evaluate", str(folders["plain"].path), "attack", "--eps", "eight"]) == 2
     assert "8/255" in capfd.readouterr().err
@@ -456,7 +477,9 @@ def test_only_rows_are_measured_with_the_words_of_their_scale_and_warnings_are_s
 
     def measure(job, given, at_once):
         words.append((job.recipe, given))
-        return SimpleNamespace(returncode=0, stderr="OplWarning: gradients may be masked" * (job.recipe[-4:] == "mart"))
+        return SimpleNamespace(
+            returncode=0, stderr="opl: warning: gradients may be masked" * (job.recipe[-4:] == "mart")
+        )
 
     monkeypatch.setattr("opl.reproduce._measure", measure)
     jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: recipes.recipe(name, "tiny"))
@@ -515,7 +538,7 @@ def test_the_docstrings_examples_are_true():
     from importlib import import_module
 
     for name in (
-        "_ascent", "evaluate.attack_settings", "evaluate.sanity", "methods.mart", "methods.trades",
+        "_ascent", "_radius", "evaluate.attack_settings", "evaluate.sanity", "methods.mart", "methods.trades",
         "methods.adversarial", "models.standardize",
     ):  # fmt: skip
         found = doctest.testmod(import_module(f"opl.{name}"))

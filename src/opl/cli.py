@@ -2,12 +2,13 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NamedTuple
 
 from . import __version__
-from .errors import OplError, unknown
+from .errors import WARNING, OplError, OplWarning, unknown
 
 
 class Command(NamedTuple):
@@ -47,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if words[0] not in COMMANDS:
         return _say(unknown("command", words[0], COMMANDS), 2)
+    usual = warnings.formatwarning
+    warnings.formatwarning = _warning
     try:
         return _run(words[0], words[1:])
     except OplError as error:
@@ -58,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    finally:
+        warnings.formatwarning = usual
 
 
 def _run(word: str, words: list[str]) -> int:
@@ -71,6 +76,15 @@ def _run(word: str, words: list[str]) -> int:
     kind = getattr(import_module(command.module), command.name)
     job = kind.parse(words) if hasattr(kind, "parse") else tyro.cli(kind, prog=f"opl {word}", args=words)
     return int(job.run() or 0)
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Our own warnings are a sentence, without the line of code that they come from."""
+    if issubclass(category, OplWarning):
+        return f"{WARNING} {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _say(sentence: str, code: int) -> int:

@@ -48,6 +48,9 @@ class DataError(OplError, LookupError):
     """A data set is not here, cannot be read, or cannot be kept."""
 
 
+WARNING = "opl: warning:"  # what such a sentence begins with on the command line
+
+
 class OplWarning(UserWarning):
     """Something is probably not what was meant; training goes on."""
 

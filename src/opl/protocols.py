@@ -33,7 +33,8 @@ def _few_shot(words: list[str]) -> Settings:
 
 def _attacks(words: list[str]) -> Settings:
     """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
-    from .evaluate.attack_settings import Attack, radius
+    from ._radius import radius
+    from .evaluate.attack_settings import Attack
 
     parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
     parser.add_argument("--eps", nargs="+", default=["8/255"])

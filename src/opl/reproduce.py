@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .errors import WARNING
 from .items import NEEDS, Item
 from .results import RunFolder
 
@@ -110,7 +111,7 @@ def measure_all(item: Item, jobs: list[Job], at_once: int, scale: str) -> list[J
         for (job, _), done in zip(
             wanted, pool.map(lambda each: _measure(each[0], each[1], at_once), wanted), strict=True
         ):
-            if done.returncode or "OplWarning" in done.stderr:
+            if done.returncode or WARNING in done.stderr:
                 print(done.stderr.strip(), file=sys.stderr)
             failed += [job] if done.returncode else []
     return failed

@@ -55,7 +55,8 @@ def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
     z, share = NormalDist().inv_cdf((1 + level) / 2), hits / total
     middle, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
     scale = 1 + z * z / total
-    return max(0.0, (middle - spread) / scale), min(1.0, (middle + spread) / scale)
+    low, high = (middle - spread) / scale, (middle + spread) / scale
+    return (low if hits else 0.0), (high if hits < total else 1.0)  # there exactly so, but for rounding
 
 
 def paired(ours: dict[int, float], theirs: dict[int, float]) -> Interval:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .._radius import check_radius, spelled
 from ..errors import OptionError, unknown
 
 Kind = Literal["clean", "fgsm", "pgd", "autoattack"]
@@ -36,15 +37,14 @@ class Attack:
     """Check what an honest attack must show (see `opl.evaluate.sanity`): PGD at other radii too."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.eps < float("inf"):
-            raise OptionError(f"eps is {self.eps}: give a radius above 0, for instance 8/255.")
+        check_radius(self.eps, self.norm)
         for kind in self.kinds:
             if kind not in get_args(Kind):
                 raise OptionError(unknown("attack", kind, get_args(Kind)))
-        if self.images < 0 or self.seed < 0 or self.step < 0:
-            raise OptionError("images, step and seed are numbers from 0 up.")
-        if min(self.steps, self.iterations, self.queries, self.batch) < 1:
-            raise OptionError("steps, iterations, queries and batch are whole numbers from 1 up.")
+        for least, names in ((0, ("images", "step", "seed")), (1, ("steps", "iterations", "queries", "batch"))):
+            for name in names:
+                if getattr(self, name) < least:
+                    raise OptionError(f"{name} is {getattr(self, name)}: give a number from {least} up.")
 
     @property
     def stride(self) -> float:
@@ -72,28 +72,3 @@ class Attack:
     def metric(self, kind: Kind) -> str:
         """The name of the accuracy under this attack among the numbers of a run."""
         return f"attack/{self.name(kind)}"
-
-
-def spelled(eps: float) -> str:
-    """A radius as people write it: in 255ths where it is a whole number of those.
-
-    Example:
-        >>> spelled(8 / 255), spelled(0.031)
-        ('8/255', '0.031')
-    """
-    parts = round(eps * 255)
-    return f"{parts}/255" if parts and abs(eps * 255 - parts) < 1e-6 else f"{eps:g}"
-
-
-def radius(word: str) -> float:
-    """A radius from the command line: `8/255`, `0.031`.
-
-    Example:
-        >>> radius("8/255") == 8 / 255, radius("0.031")
-        (True, 0.031)
-    """
-    try:
-        top, _, bottom = word.partition("/")
-        return float(top) / float(bottom or 1)
-    except (ValueError, ZeroDivisionError) as error:
-        raise OptionError(f"eps is {word!r}: give a number or a fraction, for instance 0.031 or 8/255.") from error

@@ -6,7 +6,7 @@ Numbers are accuracies in per cent on the same images. A difference of two image
 from collections.abc import Mapping
 from itertools import pairwise
 
-from .attack_settings import spelled
+from .._radius import spelled
 
 LARGE = {"linf": 0.5, "l2": 30.0}  # where every image of 32 x 32 can become grey: nothing is left to tell
 NEARLY_NONE = 5.0
@@ -19,7 +19,8 @@ def radii(eps: float, norm: str = "linf") -> tuple[float, ...]:
         >>> [round(each, 3) for each in radii(0.1)]
         [0.05, 0.1, 0.2, 0.5]
     """
-    return tuple(sorted({eps / 2, eps, 2 * eps, max(LARGE[norm], 4 * eps)}))
+    most = 1.0 if norm == "linf" else float("inf")  # no pixel can move further
+    return tuple(sorted({eps / 2, eps, min(most, 2 * eps), min(most, max(LARGE[norm], 4 * eps))}))
 
 
 def suspicions(

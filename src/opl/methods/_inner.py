@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from .._ascent import Norm, anywhere, ascend, evaluating
 from .._parts import positive
+from .._radius import check_radius
 from ..errors import OptionError
 from ..types import Batch, Output, Terms
 from ._objective import Objective, OnMaps, bare, together
@@ -38,7 +39,7 @@ class InnerLoop:
     them, as the published code does."""
 
     def __post_init__(self) -> None:
-        positive("eps", self.eps)
+        check_radius(self.eps, self.norm)
         positive("step", self.step)
         if self.steps < 1:
             raise OptionError(f"steps is {self.steps}: give a whole number of at least 1.")
