@@ -57,6 +57,7 @@ ITEM = Item(
     rows=tuple(_row(net, target, method) for net in NETS for target in TARGETS for method in METHODS),
     what="target and method",
     seeds=2,
+    cost="small: 2 min on 1 core",
     note="Weights are chosen by validation images of the source domains. The paper's RSC row is copied, but for photo.",
     averages=tuple(_average(net, method) for net in NETS for method in METHODS),
     pretrained=True,
