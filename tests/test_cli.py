@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import opl
-from opl import bench, cli, errors
+from opl import bench, bench_parts, cli, errors
 
 GUESTS = (
     "lightning",
@@ -94,7 +94,7 @@ def test_the_textbook_version_is_the_loss():
 
 
 def test_bench_without_the_source_tree_says_where_to_get_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "bench.py"))
+    monkeypatch.setattr(bench_parts, "__file__", str(tmp_path / "a" / "b" / "bench.py"))
     assert cli.main(["bench"]) == 2
     assert "clone the repository" in capsys.readouterr().err
     with pytest.raises(errors.OptionError):
