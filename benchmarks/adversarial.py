@@ -10,9 +10,15 @@ from statistics import median
 import torch
 from torch.nn import functional as F
 
-from opl.methods import Adversarial
-from opl.models import CifarResNet, standardized
-from opl.types import Batch, TaskShape
+from opl.experiments.methods import Adversarial
+from opl.experiments.models import (
+    CifarResNet,
+    standardized,
+)
+from opl.experiments.types import (
+    Batch,
+    TaskShape,
+)
 
 STEPS = 10
 

@@ -12,8 +12,11 @@ import time
 
 import torch
 
-from opl.data import Batches, Pacs
 from opl.errors import DataError
+from opl.experiments.data import (
+    Batches,
+    Pacs,
+)
 
 BATCH = 64
 

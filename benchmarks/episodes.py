@@ -18,7 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from opl.evaluate.classifiers import logistic, logistic_fit, sklearn_logistic
+from opl.experiments.evaluation.few_shot.classifiers import (
+    logistic,
+    logistic_fit,
+    sklearn_logistic,
+)
 
 CLASSES, IMAGES, VIEWS, DIM, LATENT = 20, 200, 5, 640, 64
 WAY, QUERIES, CHUNK = 5, 15, 300

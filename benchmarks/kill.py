@@ -20,7 +20,18 @@ from pathlib import Path
 
 
 def start(out: Path, flags: list[str]) -> subprocess.Popen:
-    words = [sys.executable, "-m", "opl.cli", "train", "digits-opl", "--scale", "small", "--out", str(out), *flags]
+    words = [
+        sys.executable,
+        "-m",
+        "opl.experiments.cli",
+        "train",
+        "digits-opl",
+        "--scale",
+        "small",
+        "--out",
+        str(out),
+        *flags,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         words, env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

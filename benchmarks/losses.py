@@ -13,7 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opl.heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
+from opl.experiments.models import CifarResNet
+from opl.heads import (
+    ArcFaceHead,
+    ASoftmaxHead,
+    CosFaceHead,
+    Head,
+    LGMHead,
+    LinearHead,
+    RBFHead,
+)
 from opl.losses import (
     AnchorLoss,
     CenterLoss,
@@ -26,7 +35,6 @@ from opl.losses import (
     PerpetualProjectionLoss,
     class_activation_maps,
 )
-from opl.models import CifarResNet
 
 BATCH, DIM, CLASSES, SIDE = 128, 64, 100, 8
 

@@ -20,15 +20,26 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from opl import orthogonal_projection, recipes
-from opl.data.augment import ColorJitter, Flip, PadCrop
-from opl.data.batches import Batches
-from opl.methods import CrossEntropy, CrossEntropyOPL
-from opl.models import CifarResNet
-from opl.optimise import SGD
-from opl.recipe import Recipe
-from opl.train import fit
-from opl.types import Images, TaskShape
+from opl import orthogonal_projection
+from opl.experiments import recipes
+from opl.experiments.data.augment import (
+    ColorJitter,
+    Flip,
+    PadCrop,
+)
+from opl.experiments.data.batches import Batches
+from opl.experiments.methods import (
+    CrossEntropy,
+    CrossEntropyOPL,
+)
+from opl.experiments.models import CifarResNet
+from opl.experiments.recipe import Recipe
+from opl.experiments.training.train import fit
+from opl.experiments.types import (
+    Images,
+    TaskShape,
+)
+from opl.optim import SGD
 
 BATCH = 128
 
@@ -171,7 +182,7 @@ def measure_data() -> dict:
     """How fast CIFAR-100 is decoded into an empty cache, and how soon a full one starts; {} without the data."""
     code = (
         "import time; start = time.perf_counter()\n"
-        "from opl.data.sets import Cifar100\n"
+        "from opl.experiments.data.sets import Cifar100\n"
         "imported = time.perf_counter()\n"
         "splits = Cifar100().load(0); splits.train.take(splits.train.rows[:128] * 0)\n"
         "images = len(splits.train) + len(splits.val) + len(splits.test)\n"

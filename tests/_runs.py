@@ -6,7 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from opl.items import Item, Row
+from opl.experiments.tables import (
+    Item,
+    Row,
+)
 
 CLASSES = (
     "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",

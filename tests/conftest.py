@@ -79,8 +79,8 @@ def one_thread():
 def stopped(monkeypatch):
     """`stopped(recipe, out, epoch)`: the run, ended by an exception after the checkpoint of that epoch."""
 
-    from opl.results import RunFolder
-    from opl.run import run
+    from opl.experiments.run_folder import RunFolder
+    from opl.experiments.training.run import run
 
     class Stop(Exception):
         pass

@@ -12,7 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import opl
 from _gloo import together
-from opl.errors import DistributedError, LabelError
+from opl.errors import (
+    DistributedError,
+    LabelError,
+)
 
 FORMS = ("mean_abs", "abs_mean", "mean")
 

@@ -11,18 +11,43 @@ from torch import nn
 from torch.nn import functional as F
 
 from _gloo import alone_and_in_two
-from opl import orthogonal_projection, recipes
-from opl._ascent import anywhere, ascend, evaluating, frozen
-from opl.build import build_model
+from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.methods import MART, OPL, TRADES, Adversarial, CrossEntropy
-from opl.methods.mart import boosted, consistency
-from opl.methods.trades import divergence
-from opl.models import CifarResNet, Standardize
-from opl.recipe import from_json, to_json
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, Output, TaskShape
+from opl.experiments import recipes
+from opl.experiments.methods import (
+    MART,
+    OPL,
+    TRADES,
+    Adversarial,
+    CrossEntropy,
+)
+from opl.experiments.methods.ascent import (
+    anywhere,
+    ascend,
+    evaluating,
+    frozen,
+)
+from opl.experiments.methods.mart import (
+    boosted,
+    consistency,
+)
+from opl.experiments.methods.trades import divergence
+from opl.experiments.models import (
+    CifarResNet,
+    Standardize,
+)
+from opl.experiments.recipe import (
+    from_json,
+    to_json,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    Output,
+    TaskShape,
+)
 
 CLASSES, SIDE, DIM = 5, 6, 7
 METHODS = {
@@ -365,7 +390,9 @@ def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatc
     second = replace(first, name="second", after="first", inherit=True, new_head=True)
     run(first, tmp_path)
     starts = []
-    monkeypatch.setattr("opl.run.fit", lambda fabric, recipe, model, *_, **__: starts.append(model) or model)
+    monkeypatch.setattr(
+        "opl.experiments.training.run.fit", lambda fabric, recipe, model, *_, **__: starts.append(model) or model
+    )
     run(second, tmp_path)
     before, now, new = (
         RunFolder.of(tmp_path, "first", 0).weights(),
@@ -394,10 +421,10 @@ SCRIPT = """
 import sys
 from dataclasses import replace
 from opl import recipes
-from opl.methods import *
-from opl.models import CifarResNet
-from opl.optimise import SGD
-from opl.run import run
+from opl.experiments.methods import *
+from opl.experiments.models import CifarResNet
+from opl.optim import SGD
+from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
 base = replace(base, epochs=1, optimiser=SGD(lr=0.02), devices=int(sys.argv[1]), normalise="model")
 loop = {"random_start": False, "steps": 2}

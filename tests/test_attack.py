@@ -13,25 +13,55 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional as F
 
-from opl import cli, recipes
-from opl._radius import radius, spelled
-from opl.build import finished_model
-from opl.errors import OplWarning, OptionError
-from opl.evaluate import sanity
-from opl.evaluate.attack import Attacked, chosen, correct, fgsm, pgd
-from opl.evaluate.attack_settings import Attack
-from opl.evaluate.autoattack import ATTACKS, ROBUST, autoattack, tuned
-from opl.items import item
-from opl.items.table_4 import IMAGES
-from opl.matched import matched, runs_below, said
-from opl.methods import Adversarial
-from opl.reproduce import jobs_of, measure_all
-from opl.results import RunFolder
-from opl.robustness import evaluate_attacks
-from opl.run import run
-from opl.shares import shares
-from opl.statistics import wilson
-from opl.types import Images, Output
+from opl.errors import (
+    OplWarning,
+    OptionError,
+)
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments.cluster.local import (
+    jobs_of,
+    measure_all,
+)
+from opl.experiments.evaluation.attack import sanity
+from opl.experiments.evaluation.attack.attacks import (
+    Attacked,
+    chosen,
+    correct,
+    fgsm,
+    pgd,
+)
+from opl.experiments.evaluation.attack.autoattack import (
+    ATTACKS,
+    ROBUST,
+    autoattack,
+    tuned,
+)
+from opl.experiments.evaluation.attack.evaluate import evaluate_attacks
+from opl.experiments.evaluation.attack.settings import Attack
+from opl.experiments.methods import Adversarial
+from opl.experiments.radius import (
+    radius,
+    spelled,
+)
+from opl.experiments.results.comparisons import (
+    matched,
+    runs_below,
+    said,
+)
+from opl.experiments.results.shares import shares
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.statistics import wilson
+from opl.experiments.tables import item
+from opl.experiments.tables.table_4 import IMAGES
+from opl.experiments.training.build import finished_model
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Images,
+    Output,
+)
 
 SHORT = Attack(iterations=6, queries=40, batch=7, eps=0.1)
 CLASSES = 5
@@ -372,7 +402,7 @@ def test_a_measure_that_is_there_is_read_and_other_settings_are_measured_anew(fo
     settings = Attack(images=10, kinds=("pgd",), steps=2, sanity=False)
     first = evaluate_attacks(folders["plain"], [settings])
     with monkeypatch.context() as patch:
-        patch.setattr("opl.robustness.pgd", lambda *_: pytest.fail("it was measured again"))
+        patch.setattr("opl.experiments.evaluation.attack.evaluate.pgd", lambda *_: pytest.fail("it was measured again"))
         assert evaluate_attacks(folders["plain"], [settings]) == first
     other = evaluate_attacks(folders["plain"], [replace(settings, images=12)])
     assert other["attack/pgd-2-linf-8-255/images"] == 12
@@ -406,7 +436,7 @@ def test_an_autoattack_of_a_run_that_is_killed_goes_on_where_it_was(folders, tmp
 
 
 def test_suspicions_are_warned_of_and_kept(folders, monkeypatch):
-    monkeypatch.setattr("opl.evaluate.sanity.suspicions", lambda *_: ["something is odd"])
+    monkeypatch.setattr("opl.experiments.evaluation.attack.sanity.suspicions", lambda *_: ["something is odd"])
     settings = Attack(images=5, kinds=("pgd",), steps=1)
     with pytest.warns(OplWarning, match="something is odd"):
         evaluate_attacks(folders["plain"], [settings])
@@ -418,7 +448,7 @@ def test_suspicions_are_warned_of_and_kept(folders, monkeypatch):
 ODD = """
 import sys
 from opl import cli
-from opl.evaluate import sanity
+from opl.experiments.evaluation import sanity
 sanity.suspicions = lambda *_: ["something is odd"]
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -453,7 +483,7 @@ def test_table_4_asks_for_what_it_shows_at_every_scale():
 
 
 def cli_settings(words):
-    from opl.protocols import Evaluate
+    from opl.experiments.cli.evaluate import Evaluate
 
     [settings] = Evaluate.parse(["somewhere", "attack", *words]).settings
     return settings
@@ -481,7 +511,7 @@ def test_only_rows_are_measured_with_the_words_of_their_scale_and_warnings_are_s
             returncode=0, stderr="opl: warning: gradients may be masked" * (job.recipe[-4:] == "mart")
         )
 
-    monkeypatch.setattr("opl.reproduce._measure", measure)
+    monkeypatch.setattr("opl.experiments.cluster.local._measure", measure)
     jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: recipes.recipe(name, "tiny"))
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     assert measure_all(asked, jobs, 1, "tiny") == []
@@ -538,9 +568,9 @@ def test_the_docstrings_examples_are_true():
     from importlib import import_module
 
     for name in (
-        "_ascent", "_radius", "evaluate.attack_settings", "evaluate.sanity", "methods.mart", "methods.trades",
-        "methods.adversarial", "models.standardize",
+        "methods.ascent", "radius", "evaluation.attack.settings", "evaluation.attack.sanity", "methods.mart",
+        "methods.trades", "methods.adversarial", "models.standardize",
     ):  # fmt: skip
-        found = doctest.testmod(import_module(f"opl.{name}"))
+        found = doctest.testmod(import_module(f"opl.experiments.{name}"))
         assert found.failed == 0, name
         assert found.attempted > 0, name

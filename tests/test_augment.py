@@ -10,9 +10,24 @@ import torch.nn.functional as F
 from PIL import Image, ImageEnhance
 from scipy import stats
 
-from opl.data import ColorJitter, Flip, Grey, Normalize, PadCrop, QuarterTurns, RandomResizedCrop, rotate
-from opl.data.augment import brighten, contrast, crop_resize, saturate, turn_hue
 from opl.errors import OptionError
+from opl.experiments.data import (
+    ColorJitter,
+    Flip,
+    Grey,
+    Normalize,
+    PadCrop,
+    QuarterTurns,
+    RandomResizedCrop,
+    rotate,
+)
+from opl.experiments.data.augment import (
+    brighten,
+    contrast,
+    crop_resize,
+    saturate,
+    turn_hue,
+)
 
 ALL = [
     PadCrop(3),

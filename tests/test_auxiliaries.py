@@ -13,11 +13,28 @@ from torch.nn import functional as F
 from _gloo import together
 from _said import says
 from opl import errors
-from opl.losses.center import CenterLoss, center, moved_centers
-from opl.losses.distillation import DistillationProjectionLoss, distillation_projection
-from opl.losses.negative_cam import NegativeCAMLoss, class_activation_maps, negative_cam
-from opl.losses.ole import OLELoss, ole
-from opl.losses.perpetual import PerpetualProjectionLoss, perpetual
+from opl.losses.center import (
+    CenterLoss,
+    center,
+    moved_centers,
+)
+from opl.losses.distillation import (
+    DistillationProjectionLoss,
+    distillation_projection,
+)
+from opl.losses.negative_cam import (
+    NegativeCAMLoss,
+    class_activation_maps,
+    negative_cam,
+)
+from opl.losses.ole import (
+    OLELoss,
+    ole,
+)
+from opl.losses.perpetual import (
+    PerpetualProjectionLoss,
+    perpetual,
+)
 
 CLASSES, DIM = 5, 6
 

@@ -9,8 +9,11 @@ import time
 import pytest
 
 from _runs import ITEM, ITEMS, write_everything
-from opl.report import write_report
-from opl.tables import lines, markdown
+from opl.experiments.report.page import write_report
+from opl.experiments.results.tables import (
+    lines,
+    markdown,
+)
 
 pytest.importorskip("plotly", reason="plotly is not installed: pip install plotly")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")

@@ -13,8 +13,13 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch.nn import functional as F
 
 from opl import errors
-from opl.evaluate import _logistic, _portions
-from opl.evaluate.classifiers import (
+from opl.experiments.evaluation.few_shot import (
+    chunks as _portions,
+)
+from opl.experiments.evaluation.few_shot import (
+    logistic as _logistic,
+)
+from opl.experiments.evaluation.few_shot.classifiers import (
     CLASSIFIERS,
     cosine,
     logistic,
@@ -330,7 +335,7 @@ def test_portions_stay_within_the_work_memory(monkeypatch):
         sizes.append(support.shape[0] * support.shape[1] * (DIM + support.shape[1]) * 4)
         return _logistic.fit(support, *arguments)
 
-    monkeypatch.setattr("opl.evaluate.classifiers.fit", spy)
+    monkeypatch.setattr("opl.experiments.evaluation.few_shot.classifiers.fit", spy)
     monkeypatch.setattr(_portions, "WORK_BYTES", 2**20)
     support, labels, queries, way = episodes(count=1, kind=torch.float32, queries=1)
     found = logistic(support.expand(3000, -1, -1), labels, queries.expand(3000, -1, -1), way)
@@ -394,6 +399,11 @@ def test_options_that_mean_nothing_are_refused(classify, options):
         classify(X, Y, Q, 3, **options)
 
 
-@pytest.mark.parametrize("module", ["classifiers", "_checks", "_logistic", "_portions", "_search"])
+@pytest.mark.parametrize("module", ["classifiers", "checks", "logistic", "chunks", "solver"])
 def test_examples(module):
-    assert doctest.testmod(import_module(f"opl.evaluate.{module}"), extraglobs={"torch": torch}).failed == 0
+    assert (
+        doctest.testmod(
+            import_module(f"opl.experiments.evaluation.few_shot.{module}"), extraglobs={"torch": torch}
+        ).failed
+        == 0
+    )

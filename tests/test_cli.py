@@ -7,7 +7,10 @@ import sys
 import pytest
 
 import opl
-from opl import bench, bench_parts, cli, errors
+from opl import errors
+from opl.experiments import cli
+from opl.experiments.bench import loss as bench
+from opl.experiments.cli import bench as bench_parts
 
 GUESTS = (
     "lightning",
@@ -39,8 +42,8 @@ def test_the_command_line_can_be_imported_and_asked_for_help_without_torch():
     code = (
         "import sys\n"
         "sys.modules['torch'] = None\n"  # importing torch raises from here on
-        "import opl.cli\n"
-        "print(opl.cli.main(['--help']))"
+        "import opl.experiments.cli\n"
+        "print(opl.experiments.cli.main(['--help']))"
     )
     assert python(code).rstrip().endswith("0")
 
@@ -94,7 +97,7 @@ def test_the_textbook_version_is_the_loss():
 
 
 def test_bench_without_the_source_tree_says_where_to_get_it(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(bench_parts, "__file__", str(tmp_path / "a" / "b" / "bench.py"))
+    monkeypatch.setattr(bench_parts, "__file__", str(tmp_path / "a" / "b" / "c" / "d" / "bench.py"))
     assert cli.main(["bench"]) == 2
     assert "clone the repository" in capsys.readouterr().err
     with pytest.raises(errors.OptionError):

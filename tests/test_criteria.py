@@ -8,9 +8,18 @@ from torch.nn import functional as F
 
 from _said import says
 from opl import errors
-from opl.losses.anchor import AnchorLoss, anchor
-from opl.losses.class_balanced import ClassBalancedFocalLoss, class_balanced_weights
-from opl.losses.focal import FocalLoss, focal
+from opl.losses.anchor import (
+    AnchorLoss,
+    anchor,
+)
+from opl.losses.class_balanced import (
+    ClassBalancedFocalLoss,
+    class_balanced_weights,
+)
+from opl.losses.focal import (
+    FocalLoss,
+    focal,
+)
 
 GAMMAS = (0.5, 1.0, 2.0, 5.0)
 FORMS = ("softmax", "sigmoid")

@@ -21,7 +21,12 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from opl.data import (
+from opl.errors import (
+    DataError,
+    OplWarning,
+    OptionError,
+)
+from opl.experiments.data import (
     KNOWN,
     Batches,
     Cifar10,
@@ -33,16 +38,17 @@ from opl.data import (
     MadeUp,
     Mnist,
     PadCrop,
-    cache,
     describe,
     find,
-    hub,
     seed_for,
     split,
     subset,
 )
-from opl.errors import DataError, OplWarning, OptionError
-from opl.types import Images
+from opl.experiments.data.readers import (
+    cache,
+    hub,
+)
+from opl.experiments.types import Images
 
 # A small data set in the layout of MNIST
 
@@ -229,9 +235,9 @@ def test_what_is_written_to_the_pixels_does_not_reach_the_disk_and_nothing_is_wa
 def test_a_warm_start_imports_none_of_the_heavy_libraries(shelf):
     write_mnist(shelf / "mnist")
     cache.load("mnist")
-    code = "import sys; from opl.data import Mnist; Mnist(val=5).load(0); print(*sys.modules)"
+    code = "import sys; from opl.experiments.data import Mnist; Mnist(val=5).load(0); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "opl.data.cache" in loaded
+    assert "opl.experiments.data.readers.cache" in loaded
     assert not {"datasets", "pyarrow", "huggingface_hub", "rich", "PIL"} & set(loaded)
 
 

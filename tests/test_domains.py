@@ -15,11 +15,26 @@ import pytest
 import torch
 from PIL import Image
 
-from opl.data import Batches, ColorJitter, DomainFolder, Flip, Grey, MadeUpDomains, Pacs, RandomResizedCrop
-from opl.data import domains as module
-from opl.data.batches import evenly, mirrored
-from opl.errors import DataError, OptionError
-from opl.types import Images
+from opl.errors import (
+    DataError,
+    OptionError,
+)
+from opl.experiments.data import (
+    Batches,
+    ColorJitter,
+    DomainFolder,
+    Flip,
+    Grey,
+    MadeUpDomains,
+    Pacs,
+    RandomResizedCrop,
+)
+from opl.experiments.data import domains as module
+from opl.experiments.data.batches import (
+    evenly,
+    mirrored,
+)
+from opl.experiments.types import Images
 
 DOMAINS, CLASSES = ("art", "photo", "sketch"), ("cat", "dog")
 SMALL = {"art": (12, 4), "photo": (24, 8), "sketch": (36, 12)}  # to train on and to validate on
@@ -121,7 +136,7 @@ def _both(part: Images):
 def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
-    monkeypatch.setattr("opl.data.packed.resized", None)  # whoever decodes again fails
+    monkeypatch.setattr("opl.experiments.data.readers.few_shot_files.resized", None)  # whoever decodes again fails
     again = replace(data, target="photo").load(0)
     assert torch.equal(first.train.pixels, again.train.pixels)
     monkeypatch.undo()

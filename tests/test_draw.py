@@ -8,15 +8,35 @@ import numpy as np
 import pytest
 import torch
 
-from opl import cli, items, recipes
-from opl.again import evaluate_novel
-from opl.build import build_model
-from opl.data.sets import Cifar100, Mnist
-from opl.draw import draw, finished, sweeps_of
-from opl.errors import DataError, FolderError, OptionError
-from opl.items import Item, Row
-from opl.results import RunFolder
-from opl.run import run
+from opl.errors import (
+    DataError,
+    FolderError,
+    OptionError,
+)
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments import (
+    tables as items,
+)
+from opl.experiments.data.sets import (
+    Cifar100,
+    Mnist,
+)
+from opl.experiments.evaluation.predict import evaluate_novel
+from opl.experiments.figures.paper import (
+    draw,
+    finished,
+    sweeps_of,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.tables import (
+    Item,
+    Row,
+)
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
 
 TINY = {name: recipes.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
 

@@ -13,22 +13,46 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.utils.data import DataLoader
 
-from opl import cli, recipes
-from opl.again import evaluate_episodes
-from opl.data.augment import ColorJitter, Flip, PadCrop
-from opl.data.episodes import Episodes
 from opl.errors import OptionError
-from opl.evaluate import episodes as module
-from opl.evaluate.episodes import episodes
-from opl.evaluate.settings import FewShot
-from opl.items import Item, Row, item
-from opl.matched import matched, runs_below, said
-from opl.report import write_report
-from opl.reproduce import jobs_of, run_all
-from opl.results import RunFolder
-from opl.run import run
-from opl.tables import cells, lines
-from opl.types import Images, Output
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments.cluster.local import (
+    jobs_of,
+    run_all,
+)
+from opl.experiments.data.augment import (
+    ColorJitter,
+    Flip,
+    PadCrop,
+)
+from opl.experiments.data.episodes import Episodes
+from opl.experiments.evaluation.few_shot import evaluate as module
+from opl.experiments.evaluation.few_shot.evaluate import episodes
+from opl.experiments.evaluation.few_shot.settings import FewShot
+from opl.experiments.evaluation.predict import evaluate_episodes
+from opl.experiments.report.page import write_report
+from opl.experiments.results.comparisons import (
+    matched,
+    runs_below,
+    said,
+)
+from opl.experiments.results.tables import (
+    cells,
+    lines,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.tables import (
+    Item,
+    Row,
+    item,
+)
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Images,
+    Output,
+)
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 AUGMENT = (PadCrop(2), ColorJitter(0.4, 0.4, 0.4), Flip(0.5))
@@ -360,7 +384,7 @@ def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path, m
             job.folder.finish({"x": torch.zeros(1)}, {})
         job.process = SimpleNamespace(poll=lambda: 0)
 
-    monkeypatch.setattr("opl.reproduce._start", start)
+    monkeypatch.setattr("opl.experiments.cluster.local._start", start)
     failed = run_all(jobs, "tiny", tmp_path, 2)
     for seed in (0, 1):
         assert order.index(f"teacher {seed}") < order.index(f"student {seed}")

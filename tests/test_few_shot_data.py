@@ -16,7 +16,12 @@ import pytest
 import torch
 from PIL import Image
 
-from opl.data import (
+from opl.errors import (
+    DataError,
+    OplWarning,
+    OptionError,
+)
+from opl.experiments.data import (
     KNOWN,
     CifarFS,
     ColorJitter,
@@ -26,14 +31,23 @@ from opl.data import (
     PadCrop,
     TieredImageNet,
     describe,
-    packed,
+)
+from opl.experiments.data.few_shot import hold
+from opl.experiments.data.readers import (
+    few_shot_files as packed,
+)
+from opl.experiments.data.readers import (
     source,
     unpickle,
 )
-from opl.data._few_shot_classes import CIFAR_FS, MINI_IMAGENET
-from opl.data.few_shot import hold
-from opl.errors import DataError, OplWarning, OptionError
-from opl.recipe import from_json, to_json
+from opl.experiments.data.readers.few_shot_classes import (
+    CIFAR_FS,
+    MINI_IMAGENET,
+)
+from opl.experiments.recipe import (
+    from_json,
+    to_json,
+)
 
 PARTS = ("train", "val", "test")
 TIERED = {
@@ -686,7 +700,7 @@ def test_held_out_images_are_as_many_of_each_class_and_follow_the_seed():
 
 
 def test_settings_are_kept_in_a_recipe():
-    from opl.data.sets import DataSet
+    from opl.experiments.data.sets import DataSet
 
     for settings in (CifarFS(held=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), MadeUp("cifar-fs")):
         assert from_json(json.loads(json.dumps(to_json(settings))), DataSet) == settings

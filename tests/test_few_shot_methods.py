@@ -9,16 +9,38 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from opl import cli, orthogonal_projection, recipes
-from opl.build import build_model
-from opl.errors import FeatureError, FolderError, OptionError
-from opl.losses import KnowledgeDistillationLoss, knowledge_distillation
-from opl.methods import OPL, Center, CrossEntropy, Distilled, Rotations, TurnedTwins
-from opl.methods.rotations import turned
-from opl.methods.turned_twins import apart
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, Output, TaskShape
+from opl import orthogonal_projection
+from opl.errors import (
+    FeatureError,
+    FolderError,
+    OptionError,
+)
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments.methods import (
+    OPL,
+    Center,
+    CrossEntropy,
+    Distilled,
+    Rotations,
+    TurnedTwins,
+)
+from opl.experiments.methods.rotations import turned
+from opl.experiments.methods.turned_twins import apart
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    Output,
+    TaskShape,
+)
+from opl.losses import (
+    KnowledgeDistillationLoss,
+    knowledge_distillation,
+)
 
 CLASSES, SIDE, DIM = 3, 4, 5
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)

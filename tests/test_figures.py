@@ -13,8 +13,21 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from opl.errors import FolderError, OptionError
-from opl.figures import _points, _ring, gallery, lda, plane, search, similarity, style, training
+from opl.errors import (
+    FolderError,
+    OptionError,
+)
+from opl.experiments.figures import (
+    _points,
+    _ring,
+    gallery,
+    lda,
+    plane,
+    search,
+    similarity,
+    style,
+    training,
+)
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -702,14 +715,15 @@ def test_what_cannot_be_drawn_is_refused_in_one_sentence(wrong):
 
 
 def test_neither_torch_nor_pyplot_is_needed_and_heavy_guests_come_late():
-    names = ", ".join(f"opl.figures.{name}" for name in MODULES)
+    names = ", ".join(f"opl.experiments.figures.{name}" for name in MODULES)
     script = f"""
 import sys
 sys.modules["torch"] = None
 import {names}
 heavy = [name for name in ("matplotlib", "plotly", "scipy", "sklearn", "PIL") if name in sys.modules]
 assert not heavy, heavy
-opl.figures.training.draw({{"s": [opl.figures.training.Curve("CE", (1,), (0,), opl.figures.training.np.ones((1, 1)))]}})
+training = opl.experiments.figures.training
+training.draw({{"s": [training.Curve("CE", (1,), (0,), training.np.ones((1, 1)))]}})
 assert "matplotlib" in sys.modules
 assert "matplotlib.pyplot" not in sys.modules
 """
@@ -719,5 +733,5 @@ assert "matplotlib.pyplot" not in sys.modules
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_docstrings_examples_are_true(name):
-    failed, _ = doctest.testmod(import_module(f"opl.figures.{name}"))
+    failed, _ = doctest.testmod(import_module(f"opl.experiments.figures.{name}"))
     assert not failed

@@ -8,7 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import by_definition
-from opl import functional, orthogonal_projection
+from opl import (
+    functional,
+    orthogonal_projection,
+)
 
 FORMS = ("mean_abs", "abs_mean", "mean")
 
@@ -88,7 +91,10 @@ def test_every_way_equals_the_double_loop_in_value_and_gradient(batch, form, gam
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("signed", [False, True])
 def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, soft, signed):
-    from opl._ways import classes, tiled
+    from opl._kernels import (
+        classes,
+        tiled,
+    )
 
     monkeypatch.setattr(tiled, "TILE", 7)
     monkeypatch.setattr(classes, "RUN", 5)
@@ -267,7 +273,10 @@ def test_the_way_is_chosen_as_documented():
 def test_the_docstrings_examples_are_true():
     import doctest
 
-    from opl import errors, plugin
+    from opl import (
+        errors,
+        plugin,
+    )
     from opl.losses import projection
 
     for module in (functional, plugin, projection, errors):

@@ -13,8 +13,16 @@ import torch.nn.functional as F
 import opl.geometry
 from _gloo import together
 from opl import orthogonal_projection
-from opl.errors import DistributedError, FeatureError, LabelError, OptionError
-from opl.geometry import Geometry, measure
+from opl.errors import (
+    DistributedError,
+    FeatureError,
+    LabelError,
+    OptionError,
+)
+from opl.geometry import (
+    Geometry,
+    measure,
+)
 
 NUMBERS = ("s", "d", "orthogonality", "expected_orthogonality")
 
@@ -520,7 +528,7 @@ def test_importing_the_module_does_not_import_torchmetrics():
 
 def test_without_torchmetrics_the_metric_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics", None)
-    monkeypatch.delitem(sys.modules, "opl._metric", raising=False)
+    monkeypatch.delitem(sys.modules, "opl._support.metric", raising=False)
     monkeypatch.delattr(opl, "_metric", raising=False)
     with pytest.raises(ImportError, match=r"pip install torchmetrics, or use opl\.geometry\.Geometry"):
         _ = opl.geometry.GeometryMetric

@@ -14,12 +14,30 @@ from torch.nn import functional as F
 
 from _said import says
 from opl import errors
-from opl.heads.a_softmax import ASoftmaxHead, a_softmax, annealed, falling
-from opl.heads.arcface import ArcFaceHead, arcface
-from opl.heads.cosface import CosFaceHead, cosface
-from opl.heads.lgm import LGMHead, gaussian, unlikelihood
+from opl.heads.a_softmax import (
+    ASoftmaxHead,
+    a_softmax,
+    annealed,
+    falling,
+)
+from opl.heads.arcface import (
+    ArcFaceHead,
+    arcface,
+)
+from opl.heads.cosface import (
+    CosFaceHead,
+    cosface,
+)
+from opl.heads.lgm import (
+    LGMHead,
+    gaussian,
+    unlikelihood,
+)
 from opl.heads.linear import LinearHead
-from opl.heads.rbf import RBFHead, rbf
+from opl.heads.rbf import (
+    RBFHead,
+    rbf,
+)
 
 often = settings(max_examples=30, derandomize="CI" in os.environ, deadline=None)
 SEEDS = st.integers(0, 2**31)
@@ -315,8 +333,11 @@ def test_rbf_equals_a_double_loop():
 
 
 def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_path, monkeypatch):
-    from opl.data import Batches, Cifar100
-    from opl.models import CifarResNet
+    from opl.experiments.data import (
+        Batches,
+        Cifar100,
+    )
+    from opl.experiments.models import CifarResNet
 
     root = Path(os.environ.get("OPL_DATA", ""), "cifar100")
     if not os.environ.get("OPL_DATA") or not root.is_dir():

@@ -9,13 +9,25 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from opl import cli, recipes
-from opl.build import finished_model
-from opl.data import NoiseMatrix, UniformNoise
-from opl.evaluate.noise import label_noise, larger
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, Output
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments.data import (
+    NoiseMatrix,
+    UniformNoise,
+)
+from opl.experiments.evaluation.label_noise import (
+    label_noise,
+    larger,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import finished_model
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    Output,
+)
 
 
 class Table(nn.Module):

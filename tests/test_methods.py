@@ -9,10 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from _gloo import alone_and_in_two
-from opl import recipes
-from opl.build import batches, build_model, build_objective
 from opl.errors import OptionError
-from opl.methods import (
+from opl.experiments import recipes
+from opl.experiments.methods import (
     LGM,
     OLE,
     OPL,
@@ -31,11 +30,23 @@ from opl.methods import (
     NegativeCAM,
     Perpetual,
 )
-from opl.models import MnistNet
-from opl.optimise import SGD, Steps, groups
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, TaskShape
+from opl.experiments.models import MnistNet
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import (
+    batches,
+    build_model,
+    build_objective,
+)
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    TaskShape,
+)
+from opl.optim import (
+    SGD,
+    Steps,
+    groups,
+)
 
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=3)
 METHODS = {
@@ -90,9 +101,9 @@ SCRIPT = """
 import sys
 from dataclasses import replace
 from opl import recipes
-from opl.methods import *
-from opl.optimise import SGD
-from opl.run import run
+from opl.experiments.methods import *
+from opl.optim import SGD
+from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
 base = replace(base, data=replace(base.data, val=100), epochs=3, optimiser=SGD(lr=0.02), devices=int(sys.argv[1]))
 centers = Composed(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))

@@ -11,10 +11,23 @@ from torch import nn
 
 from opl import FeatureTap
 from opl.errors import OptionError
-from opl.models import CifarResNet, DigitsNet, MnistNet, Model, ResNet, ResNet12, Vgg11, WideResNet, load_weights
-from opl.models._residual import BasicBlock, Bottleneck
-from opl.models.wide_resnet import PreActivationBlock
-from opl.types import Output
+from opl.experiments.models import (
+    CifarResNet,
+    DigitsNet,
+    MnistNet,
+    Model,
+    ResNet,
+    ResNet12,
+    Vgg11,
+    WideResNet,
+    load_weights,
+)
+from opl.experiments.models.residual import (
+    BasicBlock,
+    Bottleneck,
+)
+from opl.experiments.models.wide_resnet import PreActivationBlock
+from opl.experiments.types import Output
 
 SMALL = {  # settings, channels, size of the images, length of the features, whether none is negative
     "cifar resnet": (CifarResNet(depth=8, width=4), 3, 32, 16, True),

@@ -9,8 +9,16 @@ import pytest
 import torch
 from scipy import stats
 
-from opl import cli, recipes
-from opl.data import (
+from opl.errors import (
+    DataError,
+    FolderError,
+    OptionError,
+)
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments.data import (
     ClassDependent,
     Digits,
     MadeUp,
@@ -18,13 +26,19 @@ from opl.data import (
     PairFlip,
     UniformNoise,
 )
-from opl.data import noise as module
-from opl.data.known import KNOWN
-from opl.data.noise import draw, purity, spoil
-from opl.errors import DataError, FolderError, OptionError
-from opl.recipe import from_json, to_json
-from opl.results import RunFolder
-from opl.run import run
+from opl.experiments.data import noisy_labels as module
+from opl.experiments.data.noisy_labels import (
+    draw,
+    purity,
+    spoil,
+)
+from opl.experiments.data.readers.catalog import KNOWN
+from opl.experiments.recipe import (
+    from_json,
+    to_json,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.run import run
 
 TEN = KNOWN["cifar10"].names
 CLOTHES = KNOWN["fashion-mnist"].names

@@ -6,7 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from opl.optimise import SGD, Adam, Cosine, OneCycle, Steps
+from opl.optim import (
+    SGD,
+    Adam,
+    Cosine,
+    OneCycle,
+    Steps,
+)
 
 
 def test_steps_are_the_papers_learning_rates():

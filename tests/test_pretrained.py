@@ -9,13 +9,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from opl import items, recipes
 from opl.errors import OptionError
-from opl.methods import CrossEntropyOPL
-from opl.models import CifarResNet, ResNet, start_from
-from opl.results import RunFolder
-from opl.run import run
-from opl.tables import lines
+from opl.experiments import (
+    recipes,
+)
+from opl.experiments import (
+    tables as items,
+)
+from opl.experiments.methods import CrossEntropyOPL
+from opl.experiments.models import (
+    CifarResNet,
+    ResNet,
+    start_from,
+)
+from opl.experiments.results.tables import lines
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.run import run
 
 
 @pytest.fixture(autouse=True)

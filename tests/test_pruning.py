@@ -8,19 +8,30 @@ import torch
 from torch import nn
 
 from _gloo import alone_and_in_two
-from opl import recipes
-from opl.build import build_model
-from opl.data import UniformNoise
 from opl.errors import OptionError
+from opl.experiments import recipes
+from opl.experiments.data import UniformNoise
+from opl.experiments.methods import (
+    OPL,
+    Center,
+    TruncatedLq,
+)
+from opl.experiments.models import MnistNet
+from opl.experiments.recipe import to_json
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    Output,
+    TaskShape,
+)
 from opl.functional import orthogonal_projection
 from opl.losses.truncated import generalized_cross_entropy
-from opl.methods import OPL, Center, TruncatedLq
-from opl.models import MnistNet
-from opl.optimise import SGD, Steps
-from opl.recipe import to_json
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, Output, TaskShape
+from opl.optim import (
+    SGD,
+    Steps,
+)
 
 DIGITS = replace(
     recipes.recipe("digits-ce", "small"),
@@ -238,8 +249,8 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
 SCRIPT = """
 import json, sys
 from dataclasses import replace
-from opl.recipe import from_json
-from opl.run import run
+from opl.experiments.recipe import from_json
+from opl.experiments.training.run import run
 run(replace(from_json(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.argv[2])
 """
 

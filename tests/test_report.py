@@ -14,17 +14,27 @@ import numpy as np
 import pytest
 
 from _runs import ITEM, ITEMS, METRICS, opl, write_everything, write_run, write_table
-from opl._page import charts
-from opl._page.charts import embedded
-from opl._page.markup import tag
-from opl._page.read import read_runs
-from opl._page.shown import fresh, groups
-from opl._page.whisker import Axis
 from opl.errors import FolderError
-from opl.items import Item, Row
-from opl.report import write_report
-from opl.statistics import Interval
-from opl.tables import lines, markdown, number
+from opl.experiments.report import charts
+from opl.experiments.report.charts import embedded
+from opl.experiments.report.groups import (
+    fresh,
+    groups,
+)
+from opl.experiments.report.intervals import Axis
+from opl.experiments.report.markup import tag
+from opl.experiments.report.page import write_report
+from opl.experiments.results.runs import read_runs
+from opl.experiments.results.tables import (
+    lines,
+    markdown,
+    number,
+)
+from opl.experiments.statistics import Interval
+from opl.experiments.tables import (
+    Item,
+    Row,
+)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&"
 
@@ -330,8 +340,8 @@ def test_two_hundred_runs_make_a_page_of_at_most_six_megabytes(tmp_path, monkeyp
 def test_charts_are_left_out_of_a_page_that_grows_too_large(tmp_path, monkeypatch):
     write_table(tmp_path)
     whole = len(Reader(page_of(tmp_path)).values)
-    monkeypatch.setattr("opl.report.ROOMS", (800_000, 20_000))
-    monkeypatch.setattr("opl.report.LARGEST", 100_000)
+    monkeypatch.setattr("opl.experiments.report.page.ROOMS", (800_000, 20_000))
+    monkeypatch.setattr("opl.experiments.report.page.LARGEST", 100_000)
     read = Reader(page_of(tmp_path))
     assert 0 < len(read.values) < whole
     assert "This chart is left out" in read.words
@@ -345,7 +355,7 @@ def test_torch_is_not_needed(tmp_path):
         "    def find_spec(self, name, *_):\n"
         "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, NoTorch())\n"
-        "from _runs import ITEMS; from opl.report import write_report; from opl import cli\n"
+        "from _runs import ITEMS; from opl.experiments.report.page import write_report; from opl import cli\n"
         f"write_report({str(tmp_path / 'runs')!r}, ITEMS)\n"
         f"assert cli.main(['report', {str(tmp_path / 'runs')!r}]) == 0\n"
         "assert not {'torch', 'matplotlib', 'datasets'} & set(sys.modules)"

@@ -9,8 +9,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from opl.errors import OptionError
-from opl.models import ResNet12
-from opl.models.dropblock import DropBlock, drop_block, seed_rate
+from opl.experiments.models import ResNet12
+from opl.experiments.models.dropblock import (
+    DropBlock,
+    drop_block,
+    seed_rate,
+)
 
 SLIM = ResNet12(widths=(4, 6, 8, 10), block=2, ramp=4)
 SIZES = [  # height, width, side of the squares: the four maps of the published nets, then maps of every other kind

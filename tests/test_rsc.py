@@ -9,15 +9,31 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from opl import orthogonal_projection, recipes
+from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.methods import OPL, RSC
-from opl.methods.rsc import blanked, channel_scores, most, right
-from opl.models import MnistNet, Network, ResNet
-from opl.models._network import pooled
-from opl.results import RunFolder
-from opl.run import run
-from opl.types import Batch, TaskShape
+from opl.experiments import recipes
+from opl.experiments.methods import (
+    OPL,
+    RSC,
+)
+from opl.experiments.methods.rsc import (
+    blanked,
+    channel_scores,
+    most,
+    right,
+)
+from opl.experiments.models import (
+    MnistNet,
+    Network,
+    ResNet,
+)
+from opl.experiments.models.network import pooled
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.run import run
+from opl.experiments.types import (
+    Batch,
+    TaskShape,
+)
 
 # By hand: 2 samples, 3 channels, 2 x 2 cells (in the order they are read), 2 classes, labels 0 and 1.
 WEIGHT = [[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]]

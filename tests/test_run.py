@@ -11,12 +11,22 @@ import pytest
 import torch
 from torch import nn
 
-from opl import cli, items, recipes
 from opl.errors import DivergedError
-from opl.methods import CrossEntropyOPL
-from opl.recipe import Recipe, from_json, to_json
-from opl.results import RunFolder
-from opl.run import run
+from opl.experiments import (
+    cli,
+    recipes,
+)
+from opl.experiments import (
+    tables as items,
+)
+from opl.experiments.methods import CrossEntropyOPL
+from opl.experiments.recipe import (
+    Recipe,
+    from_json,
+    to_json,
+)
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.run import run
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,7 +38,11 @@ def tiny(name: str = "digits-opl", **changes) -> Recipe:
 def command(*words: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "opl.cli", *words], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, "-m", "opl.experiments.cli", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
     )
 
 
@@ -224,7 +238,7 @@ def test_the_report_needs_no_torch(tmp_path):
     run(tiny(), tmp_path)
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from opl.report import write_report; from opl.items import Item, Row\n"
+        "from opl.experiments.report.page import write_report; from opl.experiments.tables import Item, Row\n"
         "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
         f"print(write_report({str(tmp_path)!r}, items).read_text())"
     )

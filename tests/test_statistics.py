@@ -5,9 +5,18 @@ import math
 
 import pytest
 
-from opl import statistics, tables
-from opl.items import Item, Row
-from opl.statistics import Interval, interval, paired, verdict
+from opl.experiments import statistics
+from opl.experiments.results import tables
+from opl.experiments.statistics import (
+    Interval,
+    interval,
+    paired,
+    verdict,
+)
+from opl.experiments.tables import (
+    Item,
+    Row,
+)
 
 
 def test_the_interval_is_scipys():

@@ -5,12 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from opl import recipes
-from opl.build import build_model
-from opl.methods import CrossEntropy
-from opl.optimise import SGD, Steps
-from opl.results import RunFolder
-from opl.run import run
+from opl.experiments import recipes
+from opl.experiments.methods import CrossEntropy
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
+from opl.optim import (
+    SGD,
+    Steps,
+)
 
 PLAIN = replace(
     recipes.recipe("digits-ce", "small"),

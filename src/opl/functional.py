@@ -33,13 +33,32 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ._ways.batch import LOOK_FROM, Checked, can_look, check
-from ._ways.classes import Classes, Soft, classes_of, sums_are_exact
-from ._ways.linear import linear
-from ._ways.pairs import fast_pairs, pairs
-from ._ways.tiled import tiled
-from ._ways.unit import full_precision, watched
-from .errors import OptionError, unknown
+from ._kernels.class_sums import linear
+from ._kernels.classes import (
+    Classes,
+    Soft,
+    classes_of,
+    sums_are_exact,
+)
+from ._kernels.normalize import (
+    full_precision,
+    watched,
+)
+from ._kernels.pairs import (
+    fast_pairs,
+    pairs,
+)
+from ._kernels.tiled import tiled
+from ._kernels.validate import (
+    LOOK_FROM,
+    Checked,
+    can_look,
+    check,
+)
+from .errors import (
+    OptionError,
+    unknown,
+)
 
 Form = Literal["mean_abs", "abs_mean", "mean"]
 Way = Literal["auto", "pairs", "linear", "tiled"]
@@ -127,7 +146,7 @@ def _similarities(
 ) -> tuple[Tensor, Tensor]:
     """S and d; for `"abs_mean"` d is still signed."""
     if group is not None:
-        from ._ways.across import across
+        from ._kernels.distributed import across
 
         same, other = across(features, labels, form, ignore_index, group, way)
         return same, other

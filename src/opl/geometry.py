@@ -15,10 +15,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._ways.batch import check
-from ._ways.unit import inverse_norms, wide
-from .errors import DistributedError, FeatureError, LabelError, OptionError, unknown
-from .functional import Form, check_options
+from ._kernels.normalize import (
+    inverse_norms,
+    wide,
+)
+from ._kernels.validate import check
+from .errors import (
+    DistributedError,
+    FeatureError,
+    LabelError,
+    OptionError,
+    unknown,
+)
+from .functional import (
+    Form,
+    check_options,
+)
 
 Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
@@ -307,7 +319,7 @@ def __getattr__(name: str) -> Any:
     if name != "GeometryMetric":
         raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")
     try:
-        from ._metric import GeometryMetric
+        from ._support.metric import GeometryMetric
     except ImportError as error:
         raise ImportError(
             "opl.geometry.GeometryMetric needs torchmetrics and it is not installed: pip install torchmetrics, or use "

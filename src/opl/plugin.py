@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .errors import FeatureError, LayerError, OplWarning, OptionError, TapError, unknown
+from .errors import (
+    FeatureError,
+    LayerError,
+    OplWarning,
+    OptionError,
+    TapError,
+    unknown,
+)
 from .functional import is_number
 from .heads import Head
 from .losses.projection import OrthogonalProjectionLoss

@@ -4,7 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._ways.unit import full_precision, wide
+from .._kernels.normalize import (
+    full_precision,
+    wide,
+)
 
 
 def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor | None = None) -> Tensor:

@@ -6,14 +6,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import check_sizes, class_ids, vectors
-from .._ways.unit import full_precision, unit
+from .._kernels.normalize import (
+    full_precision,
+    unit,
+)
+from .._support.arguments import (
+    check_sizes,
+    class_ids,
+    vectors,
+)
 
 
 class Head(nn.Module):
     """The last layer of a classifier: with labels, in training mode, logits with its margin; otherwise plain ones.
 
-    `own` names the parameters that an optimiser should treat otherwise than the rest: see `opl.optimise.groups`.
+    `own` names the parameters that an optimiser should treat otherwise than the rest: see `opl.optim.groups`.
     """
 
     own: Mapping[str, Mapping[str, float]] = {}

@@ -6,10 +6,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Stepped, positive
-from .._ways.unit import full_precision
+from .._kernels.normalize import full_precision
+from .._support.arguments import (
+    Stepped,
+    positive,
+)
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ._head import (
+    Head,
+    cosines,
+    xavier,
+)
 
 
 def a_softmax(

@@ -6,9 +6,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Stepped, from_zero, grown, positive
+from .._support.arguments import (
+    Stepped,
+    from_zero,
+    grown,
+    positive,
+)
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ._head import (
+    Head,
+    cosines,
+    xavier,
+)
 
 NEAR = 1e-6  # sin^2 below which an angle has no usable derivative in fp32
 

@@ -3,9 +3,18 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Stepped, from_zero, grown, positive
+from .._support.arguments import (
+    Stepped,
+    from_zero,
+    grown,
+    positive,
+)
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ._head import (
+    Head,
+    cosines,
+    xavier,
+)
 
 
 def cosface(

@@ -4,8 +4,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import Stepped, class_ids, mean, positive, vectors
-from .._ways.unit import full_precision
+from .._kernels.normalize import full_precision
+from .._support.arguments import (
+    Stepped,
+    class_ids,
+    mean,
+    positive,
+    vectors,
+)
 from ..errors import OptionError
 from ._distance import squared_distances
 from ._head import Head

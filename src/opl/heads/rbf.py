@@ -2,9 +2,12 @@
 
 from torch import Tensor
 
-from .._parts import positive
+from .._support.arguments import positive
 from ._distance import squared_distances
-from ._head import Head, xavier
+from ._head import (
+    Head,
+    xavier,
+)
 
 
 def rbf(features: Tensor, prototypes: Tensor, *, scale: float = 35.0, gamma: float = 35.0) -> Tensor:

@@ -6,8 +6,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._parts import Reduction, Stepped, check_reduction, class_ids, reduced, vectors
-from ..errors import OptionError, unknown
+from .._support.arguments import (
+    Reduction,
+    Stepped,
+    check_reduction,
+    class_ids,
+    reduced,
+    vectors,
+)
+from ..errors import (
+    OptionError,
+    unknown,
+)
 
 Variant = Literal["neg", "pos"]
 

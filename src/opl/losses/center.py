@@ -7,7 +7,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._parts import check_sizes, class_ids, mean, vectors
+from .._support.arguments import (
+    check_sizes,
+    class_ids,
+    mean,
+    vectors,
+)
 from ..errors import OptionError
 from ..functional import is_number
 from .projection import default_group

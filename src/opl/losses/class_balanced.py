@@ -5,9 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .._parts import Reduction, check_reduction, vectors
+from .._support.arguments import (
+    Reduction,
+    check_reduction,
+    vectors,
+)
 from ..errors import OptionError
-from .focal import FocalForm, check_focal, focal
+from .focal import (
+    FocalForm,
+    check_focal,
+    focal,
+)
 
 
 def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = 0.9999) -> Tensor:

@@ -7,9 +7,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import vectors
-from .._ways.unit import full_precision, unit
-from ..errors import FeatureError, OptionError, unknown
+from .._kernels.normalize import (
+    full_precision,
+    unit,
+)
+from .._support.arguments import vectors
+from ..errors import (
+    FeatureError,
+    OptionError,
+    unknown,
+)
 from ..functional import is_number
 
 Form = Literal["absolute", "softmax"]

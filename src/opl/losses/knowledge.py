@@ -3,7 +3,13 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import Reduction, check_reduction, positive, reduced, vectors
+from .._support.arguments import (
+    Reduction,
+    check_reduction,
+    positive,
+    reduced,
+    vectors,
+)
 from ..errors import FeatureError
 
 

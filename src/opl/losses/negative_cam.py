@@ -6,9 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import class_ids, mean
-from .._ways.unit import full_precision
-from ..errors import FeatureError, OptionError, unknown
+from .._kernels.normalize import full_precision
+from .._support.arguments import (
+    class_ids,
+    mean,
+)
+from ..errors import (
+    FeatureError,
+    OptionError,
+    unknown,
+)
 
 Form = Literal["kd", "mse"]
 

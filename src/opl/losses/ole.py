@@ -6,11 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._parts import vectors
-from .._ways.batch import check_labels
-from .._ways.once import first_only
-from .._ways.unit import full_precision, wide
-from ..errors import FeatureError, LabelError, OptionError
+from .._kernels.first_derivative import first_only
+from .._kernels.normalize import (
+    full_precision,
+    wide,
+)
+from .._kernels.validate import check_labels
+from .._support.arguments import vectors
+from ..errors import (
+    FeatureError,
+    LabelError,
+    OptionError,
+)
 from ..functional import is_number
 
 ONCE = "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."

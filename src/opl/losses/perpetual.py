@@ -7,8 +7,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._parts import check_sizes, class_ids, mean, vectors
-from .._ways.unit import full_precision, unit
+from .._kernels.normalize import (
+    full_precision,
+    unit,
+)
+from .._support.arguments import (
+    check_sizes,
+    class_ids,
+    mean,
+    vectors,
+)
 from ..errors import OptionError
 from .projection import default_group
 

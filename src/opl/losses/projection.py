@@ -6,7 +6,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import DistributedError
-from ..functional import Form, Projection, check_options, orthogonal_projection
+from ..functional import (
+    Form,
+    Projection,
+    check_options,
+    orthogonal_projection,
+)
 
 
 class OrthogonalProjectionLoss(nn.Module):

@@ -6,7 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._parts import Reduction, check_reduction, class_ids, reduced, vectors
+from .._support.arguments import (
+    Reduction,
+    check_reduction,
+    class_ids,
+    reduced,
+    vectors,
+)
 from ..errors import OptionError
 
 

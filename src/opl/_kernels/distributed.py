@@ -1,0 +1,203 @@
+"""One batch spread over processes: its loss and its gradient, exactly, and little on the network.
+
+Every process learns the labels of all (eight bytes a sample), so that all number the classes alike. Then either the
+class sums are added up over the processes, or, where that is less to send, the features themselves are gathered; the
+mean of |cos| of signed features needs them in any case. The backward pass sends nothing: a sample's gradient follows
+from the sums. It is multiplied by the number of processes, because DDP and FSDP divide by it.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..errors import (
+    DistributedError,
+    OplError,
+    OptionError,
+    unknown,
+)
+from .class_sums import gradient
+from .classes import (
+    Classes,
+    Hard,
+    Soft,
+    classes_of,
+    sums_are_exact,
+)
+from .normalize import inverse_norms
+from .tiled import (
+    PairSum,
+    attach,
+    finish,
+    pair_sum,
+)
+from .validate import (
+    Checked,
+    check,
+)
+
+WAYS = ("auto", "sums", "features")
+Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d and the gradient of each for the local rows
+
+
+class Header(NamedTuple):
+    """What a process tells the others before anything else; `width` is 0 for class ids, C for soft labels."""
+
+    usable: int
+    rows: int
+    dim: int
+    width: int
+    double: int
+    nonnegative: int
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def across(
+    features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, way: str
+) -> tuple[Tensor, Tensor]:
+    """S and d of the batches of all processes of `group` together; for `"abs_mean"` d is still signed."""
+    if way not in WAYS:
+        raise OptionError(unknown("way", way, WAYS))
+    rank, world = _place(group)
+    batch, headers = _agree(features, labels, ignore_index, group)
+    x, width = batch.x, max(header.width for header in headers)
+    sizes = [header.rows for header in headers]
+    rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    straight = form != "mean_abs" or all(header.nonnegative for header in headers)
+    if way == "sums" and not straight:
+        raise OptionError(
+            "way='sums' with form='mean_abs' needs features without a negative value on every process: use way='auto', "
+            "or form='abs_mean' or 'mean'."
+        )
+    with torch.no_grad():
+        local = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(x.dtype)
+        parts = None
+        if width == 0:
+            every = _gather(local, sizes, group)
+            left_out = every == ignore_index
+            classes = Hard.of(every, left_out if bool(left_out.any()) else None)
+            fewer = sum(sizes) >= 2 * len(classes.counts)  # an all-reduce sends its input about twice
+            if straight and (way == "sums" or (way == "auto" and fewer)):
+                parts = _by_sums(x, classes.part(rows), group)
+        elif straight and (way == "sums" or (way == "auto" and sum(sizes) >= 2 * width)):
+            parts = _by_sums(x, Soft.of(local, batch.ignored), group)
+        if parts is None:
+            every = every if width == 0 else _gather(local, sizes, group)
+            parts = _by_features(
+                _gather(x, sizes, group), every, ignore_index, rows, form == "mean_abs", straight, group
+            )
+    return attach(x, *parts, scale=float(world))
+
+
+def _by_sums(x: Tensor, classes: Classes, group: Any) -> Parts | None:
+    """Class sums over all processes; None where soft labels would lose digits that way."""
+    inverse = inverse_norms(x, classes.ignored)
+    moments = _add_up(classes.moments(x, inverse), group)
+    if isinstance(classes, Soft) and not sums_are_exact(moments[3][0].item(), moments[2]):
+        return None
+    stats = classes.stats(moments)
+    gradients = [gradient(x, inverse, classes, moments, *of) for of in ((1.0, 0.0), (0.0, 1.0))]
+    return stats.same, stats.other, gradients[0], gradients[1]
+
+
+def _by_features(
+    x: Tensor, labels: Tensor, ignore_index: int, rows: slice, absolute: bool, straight: bool, group: Any
+) -> Parts:
+    """Everybody's features are here: class sums where they are exact, else the tiles of the local rows."""
+    left_out = labels == ignore_index if labels.ndim == 1 else (labels == ignore_index).all(1)
+    ignored = left_out if bool(left_out.any()) else None
+    classes = classes_of(labels, ignored)
+    inverse = inverse_norms(x, ignored)
+    mine, my_inverse = x[rows], inverse[rows]
+
+    def tiles(same: bool) -> tuple[Tensor, Tensor]:
+        weights = labels if isinstance(classes, Hard) else classes.weights
+        unit = x * inverse[:, None]
+        part = pair_sum(unit, weights, ignored, rows, same=same, absolute=absolute and not same, pull=True)
+        cosines, weight = _add_up((part.cosines, part.weights), group)
+        return finish(mine, my_inverse, PairSum(cosines, weight, part.pull))
+
+    if isinstance(classes, Soft):
+        (same, same_gradient), (other, other_gradient) = tiles(True), tiles(False)
+        return same, other, same_gradient, other_gradient
+    moments, part = classes.moments(x, inverse), classes.part(rows)
+    stats = classes.stats(moments)
+    same_gradient = gradient(mine, my_inverse, part, moments, 1.0, 0.0)
+    if straight:
+        return stats.same, stats.other, same_gradient, gradient(mine, my_inverse, part, moments, 0.0, 1.0)
+    other, other_gradient = tiles(False)
+    return stats.same, other, same_gradient, other_gradient
+
+
+def _place(group: Any) -> tuple[int, int]:
+    """Our number in the group and its size."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise DistributedError(
+            "a global batch needs a process group and there is none: call torch.distributed.init_process_group() first "
+            "(under torchrun), or leave global_batch and group at their defaults for the local batch."
+        )
+    rank = dist.get_rank(group)
+    if rank < 0:
+        raise DistributedError(
+            "this process is not a member of the group it was given: pass a group that it belongs to."
+        )
+    return rank, dist.get_world_size(group)
+
+
+def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> tuple[Checked, list[Header]]:
+    """Check the local batch and exchange headers, so that a bad batch stops every process instead of hanging them."""
+    problem: OplError | None = None
+    header = Header(0, 0, 0, 0, 0, 0)
+    try:
+        batch = check(features, labels, ignore_index)
+        nonnegative = bool((batch.x >= 0).all()) if batch.nonnegative is None else batch.nonnegative
+        width = batch.labels.shape[1] if batch.labels.ndim == 2 and len(batch.labels) else 0
+        double = batch.x.dtype == torch.float64
+        header = Header(1, len(batch.x), batch.x.shape[1], width, int(double), int(nonnegative))
+    except OplError as error:
+        problem = error
+    device = features.device if isinstance(features, Tensor) else torch.device("cpu")
+    told = _gather_alike(torch.tensor([header], device=device), group)
+    headers = [Header(*row) for row in told.tolist()]
+    if problem is not None:
+        raise problem
+    for rank, other in enumerate(headers):
+        if not other.usable:
+            raise DistributedError(f"process {rank} of the group refused its batch: its own message says why.")
+        same_labels = header.width == other.width or 0 in (header.rows, other.rows)
+        if (header.dim, header.double) != (other.dim, other.double) or not same_labels:
+            raise DistributedError(
+                f"process {rank} has features of {other.dim} numbers and labels of width {other.width}, this one "
+                f"{header.dim} and {header.width} (or their types differ): give every process the same kind of batch."
+            )
+    return batch, headers
+
+
+def _add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
+    """Each tensor's sum over the processes, in one message."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    dist.all_reduce(flat, group=group)
+    pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
+    return tuple(piece.view(tensor.shape) for piece, tensor in zip(pieces, tensors, strict=True))
+
+
+def _gather(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
+    """Everybody's rows, in the order of the processes; uneven batches travel padded to the longest."""
+    longest = max(sizes)
+    if longest == 0:
+        return rows
+    padded = rows.new_zeros(longest, *rows.shape[1:])
+    padded[: len(rows)] = rows
+    out = _gather_alike(padded, group)
+    if min(sizes) == longest:
+        return out
+    return torch.cat([out[rank * longest : rank * longest + size] for rank, size in enumerate(sizes)])
+
+
+def _gather_alike(rows: Tensor, group: Any) -> Tensor:
+    """The rows of all processes, one after the other, where all have equally many."""
+    out = rows.new_empty(dist.get_world_size(group), *rows.shape)
+    dist.all_gather(list(out.unbind(0)), rows.contiguous(), group=group)
+    return out.flatten(0, 1)

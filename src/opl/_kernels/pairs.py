@@ -1,0 +1,90 @@
+"""All pairs at once: one B x B product. The quickest way for ordinary batches, and the one with every derivative."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .classes import (
+    Number,
+    per_pair,
+    same_class,
+)
+from .normalize import (
+    full_precision,
+    inverse_norms,
+    to_features_,
+    watched,
+)
+
+
+def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
+    """S and d of a batch by its full cosine matrix, in plain differentiable operations.
+
+    Traced by `torch.compile`, transformed by `torch.func`, differentiable as often as wanted.
+    """
+    unit = x * inverse_norms(x, ignored)[:, None]
+    cosines = unit @ unit.T
+    same = same_class(labels, labels, x.dtype)
+    itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
+    other = (1 - same).masked_fill(itself, 0)
+    same = same.masked_fill(itself, 0)
+    per_same, per_other = _per_pair(same, ignored)
+    of_others = cosines.abs() if absolute else cosines
+    return (cosines * same).sum() * per_same, (of_others * other).sum() * per_other
+
+
+def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
+    """The same numbers with the gradient written by hand: one product forward, one backward."""
+    same, other = _Pairs.apply(x, labels, ignored, absolute)  # type: ignore[no-untyped-call]
+    return same, other
+
+
+def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
+    """One over the number of ordered same-class and other pairs, among the rows that take part."""
+    rows: Number = len(same)
+    same_pairs: Number = same.sum()
+    if ignored is not None:
+        there = (~ignored).to(same.dtype)
+        rows = there.sum()
+        same_pairs = there @ same @ there
+    if same.device.type == "cpu" and not watched():
+        rows, same_pairs = float(rows), float(same_pairs)
+    return per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
+
+
+def _inner(one: Tensor, other: Tensor) -> Tensor:
+    """The sum of products of two matrices; of large ones row by row, because one thread's long sum loses digits."""
+    if one.numel() <= 1 << 20:
+        return torch.dot(one.view(-1), other.view(-1))
+    rows: Tensor = torch.linalg.vecdot(one, other)
+    return rows.sum()
+
+
+class _Pairs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
+        inverse = inverse_norms(x, ignored)
+        unit = x * inverse[:, None]
+        cosines = (unit @ unit.T).fill_diagonal_(0)
+        same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
+        other = (
+            1 - same
+        )  # on the diagonal too: there the cosine is 0, and the gradient along u_i itself is projected out
+        if absolute:
+            other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
+        per_same, per_other = _per_pair(same, ignored)
+        ctx.given, ctx.per = (labels, ignored, absolute), (per_same, per_other)
+        ctx.save_for_backward(x, inverse, unit, same, other)
+        return _inner(cosines, same) * per_same, _inner(cosines, other) * per_other
+
+    @staticmethod
+    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
+        x, inverse, unit, same, other = ctx.saved_tensors
+        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the way that can
+            again = pairs(x, *ctx.given)
+            return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
+        per_same, per_other = ctx.per
+        weights = (same * (to_same * (2 * per_same))).addcmul_(other, to_other * (2 * per_other))
+        with full_precision(x):
+            return to_features_(weights @ unit, x, inverse), None, None, None

@@ -1,1 +1,0 @@
-"""Protocols, one file each: `(model, data, settings) -> numbers`."""

@@ -1,0 +1,1 @@
+"""Everything that trains, measures and shows. The library below never imports it."""

@@ -1,0 +1,1 @@
+"""What `opl bench` measures."""

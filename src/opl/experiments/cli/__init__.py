@@ -1,0 +1,105 @@
+"""The command line: words to calls. Flags come from the dataclass of each command; nothing heavy is imported here."""
+
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
+
+from ... import __version__
+from ...errors import (
+    WARNING,
+    OplError,
+    OplWarning,
+    unknown,
+)
+
+
+class Command(NamedTuple):
+    """Where a command lives: a dataclass whose fields are its flags and whose `run()` does the job."""
+
+    module: str
+    name: str
+    does: str
+
+
+COMMANDS = {
+    "demo": Command("commands", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
+    "recipes": Command("commands", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
+    "train": Command("commands", "Train", "one run of a recipe; goes on where it stopped"),
+    "reproduce": Command("commands", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
+    "evaluate": Command(
+        "evaluate",
+        "Evaluate",
+        "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
+    ),
+    "report": Command("commands", "Report", "one HTML page from what is on disk"),
+    "data": Command("commands", "Data", "which data sets are here, and how to get the rest"),
+    "bench": Command(".bench.loss", "Bench", "speed and memory of the loss against the textbook version, in one run"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] == "--version":
+        print(__version__)
+        return 0
+    if words[0] not in COMMANDS:
+        return _say(unknown("command", words[0], COMMANDS), 2)
+    usual = warnings.formatwarning
+    warnings.formatwarning = _warning
+    try:
+        return _run(words[0], words[1:])
+    except OplError as error:
+        if debug:
+            raise
+        return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
+    except KeyboardInterrupt:
+        return _say("stopped; the same command goes on from here.", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    finally:
+        warnings.formatwarning = usual
+
+
+def _run(word: str, words: list[str]) -> int:
+    try:
+        import tyro
+    except ImportError as error:
+        raise OplError(
+            "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
+        ) from error
+    command = COMMANDS[word]
+    kind = getattr(import_module(f".{command.module}", __name__), command.name)
+    job = kind.parse(words) if hasattr(kind, "parse") else tyro.cli(kind, prog=f"opl {word}", args=words)
+    return int(job.run() or 0)
+
+
+def _warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Our own warnings are a sentence, without the line of code that they come from."""
+    if issubclass(category, OplWarning):
+        return f"{WARNING} {message}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"opl: {sentence}", file=sys.stderr)
+    return code
+
+
+def _help() -> str:
+    rows = "\n".join(f"  {word:<12}{command.does}" for word, command in COMMANDS.items())
+    return (
+        "opl: the Orthogonal Projection Loss and its experiments\n\n"
+        f"usage: opl COMMAND [flags]     (opl COMMAND --help lists the flags; --debug shows tracebacks)\n\n{rows}"
+    )

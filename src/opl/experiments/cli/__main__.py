@@ -1,0 +1,7 @@
+"""`python -m opl.experiments.cli`."""
+
+import sys
+
+from . import main
+
+sys.exit(main())

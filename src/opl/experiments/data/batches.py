@@ -1,0 +1,162 @@
+"""Batches whose order and augmentation are a function of (seed, epoch, step): never of history, nor of processes."""
+
+import hashlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...errors import OptionError
+from ..types import (
+    Batch,
+    Images,
+)
+from .augment import (
+    Augmentation,
+    Normalize,
+)
+
+_ORDER, _AUGMENT = 1, 2  # so that what is drawn for one purpose says nothing about the other
+
+
+def seed_for(*numbers: int) -> int:
+    """Mix integers into a seed of 63 bits: BLAKE2b of the numbers, each as 16 bytes.
+
+    Other numbers, another order or another count of them give an unrelated seed, so (seed, epoch, step) can be used
+    without the collisions of `seed + epoch`. The same on every machine and in every version of Python.
+
+    Example:
+        >>> seed_for(0, 1) == seed_for(0, 1), seed_for(0, 1) == seed_for(1, 0)
+        (True, False)
+    """
+    mixed = hashlib.blake2b(b"".join(int(n).to_bytes(16, "little", signed=True) for n in numbers), digest_size=8)
+    return int.from_bytes(mixed.digest(), "little") >> 1
+
+
+class Batches:
+    """A part of a data set, as batches for the model: shuffled and augmented, or plain.
+
+    Global batch k of an epoch is `order[k * batch_size : (k + 1) * batch_size]`; process `rank` of `world` takes a
+    contiguous, near-even share of it (an empty one, where the last batch has fewer images than there are processes).
+
+    Args:
+        part: the images.
+        batch_size: of the global batch; the last one of an epoch may be smaller, and is kept.
+        seed: with the epoch it gives the order, with epoch and step the augmentation.
+        augment: applied in this order to images in [0, 1], before they are normalised.
+        mean: of each channel.
+        std: of each channel.
+        device: where the batches go, and where they are augmented.
+        rank: which process this is.
+        world: how many there are.
+        balanced: draw as many images of each domain into every batch (see `evenly`); the part must tell its domains.
+        doubled: follow the images of every batch with their mirror images: twice as many in all, labels repeated.
+        channels_last: lay the images out as (B, H, W, C) in memory, which convolutions like; the shape stays.
+
+    Example:
+        >>> part = Images(torch.zeros(10, 1, 8, 8, dtype=torch.uint8), torch.zeros(10).long(), torch.arange(10))
+        >>> batches = Batches(part, 4, seed=0, augment=(), mean=(0.5,), std=(0.5,), device="cpu")
+        >>> [len(batch.labels) for batch in batches.epoch(0)]
+        [4, 4, 2]
+    """
+
+    def __init__(
+        self,
+        part: Images,
+        batch_size: int,
+        *,
+        seed: int,
+        augment: tuple[Augmentation, ...],
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        device: torch.device | str,
+        rank: int = 0,
+        world: int = 1,
+        balanced: bool = False,
+        doubled: bool = False,
+        channels_last: bool = True,
+    ) -> None:
+        if batch_size < 1:
+            raise OptionError(f"batch_size is {batch_size}: give at least 1.")
+        if not 0 <= rank < world:
+            raise OptionError(f"rank {rank} of {world} processes does not exist: give 0 to {world - 1}.")
+        if balanced and part.domains is None:
+            raise OptionError("these images have no domains to balance: leave balanced out, or take data with domains.")
+        self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
+        self.balanced, self.doubled = balanced, doubled
+        self.normalize, self.device = Normalize(mean, std), torch.device(device)
+        self.rank, self.world = rank, world
+        self.steps = -(-len(part) // batch_size)  # in an epoch
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from `start_step` on, this process's share of each."""
+        shuffle = torch.Generator().manual_seed(seed_for(_ORDER, self.seed, epoch))
+        order = self._order(shuffle)
+        chance = torch.Generator()
+        for step in range(start_step, self.steps):
+            rows = order[step * self.batch_size : (step + 1) * self.batch_size]
+            mine = self._share(len(rows))
+            images, labels = self._take(rows[mine])
+            chance.manual_seed(seed_for(_AUGMENT, self.seed, epoch, step))
+            for augmentation in self.augment:
+                images = augmentation(images, chance, mine, len(rows))
+            batch = self._batch(images, labels, rows[mine], self.world / len(rows))
+            yield mirrored(batch) if self.doubled else batch
+
+    def plain(self, batch_size: int) -> Iterator[Batch]:
+        """All images in order, normalised and nothing else; of this process's share, `batch_size` at a time."""
+        if batch_size < 1:
+            raise OptionError(f"batch_size is {batch_size}: give at least 1.")
+        mine = self._share(len(self.part))
+        for start in range(mine.start, mine.stop, batch_size):
+            rows = torch.arange(start, min(start + batch_size, mine.stop))
+            images, labels = self._take(rows)
+            yield self._batch(images, labels, rows, 1 / len(rows))
+
+    def _order(self, shuffle: torch.Generator) -> Tensor:
+        if self.balanced and self.part.domains is not None:
+            return evenly(self.part.domains[self.part.rows], shuffle)
+        return torch.randperm(len(self.part), generator=shuffle)
+
+    def _share(self, count: int) -> slice:
+        return slice(count * self.rank // self.world, count * (self.rank + 1) // self.world)
+
+    def _take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        pixels, labels = self.part.take(rows)
+        return pixels.to(self.device).float().div_(255), labels.to(self.device)
+
+    def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, each: float) -> Batch:
+        images = self.normalize(images).contiguous(memory_format=self.layout)
+        return Batch(images, labels, rows.to(self.device), each)
+
+
+def evenly(domains: Tensor, shuffle: torch.Generator) -> Tensor:
+    """An order of as many places as there are images, in which the domains take turns, so that in any stretch of it
+    their numbers differ by one at most. A small domain begins again, in a new order; a large one is not all there.
+
+    Example:
+        >>> domains = torch.tensor([0, 0, 0, 0, 0, 1])
+        >>> domains[evenly(domains, torch.Generator().manual_seed(0))]
+        tensor([0, 1, 0, 1, 0, 1])
+    """
+    order, there = torch.empty_like(domains), domains.bincount().nonzero().flatten().tolist()
+    for place, domain in enumerate(there):
+        rows, wanted = (domains == domain).nonzero().flatten(), len(order[place :: len(there)])
+        rounds = [rows[torch.randperm(len(rows), generator=shuffle)] for _ in range(-(-wanted // len(rows)))]
+        order[place :: len(there)] = torch.cat(rounds)[:wanted]
+    return order
+
+
+def mirrored(batch: Batch) -> Batch:
+    """The images, then all of them with left and right exchanged; one image counts half.
+
+    Example:
+        >>> batch = Batch(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([5]), torch.tensor([0]), 1.0)
+        >>> mirrored(batch).images.flatten(), mirrored(batch).labels, mirrored(batch).each
+        (tensor([1., 2., 2., 1.]), tensor([5, 5]), 0.5)
+    """
+    layout = torch.channels_last if batch.images.is_contiguous(memory_format=torch.channels_last) else None
+    images = torch.cat([batch.images, batch.images.flip(3)])
+    images = images.contiguous(memory_format=layout) if layout else images
+    return Batch(images, batch.labels.repeat(2), batch.rows.repeat(2), batch.each / 2)

@@ -1,0 +1,53 @@
+"""scikit-learn's digits."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from ...errors import OptionError
+from ..types import (
+    Images,
+    Splits,
+)
+from .augment import Augmentation
+from .split import split
+
+
+@dataclass(frozen=True)
+class Digits:
+    """scikit-learn's handwritten digits: 1,797 images, 8 x 8, grey; built in, nothing to download; not augmented."""
+
+    root: str = ""
+    """Not used: the data set is built in."""
+    test_fraction: float = 0.5
+    """Share of every class that is for testing, the same images in all runs."""
+    val: int = 0
+    """Training images held out for validation, the same share of every class."""
+    split_seed: int = 0
+    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run. Never the test images."""
+
+    name: ClassVar[str] = "digits"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 8
+    num_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.3053,)
+    std: ClassVar[tuple[float, ...]] = (0.3759,)
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
+
+    def load(self, seed: int) -> Splits:
+        """Cut it; `seed` matters only where `split_seed` is -1."""
+        from sklearn.datasets import load_digits
+
+        if not 0 < self.test_fraction < 1:
+            raise OptionError(f"test_fraction is {self.test_fraction}: give a share between 0 and 1.")
+        raw = load_digits()
+        pixels = torch.from_numpy(raw.images).mul(255 / 16).round().to(torch.uint8)[:, None]  # 0 to 16 -> 0 to 255
+        labels = torch.from_numpy(raw.target).long()
+        train, test = split(labels, round(self.test_fraction * len(labels)), seed=0, stratified=True)
+        fit, val = split(
+            labels[train], self.val, seed=seed if self.split_seed == -1 else self.split_seed, stratified=True
+        )
+        names = tuple(str(digit) for digit in range(self.num_classes))
+        fit_part, val_part, test_part = (Images(pixels, labels, rows) for rows in (train[fit], train[val], test))
+        return Splits(fit_part, val_part, test_part, names, "scikit-learn")

@@ -1,0 +1,245 @@
+"""Data sets with domains, for training on all but one of them and testing on that one: PACS, and any other.
+
+As the other data sets they are frozen values that load themselves as `Splits`: `train` and `val` are of the domains
+other than `target`, `test` is the whole of it, and each part says the domain of every image.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from ...errors import (
+    DataError,
+    OptionError,
+    unknown,
+)
+from ..types import (
+    Images,
+    Splits,
+)
+from .augment import (
+    Augmentation,
+    ColorJitter,
+    Flip,
+    Grey,
+    RandomResizedCrop,
+)
+from .batches import seed_for
+from .readers.catalog import (
+    KNOWN,
+    Known,
+)
+from .readers.domain_lists import listed
+from .split import (
+    split,
+    subset,
+)
+
+if TYPE_CHECKING:
+    from .readers.cache import Decoded
+
+PACS = {  # the official sizes of each domain, to train on and to validate on
+    "art_painting": (1840, 208),
+    "cartoon": (2107, 237),
+    "photo": (1499, 171),
+    "sketch": (3531, 398),
+}
+
+
+@dataclass(frozen=True)
+class _Domains:
+    """What they share; the augmentation is that of RSC's released code."""
+
+    root: str = ""
+    """Its folder: Parquet files, or '<domain>/<class>/<picture>'; if empty, $OPL_DATA and then the Hub are asked."""
+    target: str = ""
+    """The domain that is left out of training and validation, and tested on."""
+    size: int = 222
+    """Height and width of the images; resized once, into the cache."""
+    lists: str = ""
+    """Folder of '<domain>_train*.txt' and '<domain>_crossval*.txt', to split by; if empty, `split_seed` chooses."""
+    split_seed: int = 0
+    """What chooses the held-out images of each class, the same for all runs; -1 takes the seed of the run."""
+    per_class: int = 0
+    """At most so many training images of each class in each domain; 0 takes all."""
+    balanced: bool = False
+    """Draw as many images of each domain into every batch; else batches are drawn from all of them together."""
+    doubled: bool = False
+    """Train on every batch together with its mirror image, which makes it twice as large."""
+    crop: float = 0.8
+    """The smallest part of an image that a random crop takes; 1 does not crop."""
+    flip: float = 0.5
+    """Probability of a horizontal flip."""
+    jitter: float = 0.4
+    """Strength of the jitter of brightness, contrast, saturation and hue; 0 does not."""
+    grey: float = 0.1
+    """Probability of a grey image."""
+
+    channels: ClassVar[int] = 3
+    mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
+    std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """Crop, flip, jitter and grey, in this order, each unless it is switched off."""
+        return augmentation(self.size, self.crop, self.flip, self.jitter, self.grey)
+
+    def load(self, seed: int) -> Splits:
+        """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
+        decoded = self._read()
+        part = decoded.parts["train"]
+        labels, domains = part.labels[decoded.label], part.labels["domain"]
+        names, classes = decoded.names["domain"], decoded.names[decoded.label]
+        self._check(names, domains, classes, decoded.source)
+        if self.target not in names:
+            raise OptionError(unknown("domain", self.target, names))
+        seed = seed if self.split_seed == -1 else self.split_seed
+        fits, helds = [], []
+        for number, name in enumerate(names):
+            if name != self.target:
+                rows = (domains == number).nonzero().flatten()
+                fit, held = self._cut(decoded, name, rows, seed_for(seed, number))
+                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=seed_for(seed, number))])
+                helds.append(held)
+        target = (domains == names.index(self.target)).nonzero().flatten()
+        parts = (torch.cat(fits), torch.cat(helds), target)
+        train, val, test = (Images(part.pixels, labels, rows, domains) for rows in parts)
+        return Splits(train, val, test, classes, decoded.source, domain_names=names)
+
+    def _cut(self, decoded: "Decoded", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+        """The rows of a domain to train on, and those to validate on."""
+        if self.lists:
+            return listed(self.lists, domain, decoded, self._sizes().get(domain))
+        labels = decoded.parts["train"].labels[decoded.label][rows]
+        fit, val = split(labels, self._held(domain, len(rows)), seed=seed, stratified=True)
+        return rows[fit], rows[val]
+
+    def _read(self) -> "Decoded":
+        from .readers import (
+            cache,
+            source,
+        )
+
+        if self.size < 1:
+            raise OptionError(f"size is {self.size}: give the height and width of the images in pixels.")
+        found = source.find_known(self._known(), self.root)
+        return cache.load_found(
+            replace(found, layout=source.DOMAINS, known=replace(found.known, size=self.size)), ("train",)
+        )
+
+    def _known(self) -> Known:
+        raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
+
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        """Where they are fixed: the images of each domain to train on and to validate on."""
+        return {}
+
+    def _held(self, domain: str, count: int) -> int:
+        """How many images of a domain to validate on."""
+        raise NotImplementedError(f"{type(self).__name__} has no _held: define it in the class.")
+
+    def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
+        """Refuse what is not the data set that was asked for."""
+        raise NotImplementedError(f"{type(self).__name__} has no _check: define it in the class.")
+
+
+@dataclass(frozen=True)
+class Pacs(_Domains):
+    """PACS: 9,991 images of 7 classes: 2,048 art paintings, 2,344 cartoons, 1,670 photos, 3,929 sketches.
+
+    The official lists of training and validation images name files, so they need a copy that has names: the pictures
+    in folders, or Parquet files that tell them. Without `lists` as many images of each domain are held out, the same
+    share of every class.
+    """
+
+    target: str = "photo"
+    """The domain that is left out of training and validation, and tested on."""
+
+    name: ClassVar[str] = "pacs"
+    num_classes: ClassVar[int] = 7
+
+    def _known(self) -> Known:
+        return KNOWN[self.name]
+
+    def _sizes(self) -> dict[str, tuple[int, int]]:
+        return PACS
+
+    def _held(self, domain: str, count: int) -> int:
+        return PACS[domain][1]
+
+    def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
+        there = dict(zip(names, domains.bincount(minlength=len(names)).tolist(), strict=True))
+        for domain, sizes in PACS.items():
+            if there.get(domain, 0) != sum(sizes):
+                raise DataError(
+                    f"pacs in {source!r} has {there.get(domain, 0)} images of {domain!r} instead of {sum(sizes)}: get "
+                    "the complete data set, or read this one as DomainFolder, which knows no official sizes."
+                )
+        if len(names) > len(PACS) or len(classes) != self.num_classes:
+            raise DataError(
+                f"pacs in {source!r} has {len(names)} domains and {len(classes)} classes instead of 4 and 7: give the "
+                "folder of PACS alone, or read this one as DomainFolder."
+            )
+
+
+@dataclass(frozen=True)
+class DomainFolder(_Domains):
+    """Any data set with domains: VLCS, Office-Home, DomainNet, your own.
+
+    Pictures as `<domain>/<class>/<picture>`, or Parquet files (from the Hub too) with columns of images, labels and
+    domains. The domains and classes are numbered in alphabetical order, unless the files number the classes.
+
+    Example:
+        >>> home = DomainFolder(root="OfficeHome", target="Clipart", num_classes=65)
+        >>> home.augment[0]
+        RandomResizedCrop(size=222, scale=(0.8, 1.0), ratio=(0.75, 1.3333333333333333))
+    """
+
+    name: str = "domains"
+    """What it is called, and its folder in $OPL_DATA."""
+    hub: str = ""
+    """Its id on the Hub, where it is there."""
+    column: str = "domain"
+    """Of the domains, in Parquet files."""
+    num_classes: int = 0
+    """How many classes it has, so that a model can be built before the data is read."""
+    val: float = 0.1
+    """The part of each domain that is held out for validation, the same share of every class."""
+
+    def _known(self) -> Known:
+        if self.num_classes < 2:
+            raise OptionError(f"num_classes is {self.num_classes}: give the number of classes of {self.name}.")
+        licence = "see where it comes from"
+        return Known(self.name, self.hub, {"train": 0}, self.num_classes, "RGB", licence, other_columns=(self.column,))
+
+    def _held(self, domain: str, count: int) -> int:
+        if not 0 <= self.val < 1:
+            raise OptionError(f"val is {self.val}: give the part of each domain to validate on, from 0 to below 1.")
+        return round(self.val * count)
+
+    def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
+        if len(classes) != self.num_classes:
+            raise DataError(
+                f"{self.name} in {source!r} has {len(classes)} classes instead of {self.num_classes}: set num_classes "
+                f"to {len(classes)}, or check that every domain has a folder for each class."
+            )
+        if len(names) < 2:
+            raise DataError(
+                f"{self.name} in {source!r} has one domain, {names[0]!r}, and nothing would be left to train on: give "
+                "a folder with two domains or more."
+            )
+
+
+def augmentation(size: int, crop: float, flip: float, jitter: float, grey: float) -> tuple[Augmentation, ...]:
+    """Crop, flip, jitter and grey, in the order of RSC's released code, each unless it is switched off."""
+    if not 0 < crop <= 1:
+        raise OptionError(f"crop is {crop}: give the smallest part of an image to take, above 0 and up to 1.")
+    steps: list[tuple[bool, Augmentation]] = [
+        (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
+        (flip > 0, Flip(flip)),
+        (jitter > 0, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
+        (grey > 0, Grey(grey)),
+    ]
+    return tuple(step for there, step in steps if there)

@@ -1,0 +1,261 @@
+"""Wrong labels on purpose: who is taken for whom, how often, and which labels that makes.
+
+Each kind of noise is a frozen value that gives a transition matrix (C, C): in row i the probabilities of what a label i
+becomes. Labels are drawn from it image by image as a function of the seed and of the image's row in its source, so that
+every method that is trained with a seed sees the same wrong labels. Test labels are never touched.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...errors import (
+    DataError,
+    OptionError,
+)
+from ..types import (
+    Images,
+    Splits,
+)
+from .batches import seed_for
+
+_NOISE = 4  # what is drawn here says nothing about order (1), augmentation (2) and dropout (3)
+_SLACK = 1e-6  # by how much the sum of a row may miss 1
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What all kinds of noise share."""
+
+    seed: int = field(default=-1, kw_only=True)
+    """What chooses the wrong labels; -1 takes the seed of the run, and 0 for all runs is what the paper's code does."""
+
+    def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
+        """(C, C) in double precision; `groups` are the super-classes of the classes, where there are any."""
+        raise NotImplementedError(f"{type(self).__name__} has no matrix: define it in the class.")
+
+
+@dataclass(frozen=True)
+class _Rated(_Kind):
+    """What kinds of noise with a rate share."""
+
+    rate: float = 0.4
+    """The probability that a label of a class that is flipped is wrong."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate < 1:
+            raise OptionError(f"the noise rate is {self.rate}: give a share of wrong labels from 0 to below 1.")
+
+    def _to(self, targets: Sequence[int]) -> Tensor:
+        """Each class is taken for one other; one whose target is itself stays clean."""
+        count = len(targets)
+        stays, goes = torch.eye(count, dtype=torch.float64), torch.zeros(count, count, dtype=torch.float64)
+        goes[torch.arange(count), torch.tensor(targets)] = 1
+        return (1 - self.rate) * stays + self.rate * goes
+
+
+@dataclass(frozen=True)
+class UniformNoise(_Rated):
+    """Any other class, all alike: "symmetric" noise."""
+
+    def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
+        """`1 - rate` stays, and every other class has `rate / (C - 1)`."""
+        count = len(class_names)
+        matrix = torch.full((count, count), self.rate / (count - 1), dtype=torch.float64)
+        return matrix.fill_diagonal_(1 - self.rate)
+
+
+@dataclass(frozen=True)
+class PairFlip(_Rated):
+    """The next class by number, the last the first: what the paper's code calls class-dependent."""
+
+    def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
+        """`1 - rate` stays, and the next class has `rate`."""
+        count = len(class_names)
+        return self._to([(each + 1) % count for each in range(count)])
+
+
+@dataclass(frozen=True)
+class ClassDependent(_Rated):
+    """A class that looks alike: with super-classes the next of the same super-class, else by a map of the literature.
+
+    CIFAR-10 and Fashion-MNIST by the paper of the truncated loss (Zhang and Sabuncu 2018), MNIST by Patrini et al.
+    2017. Classes that no map names stay clean, so that fewer labels are wrong than `rate` says.
+    """
+
+    def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
+        """`1 - rate` stays, and the class that looks alike has `rate`."""
+        return self._to(_next_in_group(class_names, groups) if groups else _looks_like(class_names))
+
+
+@dataclass(frozen=True)
+class NoiseMatrix(_Kind):
+    """Any transition matrix, from a file: `.npy`, JSON (a list of rows), or text with a row a line."""
+
+    path: str = ""
+
+    def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
+        """What the file holds, if it is a transition matrix of as many classes."""
+        found, count = _read(self.path), len(class_names)
+        if found.shape != (count, count):
+            raise OptionError(
+                f"the noise matrix {self.path!r} is {' x '.join(map(str, found.shape))}, and the data has {count} "
+                f"classes: give {count} rows of {count} probabilities."
+            )
+        off = (found.sum(1) - 1).abs()
+        if not bool((off <= _SLACK).all()):
+            row = int((~(off <= _SLACK)).nonzero()[0])
+            raise OptionError(
+                f"row {row} of the noise matrix {self.path!r} sums to {float(found[row].sum()):g}: the probabilities "
+                "of what a label becomes must sum to 1."
+            )
+        if bool((found < 0).any()):
+            raise OptionError(f"the noise matrix {self.path!r} has {float(found.min()):g} in it: no probability is.")
+        return found / found.sum(1, keepdim=True)
+
+
+Noise = UniformNoise | PairFlip | ClassDependent | NoiseMatrix
+
+_ALIKE: tuple[dict[str, str], ...] = (
+    {"truck": "automobile", "bird": "airplane", "deer": "horse", "cat": "dog", "dog": "cat"},
+    {"Ankle boot": "Sneaker", "Sneaker": "Sandal", "Pullover": "Shirt", "Coat": "Dress", "Dress": "Coat"},
+    {"2": "7", "3": "8", "5": "6", "6": "5", "7": "1"},
+)
+
+
+def _looks_like(class_names: Sequence[str]) -> list[int]:
+    number = {name: place for place, name in enumerate(class_names)}
+    for alike in _ALIKE:
+        if number.keys() >= {*alike, *alike.values()}:
+            return [number[alike.get(name, name)] for name in class_names]
+    raise OptionError(
+        f"nobody has said which of the classes {', '.join(map(repr, class_names[:3]))}, ... look alike: take "
+        "class-dependent noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, or with CIFAR-100, or give a "
+        "matrix (NoiseMatrix)."
+    )
+
+
+def _next_in_group(class_names: Sequence[str], groups: Sequence[int]) -> list[int]:
+    members: dict[int, list[int]] = {}
+    for place, group in enumerate(groups):
+        members.setdefault(group, []).append(place)
+    if alone := [places[0] for places in members.values() if len(places) == 1]:
+        raise OptionError(
+            f"{class_names[alone[0]]!r} is the only class of its super-class here, so it can be taken for none: choose "
+            "whole super-classes with --data.superclasses."
+        )
+    following = {one: other for places in members.values() for one, other in zip(places, _turned(places), strict=True)}
+    return [following[place] for place in range(len(groups))]
+
+
+def _turned(places: list[int]) -> list[int]:
+    return [*places[1:], places[0]]
+
+
+def _read(path: str) -> Tensor:
+    import numpy as np
+
+    file = Path(path).expanduser()
+    try:
+        if file.suffix == ".npy":
+            found = np.load(file, allow_pickle=False)
+        elif file.suffix == ".json":
+            found = json.loads(file.read_text())
+        else:
+            found = [[float(word) for word in line.replace(",", " ").split()] for line in file.read_text().splitlines()]
+            found = [row for row in found if row]
+        matrix = torch.from_numpy(np.array(found, dtype=np.float64))
+    except (OSError, ValueError, TypeError) as error:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())[:150]
+        raise DataError(
+            f"the noise matrix {path!r} cannot be read ({why}): give a .npy file, a .json list of rows, or a text file "
+            "with a row a line."
+        ) from error
+    return matrix if matrix.ndim == 2 else matrix.reshape(-1, 1)
+
+
+# Labels
+
+
+class Noisy(NamedTuple):
+    """A data set with wrong labels in training and validation, and what became of it."""
+
+    splits: Splits
+    matrix: Tensor
+    """(C, C), what was asked for."""
+    wrong: dict[str, Tensor]
+    """For `train` and `val`: (N,) truths, whether the label of an image is wrong."""
+    counts: dict[str, Tensor]
+    """For `train` and `val`: (C, C), how many labels of each class became which."""
+
+    def rates(self) -> dict[str, float]:
+        """The share of wrong labels in each part that has images."""
+        return {part: float(wrong.double().mean()) for part, wrong in self.wrong.items() if len(wrong)}
+
+    def facts(self) -> dict[str, Any]:
+        """What was asked for and what came out, as plain values."""
+        return {
+            "matrix": self.matrix.tolist(),
+            "rates": self.rates(),
+            "counts": {part: counts.tolist() for part, counts in self.counts.items()},
+        }
+
+
+def spoil(splits: Splits, noise: Noise, seed: int) -> Noisy:
+    """The same images, those to train and validate on with labels drawn from the noise; the test part as it was."""
+    matrix = noise.matrix(splits.class_names, splits.groups)
+    chosen = seed if noise.seed == -1 else noise.seed
+    parts = {name: _spoilt(part, matrix, chosen) for name, part in (("train", splits.train), ("val", splits.val))}
+    clean = {name: part.labels[part.rows] for name, part in (("train", splits.train), ("val", splits.val))}
+    dirty = {name: part.labels[part.rows] for name, part in parts.items()}
+    return Noisy(
+        splits._replace(train=parts["train"], val=parts["val"]),
+        matrix,
+        {name: dirty[name] != clean[name] for name in parts},
+        {name: _confusion(clean[name], dirty[name], len(matrix)) for name in parts},
+    )
+
+
+def draw(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
+    """(N,) labels drawn from the rows of a transition matrix; the n-th depends on its own label, the seed and n alone.
+
+    Example:
+        >>> draw(torch.tensor([0, 1, 0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]), seed=0)
+        tensor([1, 1, 1])
+    """
+    chance = torch.Generator().manual_seed(seed_for(_NOISE, seed))
+    points = torch.rand(len(labels), generator=chance, dtype=torch.float64)
+    ends = matrix.double().cumsum(1)
+    ends = ends / ends[:, -1:]  # exactly 1 at the end, whatever rounding did
+    return torch.searchsorted(ends[labels], points[:, None], right=True).squeeze(1)
+
+
+def _spoilt(part: Images, matrix: Tensor, seed: int) -> Images:
+    """New labels for the images of a part; what else its source holds, and the source itself, is left as it is."""
+    inside = part.labels.clamp(0, len(matrix) - 1)  # a source may hold classes that were left out
+    labels = part.labels.clone()
+    labels[part.rows] = draw(inside, matrix, seed)[part.rows]
+    return Images(part.pixels, labels, part.rows, part.domains)
+
+
+def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:
+    return torch.bincount(clean * num_classes + dirty, minlength=num_classes**2).view(num_classes, num_classes)
+
+
+def purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:
+    """How well a choice of training images tells wrong labels: `kept`, the share of images kept; `kept/clean`, the
+    share of those whose label is right; `wrong/pruned`, the share of wrong labels that are gone. What has no image to
+    be a share of is left out.
+
+    Example:
+        >>> purity(torch.tensor([True, True, False, False]), torch.tensor([False, True, True, True]))
+        {'kept': 0.5, 'kept/clean': 0.5, 'wrong/pruned': 0.6666666666666666}
+    """
+    kept, wrong = kept.cpu().bool(), wrong.cpu().bool()
+    shares = {"kept": kept, "kept/clean": ~wrong[kept], "wrong/pruned": ~kept[wrong]}
+    return {name: float(share.double().mean()) for name, share in shares.items() if len(share)}

@@ -1,0 +1,1 @@
+"""File formats, folders, the Hub and the cache of decoded images."""

@@ -1,0 +1,155 @@
+"""The data sets that we know how to read: what they are called, what they hold, and where they come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .few_shot_classes import (
+    CIFAR_FS,
+    MINI_IMAGENET,
+)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A data set that we know how to read; columns are candidates, the first that is there is taken."""
+
+    name: str
+    hub: str
+    """Its id on the Hub; empty where there is none to recommend."""
+    images: Mapping[str, int]
+    """Its splits, and the number of images in each."""
+    num_classes: int
+    mode: str
+    """What the pictures are turned into: Pillow's `L` or `RGB`."""
+    licence: str
+    """Its terms, and where it comes from."""
+    image_columns: tuple[str, ...] = ("img", "image")
+    label_columns: tuple[str, ...] = ("fine_label", "label")
+    other_columns: tuple[str, ...] = ()
+    """Further labels to keep, where they are there."""
+    respell: Mapping[str, str] = field(default_factory=dict)
+    """Class names to correct."""
+    classes: Mapping[str, int] = field(default_factory=dict)
+    """Of a few-shot data set: the number of classes of each part, which are others in each."""
+    lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of a few-shot data set: the classes of each part, where the files tell names to compare with."""
+    per_class: int = 0
+    """The number of images of each class, where it is the same for all."""
+    size: int = 0
+    """Height and width of the images, where they must have that."""
+    made_of: str = ""
+    """Another data set that it can be made of."""
+    names: tuple[str, ...] = ()
+    """The classes in the order of their numbers, for files that tell none."""
+    idx: bool = False
+    """Whether it is also passed on as idx files, see `idx`."""
+
+
+_CLOTHES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+_SETS = (
+    Known(
+        "mnist",
+        "ylecun/mnist",
+        {"train": 60_000, "test": 10_000},
+        10,
+        "L",
+        "no formal licence, cite LeCun et al. 1998",
+        names=tuple("0123456789"),
+        idx=True,
+    ),
+    Known(
+        "fashion-mnist",
+        "zalando-datasets/fashion_mnist",
+        {"train": 60_000, "test": 10_000},
+        10,
+        "L",
+        "MIT; Debian's package dataset-fashion-mnist has it too; cite Xiao et al. 2017",
+        respell={"T - shirt / top": "T-shirt/top"},
+        names=_CLOTHES,
+        idx=True,
+    ),
+    Known(
+        "cifar10",
+        "uoft-cs/cifar10",
+        {"train": 50_000, "test": 10_000},
+        10,
+        "RGB",
+        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    ),
+    Known(
+        "cifar100",
+        "uoft-cs/cifar100",
+        {"train": 50_000, "test": 10_000},
+        100,
+        "RGB",
+        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        other_columns=("coarse_label",),
+        respell={"cra": "crab"},
+    ),
+    Known(
+        "pacs",
+        "flwrlabs/pacs",
+        {"train": 9_991},
+        7,
+        "RGB",
+        "no formal licence, research; cite Li et al. 2017",
+        other_columns=("domain",),
+    ),
+    Known(
+        "omniglot",
+        "",
+        {"train": 32_460},
+        1_623,
+        "L",
+        "MIT; github.com/brendenlake/omniglot",
+        other_columns=("alphabet", "character"),
+    ),
+    Known(
+        "imagenet",
+        "ILSVRC/imagenet-1k",
+        {"train": 1_281_167, "validation": 50_000},
+        1_000,
+        "RGB",
+        "non-commercial research; accept the terms on the Hub or at image-net.org",
+    ),
+    Known(
+        "cifar-fs",
+        "uoft-cs/cifar100",
+        {"train": 38_400, "val": 9_600, "test": 12_000},
+        100,
+        "RGB",
+        "made of CIFAR-100; cite Bertinetto et al. 2019",
+        classes={"train": 64, "val": 16, "test": 20},
+        lists=CIFAR_FS,
+        per_class=600,
+        size=32,
+        made_of="cifar100",
+    ),
+    Known(
+        "mini-imagenet",
+        "",
+        {"train": 38_400, "val": 9_600, "test": 12_000},
+        100,
+        "RGB",
+        "non-commercial research, as ImageNet; cite Ravi and Larochelle 2017; Zenodo record 7978538, or the Hub's "
+        "GATE-engine/mini_imagenet, but not timm/mini-imagenet, which is another data set",
+        classes={"train": 64, "val": 16, "test": 20},
+        lists=MINI_IMAGENET,
+        per_class=600,
+        size=84,
+    ),
+    Known(
+        "tiered-imagenet",
+        "",
+        {"train": 448_695, "val": 124_261, "test": 206_209},
+        608,
+        "RGB",
+        "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
+        classes={"train": 351, "val": 97, "test": 160},
+        size=84,
+    ),
+)
+KNOWN: dict[str, Known] = {known.name: known for known in _SETS}

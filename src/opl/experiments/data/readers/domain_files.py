@@ -1,0 +1,98 @@
+"""The files of a data set with domains: Parquet with a column of domains, or `<domain>/<class>/<picture>`.
+
+Both end as one `Reading` with the labels `label`, `domain` and, where the files tell it, `file`: the name of the
+picture as `<domain>/<class>/<file>`, which the official lists of training and validation images go by.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from PIL import Image
+
+from ....errors import DataError
+from .decode import Pixels
+from .few_shot_files import resized
+from .layouts import PICTURES
+from .source import (
+    Found,
+    Reading,
+)
+
+SPLIT = "train"  # domains are cut by us, so the files have one part
+
+
+def read(found: Found, rows: int = 512) -> Reading:
+    """Open it; pictures become squares of `found.known.size`, bilinear, as in the released code."""
+    pictures = [] if found.parquet else [file for file in found.files[""] if file.suffix.lower() in PICTURES]
+    return _pictures(found, pictures, rows) if pictures else _table(found, rows)
+
+
+def _pictures(found: Found, pictures: list[Path], rows: int) -> Reading:
+    """Pictures in a folder for each class, in a folder for each domain."""
+    inside = [picture.relative_to(found.folder) for picture in pictures]
+    above = {path.parts[:-3] for path in inside}
+    if len(above) > 1 or any(len(path.parts) < 3 for path in inside):
+        raise DataError(
+            f"{found.known.name} in {str(found.folder)!r} has pictures at different depths, for instance "
+            f"{str(min(inside, key=lambda path: len(path.parts)))!r}: give a folder that has all of them as "
+            "'<domain>/<class>/<picture>'."
+        )
+    words = {"label": [path.parts[-2] for path in inside], "domain": [path.parts[-3] for path in inside]}
+    words["file"] = ["/".join(path.parts[-3:]) for path in inside]
+
+    def images() -> Iterator[list[Path]]:
+        for start in range(0, len(pictures), rows):
+            yield pictures[start : start + rows]
+
+    return Reading(
+        tuple(words),
+        {name: tuple(sorted(set(values))) for name, values in words.items()},
+        {SPLIT: len(pictures)},
+        lambda _: words,
+        lambda _: resized(images(), found.known.size, Image.Resampling.BILINEAR),
+        decoded=True,
+    )
+
+
+def _table(found: Found, rows: int) -> Reading:
+    """Parquet files, or what else `datasets` reads, with a column of domains."""
+    plain = replace(found, layout="").read(rows)
+    column = found.known.other_columns[0]
+    if column not in plain.label_columns:
+        raise DataError(
+            f"{found.known.name} in {str(found.folder)!r} has no column {column!r} (there are "
+            f"{', '.join(map(repr, plain.label_columns))} and the images): name the column that holds the domains."
+        )
+    told = plain.labels(SPLIT)
+    classes, domains = (_words(told[name], plain.names.get(name, ())) for name in plain.label_columns[:2])
+    labels: dict[str, list[Any]] = {"label": told[plain.label_columns[0]], "domain": domains}
+    if files := _files(found):
+        labels["file"] = [f"{d}/{c}/{f}" for d, c, f in zip(domains, classes, files, strict=True)]
+
+    def images(part: str) -> Iterator[Pixels]:
+        return resized(cast(Iterator[list[bytes]], plain.images(part)), found.known.size, Image.Resampling.BILINEAR)
+
+    names = {"label": plain.names.get(plain.label_columns[0], ()), "domain": tuple(sorted(set(domains)))}
+    return Reading(tuple(labels), names, plain.counts, lambda _: labels, images, decoded=True)
+
+
+def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
+    return [value if isinstance(value, str) else names[value] if names else str(value) for value in values]
+
+
+def _files(found: Found) -> list[str]:
+    """The name of each picture's file, where the Parquet files tell all of them."""
+    import pyarrow.parquet as pq
+
+    if not found.parquet:
+        return []
+    paths: list[Any] = []
+    for file in found.files[SPLIT]:
+        opened = pq.ParquetFile(file)
+        image = next(name for name in found.known.image_columns if name in opened.schema_arrow.names)
+        if f"{image}.path" not in [opened.schema.column(place).path for place in range(len(opened.schema))]:
+            return []
+        paths += [entry["path"] for entry in opened.read(columns=[f"{image}.path"]).column(image).to_pylist()]
+    return [Path(path).name for path in paths] if all(paths) else []

@@ -1,0 +1,79 @@
+"""The official lists of a data set with domains: which images of a domain are to train on, which to validate on.
+
+`<domain>_train*.txt` and `<domain>_crossval*.txt`, a line an image: its path, of which the last three parts are
+domain, class and file, then perhaps the number of its class, which the path tells as well and better.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ....errors import DataError
+
+if TYPE_CHECKING:
+    from .cache import Decoded
+
+KINDS = ("train", "crossval")
+
+
+def listed(folder: str, domain: str, decoded: "Decoded", sizes: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
+    """The rows of a domain to train on and to validate on, each in ascending order.
+
+    Args:
+        folder: of the lists.
+        domain: whose lists.
+        decoded: the data set, which must tell the names of its files.
+        sizes: how many images the two lists must name; None takes any number.
+
+    Raises:
+        DataError: a list is missing, or does not fit the data set.
+    """
+    if "file" not in decoded.names:
+        raise DataError(
+            f"the data in {decoded.source!r} does not tell the names of its files, which the lists in {folder!r} go "
+            "by: leave lists empty for a split by chance, or give the folder of the pictures with --data.root."
+        )
+    place = {name: number for number, name in enumerate(decoded.names["file"])}
+    row_of = torch.empty(len(place), dtype=torch.long)
+    row_of[decoded.parts["train"].labels["file"]] = torch.arange(len(decoded.parts["train"].labels["file"]))
+    found: list[list[str]] = []
+    for kind, size in zip(KINDS, sizes or (None, None), strict=True):
+        file = _file(folder, domain, kind)
+        names = _names(file)
+        if strange := [name for name in names if name not in place or not name.startswith(f"{domain}/")]:
+            raise DataError(
+                f"{file.name} in {folder!r} names {strange[0]!r}, which is no picture of {domain!r} in "
+                f"{decoded.source!r}: check that lists and data are of the same data set."
+            )
+        if len(set(names)) != (size or len(names)):
+            raise DataError(
+                f"{file.name} in {folder!r} names {len(set(names))} different images instead of "
+                f"{size or len(names)}: get the complete list."
+            )
+        found.append(names)
+    if both := set(found[0]) & set(found[1]):
+        raise DataError(
+            f"the lists of {domain!r} in {folder!r} name {min(both)!r} to train on and to validate on: get lists that "
+            "have it once."
+        )
+    fit, val = (row_of[torch.tensor([place[name] for name in names], dtype=torch.long)] for names in found)
+    return fit.sort().values, val.sort().values
+
+
+def _file(folder: str, domain: str, kind: str) -> Path:
+    files = sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))
+    if not files:
+        raise DataError(
+            f"there is no list '{domain}_{kind}*.txt' in {folder!r}: give the folder of the official lists, or leave "
+            "lists empty for a split by chance."
+        )
+    return files[0]
+
+
+def _names(file: Path) -> list[str]:
+    """`<domain>/<class>/<file>` of every line; a number at its end is left out."""
+    lines = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    paths = [head if tail.isdigit() else line for line in lines for head, _, tail in [line.rpartition(" ")]]
+    return ["/".join(Path(path.strip()).parts[-3:]) for path in paths]

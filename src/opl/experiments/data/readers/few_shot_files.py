@@ -1,0 +1,314 @@
+"""Readers of the few-shot data sets: one for each layout that they are passed on in, all to the same `Reading`.
+
+Each reader tells of a part what its files say: a number for each image, names for the numbers where there are any, and
+the images themselves, some at a time, so that no more than one file is in memory. What they say is compared with the
+split that the data set must have before a single image is converted; then the classes are numbered through, those of
+`train` first, then of `val`, then of `test`, each part in alphabetical order.
+"""
+
+import csv
+import io
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from PIL import Image
+
+from ....errors import DataError
+from . import unpickle
+from .decode import Pixels
+from .few_shot_parts import (
+    Images,
+    Numbers,
+    Sheet,
+    check,
+    wrong,
+)
+from .layouts import PARTS
+from .source import (
+    HUB_SPLITS,
+    Found,
+    Reading,
+    as_on_the_hub,
+)
+
+
+def read(found: Found, rows: int = 512) -> Reading:
+    """Open a few-shot data set, compare it with the split that it must have, and number its classes through."""
+    parts = PARTS if found.layout == "hub" else [part for part in (*PARTS, "extra") if part in found.files]
+    sheets = {part: _READERS[found.layout](found, part, rows) for part in parts}
+    check(found, sheets)
+    codes: dict[str, dict[int, int]] = {}
+    names: list[str] = []
+    for part in PARTS:
+        order = sorted(set(sheets[part].ids.tolist()), key=lambda number: (sheets[part].names.get(number, ""), number))
+        codes[part] = {number: len(names) + place for place, number in enumerate(order)}
+        names += [sheets[part].names.get(number, f"{part} {number}") for number in order]
+    codes["extra"] = codes["train"]
+
+    def labels(part: str) -> dict[str, list[int]]:
+        return {"label": [codes[part][number] for number in sheets[part].ids.tolist()], **sheets[part].others}
+
+    first = sheets["train"]
+    return Reading(
+        ("label", *first.others),
+        {"label": tuple(names), **first.other_names},
+        {part: len(sheet.ids) for part, sheet in sheets.items()},
+        labels,
+        lambda part: sheets[part].images(),
+        first.decoded,
+    )
+
+
+# The layouts
+
+
+def _labelled(found: Found, part: str, rows: int) -> Sheet:
+    """A pickle with `data` (N, H, W, 3), `labels`, and perhaps `catname2label`."""
+    [file] = found.files[part]
+    content = _entries(file, "data", "labels")
+    ids, count = _numbers(file, content["labels"]), len(_array(found, file, content["data"]))
+    if len(ids) != count:
+        raise wrong(found, f"{file.name} has {count} images and {len(ids)} labels")
+    if found.known.made_of:
+        names = dict(enumerate(sorted(name for each in found.known.lists.values() for name in each)))
+    else:
+        names = {int(number): str(name) for name, number in content.get("catname2label", {}).items()}
+    return Sheet(ids, names, _again(found, file, "data", rows))
+
+
+def _indexed(found: Found, part: str, rows: int) -> Sheet:
+    """A pickle with `image_data` (N, H, W, 3) and `class_dict`, which has the places of each class."""
+    [file] = found.files[part]
+    content = _entries(file, "image_data", "class_dict")
+    ids = np.full(len(_array(found, file, content["image_data"])), -1, dtype=np.int64)
+    for number, places in enumerate(content["class_dict"].values()):
+        ids[_numbers(file, places)] = number
+    if (ids < 0).any() or sum(len(places) for places in content["class_dict"].values()) != len(ids):
+        raise wrong(found, f"{file.name} does not give each image to one class")
+    names = {number: str(name) for number, name in enumerate(content["class_dict"])}
+    return Sheet(ids, names, _again(found, file, "image_data", rows))
+
+
+def _zipped(found: Found, part: str, rows: int) -> Sheet:
+    """An archive of NumPy with `images` (N, H, W, 3), and a pickle of labels; read as a stream, for it is large."""
+    file, labels = found.files[part]
+    ids, names = _tiered_labels(labels)
+    with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
+        shape = _npy_shape(found, file, stream)
+    if len(ids) != shape[0]:
+        raise wrong(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
+
+    def images() -> Iterator[Pixels]:
+        with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
+            shape = _npy_shape(found, file, stream)
+            each = int(np.prod(shape[1:]))
+            while block := stream.read(rows * each):
+                pixels = _channels_first(np.frombuffer(block, np.uint8).reshape(-1, *shape[1:]))
+                yield np.ascontiguousarray(pixels[:, ::-1]) if found.bgr else pixels
+
+    return Sheet(ids, names, images)
+
+
+def _encoded(found: Found, part: str, rows: int) -> Sheet:
+    """A pickle with a list of PNG files, and a pickle of labels."""
+    file, labels = found.files[part]
+
+    def images() -> Iterator[list[bytes]]:
+        pictures = unpickle.load(file)
+        for start in range(0, len(pictures), rows):
+            yield [_picture(picture) for picture in pictures[start : start + rows]]
+
+    return Sheet(*_tiered_labels(labels), images, decoded=False)
+
+
+def _listed(found: Found, part: str, rows: int) -> Sheet:
+    """A table of file names and classes, and a folder of pictures."""
+    [file] = found.files[part]
+    with file.open(newline="") as stream:
+        table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
+    there = {picture.name: picture for picture in found.files["pictures"]}
+    if missing := [name for name, _ in table if name not in there]:
+        raise wrong(found, f"{file.name} names the picture {missing[0]!r}, which is not in images/")
+    return _pictures(found, [there[name] for name, _ in table], [label for _, label in table], rows)
+
+
+def _folders(found: Found, part: str, rows: int) -> Sheet:
+    """Pictures in a folder for each class."""
+    pictures = found.files[part]
+    return _pictures(found, pictures, [picture.parent.name for picture in pictures], rows)
+
+
+def _pictures(found: Found, files: Iterable[Path], classes: list[str], rows: int) -> Sheet:
+    names = sorted(set(classes))
+    number = {name: place for place, name in enumerate(names)}
+    batches = _some(list(files), rows)
+    return Sheet(
+        np.array([number[name] for name in classes], dtype=np.int64),
+        dict(enumerate(names)),
+        lambda: resized(batches(), found.known.size),
+    )
+
+
+def _hub(found: Found, part: str, rows: int) -> Sheet:
+    """Parquet files, or what else `datasets` reads: of the data set itself, or of that which it is made of."""
+    known = as_on_the_hub(found.known)
+    reading = Found(known, found.folder, found.files, found.where).read(rows)
+    splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
+    labels = {split: reading.labels(split) for split in splits}
+    column, *others = reading.label_columns
+    ids, names = _named(reading.names.get(column, ()), [value for split in splits for value in labels[split][column]])
+    names = {number: known.respell.get(name, name) for number, name in names.items()}
+    if not found.known.made_of:
+        return Sheet(ids, names, lambda: resized(_bytes(reading, splits), found.known.size))
+    if not names:
+        raise wrong(found, "its classes have no names")
+    wanted = np.isin(ids, [number for number, name in names.items() if name in found.known.lists[part]])
+    kept = [int(split == "test") for split in splits for _ in labels[split][column]]
+    columns = {other: [value for split in splits for value in labels[split][other]] for other in others}
+    return Sheet(
+        ids[wanted],
+        names,
+        lambda: _chosen(_bytes(reading, splits), wanted),
+        {name: list(np.asarray(values)[wanted].tolist()) for name, values in {**columns, "kept": kept}.items()},
+        {other: reading.names[other] for other in others if other in reading.names},
+        decoded=False,
+    )
+
+
+_READERS: dict[str, Callable[[Found, str, int], Sheet]] = {
+    "labelled": _labelled,
+    "indexed": _indexed,
+    "zipped": _zipped,
+    "encoded": _encoded,
+    "listed": _listed,
+    "folders": _folders,
+    "hub": _hub,
+}
+
+
+# What they share
+
+
+def resized(
+    batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
+) -> Iterator[Pixels]:
+    """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
+
+    In threads: unlike small pictures, large ones are decoded without the interpreter's lock.
+    """
+
+    def pixels(picture: bytes | Path) -> Any:
+        try:
+            opened = Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture).convert("RGB")
+        except (OSError, SyntaxError) as error:
+            name = "" if isinstance(picture, bytes) else f"{picture.name}: "
+            raise ValueError(f"{name}{error}") from error
+        return np.asarray(opened if opened.size == (size, size) else opened.resize((size, size), how))
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as threads:
+        for batch in batches:
+            yield _channels_first(np.stack(list(threads.map(pixels, batch))))
+
+
+def _entries(file: Path, *wanted: str) -> dict[str, Any]:
+    content = unpickle.load(file)
+    if not isinstance(content, dict) or any(name not in content for name in wanted):
+        there = ", ".join(map(repr, content)) if isinstance(content, dict) else type(content).__name__
+        needed = " and ".join(map(repr, wanted))
+        raise DataError(f"{str(file)!r} holds {there} instead of {needed}: check that it is the right file.")
+    return content
+
+
+def _tiered_labels(file: Path) -> tuple[Numbers, dict[int, str]]:
+    content = _entries(file)
+    if "labels" in content:
+        return _numbers(file, content["labels"]), {}
+    content = _entries(file, "label_specific")
+    names = (_text(name) for name in content.get("label_specific_str", ()))
+    return _numbers(file, content["label_specific"]), dict(enumerate(names))
+
+
+def _picture(content: Any) -> bytes:
+    """An encoded picture, which may be an array of bytes, bytes, or what Python 2 called a string."""
+    if isinstance(content, str):
+        return content.encode("latin1")
+    return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
+
+
+def _text(word: object) -> str:
+    return word.decode("latin1") if isinstance(word, bytes) else str(word)
+
+
+def _numbers(file: Path, values: Any) -> Numbers:
+    numbers = np.asarray(values)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise DataError(
+            f"{str(file)!r} has labels that are not a list of whole numbers: check that it is the right file."
+        )
+    return numbers.astype(np.int64)
+
+
+def _array(found: Found, file: Path, array: Any) -> Pixels:
+    size = found.known.size
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape[1:] != (size, size, 3):
+        shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise wrong(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
+    return array
+
+
+def _npy_shape(found: Found, file: Path, stream: Any) -> tuple[int, ...]:
+    """From the head of an array that is being unpacked; the stream is then at its first number."""
+    version = np.lib.format.read_magic(stream)
+    read_head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read_head(stream)
+    size = found.known.size
+    if fortran or dtype != np.uint8 or shape[1:] != (size, size, 3):
+        raise wrong(found, f"{file.name} has {dtype} {shape} instead of bytes of (N, {size}, {size}, 3)")
+    return shape
+
+
+def _again(found: Found, file: Path, name: str, rows: int) -> Images:
+    """The images of a pickle, loaded anew when they are asked for: until then they need not be in memory."""
+
+    def images() -> Iterator[Pixels]:
+        array = _array(found, file, _entries(file, name)[name])
+        for start in range(0, len(array), rows):
+            yield _channels_first(array[start : start + rows])
+
+    return images
+
+
+def _channels_first(pixels: Pixels) -> Pixels:
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
+
+
+def _some(files: list[Path], rows: int) -> Callable[[], Iterator[list[Path]]]:
+    return lambda: (files[start : start + rows] for start in range(0, len(files), rows))
+
+
+def _bytes(reading: Reading, splits: tuple[str, ...]) -> Iterator[list[bytes]]:
+    for split in splits:
+        yield from cast(Iterator[list[bytes]], reading.images(split))
+
+
+def _chosen(batches: Iterable[list[bytes]], wanted: np.ndarray[Any, Any]) -> Iterator[list[bytes]]:
+    place = 0
+    for batch in batches:
+        chosen = [picture for picture, take in zip(batch, wanted[place:], strict=False) if take]
+        place += len(batch)
+        if chosen:
+            yield chosen
+
+
+def _named(told: tuple[str, ...], values: list[Any]) -> tuple[Numbers, dict[int, str]]:
+    """Labels as numbers, whether they are numbers or words."""
+    if any(isinstance(value, str) for value in values):
+        told = told or tuple(sorted(set(values)))
+        number = {name: place for place, name in enumerate(told)}
+        values = [number.get(value, -1) for value in values]
+    return np.asarray(values, dtype=np.int64), dict(enumerate(told))

@@ -1,0 +1,134 @@
+"""How files that are not in the Hub's layout are called in the wild; nothing is opened to find that out.
+
+A few-shot data set that is passed on as pickles and archives comes in several layouts, after the papers that made
+them. Each has the parts `train` (the base classes), `val` and `test` (new ones), and some have `extra`: more images of
+the base classes, that nobody trains on.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ....errors import DataError
+from .catalog import Known
+
+PARTS = ("train", "val", "test")
+PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+Files = Mapping[str, tuple[Path, ...]]
+
+
+class Layout(NamedTuple):
+    """The reader that understands it (see `packed`), and the names of the files of each part."""
+
+    reader: str
+    files: Mapping[str, tuple[str, ...]]
+    extra: tuple[str, ...] = ()
+
+
+def _named(reader: str, *names: str, train: str = "train", extra: str = "") -> Layout:
+    told = {"train": train, "val": "val", "test": "test"}
+    files = {part: tuple(name.format(told[part]) for name in names) for part in PARTS}
+    return Layout(reader, files, tuple(name.format(extra) for name in names) if extra else ())
+
+
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "cifar-fs": (_named("labelled", "CIFAR_FS_{}.pickle"), _named("labelled", "{}.pickle")),
+    "mini-imagenet": (
+        _named("labelled", "miniImageNet_category_split_{}.pickle", train="train_phase_train", extra="train_phase_val"),
+        _named("indexed", "mini-imagenet-cache-{}.pkl"),
+        _named("listed", "{}.csv"),
+    ),
+    "tiered-imagenet": (
+        _named("zipped", "{}_images.npz", "{}_labels.pkl", extra="train_phase_val"),
+        _named("encoded", "{}_images_png.pkl", "{}_labels.pkl"),
+    ),
+}
+
+
+def locate(known: Known, folder: Path) -> tuple[str, Files] | None:
+    """The reader for what is in a folder, and the files of each part; None if it has none of the layouts.
+
+    Raises:
+        DataError: a layout is there, but not all of its files.
+    """
+    for base in (folder, folder / known.name):
+        for layout in LAYOUTS[known.name]:
+            if found := _named_files(known, base, layout):
+                return layout.reader, found
+        if not known.made_of and (found := _folders(known, base)):
+            return "folders", found
+    return None
+
+
+IDX = {"train": "train", "test": "t10k"}  # what the idx files call the parts
+
+
+def idx_files(known: Known, folder: Path) -> Files | None:
+    """The idx files of each part, images then labels, zipped or not; None if there are none.
+
+    Raises:
+        DataError: some are there, but not all.
+    """
+    for base in (folder, folder / known.name, folder / "raw"):
+        found = {
+            part: tuple(_idx_file(base, word, what) for what in ("images", "labels")) for part, word in IDX.items()
+        }
+        if any(file for files in found.values() for file in files):
+            whole = {part: tuple(file for file in files if file) for part, files in found.items()}
+            for part, files in found.items():
+                if missing := [what for what, file in zip(("images", "labels"), files, strict=True) if not file]:
+                    raise _incomplete(known, base, f"{IDX[part]}-{missing[0]}-idx{_DIMENSIONS[missing[0]]}-ubyte.gz")
+            return whole
+    return None
+
+
+_DIMENSIONS = {"images": 3, "labels": 1}
+
+
+def _idx_file(base: Path, word: str, what: str) -> Path | None:
+    names = (f"{word}-{what}{joint}idx{_DIMENSIONS[what]}-ubyte{end}" for joint in "-." for end in ("", ".gz"))
+    return next((base / name for name in names if (base / name).is_file()), None)
+
+
+def _named_files(known: Known, base: Path, layout: Layout) -> Files | None:
+    """The files of a layout, if the first of any part is there; the others may belong to another layout as well."""
+    if not any((base / names[0]).is_file() for names in layout.files.values()):
+        return None
+    files = {part: tuple(base / name for name in names) for part, names in layout.files.items()}
+    if missing := [file.name for part in files.values() for file in part if not file.is_file()]:
+        raise _incomplete(known, base, missing[0])
+    if layout.extra and all((base / name).is_file() for name in layout.extra):
+        files["extra"] = tuple(base / name for name in layout.extra)
+    if layout.reader == "listed":
+        files["pictures"] = tuple(_pictures(base / "images"))
+        if not files["pictures"]:
+            raise _incomplete(known, base, "images/")
+    return files
+
+
+def _folders(known: Known, base: Path) -> Files | None:
+    """Pictures in a folder for each class, in a folder for each part."""
+    files = {}
+    for part in PARTS:
+        names = (part, "validation") if part == "val" else (part,)
+        tops = [base / name for name in names if (base / name).is_dir()]
+        classes = sorted(each for each in tops[0].iterdir() if each.is_dir()) if tops else []
+        files[part] = tuple(picture for each in classes for picture in _pictures(each))
+    if not any(files.values()):
+        return None
+    if missing := [part for part in PARTS if not files[part]]:
+        raise _incomplete(known, base, f"{missing[0]}/")
+    return files
+
+
+def _pictures(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from sorted(
+            file for file in folder.iterdir() if file.suffix.lower() in PICTURES and not file.name.startswith(".")
+        )
+
+
+def _incomplete(known: Known, base: Path, missing: str) -> DataError:
+    return DataError(
+        f"{known.name} in {str(base)!r} has some of its files, but not {missing!r}: copy or download what is missing."
+    )

@@ -1,0 +1,306 @@
+"""Where a data set comes from: a folder that was named, `$OPL_DATA/<name>`, or the Hugging Face Hub; in this order.
+
+All three end as a folder of files in the Hub's layout, so that one reader serves them, and a look at names, sizes and
+times is enough to know whether anything changed. Parquet files are read directly; a folder in another layout that
+`datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it. The few-shot data
+sets have layouts of their own besides: see `layouts` and `packed`; MNIST and Fashion-MNIST may be idx files: see `idx`.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....errors import (
+    DataError,
+    unknown,
+)
+from . import hub
+from .catalog import (
+    KNOWN,
+    Known,
+)
+from .layouts import (
+    LAYOUTS,
+    idx_files,
+    locate,
+)
+
+if TYPE_CHECKING:
+    from .decode import Pixels
+
+_SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+DOMAINS = "domains"  # the layout of a data set with domains, whatever its files: see `domain_files`
+HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # what the Hub calls the parts
+_SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A data set that is here: `files` by split where they are Parquet, else every file of the folder under ''."""
+
+    known: Known
+    folder: Path
+    files: Mapping[str, tuple[Path, ...]]
+    where: str
+    """For people: the folder, or the Hub id."""
+    layout: str = ""
+    """Which reader understands the files, where they are no plain ones: `idx`, `DOMAINS`, or one of `packed`."""
+    bgr: bool = False
+    """Whether the arrays in the files have blue first."""
+
+    @property
+    def parquet(self) -> bool:
+        """Whether the files can be read directly."""
+        return "" not in self.files
+
+    def fingerprint(self, version: int = 0) -> str:
+        """Changes with the name, the size or the time of any file, and with `version`; reads none of them."""
+        facts: list[object] = [version, self.known.mode]
+        for split in sorted(self.files):
+            for file in self.files[split]:
+                stat = file.stat()
+                facts.append((split, file.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime_ns))
+        if self.bgr:
+            facts.append("bgr")
+        if self.layout == DOMAINS:
+            facts.append((DOMAINS, self.known.size, self.known.other_columns))
+        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+
+    def count(self) -> int | None:
+        """The number of images, from the files' own tables of contents; None where only reading them would tell."""
+        if not self.parquet or self.layout:
+            return None
+        import pyarrow.parquet as pq
+
+        files = [file for split in self.known.images for file in self.files[split]]
+        try:
+            return sum(int(pq.read_metadata(file).num_rows) for file in files)
+        except Exception:  # pyarrow has a dozen ways to say that a file is damaged
+            return None
+
+    def read(self, rows: int = 512) -> "Reading":
+        """Open it, to be walked through `rows` images at a time."""
+        try:
+            from . import (
+                domain_files,
+                idx,
+            )
+            from . import (
+                few_shot_files as packed,
+            )
+            from . import (
+                hub_files as plain_files,
+            )
+
+            readers = {"": plain_files.read, "idx": idx.read, DOMAINS: domain_files.read}
+            return readers.get(self.layout, packed.read)(self, rows)
+        except DataError:
+            raise
+        except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
+            raise unreadable(self, error) from error
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An opened data set: what it holds, and a walk through its images and labels, split by split."""
+
+    label_columns: tuple[str, ...]
+    """The classes first, then the other labels."""
+    names: Mapping[str, tuple[str, ...]]
+    """By label column, where the schema names them."""
+    counts: Mapping[str, int]
+    labels: Callable[[str], Mapping[str, list[Any]]]
+    """All labels of a split, by label column, without a look at its images."""
+    images: "Callable[[str], Iterator[list[bytes] | Pixels]]"
+    """The images of a split in the same order, some at a time: encoded, or as pixels where `decoded`."""
+    decoded: bool = False
+
+    @property
+    def large(self) -> bool:
+        """Whether it is worth the start of several processes."""
+        return sum(self.counts.values()) > 5000
+
+
+def unreadable(found: Found, error: Exception) -> DataError:
+    """The sentence for a folder whose content is not what it should be."""
+    layout = "one of its layouts" if found.layout else "the Hugging Face layout"
+    return DataError(
+        f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {one_line(error)}): "
+        f"check that its files are complete and in {layout}."
+    )
+
+
+def find(name: str, root: str = "") -> Found:
+    """The data set `name`: in `root` if given, else in `$OPL_DATA/<name>`, else from the Hub.
+
+    Args:
+        name: one of `KNOWN`.
+        root: the data set's folder (or one above it); when given, nothing else is tried.
+
+    Raises:
+        DataError: it is nowhere; the sentence names the three ways to provide it.
+    """
+    if name not in KNOWN:
+        raise DataError(unknown("data set", name, KNOWN))
+    return find_known(KNOWN[name], root)
+
+
+def find_known(known: Known, root: str = "") -> Found:
+    """The same for a data set that is described, not named."""
+    if found := here(known, root):
+        return found
+    if root:
+        raise DataError(f"there is no {known.name} in --data.root {root!r}: {_ways(known)}.")
+    if known.hub and not hub.forbidden() and hub.answers():
+        return _download(known)
+    raise DataError(f"there is no {known.name} here: {_ways(known)}.")
+
+
+def here(known: Known, root: str = "") -> Found | None:
+    """The data set if it is on this machine already; asks no network.
+
+    Raises:
+        DataError: there is something in its place, but not the data set.
+    """
+    if root:
+        return _in_folder(known, Path(root).expanduser())
+    if shelf := os.environ.get("OPL_DATA"):
+        for name in filter(None, (known.name, known.made_of)):
+            if found := _in_folder(known, Path(shelf).expanduser() / name):
+                return found
+    return _in_hub_cache(known) if known.hub else None
+
+
+def _ways(known: Known) -> str:
+    hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.licence})"
+    folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
+    if known.classes and not known.hub:
+        return (
+            f"get it ({known.licence}), and give its folder with --data.root FOLDER, or set OPL_DATA to the folder "
+            f"that holds {folders}"
+        )
+    return (
+        f"give its folder with --data.root FOLDER, or set OPL_DATA to the folder that holds {folders}, "
+        f"or let it come from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
+    )
+
+
+# Folders
+
+
+def _in_folder(known: Known, folder: Path, where: str = "") -> Found | None:
+    where = where or str(folder)
+    if not folder.is_dir():
+        return None
+    if known.idx and (files := idx_files(known, folder)):
+        return Found(known, folder, files, where, layout="idx")
+    return (_few_shot if known.classes else _in_hub_layout)(known, folder, where)
+
+
+def _few_shot(known: Known, folder: Path, where: str) -> Found | None:
+    if located := locate(known, folder):
+        return Found(known, folder, located[1], where, layout=located[0])
+    found = _in_hub_layout(as_on_the_hub(known), folder, where)
+    if found and not (found.parquet or known.made_of):
+        there = ", ".join(repr(layout.files["test"][0]) for layout in LAYOUTS[known.name])
+        raise DataError(
+            f"{str(folder)!r} holds {known.name} in none of its layouts, in which there would be {there}, "
+            "'test/<class>/<picture>', or Parquet files with the splits 'train', 'validation' and 'test': give the "
+            "folder that has one of them."
+        )
+    return replace(found, known=known, layout="hub") if found else None
+
+
+def as_on_the_hub(known: Known) -> Known:
+    """What the Hub has of a few-shot data set: the one that it is made of, or its own parts as splits."""
+    if known.made_of:
+        return KNOWN[known.made_of]
+    return replace(known, images={HUB_SPLITS[part]: count for part, count in known.images.items()}, classes={})
+
+
+def _in_hub_layout(known: Known, folder: Path, where: str) -> Found | None:
+    layouts = _parquet_layouts(folder)
+    bases = [base for base in layouts if known.images.keys() <= layouts[base].keys()]
+    liked = [folder, folder / known.name, folder / known.hub.partition("/")[2], folder / "data", folder / "default"]
+    chosen = next((base for base in liked if base in bases), bases[0] if len(bases) == 1 else None)
+    if chosen is not None:
+        files = {split: tuple(layouts[chosen][split]) for split in known.images}
+        _all_shards(known, folder, files)
+        return Found(known, folder, files, where)
+    if layouts:
+        held = sorted({split for splits in layouts.values() for split in splits})
+        raise DataError(
+            f"{str(folder)!r} has no single set of Parquet files with the splits {listed(known.images)} of "
+            f"{known.name} (there are {listed(held)}): give the folder of one data set, complete."
+        )
+    files = {"": tuple(sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")))}
+    return Found(known, folder, files, where) if files[""] else None
+
+
+def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
+    """Parquet files up to three folders deep, by the folder of their configuration and by split."""
+    layouts: dict[Path, dict[str, list[Path]]] = {}
+    for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
+        for file in sorted(folder.glob(pattern)):
+            inside = _SPLIT.search(file.stem)
+            above = None if inside or file.parent == folder else _SPLIT.search(file.parent.name)
+            base = file.parent.parent if above else file.parent
+            split = (inside or above or [None, "train"])[1]  # as `datasets`: without a name it is for training
+            layouts.setdefault(base, {}).setdefault(str(split), []).append(file)
+    return layouts
+
+
+def _all_shards(known: Known, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
+    for split, there in files.items():
+        for file in there:
+            shard = _SHARD.search(file.stem)
+            if shard and int(shard[2]) != len(there):
+                raise DataError(
+                    f"{known.name} in {str(folder)!r} has {len(there)} of the {int(shard[2])} files of its split "
+                    f"{split!r}: copy or download the missing ones."
+                )
+
+
+# The Hub
+
+
+def _in_hub_cache(known: Known) -> Found | None:
+    """What an earlier download left, found without importing anything; an incomplete one is no find."""
+    snapshots = hub.folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
+    for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
+        try:
+            found = _in_folder(known, folder, f"Hub {known.hub}")
+        except DataError:
+            continue
+        if found and found.parquet:
+            return found
+    return None
+
+
+def _download(known: Known) -> Found:
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"]))
+    except Exception as error:  # no network after all, terms not accepted, disk full, ...
+        raise DataError(
+            f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({one_line(error)}): {_ways(known)}."
+        ) from error
+    if found := _in_folder(known, folder, f"Hub {known.hub}"):
+        return found
+    raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
+
+
+def listed(names: Any, joint: str = "and") -> str:
+    """Names in a sentence."""
+    return f" {joint} ".join(repr(str(name)) for name in names) or "none"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, in a sentence."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

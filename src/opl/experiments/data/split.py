@@ -1,0 +1,65 @@
+"""Cutting labels into parts: a validation set held out, and a smaller data set for a smaller machine."""
+
+import torch
+from torch import Tensor
+
+from ...errors import OptionError
+
+
+def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> tuple[Tensor, Tensor]:
+    """Hold `val` images out: the rows to train on and the rows to validate on, each in ascending order.
+
+    Args:
+        labels: (N,), integer class ids.
+        val: how many to hold out; 0 holds out none.
+        seed: the same seed and labels give the same rows.
+        stratified: whether each class gives its exact share, rounded by largest remainders (ties to the lower class).
+
+    Example:
+        >>> split(torch.tensor([0, 0, 0, 0, 1, 1]), 3, seed=0, stratified=True)[1].bincount().sum()
+        tensor(3)
+    """
+    if not 0 <= val < max(len(labels), 1):
+        raise OptionError(f"val={val} of {len(labels)} images cannot be held out: give 0 to {len(labels) - 1}.")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    if not stratified:
+        return order[val:].sort().values, order[:val].sort().values
+    quota = _shares(labels.bincount(), val)
+    held = _place_in_class(labels[order]) < quota[labels[order]]
+    return order[~held].sort().values, order[held].sort().values
+
+
+def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 0) -> Tensor:
+    """The rows of the first `classes` classes, at most `per_class` of each chosen by `seed`; 0 keeps all.
+
+    Example:
+        >>> subset(torch.tensor([0, 1, 2, 0, 1, 2]), classes=2)
+        tensor([0, 1, 3, 4])
+    """
+    if classes < 0 or per_class < 0:
+        raise OptionError(f"classes={classes}, per_class={per_class}: give whole numbers, 0 to keep all.")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    shuffled = labels[order]
+    kept = torch.ones_like(shuffled, dtype=torch.bool)
+    if classes:
+        kept &= shuffled < classes
+    if per_class:
+        kept &= _place_in_class(shuffled) < per_class
+    return order[kept].sort().values
+
+
+def _shares(counts: Tensor, total: int) -> Tensor:
+    """How many of `total` each class gives: in whole numbers throughout, so that no rounding decides."""
+    share, remainder = counts * total // counts.sum(), counts * total % counts.sum()
+    first = remainder.argsort(descending=True, stable=True)[: total - int(share.sum())]
+    share[first] += 1
+    return share
+
+
+def _place_in_class(labels: Tensor) -> Tensor:
+    """0 for the first image of its class, 1 for the second, ..., in the order given."""
+    by_class = labels.argsort(stable=True)
+    starts = torch.cat([labels.new_zeros(1), labels.bincount().cumsum(0)])
+    places = torch.empty_like(labels)
+    places[by_class] = torch.arange(len(labels)) - starts[labels[by_class]]
+    return places

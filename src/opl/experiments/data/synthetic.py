@@ -1,0 +1,157 @@
+"""Images that are made up, in the shape of a data set."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import (
+    OptionError,
+    unknown,
+)
+from ..types import (
+    Images,
+    Splits,
+)
+from .augment import Augmentation
+from .cifar import (
+    Cifar10,
+    Cifar100,
+)
+from .digits import Digits
+from .few_shot import (
+    CifarFS,
+    FewShot,
+    MiniImageNet,
+    NewClasses,
+    TieredImageNet,
+    check_part,
+)
+from .readers.catalog import KNOWN
+from .stored import (
+    FashionMnist,
+    Mnist,
+    Stored,
+    check_classes,
+)
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Made-up images in the shape of a data set, with its classes: a pattern for each class, and noise.
+
+    A smoke run learns something from them in seconds; its numbers mean nothing. Like a few-shot data set it has new
+    classes as well, 16 for validation and 20 for testing.
+    """
+
+    like: Literal[
+        "mnist", "fashion-mnist", "cifar10", "cifar100", "digits", "cifar-fs", "mini-imagenet", "tiered-imagenet"
+    ] = "digits"
+    """The data set whose shape, classes, normalisation and augmentation it takes."""
+    root: str = ""
+    """Not used: nothing is read."""
+    rows: int = 256
+    """Training images."""
+    val: int = 64
+    """Validation images."""
+    test: int = 128
+    """Test images."""
+    classes: int = 0
+    """Only so many classes; 0 takes all."""
+    noise: float = 0.1
+    """Standard deviation of the noise; the patterns reach from 0 to 1."""
+    per_new_class: int = 20
+    """Images of each new class: 20 are 5 shots and 15 queries."""
+
+    @property
+    def _model(self) -> "Stored | Digits | FewShot":
+        if self.like not in _LIKE:
+            raise OptionError(unknown("data set", self.like, _LIKE))
+        return _LIKE[self.like]
+
+    @property
+    def name(self) -> str:
+        """Says what it is."""
+        return f"made-up-{self.like}"
+
+    @property
+    def channels(self) -> int:
+        """As the data set's."""
+        return self._model.channels
+
+    @property
+    def size(self) -> int:
+        """As the data set's."""
+        return self._model.size
+
+    @property
+    def num_classes(self) -> int:
+        """After the choice of classes."""
+        return self.classes or self._model.num_classes
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """As the data set's."""
+        return self._model.mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """As the data set's."""
+        return self._model.std
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """As the data set's."""
+        return self._model.augment
+
+    def load(self, seed: int) -> Splits:
+        """Make it, always the same whatever `seed`."""
+        check_classes(self.name, self.classes, self._model.num_classes)
+        count = self.rows + self.val + self.test
+        labels = torch.arange(count) % self.num_classes
+        pixels = self._pixels(labels, self.num_classes, torch.Generator().manual_seed(0))
+        cuts = torch.tensor([self.rows, self.rows + self.val])
+        train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
+        known = KNOWN[self.like].names if self.like in KNOWN else ()
+        names = known or tuple(f"class {number}" for number in range(self.num_classes))
+        alike = getattr(self._model, "per_superclass", 0)
+        groups = tuple(number // alike for number in range(self.num_classes)) if alike else ()
+        return Splits(train, val, test, names[: self.num_classes], "made up", groups)
+
+    def unseen(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
+        """New classes with patterns of their own, numbered from 0, and their names; always the same."""
+        check_part(part)
+        if not isinstance(self._model, FewShot):
+            raise OptionError(
+                f"{self.name} has no classes beside those of the run: novel classes need data like 'cifar-fs', "
+                "'mini-imagenet' or 'tiered-imagenet'."
+            )
+        count, seed = {"val": (16, 1), "test": (20, 2)}[part]
+        labels = torch.arange(count * self.per_new_class) % count
+        pixels = self._pixels(labels, count, torch.Generator().manual_seed(seed))
+        return Images(pixels, labels, torch.arange(len(labels))), tuple(f"new {part} class {i}" for i in range(count))
+
+    def _pixels(self, labels: Tensor, num_classes: int, chance: torch.Generator) -> Tensor:
+        patterns = self._patterns(num_classes, chance)
+        noise = torch.randn(len(labels), *patterns.shape[1:], generator=chance) * self.noise
+        return (patterns[labels] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
+
+    def _patterns(self, num_classes: int, chance: torch.Generator) -> Tensor:
+        """Coarse, so that crops keep them, and symmetric, so that flips do."""
+        coarse = torch.rand(num_classes, self.channels, 4, 4, generator=chance)
+        coarse = (coarse + coarse.flip(3)) / 2
+        return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
+
+
+_LIKE: dict[str, Stored | Digits | FewShot] = {
+    "mnist": Mnist(),
+    "fashion-mnist": FashionMnist(),
+    "cifar10": Cifar10(),
+    "cifar100": Cifar100(),
+    "digits": Digits(),
+    "cifar-fs": CifarFS(),
+    "mini-imagenet": MiniImageNet(),
+    "tiered-imagenet": TieredImageNet(),
+}

@@ -1,0 +1,1 @@
+"""Accuracy under attack: settings, FGSM and PGD, AutoAttack, sanity checks. No torch in here."""

@@ -1,0 +1,109 @@
+"""Accuracy under attack: FGSM, PGD, and the standard AutoAttack with a memory of its own.
+
+Nothing else feels it: the model keeps its mode and its gradients, the global generator its state. What chance there is
+depends on the settings' seed alone.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...data.batches import seed_for
+from ...methods.ascent import (
+    anywhere,
+    ascend,
+    evaluating,
+    frozen,
+)
+from ...types import Images
+from .settings import Attack
+
+_SUBSET, _START = 9, 10  # what is drawn for one purpose says nothing about the others
+Watch = Callable[[str, int, int], None]
+
+
+class Attacked(nn.Module):
+    """A network as attacks want it: from (B, C, H, W) pixels in [0, 1] to logits.
+
+    Args:
+        network: returns `Output`.
+        before: what is done to pixels first, for a network that takes normalised images.
+    """
+
+    def __init__(self, network: nn.Module, before: nn.Module | None = None) -> None:
+        super().__init__()
+        self.network, self.before = network, before or nn.Identity()
+
+    def forward(self, images: Tensor) -> Tensor:
+        """The logits."""
+        logits: Tensor = self.network(self.before(images).contiguous(memory_format=torch.channels_last)).logits
+        return logits
+
+
+def chosen(part: Images, settings: Attack) -> Tensor:
+    """The places in a part of the images to attack, ascending: the same for every network."""
+    count = min(settings.images, len(part)) or len(part)
+    chance = torch.Generator().manual_seed(seed_for(settings.seed, _SUBSET))
+    return torch.randperm(len(part), generator=chance)[:count].sort().values
+
+
+def correct(model: nn.Module, images: Tensor, labels: Tensor, batch: int = 250) -> Tensor:
+    """(N,) bool: which images the model gets right; it is put into evaluation mode and back."""
+    with evaluating(model), torch.no_grad():
+        starts = range(0, len(images), batch)
+        answers = [model(images[start : start + batch]).argmax(1) for start in starts]
+    return torch.cat([labels[:0], *answers]) == labels
+
+
+def fgsm(model: nn.Module, images: Tensor, labels: Tensor, settings: Attack) -> Tensor:
+    """One step of length eps from the images themselves: (N, C, H, W) moved images."""
+    return _moved(model, images, labels, settings, 1, settings.eps, [None] * len(images))
+
+
+def pgd(
+    model: nn.Module, images: Tensor, labels: Tensor, settings: Attack, numbers: Sequence[int] | None = None
+) -> Tensor:
+    """`settings.steps` steps from a random point of the ball: (N, C, H, W) moved images.
+
+    Args:
+        model: from pixels in [0, 1] to logits.
+        images: (N, C, H, W).
+        labels: (N,).
+        settings: radius, norm, steps, batch and seed.
+        numbers: what the random start of each image is drawn by, beside the seed; by default its place.
+    """
+    numbers = range(len(images)) if numbers is None else numbers
+    starts = [_somewhere(image[None], settings, number) for image, number in zip(images, numbers, strict=True)]
+    return _moved(model, images, labels, settings, settings.steps, settings.stride, starts)
+
+
+def _moved(
+    model: nn.Module, images: Tensor, labels: Tensor, settings: Attack, steps: int, step: float,
+    starts: Sequence[Tensor | None],
+) -> Tensor:  # fmt: skip
+    found = [images[:0]]
+    with evaluating(model), frozen(model):
+        for first in range(0, len(images), settings.batch):
+            some = slice(first, first + settings.batch)
+            truth = labels[some]
+            begin = [start for start in starts[some] if start is not None]
+            found.append(
+                ascend(
+                    lambda moved, truth=truth: F.cross_entropy(model(moved), truth, reduction="sum"),  # type: ignore[misc]
+                    images[some],
+                    eps=settings.eps,
+                    step=step,
+                    steps=steps,
+                    norm=settings.norm,
+                    start=torch.cat(begin) if begin else None,
+                )
+            )
+    return torch.cat(found)
+
+
+def _somewhere(image: Tensor, settings: Attack, number: int) -> Tensor:
+    """A random start, whatever is attacked beside it."""
+    chance = torch.Generator().manual_seed(seed_for(settings.seed, _START, number))
+    return anywhere(image, settings.eps, settings.norm, chance)

@@ -1,0 +1,173 @@
+"""A finished run under attack: its numbers, and the outcome of every image, into the run's folder."""
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import (
+    OplWarning,
+    OptionError,
+)
+from ...models import Standardize
+from ...recipe import (
+    Recipe,
+    to_json,
+)
+from ...run_folder import RunFolder
+from ...statistics import wilson
+from ...training.progress import Counting
+from ...training.provenance import commit
+from ..predict import reopened
+from . import sanity
+from .attacks import (
+    Attacked,
+    chosen,
+    correct,
+    fgsm,
+    pgd,
+)
+from .autoattack import (
+    ATTACKS,
+    State,
+    autoattack,
+)
+from .settings import (
+    Attack,
+    Kind,
+)
+
+
+def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str, Any]:
+    """Accuracy in per cent under each of the attacks, with Wilson's 95 % interval and the number of images.
+
+    What was measured with the same settings is only read; an AutoAttack that was stopped is gone on with.
+    """
+    fabric, recipe, model = reopened(folder)
+    test = recipe.data.load(recipe.seed).test
+    if not len(test):
+        raise OptionError(f"{recipe.name} has no test images, so there is nothing to attack.")
+    attacked = Attacked(model, _before(recipe)).to(fabric.device)
+    numbers: dict[str, Any] = {}
+    with Counting() as watch:
+        for each in settings:
+            places = chosen(test, each)
+            pixels, labels = test.take(places)
+            images = pixels.to(fabric.device).float().div_(255)
+            site = Site(folder, attacked, images, labels.to(fabric.device), places, each)
+            outcomes = {kind: site.outcome(kind, watch) for kind in each.kinds}
+            numbers |= {name: value for outcome in outcomes.values() for name, value in outcome["numbers"].items()}
+            if each.sanity:
+                site.check(outcomes)
+    return numbers
+
+
+def _before(recipe: Recipe) -> Standardize | None:
+    """A network that takes normalised images gets the normalisation before it: attacks move pixels in [0, 1]."""
+    return Standardize(recipe.data.mean, recipe.data.std) if recipe.normalise == "data" else None
+
+
+@dataclass(frozen=True)
+class Site:
+    """One network, some images, one setting."""
+
+    folder: RunFolder
+    model: Attacked
+    images: Tensor
+    labels: Tensor
+    places: Tensor
+    settings: Attack
+
+    def outcome(self, kind: Kind, watch: Counting) -> dict[str, Any]:
+        """The measure of one attack, taken or read."""
+        name = f"attack-{self.settings.name(kind)}"
+        if self.folder.has_measure(name):
+            content = self.folder.measure(name)
+            if content["settings"] == self._words(kind):
+                return content
+        held, more = self._attack(kind, name, watch)
+        hits, total = int(held.sum()), len(held)
+        low, high = wilson(hits, total)
+        metric = self.settings.metric(kind)
+        content = {
+            "numbers": {
+                metric: 100 * hits / total,
+                f"{metric}/low": 100 * low,
+                f"{metric}/high": 100 * high,
+                f"{metric}/images": total,
+            },
+            "settings": self._words(kind),
+            "commit": commit(),
+            **more,
+        }
+        arrays = {"each": 100 * held.float().cpu().numpy(), "places": self.places.numpy()}
+        self.folder.write_measure(name, content, arrays)
+        self.folder.drop_part(name)
+        return content
+
+    def check(self, outcomes: dict[Kind, dict[str, Any]]) -> None:
+        """Warn of everything that an honest attack would not show; what was found is kept."""
+        name = f"attack-sanity-{self.settings.name('pgd')}"
+        radii = sanity.radii(self.settings.eps, self.settings.norm)
+        curve = {each: self._left(replace(self.settings, eps=each)) for each in radii}
+        found: dict[str, float] = {kind: each["numbers"][self.settings.metric(kind)] for kind, each in outcomes.items()}
+        square = 100 * outcomes.get("autoattack", {}).get("broken by", {}).get("square", 0) / len(self.places)
+        said = sanity.suspicions(found, curve, square, len(self.places), max(curve))
+        kept = [{"eps": each, "left": left} for each, left in curve.items()]
+        self.folder.write_measure(name, {"numbers": {}, "curve": kept, "suspicions": said}, {})
+        for sentence in said:
+            warnings.warn(f"{self.folder.path}: {sentence}.", OplWarning, stacklevel=2)
+
+    def _attack(self, kind: Kind, name: str, watch: Counting) -> tuple[Tensor, dict[str, Any]]:
+        """(N,) bool, which images are still right, and what else is known."""
+        if kind == "autoattack":
+            state = autoattack(
+                self.model, self.images, self.labels, self.settings,
+                state=self._stopped(name), save=lambda state: self._keep(name, state), watch=watch,
+            )  # fmt: skip
+            counts = {attack: int((state.broken == number).sum()) for number, attack in enumerate(ATTACKS)}
+            return state.robust, {"broken by": counts}
+        right = correct(self.model, self.images, self.labels, self.settings.batch)
+        if kind == "clean":
+            return right, {}
+        alive = right.nonzero().flatten()
+        images, labels = self.images[alive], self.labels[alive]
+        if kind == "fgsm":
+            moved = fgsm(self.model, images, labels, self.settings)
+        else:
+            moved = pgd(self.model, images, labels, self.settings, self.places[alive.cpu()].tolist())
+        right[alive] = correct(self.model, moved, labels, self.settings.batch)
+        return right, {}
+
+    def _left(self, settings: Attack) -> float:
+        """Accuracy in per cent under PGD at another radius."""
+        held, _ = replace(self, settings=replace(settings, step=0.0))._attack("pgd", "", Counting())
+        return 100 * float(held.float().mean())
+
+    def _words(self, kind: Kind) -> dict[str, Any]:
+        """The settings that decide an outcome."""
+        words: dict[str, Any] = to_json(replace(self.settings, kinds=(kind,), sanity=True))
+        return words
+
+    def _stopped(self, name: str) -> State | None:
+        """What there is of an AutoAttack that was stopped, if it was this one."""
+        kept = self.folder.part(name)
+        if kept is None or str(kept.get("settings")) != json.dumps(self._words("autoattack")):
+            return None
+        return State(torch.from_numpy(kept["broken"]).long(), int(kept["attack"]), int(kept["batches"]))
+
+    def _keep(self, name: str, state: State) -> None:
+        self.folder.write_part(
+            name,
+            {
+                "broken": state.broken.to(torch.int8).numpy(),
+                "attack": np.array(state.attack),
+                "batches": np.array(state.batches),
+                "settings": np.array(json.dumps(self._words("autoattack"))),
+            },
+        )

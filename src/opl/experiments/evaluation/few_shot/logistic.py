@@ -1,0 +1,114 @@
+"""Logistic regressions of many episodes: from features to weights, in as many digits as their size asks for."""
+
+import warnings
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....errors import OplWarning
+from .checks import check_finite
+from .chunks import (
+    WORK_BYTES,
+    WORKERS,
+    one_hot,
+    slices,
+)
+from .solver import (
+    Solution,
+    nothing,
+    solve,
+)
+
+QUICK_LIMIT, LIMIT, NEWTON_LIMIT = 50, 500, 100  # iterations
+NEWTON_SIZE = 1000  # equations; with more of them a step of Newton's takes seconds
+ROUNDING = 2e-5  # what float32 may change in a logit
+
+
+class Fit(NamedTuple):
+    """The logistic regressions of E episodes: logits are `queries @ weights.mT + intercepts[:, None]`."""
+
+    weights: Tensor
+    """(E, way, D)."""
+    intercepts: Tensor
+    """(E, way)."""
+    iterations: Tensor
+    """(E,)."""
+    converged: Tensor
+    """(E,)."""
+
+
+def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
+    """One portion of episodes: in float32 if that is what the features are and it will do, else in float64.
+
+    Args:
+        support: (E, n, D), float32 or float64.
+        labels: (E, n).
+        way: number of classes.
+        C: what the cross-entropy counts against the penalty.
+        tol: share of the weights that may be wrong.
+
+    Example:
+        >>> fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=3, C=1.0, tol=1e-5).weights.shape
+        torch.Size([1, 3, 1])
+    """
+    mean, centred, gram = inner_products(support)
+    check_finite(gram, support)
+    targets = one_hot(labels, way, support.dtype)
+    double = support.dtype == torch.float64
+    solution = (_careful if double else _quick)(gram, targets, C, tol)
+    weights = torch.bmm(solution.duals, centred)
+    intercepts = solution.intercepts - torch.bmm(weights, mean.mT).squeeze(2)
+    result = Fit(weights, intercepts, solution.iterations, solution.converged)
+    rest = solution.converged.logical_not()
+    if not double and rest.any():
+        better = fit(support[rest].double(), labels[rest], way, C, tol)
+        better.iterations.add_(result.iterations[rest])
+        for mine, values in zip(result, better, strict=True):
+            mine[rest] = values.to(mine)
+    return result
+
+
+def warn_of(left: int) -> None:
+    """Say that some did not converge, if so."""
+    if left:
+        warnings.warn(
+            f"{left} logistic regressions did not converge, and their predictions may be wrong: divide the features by "
+            "their norm, or give a smaller C.",
+            OplWarning,
+            stacklevel=3,
+        )
+
+
+def inner_products(support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean (E, 1, D) of the rows, the rows without it, and their inner products (E, n, n)."""
+    mean = support.mean(1, keepdim=True)
+    centred = support - mean
+    return mean, centred, torch.bmm(centred, centred.mT)
+
+
+def few_digits_do(gram: Tensor, C: float) -> Tensor:
+    """(E,) whether inner products in this precision move no logit by more than `ROUNDING`."""
+    return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
+
+
+def _quick(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
+    """Those that can be solved in few digits and iterations."""
+    which = few_digits_do(gram, C)
+    if which.all():
+        return solve(gram, targets, C, tol, QUICK_LIMIT)
+    solution = nothing(targets)
+    solution.put(which, solve(gram[which], targets[which], C, tol, QUICK_LIMIT))
+    return solution
+
+
+def _careful(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
+    """Conjugate gradients, then Newton's method for what is left."""
+    solution = solve(gram, targets, C, tol, LIMIT)
+    size = targets.shape[1] * (targets.shape[2] + 1)
+    if size <= NEWTON_SIZE:
+        rest = solution.converged.logical_not().nonzero().squeeze(1)
+        for part in slices(len(rest), WORK_BYTES // WORKERS // (8 * size**2)):
+            at = rest[part]
+            solution.put(at, solve(gram[at], targets[at], C, tol, NEWTON_LIMIT, newton=True))
+    return solution

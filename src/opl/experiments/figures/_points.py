@@ -1,0 +1,168 @@
+"""Points in a plane with a class each: checked, thinned, and drawn in print or on a page."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import OptionError
+from .style import (
+    Array,
+    Spec,
+    colour,
+    glyph,
+    marker,
+    numbers,
+    printed,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+
+PRINTED, ON_PAGE = 2000, 600  # points drawn: more hide each other in print and make a page heavy
+LEGEND = 24  # characters of a name in a printed legend
+
+
+def check(what: str, points: Array, labels: Array, class_names: Sequence[str]) -> None:
+    """Refuse points that are no (N, 2) array, or labels that are not one class each."""
+    if np.ndim(points) != 2 or np.shape(points)[1] != 2 or not len(points):
+        raise OptionError(
+            f"the points of {what!r} have shape {np.shape(points)}: give at least one row of two numbers."
+        )
+    if np.shape(labels) != (len(points),):
+        raise OptionError(f"the labels of {what!r} have shape {np.shape(labels)}: give one for each of {len(points)}.")
+    outside = [label for label in np.unique(labels).tolist() if not 0 <= label < len(class_names)]
+    if outside:
+        raise OptionError(
+            f"label {outside[0]} of {what!r} has no name: there are {len(class_names)} class names, for labels from 0 "
+            "up; give one for each class."
+        )
+
+
+def finite(points: Array, labels: Array) -> tuple[Array, Array]:
+    """The rows that can be drawn, as floats, with their labels."""
+    points, labels = np.asarray(points, dtype=float), np.asarray(labels)
+    kept = np.isfinite(points).all(axis=1)
+    return points[kept], labels[kept]
+
+
+def thinned(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
+    """Every n-th of the drawable rows, at most `limit`, each class by its share.
+
+    Rows are counted class by class, so data in which the classes take turns does not lose one of them.
+
+    Example:
+        >>> _, labels = thinned(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), limit=3)
+        >>> labels.tolist()
+        [0, 1, 0]
+    """
+    points, labels = finite(points, labels)
+    step = max(1, -(-len(points) // limit))
+    chosen = np.sort(np.argsort(labels, kind="stable")[::step])
+    return points[chosen], labels[chosen]
+
+
+def scatter(axes: "Axes", points: Array, labels: Array) -> None:
+    """Draw the points into matplotlib axes, each class in its colour and symbol."""
+    points, labels = thinned(points, labels, PRINTED)
+    for index in np.unique(labels).tolist():
+        x, y = points[labels == index].T
+        axes.scatter(x, y, s=7, color=colour(index), marker=glyph(index), linewidths=0, alpha=0.6)
+
+
+def handles(class_names: Sequence[str]) -> "list[Line2D]":
+    """The entries of a legend, one for each class whether it has points or not."""
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D(
+            [], [], linestyle="", marker=glyph(index), markersize=5, color=colour(index), label=printed(name, LEGEND)
+        )
+        for index, name in enumerate(class_names)
+    ]
+
+
+def across(class_names: Sequence[str], width: int) -> int:
+    """How many entries of a printed legend fit beside each other where `width` letters do.
+
+    Example:
+        >>> across(["cat", "aquarium fish"], 85), across(["x" * 99] * 5, 85)
+        (2, 2)
+    """
+    longest = min(LEGEND, max(map(len, class_names)))
+    return min(len(class_names), max(1, width // (longest + 7)))  # seven for the symbol and the gaps around it
+
+
+def traces(
+    points: Array, labels: Array, names: Sequence[str], column: int, looks: Sequence[int] | None = None
+) -> list[Spec]:
+    """The same for plotly: a trace for each class, toggled together with that class in the other columns.
+
+    Args:
+        points: (N, 2).
+        labels: (N,).
+        names: one for each class, as `texts` makes them.
+        column: which subplot, from 1 up.
+        looks: which colour and symbol each class has; by default those of its label.
+    """
+    points, labels = thinned(points, labels, ON_PAGE)
+    looks = range(len(names)) if looks is None else looks
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": numbers(points[labels == index, 0]),
+            "y": numbers(points[labels == index, 1]),
+            "marker": {"color": colour(look), "symbol": marker(look), "size": 5, "opacity": 0.65},
+            "name": name,
+            "legendgroup": name,
+            "hovertemplate": "%{x}, %{y}",
+            "xaxis": f"x{column}",
+            "yaxis": f"y{column}",
+        }
+        for index, (name, look) in enumerate(zip(names, looks, strict=True))
+    ]
+
+
+def listed_once(all_traces: list[Spec]) -> list[Spec]:
+    """The traces, of which only the first of each group has an entry in the legend.
+
+    Example:
+        >>> [trace["showlegend"] for trace in listed_once([{"legendgroup": "cat"}, {"legendgroup": "cat"}])]
+        [True, False]
+    """
+    groups = [trace["legendgroup"] for trace in all_traces]
+    return [
+        {**trace, "showlegend": groups.index(group) == i}
+        for i, (trace, group) in enumerate(zip(all_traces, groups, strict=True))
+    ]
+
+
+def columns(count: int, gap: float = 0.08) -> list[list[float]]:
+    """Where `count` subplots side by side begin and end, from 0 to 1.
+
+    Example:
+        >>> columns(2, gap=0.1)
+        [[0.0, 0.45], [0.55, 1.0]]
+    """
+    width = (1 - gap * (count - 1)) / count
+    return [[round(start, 4), round(start + width, 4)] for start in (i * (width + gap) for i in range(count))]
+
+
+def keys(column: int) -> tuple[str, str]:
+    """What a layout calls the two axes of a subplot, counted from 1.
+
+    Example:
+        >>> keys(1), keys(2)
+        (('xaxis', 'yaxis'), ('xaxis2', 'yaxis2'))
+    """
+    number = "" if column == 1 else column
+    return f"xaxis{number}", f"yaxis{number}"
+
+
+def heading(words: str, domain: Sequence[float]) -> dict[str, Any]:
+    """A title over a subplot. `words` is shown as it is: pass names through `text` first."""
+    middle = round(sum(domain) / 2, 4)
+    place = {"x": middle, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper", "yanchor": "bottom"}
+    return {"text": words, "showarrow": False, **place}

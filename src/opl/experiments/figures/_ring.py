@@ -1,0 +1,81 @@
+"""Angles on the unit circle: a ray where each class points, and its histogram standing on the rim."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .style import (
+    Array,
+    Spec,
+    colour,
+    numbers,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BINS = 72  # of five degrees
+RISE = 0.6  # how far the fullest bin reaches out of the circle
+EDGE = 1.05 + RISE
+
+
+def shares(units: Array) -> Array:
+    """(BINS,) which part of some unit vectors points into each bin, from 0 degrees on; zeros for no vectors.
+
+    Example:
+        >>> shares(np.array([[1.0, 0.0], [0.0, 1.0]]))[[0, 18]]
+        array([0.5, 0.5])
+    """
+    turns = np.arctan2(units[:, 1], units[:, 0]) / (2 * np.pi) % 1
+    counts = np.bincount((turns * BINS).astype(int) % BINS, minlength=BINS)
+    return np.asarray(counts / max(1, len(units)))
+
+
+def draw(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) -> None:
+    """Draw the circle of one cloud into matplotlib axes.
+
+    Args:
+        axes: an empty square.
+        histograms: `shares` of each class.
+        rays: (C, 2) where each class points.
+        peak: the share that reaches furthest out; the same for all clouds, so that they can be compared.
+    """
+    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor="0.6", linewidth=0.8))
+    for index, (histogram, (x, y)) in enumerate(zip(histograms, rays, strict=True)):
+        axes.plot([0, x], [0, y], color=colour(index))
+        outlines = list(_outlines(histogram, peak))
+        axes.add_collection(PolyCollection(outlines, color=colour(index), alpha=0.6, linewidths=0))
+    for degrees in (0, 90, 180, 270):
+        x, y = 0.8 * np.cos(np.radians(degrees)), 0.8 * np.sin(np.radians(degrees))
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a class often points exactly there
+        axes.text(x, y, f"{degrees}°", ha="center", va="center", color="0.4", fontsize=7, bbox=behind)
+    axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal")
+    axes.set_axis_off()
+
+
+def trace(histogram: Array, ray: Array, peak: float) -> Spec:
+    """One class for plotly: a line from the middle along its ray, then its bins, with gaps between them."""
+    gap = np.full((1, 2), np.nan)
+    bins = [part for outline in _outlines(histogram, peak) for part in (gap, outline)]
+    points = np.concatenate([np.stack([np.zeros(2), ray]), *bins])
+    x, y = numbers(points[:, 0]), numbers(points[:, 1])
+    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "fill": "toself", "hoverinfo": "name"}
+
+
+def circle(axis: int) -> Spec:
+    """The rim, as a shape of plotly."""
+    corners = {"x0": -1, "x1": 1, "y0": -1, "y1": 1, "xref": f"x{axis}", "yref": f"y{axis}"}
+    return {"type": "circle", **corners, "line": {"color": "rgba(127,127,127,0.6)", "width": 1}}
+
+
+def _outlines(histogram: Array, peak: float) -> Array:
+    """(K, 5, 2) the bins that hold something, as closed outlines that stand on the unit circle."""
+    filled = np.flatnonzero(histogram)
+    outer = 1 + RISE * histogram[filled] / peak
+    start, stop = (2 * np.pi * (filled + step) / BINS for step in (0, 1))
+    corners = [(start, 1), (start, outer), (stop, outer), (stop, 1), (start, 1)]
+    return np.stack([np.stack([np.cos(angle) * r, np.sin(angle) * r], axis=1) for angle, r in corners], axis=1)

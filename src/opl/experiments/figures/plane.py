@@ -1,0 +1,200 @@
+"""Figure 2: features of two dimensions as they are, and as angles on the unit circle, a histogram for each class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import OptionError
+from . import _ring
+from ._points import (
+    across,
+    check,
+    columns,
+    finite,
+    handles,
+    heading,
+    keys,
+    listed_once,
+    scatter,
+    traces,
+)
+from .style import (
+    Array,
+    Spec,
+    colour,
+    layout,
+    paper,
+    printed,
+    text,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """The features of one model.
+
+    Args:
+        label: which model, for instance "CE+OPL".
+        features: (N, 2); rows that are not finite are not drawn.
+        labels: (N,), integer class ids.
+        class_names: one for each class.
+    """
+
+    label: str
+    features: Array
+    labels: Array
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check(self.label, self.features, self.labels, self.class_names)
+
+
+def directions(cloud: Cloud) -> Array:
+    """(C, 2) where each class points: the mean of its unit features, as a unit vector.
+
+    A class with no samples, with zero features alone, or whose features cancel has no direction: its row is zero.
+
+    Example:
+        >>> directions(Cloud("CE", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one", "two")))
+        array([[1., 0.],
+               [0., 1.],
+               [0., 0.]])
+    """
+    means = [own.sum(axis=0) / max(1, len(own)) for own in _units(cloud)]
+    return np.array([mean / norm if (norm := np.hypot(*mean)) > 1e-9 else np.zeros(2) for mean in means])
+
+
+def mean_angle(cloud: Cloud) -> float:
+    """The mean angle in degrees between the directions of two classes; NaN where fewer than two classes have one.
+
+    Example:
+        >>> mean_angle(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
+        90.0
+    """
+    pointing = [direction for direction in directions(cloud) if direction.any()]
+    cosines = np.array([one @ other for one, other in combinations(pointing, 2)])
+    return float(np.degrees(np.arccos(cosines.clip(-1, 1))).mean()) if len(cosines) else float("nan")
+
+
+def draw(clouds: Sequence[Cloud]) -> "Figure":
+    """For print: a row for each cloud, its features on the left, their angles on the right.
+
+    Args:
+        clouds: of the same classes; all histograms have one scale.
+
+    Example:
+        >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
+        >>> print(draw([cloud]).axes[0].get_title(loc="left"))
+        OPL
+        mean angle between classes 90.0°
+    """
+    from matplotlib.figure import Figure
+
+    names = _common_names(clouds)
+    histograms, peak = _histograms(clouds)
+    with paper():
+        figure = Figure(figsize=(6.4, 3.2 * len(clouds) + 0.4), layout="constrained")
+        grid = figure.subplots(len(clouds), 2, squeeze=False)
+        for cloud, shares, (left, right) in zip(clouds, histograms, grid, strict=True):
+            left.set_title(f"{printed(cloud.label)}\n{_angle_words(cloud)}", loc="left")
+            _features(left, cloud)
+            _ring.draw(right, shares, directions(cloud), peak)
+        figure.legend(handles=handles(names), loc="outside lower center", ncols=across(names, 85))
+    return figure
+
+
+def page(clouds: Sequence[Cloud]) -> Spec:
+    """For a web page: a column for each cloud, its features above, their angles below.
+
+    For each cloud there is a trace of points for each class, then one of its angles for each class.
+
+    Args:
+        clouds: of the same classes; a class toggles in all of them.
+
+    Example:
+        >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
+        >>> [trace["name"] for trace in page([cloud])["data"]]
+        ['zero', 'one', 'zero', 'one']
+    """
+    names, domains = texts(_common_names(clouds)), columns(len(clouds))
+    histograms, peak = _histograms(clouds)
+    data: list[Spec] = []
+    axes: Spec = {}
+    for upper, (cloud, shares, domain) in enumerate(zip(clouds, histograms, domains, strict=True), start=1):
+        lower = upper + len(clouds)
+        rings = [_ring.trace(*one, peak) for one in zip(shares, directions(cloud), strict=True)]
+        data += traces(cloud.features, cloud.labels, names, upper)
+        data += [ring | _look(look, names[look], lower) for look, ring in enumerate(rings)]
+        axes |= _features_axes(upper, domain) | _ring_axes(lower, domain)
+    titles = [heading(f"{text(c.label)}<br>{_angle_words(c)}", d) for c, d in zip(clouds, domains, strict=True)]
+    circles = [_ring.circle(len(clouds) + column) for column in range(1, len(clouds) + 1)]
+    more = layout(**axes, annotations=titles, shapes=circles, height=760, legend={"y": 1.07})
+    return {"data": listed_once(data), "layout": more}
+
+
+def _units(cloud: Cloud) -> list[Array]:
+    """The unit features of each class; a zero feature has no direction and no place here."""
+    features, labels = finite(cloud.features, cloud.labels)
+    largest = np.abs(features).max(axis=1, initial=0)
+    features, labels = features[largest > 0], labels[largest > 0]
+    scaled = features / largest[largest > 0, None]  # so that the squares of 1e200 do not overflow
+    units = scaled / np.hypot(*scaled.T)[:, None]
+    return [units[labels == index] for index in range(len(cloud.class_names))]
+
+
+def _histograms(clouds: Sequence[Cloud]) -> tuple[list[list[Array]], float]:
+    """For each cloud the histogram of each class, and the fullest bin of all."""
+    found = [[_ring.shares(own) for own in _units(cloud)] for cloud in clouds]
+    return found, max(float(shares.max()) for each in found for shares in each) or 1.0
+
+
+def _features(axes: "Axes", cloud: Cloud) -> None:
+    for line in (axes.axhline, axes.axvline):
+        line(0, color="0.85", linewidth=0.8, zorder=0)
+    scatter(axes, cloud.features, cloud.labels)
+    axes.set_aspect("equal", adjustable="datalim")
+
+
+def _look(index: int, name: str, axis: int) -> Spec:
+    line = {"color": colour(index), "width": 1.5}
+    return {"name": name, "legendgroup": name, "line": line, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
+
+
+def _features_axes(axis: int, domain: list[float]) -> Spec:
+    """Axes of one unit, in the upper half; their range grows until both fit."""
+    x, y = keys(axis)
+    upright = {"domain": [0.54, 1.0], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
+    return {x: {"domain": domain, "anchor": f"y{axis}"}, y: upright}
+
+
+def _ring_axes(axis: int, domain: list[float]) -> Spec:
+    """A square without numbers, in the lower half."""
+    base = {"range": [-_ring.EDGE, _ring.EDGE], "visible": False, "constrain": "domain"}
+    upright = {**base, "domain": [0.0, 0.46], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
+    x, y = keys(axis)
+    return {x: {**base, "domain": domain, "anchor": f"y{axis}"}, y: upright}
+
+
+def _angle_words(cloud: Cloud) -> str:
+    angle = mean_angle(cloud)
+    return "no angle between classes" if np.isnan(angle) else f"mean angle between classes {angle:.1f}°"
+
+
+def _common_names(clouds: Sequence[Cloud]) -> tuple[str, ...]:
+    if not clouds:
+        raise OptionError("there is no cloud to draw: give at least one.")
+    for cloud in clouds[1:]:
+        if tuple(cloud.class_names) != tuple(clouds[0].class_names):
+            raise OptionError(
+                f"{cloud.label!r} and {clouds[0].label!r} have different classes: draw them in a figure each, or give "
+                "both the same class names."
+            )
+    return tuple(clouds[0].class_names)

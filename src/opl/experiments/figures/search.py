@@ -1,0 +1,241 @@
+"""Figure 6 and table 8: accuracy over lambda and over the batch size, and over pairs of lambda and gamma."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import OptionError
+from ..statistics import (
+    Interval,
+    interval,
+)
+from .style import (
+    SCALE,
+    Array,
+    Spec,
+    colour,
+    glyph,
+    layout,
+    marker,
+    numbers,
+    paper,
+    printed,
+    text,
+    texts,
+    titled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one method reaches for each value of one setting.
+
+    Args:
+        label: which method, for instance "CE+OPL".
+        setting: what was varied, for instance "lambda" or "batch size".
+        xs: its values, above zero: the axis is logarithmic.
+        values: for each of them the results of the seeds.
+        baseline: results of the seeds of a method without that setting, or None.
+    """
+
+    label: str
+    setting: str
+    xs: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+    baseline: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.xs or len(self.xs) != len(self.values):
+            raise OptionError(
+                f"the sweep of {self.label!r} has {len(self.xs)} values of {self.setting} and results for "
+                f"{len(self.values)}: give results for each value, and at least one."
+            )
+        wrong = [x for x in self.xs if not (x > 0 and math.isfinite(x))]
+        if wrong:
+            raise OptionError(
+                f"{self.setting} {wrong[0]} has no place on a logarithmic axis: give values above 0, and a method "
+                "without the setting as the baseline."
+            )
+
+
+def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
+    """For print: a panel for each setting, with 95 % intervals over the seeds; a baseline is a line with a band.
+
+    Args:
+        sweeps: by the title of the panel.
+
+    Example:
+        >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
+        >>> draw({"CIFAR-100": [sweep]}).axes[0].get_xlabel()
+        'lambda'
+    """
+    from matplotlib.figure import Figure
+
+    if not sweeps or not all(sweeps.values()):
+        raise OptionError("a panel has no sweep to draw: give at least one panel, with at least one sweep in each.")
+    with paper():
+        figure = Figure(figsize=(3.4 * len(sweeps), 2.8), layout="constrained")
+        grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
+        for axes, (title, some) in zip(grid, sweeps.items(), strict=True):
+            axes.set_title(printed(title), loc="left")
+            _panel(axes, some)
+    return figure
+
+
+def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
+    """For a web page: two traces for each baseline, its line and its band, then one for each sweep.
+
+    Args:
+        sweeps: over one setting.
+        xlabel: its name.
+        ylabel: the name of what was measured.
+
+    Example:
+        >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
+        >>> [trace["name"] for trace in page([sweep], "lambda", "accuracy (%)")["data"]]
+        ['baseline', 'baseline', 'CE+OPL']
+    """
+    if not sweeps:
+        raise OptionError("there is no sweep to draw: give at least one.")
+    data = [trace for name, seeds, look in _baselines(sweeps) for trace in _level(name, seeds, look, _reach(sweeps))]
+    names, first = texts([sweep.label for sweep in sweeps]), len(_baselines(sweeps))
+    data += [_points(sweep, names[i], first + i) for i, sweep in enumerate(sweeps)]
+    ticks = _ticks(sweeps)
+    across = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:g}" for x in ticks], "title": titled(xlabel)}
+    return {"data": data, "layout": layout(xaxis=across, yaxis={"title": titled(ylabel)})}
+
+
+def heat(
+    rows: Sequence[float], columns: Sequence[float], values: Array, names: tuple[str, str] = ("lambda", "gamma")
+) -> Spec:
+    """Table 8 for a web page: a heat map with its numbers in the cells; a cell with no number is empty.
+
+    Args:
+        rows: the values of the first setting.
+        columns: those of the second.
+        values: (rows, columns); NaN where nothing was measured.
+        names: of the two settings.
+
+    Example:
+        >>> heat([0.1, 1.0], [0.5], np.array([[71.3], [np.nan]]))["data"][0]["text"]
+        [['71.30'], ['']]
+    """
+    if np.shape(values) != (len(rows), len(columns)) or not np.size(values):
+        raise OptionError(
+            f"the values have shape {np.shape(values)} for {len(rows)} rows and {len(columns)} columns: give one for "
+            "each pair, at least one."
+        )
+    z = numbers(values, 4)
+    down, across = text(names[0]), text(names[1])
+    cells = {
+        "type": "heatmap",
+        "x": texts([f"{x:g}" for x in columns]),
+        "y": texts([f"{y:g}" for y in rows]),
+        "z": z,
+        "text": [["" if cell is None else f"{cell:.2f}" for cell in row] for row in z],
+        "texttemplate": "%{text}",
+        "colorscale": SCALE,
+        "colorbar": {"thickness": 14},
+        "hovertemplate": f"{down} %{{y}}, {across} %{{x}}: %{{z:.2f}}<extra></extra>",
+        "hoverongaps": False,
+    }
+    axis = {"type": "category", "showgrid": False}
+    upright = {**axis, "autorange": "reversed", "title": titled(names[0])}
+    return {"data": [cells], "layout": layout(xaxis={**axis, "title": titled(names[1])}, yaxis=upright)}
+
+
+def _interval(seeds: Sequence[float]) -> Interval:
+    """Of the seeds that have a number; half is 0 where one alone cannot have an interval."""
+    found = interval([seed for seed in seeds if math.isfinite(seed)])
+    return found._replace(half=0.0) if found.size == 1 else found
+
+
+def _found(sweep: Sweep) -> list[tuple[float, Interval]]:
+    """The values of the setting that have a result, in order."""
+    pairs = sorted(zip(sweep.xs, sweep.values, strict=True))
+    return [(float(x), one) for x, seeds in pairs if (one := _interval(seeds)).size]
+
+
+def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], int]]:
+    """The different baselines: name, seeds and look. They come before the sweeps, so the first is the grey one."""
+    owners: dict[tuple[float, ...], str] = {}
+    for sweep in sweeps:
+        if sweep.baseline and _interval(sweep.baseline).size:
+            owners.setdefault(tuple(sweep.baseline), sweep.label)
+    named = ["baseline"] if len(owners) == 1 else [f"baseline of {label}" for label in owners.values()]
+    return [(name, seeds, look) for look, (name, seeds) in enumerate(zip(named, owners, strict=True))]
+
+
+def _reach(sweeps: Sequence[Sweep]) -> tuple[float, float]:
+    ticks = _ticks(sweeps)
+    return ticks[0], ticks[-1]
+
+
+def _ticks(sweeps: Sequence[Sweep]) -> list[float]:
+    return sorted({float(x) for sweep in sweeps for x in sweep.xs})
+
+
+def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
+    baselines = _baselines(sweeps)
+    for name, seeds, look in baselines:
+        mean, half, _ = _interval(seeds)
+        axes.axhline(mean, color=colour(look), linestyle="--", label=printed(name))
+        axes.axhspan(mean - half, mean + half, color=colour(look), alpha=0.2, linewidth=0)
+    for look, sweep in enumerate(sweeps, start=len(baselines)):
+        found = _found(sweep)
+        axes.errorbar(
+            [x for x, _ in found],
+            [one.mean for _, one in found],
+            [one.half for _, one in found],
+            color=colour(look),
+            marker=glyph(look),
+            markersize=4,
+            capsize=2.5,
+            label=printed(sweep.label),
+        )
+    ticks = _ticks(sweeps)
+    axes.set_xscale("log", base=2 if all(math.log2(x).is_integer() for x in ticks) else 10)
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=printed(sweeps[0].setting), ylabel="accuracy (%)")
+    axes.legend()
+
+
+def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, float]) -> list[Spec]:
+    """A baseline: its dashed line and its band, over the whole width."""
+    one, (left, right) = _interval(seeds), reach
+    base = {"type": "scatter", "mode": "lines", "name": text(name), "legendgroup": text(name)}
+    mean, low, high = numbers([one.mean, one.low, one.high], 4)
+    line = {**base, "x": [left, right], "y": [mean, mean], "line": {"color": colour(look), "dash": "dash"}}
+    around = {
+        **base,
+        "x": [left, right, right, left],
+        "y": [high, high, low, low],
+        "fill": "toself",
+        "opacity": 0.25,
+        "line": {"color": colour(look), "width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+    return [line, around]
+
+
+def _points(sweep: Sweep, name: str, look: int) -> Spec:
+    found = _found(sweep)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [x for x, _ in found],
+        "y": numbers([one.mean for _, one in found], 4),
+        "error_y": {"type": "data", "array": numbers([one.half for _, one in found], 4)},
+        "line": {"color": colour(look)},
+        "marker": {"symbol": marker(look), "size": 8},
+    }

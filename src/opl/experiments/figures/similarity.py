@@ -1,0 +1,209 @@
+"""Figures 4 and s3: how similar the classes are to each other, as a matrix and class by class."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from ...errors import (
+    OptionError,
+    unknown,
+)
+from .style import (
+    SCALE,
+    Array,
+    Spec,
+    layout,
+    numbers,
+    paper,
+    printed,
+    texts,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+Order = Literal["class", "cluster"]
+
+ALL_NAMES, PAGE_NAMES = 30, 40  # up to so many classes each one is named, in print and on a page
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """The cosines between the mean features of the classes of one model.
+
+    Args:
+        label: which model, for instance "CE+OPL".
+        values: (C, C); NaN where a class has no samples.
+        class_names: one for each class.
+    """
+
+    label: str
+    values: Array
+    class_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        count = len(self.class_names)
+        if np.shape(self.values) != (count, count) or not count:
+            raise OptionError(
+                f"the matrix of {self.label!r} has shape {np.shape(self.values)} and {count} class names: give a row, "
+                "a column and a name for each class, at least one."
+            )
+
+
+def off_diagonal_mean(matrix: Matrix) -> float:
+    """The mean of |cosine| over the pairs of different classes; 0 where there is no pair.
+
+    Example:
+        >>> off_diagonal_mean(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))
+        0.5
+    """
+    pairs = _absolute(matrix)[~np.eye(len(matrix.class_names), dtype=bool)]
+    pairs = pairs[np.isfinite(pairs)]
+    return float(pairs.mean()) if len(pairs) else 0.0
+
+
+def ordered(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = None) -> Matrix:
+    """The same matrix with its classes in another order.
+
+    Args:
+        matrix: any.
+        by: `"class"` as they are; `"cluster"` similar ones beside each other (average linkage of 1 - |cosine|).
+        groups: the super-class of each class; brings those of one together, in the order chosen within it.
+
+    Example:
+        >>> values = np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]])
+        >>> ordered(Matrix("CE", values, ("cat", "pear", "dog")), groups=(7, 3, 7)).class_names
+        ('pear', 'cat', 'dog')
+    """
+    if by not in get_args(Order):
+        raise OptionError(unknown("order by", by, get_args(Order)))
+    order = _leaves(matrix) if by == "cluster" else list(range(len(matrix.class_names)))
+    if groups is not None:
+        if len(groups) != len(order):
+            raise OptionError(f"there are {len(groups)} groups for {len(order)} classes: give one for each class.")
+        order.sort(key=lambda index: groups[index])
+    names = tuple(matrix.class_names[index] for index in order)
+    return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(order, order)], names)
+
+
+def neighbours(matrix: Matrix, n: int = 3) -> list[str]:
+    """A sentence for each class: its nearest classes, those of largest |cosine|, and its farthest; none in both.
+
+    Args:
+        matrix: any.
+        n: how many of each, at most.
+
+    Example:
+        >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
+        >>> neighbours(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
+        'dolphin: nearest whale 0.71; farthest pear 0.02'
+    """
+    if n < 1:
+        raise OptionError(f"n is {n}: give how many neighbours to name, at least 1.")
+    return [_sentence(matrix, index, n) for index in range(len(matrix.class_names))]
+
+
+def draw(matrices: Sequence[Matrix]) -> "Figure":
+    """For print: |cosine| of each pair of classes, the matrices side by side on one scale from 0 to 1.
+
+    Args:
+        matrices: for instance those of CE and of CE+OPL.
+
+    Example:
+        >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))
+        OPL
+        off-diagonal mean 0.000
+    """
+    from matplotlib.figure import Figure
+
+    if not matrices:
+        raise OptionError("there is no matrix to draw: give at least one.")
+    with paper():
+        figure = Figure(figsize=(3.4 * len(matrices) + 0.7, 3.7), layout="constrained")
+        grid = figure.subplots(1, len(matrices), squeeze=False)[0]
+        images = [_image(axes, matrix) for axes, matrix in zip(grid, matrices, strict=True)]
+        figure.colorbar(images[-1], ax=list(grid), label="|cosine|", shrink=0.8)
+    return figure
+
+
+def page(matrix: Matrix) -> Spec:
+    """For a web page: a heat map of |cosine|, both axes with the names of the classes.
+
+    Args:
+        matrix: any; NaN is an empty cell.
+
+    Example:
+        >>> page(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))["data"][0]["z"]
+        [[1.0, 0.5], [0.5, 1.0]]
+    """
+    names = texts(matrix.class_names)
+    # of type "category": the digits' names would else be taken for numbers
+    axis = {"type": "category", "constrain": "domain", "constraintoward": "right", "showgrid": False}
+    if len(names) > PAGE_NAMES:
+        axis |= {"showticklabels": False, "ticks": ""}
+    cells = {
+        "type": "heatmap",
+        "x": names,
+        "y": names,
+        "z": numbers(_absolute(matrix)),
+        "zmin": 0,
+        "zmax": 1,
+        "colorscale": SCALE,
+        "colorbar": {"title": {"text": "|cosine|"}, "thickness": 14},
+        "hovertemplate": "%{y} · %{x}: %{z:.3f}<extra></extra>",
+        "hoverongaps": False,
+    }
+    turn = 90 if max(map(len, names)) > 3 else 0  # upright, long names would lie across each other
+    upright = {**axis, "constraintoward": "top", "autorange": "reversed", "scaleanchor": "x"}
+    return {"data": [cells], "layout": layout(xaxis={**axis, "tickangle": turn}, yaxis=upright, height=560)}
+
+
+def _absolute(matrix: Matrix) -> Array:
+    """|cosine|, the loss's own measure: an opposite direction is as far from a right angle as the same one."""
+    values: Array = np.asarray(matrix.values, dtype=float)
+    return np.abs(values)
+
+
+def _leaves(matrix: Matrix) -> list[int]:
+    count = len(matrix.class_names)
+    if count < 2:
+        return list(range(count))
+    from scipy.cluster.hierarchy import leaves_list, linkage
+    from scipy.spatial.distance import squareform
+
+    alike = np.nan_to_num(_absolute(matrix), nan=0.0, posinf=0.0)
+    distances = (1 - (alike + alike.T) / 2).clip(0)
+    np.fill_diagonal(distances, 0)
+    tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
+    return [int(leaf) for leaf in leaves_list(tree)]
+
+
+def _sentence(matrix: Matrix, index: int, n: int) -> str:
+    name, row = matrix.class_names[index], np.asarray(matrix.values, dtype=float)[index]
+    others = [other for other in range(len(row)) if other != index and np.isfinite(row[other])]
+    others.sort(key=lambda other: -abs(row[other]))
+    if not others:
+        return f"{name}: no other class to compare it with"
+    nearest, farthest = others[:n], others[n:][-n:][::-1]
+    parts = [
+        f"{word} " + ", ".join(f"{matrix.class_names[other]} {numbers(row[other], 2):.2f}" for other in some)
+        for word, some in (("nearest", nearest), ("farthest", farthest))
+        if some
+    ]
+    return f"{name}: {'; '.join(parts)}"
+
+
+def _image(axes: "Axes", matrix: Matrix) -> "AxesImage":
+    count = len(matrix.class_names)
+    image = axes.imshow(_absolute(matrix), cmap=SCALE.lower(), vmin=0, vmax=1, interpolation="nearest")
+    axes.set_title(f"{printed(matrix.label, width=30)}\noff-diagonal mean {off_diagonal_mean(matrix):.3f}", loc="left")
+    shown = range(0, count, 1 if count <= ALL_NAMES else 5)
+    names = [printed(matrix.class_names[index], 20) for index in shown]
+    size = 6 if count <= 20 else 5
+    axes.set_xticks(list(shown), names, rotation=90, fontsize=size)
+    axes.set_yticks(list(shown), names, fontsize=size)
+    return image

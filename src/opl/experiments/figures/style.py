@@ -1,0 +1,239 @@
+"""What all figures share: colours and symbols, names as safe labels, numbers as JSON, and files that are never half."""
+
+import html
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import FolderError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Spec = dict[str, Any]
+Array = NDArray[Any]
+
+# The colours of Okabe and Ito, which colour-blind readers tell apart; their black became a grey that shows on dark
+# pages too, and their yellow, faint on white, comes last. A brown and an olive follow, so that ten digits differ.
+ACCENT = "#0072B2"
+PALETTE = (
+    *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
+    *("#8C564B", "#999933"),
+)
+SCALE = "Cividis"  # perceptually uniform, the same to colour-blind eyes, and even steps in grey
+
+# Seven symbols and ten colours: 70 pairs before one comes back.
+_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
+_GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
+
+NAME_LENGTH = 40
+TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no name is cut at the edge
+
+_PAPER: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "pdf.fonttype": 42,  # letters stay letters in the PDF
+}
+
+
+def colour(index: int) -> str:
+    """The colour of the n-th thing: 0 is the baseline's grey, 1 the accent.
+
+    Example:
+        >>> colour(1) == colour(11) == ACCENT
+        True
+    """
+    return PALETTE[index % len(PALETTE)]
+
+
+def marker(index: int) -> str:
+    """The symbol of the n-th thing, by plotly's name, so that colour is never the only difference.
+
+    Example:
+        >>> marker(0), marker(1)
+        ('circle', 'square')
+    """
+    return _SYMBOLS[index % len(_SYMBOLS)]
+
+
+def glyph(index: int) -> str:
+    """The same symbol by matplotlib's name.
+
+    Example:
+        >>> glyph(1)
+        's'
+    """
+    return _GLYPHS[index % len(_GLYPHS)]
+
+
+def shorten(name: str, length: int = NAME_LENGTH) -> str:
+    """A name on one line, of at most `length` characters, without any that cannot be printed.
+
+    Example:
+        >>> shorten("a very long name", 8)
+        'a very …'
+    """
+    shown = "".join(letter if letter.isprintable() else " " for letter in str(name))
+    shown = " ".join(shown.split()) or "(no name)"
+    return shown if len(shown) <= length else shown[: length - 1] + "…"
+
+
+def text(name: str) -> str:
+    """A name as a label of a page: short, and with no mark-up, since plotly takes some HTML in labels for HTML.
+
+    Quotes stay as they are: plotly would show their codes.
+
+    Example:
+        >>> text("<b>cat & dog</b>")
+        '&lt;b&gt;cat &amp; dog&lt;/b&gt;'
+    """
+    return html.escape(shorten(name), quote=False)
+
+
+def titled(words: str) -> Spec:
+    """The title of an axis of a page; none for no words.
+
+    Example:
+        >>> titled("epoch"), titled("")
+        ({'text': 'epoch'}, {'text': ''})
+    """
+    return {"text": text(words) if words else ""}
+
+
+def texts(names: Sequence[str]) -> list[str]:
+    """Names as the categories of an axis: like `text`, and all different, since plotly joins equal ones.
+
+    Example:
+        >>> texts(["cat", "cat", "dog"])
+        ['cat', 'cat (2)', 'dog']
+    """
+    given: dict[str, int] = {}
+    for name in map(text, names):
+        shown, copy = name, 1
+        while shown in given:
+            copy += 1
+            shown = f"{name} ({copy})"
+        given[shown] = copy
+    return list(given)
+
+
+def printed(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
+    """A name as a label of a matplotlib figure: short, and never taken for a formula or for a hidden entry.
+
+    Args:
+        name: any.
+        length: at most so many characters.
+        width: at most so many on a line.
+
+    Example:
+        >>> print(printed("$5"))
+        \\$5
+    """
+    shown = textwrap.fill(shorten(name, length), width).replace("$", r"\$")
+    return " " + shown if shown.startswith("_") else shown  # legends leave out what starts with an underscore
+
+
+def numbers(values: Any, digits: int = 3) -> Any:
+    """Rounded Python floats, in lists as deep as the array; None for what is not a finite number.
+
+    Example:
+        >>> numbers(np.array([[0.12345, np.nan]]))
+        [[0.123, None]]
+    """
+    array = np.asarray(values, dtype=float)
+    if array.ndim:
+        return [numbers(part, digits) for part in array]
+    return round(float(array), digits) + 0.0 if math.isfinite(array) else None  # + 0.0: no minus before a zero
+
+
+def layout(**more: Any) -> Spec:
+    """The plotly layout that all pages share; what is given is merged into it.
+
+    The page sets the colours of letters and axes, for light and dark, so none is set here.
+
+    Args:
+        more: parts of a layout; a dict joins the one that is here, and every axis starts from the same settings.
+
+    Example:
+        >>> layout(xaxis={"title": {"text": "epoch"}})["xaxis"]["automargin"]
+        True
+    """
+    merged: Spec = {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, sans-serif"},
+        "margin": {"l": 48, "r": 16, "t": 24, "b": 40},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "xaxis": {},
+        "yaxis": {},
+    }
+    for key, value in more.items():
+        merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
+    axes = [key for key in merged if key.startswith(("xaxis", "yaxis"))]
+    return {**merged, **{key: {"automargin": True, **merged[key]} for key in axes}}
+
+
+@contextmanager
+def paper() -> Iterator[None]:
+    """Matplotlib's own defaults and ours, whatever the user's matplotlibrc says; as it was, afterwards."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_PAPER)
+        yield
+
+
+def save(figure: "Figure", stem: Path) -> list[Path]:
+    """Write `stem.pdf` and `stem.png`; equal figures give equal bytes.
+
+    Args:
+        figure: what a `draw` returned.
+        stem: path and name without an ending; the folder is made where it is missing.
+
+    Returns:
+        The paths of the two files.
+
+    Example:
+        >>> import tempfile
+        >>> from matplotlib.figure import Figure
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [path.name for path in save(Figure(), Path(folder) / "figure-2")]
+        ['figure-2.pdf', 'figure-2.png']
+    """
+    stem = Path(stem)
+    pdf, png = (stem.with_name(f"{stem.name}.{kind}") for kind in ("pdf", "png"))
+    try:
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        with paper():
+            _settle(figure)
+            _write(figure, pdf, metadata={"CreationDate": None}, **TRIMMED)
+            _write(figure, png, metadata={"Software": None}, dpi=200, **TRIMMED)
+    except OSError as error:
+        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): give another folder.") from error
+    return [pdf, png]
+
+
+def _settle(figure: "Figure") -> None:
+    """Find the places of everything once: found again, they move by a hair, and files of one figure would differ."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+
+
+def _write(figure: "Figure", target: Path, **options: Any) -> None:
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        figure.savefig(temporary, format=target.suffix[1:], **options)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

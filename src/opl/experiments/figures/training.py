@@ -1,0 +1,178 @@
+"""Figure 3: s, d and orthogonality during training, with an interval over the seeds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...errors import OptionError
+from ..statistics import interval
+from .style import (
+    Array,
+    Spec,
+    colour,
+    glyph,
+    layout,
+    marker,
+    numbers,
+    paper,
+    printed,
+    texts,
+    titled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One measure of one method, over the epochs, for each seed.
+
+    Args:
+        label: which method, for instance "CE+OPL".
+        epochs: the epochs of the columns.
+        seeds: the seeds of the rows.
+        values: (seeds, epochs); NaN where a run has no such epoch.
+    """
+
+    label: str
+    epochs: tuple[int, ...]
+    seeds: tuple[int, ...]
+    values: Array
+
+    def __post_init__(self) -> None:
+        expected = (len(self.seeds), len(self.epochs))
+        if np.shape(self.values) != expected or 0 in expected:
+            raise OptionError(
+                f"the values of {self.label!r} have shape {np.shape(self.values)} for {expected[0]} seeds and "
+                f"{expected[1]} epochs: give a row for each seed and a column for each epoch, at least one of both."
+            )
+
+
+def band(curve: Curve) -> tuple[Array, Array, Array]:
+    """Mean over the seeds, and the lower and upper end of its 95 % interval, for each epoch.
+
+    Where one seed alone has the epoch all three are its value; where none has it, NaN.
+
+    Example:
+        >>> mean, low, high = band(Curve("CE", (1,), (0, 1, 2), np.array([[1.0], [2.0], [3.0]])))
+        >>> [round(float(part[0]), 3) for part in (mean, low, high)]
+        [2.0, -0.484, 4.484]
+    """
+    values = np.asarray(curve.values, dtype=float)
+    found = [interval(column[np.isfinite(column)].tolist()) for column in values.T]
+    mean = np.array([one.mean for one in found])
+    half = np.array([one.half if one.size > 1 else 0.0 for one in found])
+    return mean, mean - half, mean + half
+
+
+def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
+    """For print: a panel for each measure, side by side.
+
+    Args:
+        panels: the curves by the measure's name, which becomes the title; a method has one colour in all panels.
+
+    Example:
+        >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
+        >>> len(draw({"s": [curve], "d": [curve]}).axes)
+        2
+    """
+    from matplotlib.figure import Figure
+
+    if not panels or not all(panels.values()):
+        raise OptionError("a panel has no curve to draw: give at least one panel, with at least one curve in each.")
+    order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
+    with paper():
+        figure = Figure(figsize=(max(3.2, 2.5 * len(panels)), 2.6), layout="constrained")
+        grid = figure.subplots(1, len(panels), squeeze=False)[0]
+        for axes, (title, curves) in zip(grid, panels.items(), strict=True):
+            axes.set_title(printed(title, width=28), loc="left")
+            axes.set_xlabel("epoch")
+            for curve in curves:
+                _line(axes, curve, order.index(curve.label))
+        lines = {str(line.get_label()): line for axes in grid for line in axes.get_lines()}
+        figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=min(len(lines), 4))
+    return figure
+
+
+def page(curves: Sequence[Curve], ylabel: str) -> Spec:
+    """For a web page: for each curve its mean, the interval around it, and a hidden line for each seed.
+
+    The first two carry `meta` `{"kind": "mean"}`, the others `{"kind": "seed", "seed": n}`: the page shows one kind.
+
+    Args:
+        curves: of one measure.
+        ylabel: its name.
+
+    Example:
+        >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
+        >>> [trace["meta"]["kind"] for trace in page([curve], "s")["data"]]
+        ['mean', 'mean', 'seed']
+    """
+    if not curves:
+        raise OptionError("there is no curve to draw: give at least one.")
+    names = texts([curve.label for curve in curves])
+    data = [
+        trace
+        for look, (curve, name) in enumerate(zip(curves, names, strict=True))
+        for trace in _traces(curve, name, look)
+    ]
+    axes = {"xaxis": {"title": titled("epoch")}, "yaxis": {"title": titled(ylabel)}}
+    return {"data": data, "layout": layout(**axes, hovermode="x unified")}
+
+
+def _line(axes: "Axes", curve: Curve, look: int) -> None:
+    mean, low, high = band(curve)
+    there = np.isfinite(mean)
+    epochs, shade = np.array(curve.epochs)[there], colour(look)
+    every = max(1, len(mean) // 8)  # a few symbols tell the lines apart in grey too
+    symbols: dict[str, Any] = {
+        "marker": glyph(look),
+        "markersize": 3.5,
+        "markevery": every,
+        "label": printed(curve.label),
+    }
+    axes.plot(epochs, mean[there], color=shade, **symbols)
+    axes.fill_between(epochs, low[there], high[there], color=shade, alpha=0.2, linewidth=0)
+
+
+def _traces(curve: Curve, name: str, look: int) -> list[Spec]:
+    base = {"type": "scatter", "mode": "lines", "name": name, "legendgroup": name, "line": {"color": colour(look)}}
+    seeds = [_seed_trace(curve, row, base) for row in range(len(curve.seeds))]
+    return [*_mean_traces(curve, look, base), *seeds]
+
+
+def _mean_traces(curve: Curve, look: int, base: Spec) -> list[Spec]:
+    """The mean, with a few symbols, and the interval as one outline: along its upper end and back along the lower."""
+    epochs, (mean, low, high) = _epochs(curve), (numbers(part, 5) for part in band(curve))
+    there = [i for i, value in enumerate(mean) if value is not None]
+    back, meta = there[::-1], {"kind": "mean"}
+    symbols = {"symbol": marker(look), "size": 7, "maxdisplayed": 10}
+    line = {**base, "mode": "lines+markers", "x": epochs, "y": mean, "marker": symbols, "meta": meta}
+    around = {
+        **base,
+        "x": [epochs[i] for i in there + back],
+        "y": [high[i] for i in there] + [low[i] for i in back],
+        "line": {"color": colour(look), "width": 0},
+        "fill": "toself",
+        "opacity": 0.25,
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "meta": meta,
+    }
+    return [line, around]
+
+
+def _seed_trace(curve: Curve, row: int, base: Spec) -> Spec:
+    """One seed's line; the first of a curve speaks for it in the legend once the means are hidden."""
+    seed = int(curve.seeds[row])
+    values = {"x": _epochs(curve), "y": numbers(curve.values[row], 5), "hovertemplate": f"%{{y}} (seed {seed})"}
+    hidden = {"visible": False, "showlegend": row == 0, "meta": {"kind": "seed", "seed": seed}}
+    return {**base, **values, **hidden, "line": {**base["line"], "width": 1}}
+
+
+def _epochs(curve: Curve) -> list[int]:
+    return [int(epoch) for epoch in curve.epochs]

@@ -1,0 +1,84 @@
+"""Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build."""
+
+from .adversarial import Adversarial
+from .auxiliaries import (
+    OLE,
+    OPL,
+    Auxiliary,
+    Center,
+    NegativeCAM,
+    Perpetual,
+)
+from .composed import Composed
+from .criteria import (
+    Anchor,
+    ClassBalancedFocal,
+    Criterion,
+    Focal,
+    Softmax,
+)
+from .cross_entropy import CrossEntropy
+from .cross_entropy_opl import CrossEntropyOPL
+from .distilled import Distilled
+from .heads import (
+    LGM,
+    RBF,
+    ArcFace,
+    ASoftmax,
+    CosFace,
+    HeadSettings,
+    Linear,
+)
+from .mart import MART
+from .rotations import Rotations
+from .rsc import RSC
+from .trades import TRADES
+from .truncated import TruncatedLq
+from .turned_twins import TurnedTwins
+
+Method = (
+    CrossEntropy
+    | CrossEntropyOPL
+    | Composed
+    | Distilled
+    | Rotations
+    | TruncatedLq
+    | TurnedTwins
+    | Adversarial
+    | MART
+    | TRADES
+    | RSC
+)
+
+__all__ = [
+    "LGM",
+    "MART",
+    "OLE",
+    "OPL",
+    "RBF",
+    "RSC",
+    "TRADES",
+    "ASoftmax",
+    "Adversarial",
+    "Anchor",
+    "ArcFace",
+    "Auxiliary",
+    "Center",
+    "ClassBalancedFocal",
+    "Composed",
+    "CosFace",
+    "Criterion",
+    "CrossEntropy",
+    "CrossEntropyOPL",
+    "Distilled",
+    "Focal",
+    "HeadSettings",
+    "Linear",
+    "Method",
+    "NegativeCAM",
+    "Perpetual",
+    "Rotations",
+    "Softmax",
+    "TruncatedLq",
+    "TurnedTwins",
+]

@@ -1,0 +1,138 @@
+"""Adversarial examples: steps up a loss, inside a ball around the images and inside [0, 1].
+
+Training and evaluation share this file. Nothing is left behind: the images, the gradients of the parameters and the
+model's mode are afterwards what they were.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import (
+    OptionError,
+    unknown,
+)
+
+Norm = Literal["linf", "l2"]
+
+
+def ascend(
+    loss: Callable[[Tensor], Tensor],
+    images: Tensor,
+    *,
+    eps: float,
+    step: float,
+    steps: int,
+    norm: Norm = "linf",
+    start: Tensor | None = None,
+) -> Tensor:
+    """Projected gradient ascent (PGD): `steps` steps of length `step` up the loss.
+
+    Only the gradient to the images is asked for, so those of the parameters stay as they are.
+
+    Args:
+        loss: a scalar from moved images; a sum over images, so that each moves by its own loss.
+        images: (B, C, H, W) in [0, 1]; left as they are.
+        eps: the radius of the ball.
+        step: the length of a step, in the same norm.
+        steps: how many; 0 gives the start.
+        norm: "linf" moves every pixel by `step`, by the sign of its gradient; "l2" along the image's unit gradient.
+        start: where to begin, pulled into the ball first; by default at the images.
+
+    Example:
+        >>> moved = ascend(lambda x: x.sum(), torch.full((1, 1, 2, 2), 0.5), eps=0.1, step=0.04, steps=3)
+        >>> moved[0, 0, 0]
+        tensor([0.6000, 0.6000])
+    """
+    check_pixels(images)
+    if norm not in get_args(Norm):
+        raise OptionError(unknown("norm", norm, get_args(Norm)))
+    low, high = (images - eps).clamp_(min=0), (images + eps).clamp_(max=1)
+
+    def pulled(moved: Tensor) -> Tensor:
+        return moved.clamp(low, high) if norm == "linf" else _into_sphere(moved, images, eps)
+
+    direction = torch.sign if norm == "linf" else _unit
+    moved = images.detach().clone() if start is None else pulled(start.detach())
+    for _ in range(steps):
+        at = moved.detach().requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(loss(at), at)
+        moved = pulled(direction(gradient).mul_(step).add_(at.detach()))
+    return moved
+
+
+def anywhere(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
+    """A point of the ball around each image, uniform in its volume; it may lie outside of [0, 1], `ascend` pulls it in.
+
+    Args:
+        images: (B, C, H, W).
+        eps: the radius of the ball.
+        norm: of the ball.
+        generator: for the draws; by default PyTorch's global one, as dropout has it.
+    """
+    if norm == "linf":
+        return images + eps * (2 * _drawn(torch.rand, images, generator) - 1)
+    radius = _drawn(torch.rand, images[:, :1, :1, :1], generator) ** (1 / images[0].numel()) if len(images) else 0.0
+    return images + eps * radius * _unit(_drawn(torch.randn, images, generator))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode; afterwards each part has the mode that it had."""
+    before = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Parameters that get no gradient, which is also faster; afterwards each is what it was, its gradient too."""
+    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, wanted in before:
+            parameter.requires_grad_(wanted)
+
+
+def check_pixels(images: Tensor) -> None:
+    """Refuse images that are no pixels in [0, 1]; looked at on the CPU only, elsewhere it would cost a wait."""
+    if images.device.type != "cpu" or not images.numel():
+        return
+    low, high = (float(value) for value in torch.aminmax(images))
+    if low < 0 or high > 1:
+        raise OptionError(
+            f"the images reach from {low:.3g} to {high:.3g}, and attacks move pixels in [0, 1]: put the normalisation "
+            "inside the model (normalise='model' in a recipe), and give images as they are."
+        )
+
+
+def _drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """On the generator's device, which may be another than that of the images."""
+    device = generator.device if generator is not None else like.device
+    return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    """Each image divided by its length; a zero stays one."""
+    return vectors / _lengths(vectors).clamp(min=torch.finfo(vectors.dtype).tiny)
+
+
+def _into_sphere(moved: Tensor, images: Tensor, eps: float) -> Tensor:
+    """Back along the radius, then into [0, 1], which only brings it nearer to an image that is there."""
+    delta = moved - images
+    return (images + delta * (eps / _lengths(delta).clamp(min=eps))).clamp_(0, 1)
+
+
+def _lengths(vectors: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=(1, 2, 3), keepdim=True)
+    return lengths

@@ -1,0 +1,69 @@
+"""Losses on the logits, as settings: each has a name for the records and builds a module that gives sums."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from torch import nn
+
+from ...losses.anchor import AnchorLoss
+from ...losses.class_balanced import ClassBalancedFocalLoss
+from ...losses.focal import FocalLoss
+from ..types import TaskShape
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """Softmax cross-entropy."""
+
+    name: ClassVar[str] = "entropy"
+    label_smoothing: float = 0.0
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The module."""
+        return nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing)
+
+
+@dataclass(frozen=True)
+class Focal:
+    """Focal loss; gamma 0 is cross-entropy."""
+
+    name: ClassVar[str] = "focal"
+    gamma: float = 2.0
+    form: Literal["softmax", "sigmoid"] = "softmax"
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The module."""
+        return FocalLoss(self.gamma, self.form, reduction="sum")
+
+
+@dataclass(frozen=True)
+class ClassBalancedFocal:
+    """Focal loss whose classes count by the effective number of their training images."""
+
+    name: ClassVar[str] = "class_balanced_focal"
+    beta: float = 0.9999
+    gamma: float = 1.0
+    form: Literal["softmax", "sigmoid"] = "sigmoid"
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The module, for the class counts of the training part."""
+        return ClassBalancedFocalLoss(shape.counts, self.beta, self.gamma, self.form, reduction="sum")
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """Anchor loss after some epochs of softmax cross-entropy."""
+
+    name: ClassVar[str] = "anchor"
+    gamma: float = 0.5
+    delta: float = 0.05
+    variant: Literal["neg", "pos"] = "neg"
+    warmup: float = 5.0
+    """Epochs."""
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The module."""
+        return AnchorLoss(self.gamma, self.delta, self.variant, round(self.warmup * shape.steps), reduction="sum")
+
+
+Criterion = Softmax | Focal | ClassBalancedFocal | Anchor

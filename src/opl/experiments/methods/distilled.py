@@ -1,0 +1,54 @@
+"""A student that learns from the labels and from its teacher: RFS's "born again" networks, generation by generation."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ..._support.arguments import positive
+from ...errors import OptionError
+from ...losses.knowledge import KnowledgeDistillationLoss
+from ..types import (
+    Batch,
+    Output,
+    TaskShape,
+)
+from .auxiliaries import (
+    Auxiliary,
+    terms_of,
+)
+from .base import Objective
+from .teacher import Teacher
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, and losses beside it.
+
+    The teacher is the run that the recipe comes `after`: of the same shape, and in RFS the generation before.
+    """
+
+    weight: float = 0.5
+    """Of the teacher's answers; the labels have the rest."""
+    temperature: float = 4.0
+    auxiliary: tuple[Auxiliary, ...] = ()
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The objective; the teacher is no part of its state."""
+        if not 0 <= self.weight <= 1:
+            raise OptionError(f"weight is {self.weight}: give the share of the teacher's answers, from 0 to 1.")
+        taught = Taught(Teacher.of(shape), positive("temperature", self.temperature))
+        terms = {"distillation": (self.weight, taught), **terms_of(self.auxiliary, shape)}
+        return Objective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
+
+
+class Taught(nn.Module):
+    """How far the logits are from the teacher's, over the global batch."""
+
+    def __init__(self, teacher: Teacher, temperature: float) -> None:
+        super().__init__()
+        self.teacher, self.loss = teacher, KnowledgeDistillationLoss(temperature, "sum")
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """The loss as a part of the global mean."""
+        value: Tensor = self.loss(output.logits, self.teacher.logits(batch.images))
+        return value * batch.each

@@ -1,0 +1,99 @@
+"""MART (Wang et al., 2020): boosted cross-entropy of adversarial examples, and consistency where the clean answer is
+unsure."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..types import (
+    Batch,
+    Output,
+    TaskShape,
+)
+from .auxiliaries import (
+    Auxiliary,
+    terms_of,
+)
+from .inner_loop import (
+    NearInnerLoop,
+    TwoPasses,
+    entropy,
+)
+
+TINY = 1e-12  # the constants of the published code, which are part of its formula
+ABOVE_ONE = 1.0001
+BARELY_ABOVE_ONE = 1.0000001
+
+
+@dataclass(frozen=True)
+class MART(NearInnerLoop):
+    """`boosted(x') + weight * consistency(x, x')`; see `boosted` and `consistency`.
+
+    The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Losses beside it see the features of x'.
+    """
+
+    weight: float = 5.0
+    """Of the consistency; MART's beta, or lambda."""
+    auxiliary: tuple[Auxiliary, ...] = ()
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The objective; it has no parameters of its own."""
+        return Mart(self, shape)
+
+
+class Mart(TwoPasses):
+    """The objective of MART."""
+
+    def __init__(self, settings: MART, shape: TaskShape) -> None:
+        super().__init__(nn.Identity(), terms=terms_of(settings.auxiliary, shape))
+        self.settings = settings
+
+    def moved(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Up the cross-entropy."""
+        return self.settings.attack(model, batch, entropy)
+
+    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        """Both terms."""
+        return {
+            "boosted": (1.0, boosted(moved.logits, batch.labels).sum()),
+            "consistency": (self.settings.weight, consistency(clean.logits, moved.logits, batch.labels).sum()),
+        }
+
+
+def boosted(logits: Tensor, labels: Tensor) -> Tensor:
+    """`-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)`, for each sample.
+
+    Args:
+        logits: (N, C), of adversarial examples.
+        labels: (N,), integer class ids.
+
+    Example:
+        >>> boosted(torch.zeros(1, 2), torch.tensor([0]))  # -log 0.5 - log 0.5001
+        tensor([1.3861])
+    """
+    logits = _wide(logits)
+    p = logits.softmax(1)
+    rival = p.scatter(1, labels[:, None], -1.0).max(1).values
+    return F.cross_entropy(logits, labels, reduction="none") - torch.log(ABOVE_ONE - rival + TINY)
+
+
+def consistency(clean: Tensor, moved: Tensor, labels: Tensor) -> Tensor:
+    """`(1.0000001 - p_y) * sum over j of p_j (log p_j - log(q_j + 1e-12))`, for each sample: p clean, q moved.
+
+    Args:
+        clean: (N, C), logits of the images.
+        moved: (N, C), logits of their adversarial examples.
+        labels: (N,), integer class ids.
+    """
+    log_p, q = _wide(clean).log_softmax(1), _wide(moved).softmax(1)
+    p = log_p.exp()
+    divergence = (p * (log_p - torch.log(q + TINY))).sum(1)
+    unsure = BARELY_ABOVE_ONE - p.gather(1, labels[:, None]).squeeze(1)
+    return unsure * divergence
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """In fp32 at least."""
+    return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,0 +1,67 @@
+"""TRADES (Zhang et al., 2019): cross-entropy of clean images, and the same answer for their adversarial examples."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..types import (
+    Batch,
+    Output,
+    TaskShape,
+)
+from .auxiliaries import (
+    Auxiliary,
+    terms_of,
+)
+from .inner_loop import (
+    NearInnerLoop,
+    TwoPasses,
+)
+
+
+@dataclass(frozen=True)
+class TRADES(NearInnerLoop):
+    """`cross-entropy(x) + weight * KL(p(x) || p(x'))`, where x' is moved up that same divergence.
+
+    Losses beside it see the features of x'.
+    """
+
+    weight: float = 6.0
+    """Of the divergence; TRADES's beta, or 1 / lambda."""
+    auxiliary: tuple[Auxiliary, ...] = ()
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The objective; it has no parameters of its own."""
+        return Trades(self, shape)
+
+
+class Trades(TwoPasses):
+    """The objective of TRADES; gradients flow through both sides of the divergence."""
+
+    def __init__(self, settings: TRADES, shape: TaskShape) -> None:
+        super().__init__(nn.Identity(), terms=terms_of(settings.auxiliary, shape))
+        self.settings = settings
+
+    def moved(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Up the divergence from the clean answer."""
+        return self.settings.attack(model, batch, lambda logits, _, clean: divergence(clean, logits).sum(), clean=True)
+
+    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        """Both terms."""
+        return {
+            "entropy": (1.0, F.cross_entropy(clean.logits, batch.labels, reduction="sum")),
+            "divergence": (self.settings.weight, divergence(clean.logits, moved.logits).sum()),
+        }
+
+
+def divergence(clean: Tensor, moved: Tensor) -> Tensor:
+    """`KL(softmax(clean) || softmax(moved))` for each sample, of (N, C) logits.
+
+    Example:
+        >>> import torch
+        >>> divergence(torch.zeros(1, 2), torch.zeros(1, 2))
+        tensor([0.])
+    """
+    log_p, log_q = clean.log_softmax(1), moved.log_softmax(1)
+    return (log_p.exp() * (log_p - log_q)).sum(1)

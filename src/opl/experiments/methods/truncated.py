@@ -1,0 +1,147 @@
+"""Truncated Lq: generalised cross-entropy that prunes the samples whose labels its best model does not believe."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ..._support.arguments import BetweenEpochs
+from ...errors import (
+    OptionError,
+    unknown,
+)
+from ...losses.truncated import (
+    TruncatedLoss,
+    believed,
+)
+from ..types import (
+    Batch,
+    Output,
+    TaskShape,
+)
+from .auxiliaries import (
+    OPL,
+    Auxiliary,
+    terms_of,
+)
+from .base import (
+    Objective,
+    together,
+)
+
+Select = Literal["noisy-val", "test-as-released"]
+JUDGED_BY = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
+IGNORED = -100  # the label that OPL leaves out of its pairs
+
+
+@dataclass(frozen=True)
+class TruncatedLq:
+    """`(1 - p^q) / q` of the samples that are kept, and losses beside it.
+
+    All are kept at first. Before epoch `start`, and every `every` epochs from there, the best model so far is asked: a
+    sample is kept where its label has a probability above k, in the plain image. So a sample can come back. Then
+    training goes on with the weights as they are, in these epochs too; in the released code they train nothing.
+    """
+
+    q: float = 0.7
+    """0 is cross-entropy, 1 is half the absolute error."""
+    k: float = 0.5
+    """The probability at and below which a label is not believed."""
+    start: int = 39
+    """The first epoch, counted from 0, that begins with pruning."""
+    every: int = 10
+    """Epochs from one pruning to the next."""
+    select: Select = "noisy-val"
+    """What the best model is the best on: held-out images with labels as wrong as in training, or the *test set*, as
+    in the released code, which makes its test accuracy a number that was chosen for being high."""
+    leave_out: bool = False
+    """Leave pruned samples out of OPL's pairs; the released code keeps them in."""
+    auxiliary: tuple[Auxiliary, ...] = ()
+
+    def build(self, shape: TaskShape) -> nn.Module:
+        """The objective; which samples are kept is in its state."""
+        if self.start < 1 or self.every < 1:
+            raise OptionError(
+                f"start is {self.start} and every {self.every}: pruning needs a model that was trained for at least "
+                "one epoch, so give whole numbers from 1 up."
+            )
+        if self.select not in get_args(Select):
+            raise OptionError(unknown("select", self.select, get_args(Select)))
+        if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
+            raise OptionError("leave_out is for OPL alone: other losses cannot leave samples out of their batch.")
+        return Pruned(self, shape)
+
+
+class Pruned(Objective, BetweenEpochs):
+    """The objective. `kept` has a place for each training image, by its row, the same on all processes."""
+
+    kept: Tensor
+
+    def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
+        loss = TruncatedLoss(settings.q, settings.k, "sum")
+        super().__init__(loss, "truncated", terms_of(settings.auxiliary, shape))
+        self.settings, self.judged_by = settings, JUDGED_BY[settings.select]
+        self.register_buffer("kept", torch.ones(sum(shape.counts), dtype=torch.bool))
+        self.best: dict[str, Tensor] = {}
+        self.score = -1.0
+
+    def judged(self, output: Output, batch: Batch) -> Tensor:
+        """The sum over samples; those that were pruned add a constant."""
+        value: Tensor = self.criterion(output.logits, batch.labels, self.kept[batch.rows])
+        return value
+
+    def beside(self, batch: Batch) -> Batch:
+        """The batch, pruned samples marked where they are to be left out."""
+        if not self.settings.leave_out:
+            return batch
+        return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORED))
+
+    def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
+        """Prune, if it is time to."""
+        late = epoch - self.settings.start
+        if late < 0 or late % self.settings.every:
+            return
+        if not self.best:
+            raise OptionError(
+                f"no model was judged ({self.judged_by}) before epoch {epoch}, which begins with pruning: raise "
+                "method.start, or lower eval_every."
+            )
+        kept = self._asked(model, everything())
+        if together():
+            dist.all_reduce(kept)
+        self.kept.copy_(kept.bool())
+
+    @torch.no_grad()
+    def _asked(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
+        """(N,), 1 for samples of this process's share that the best model believes; the network stays as it is."""
+        kept = torch.zeros(len(self.kept), dtype=torch.int32, device=self.kept.device)
+        was_training = model.training
+        model.eval()
+        for batch in batches:
+            output: Output = functional_call(model, self.best, (batch.images,))
+            kept[batch.rows] = believed(output.logits, batch.labels, k=self.settings.k).int()
+        model.train(was_training)
+        return kept
+
+    def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
+        """Remember the model if it is the best so far."""
+        score = float(record.get(self.judged_by, -1.0))
+        if score > self.score:
+            self.score = score
+            self.best = {name: value.detach().clone() for name, value in model.state_dict().items()}
+            if together():  # each process has its own running means of a batch norm
+                for value in self.best.values():
+                    dist.broadcast(value, 0)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The best model so far, so that a run that was stopped prunes with it too."""
+        return {"best": self.best, "score": self.score}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take it up again."""
+        self.best = {name: value.to(self.kept.device) for name, value in state["best"].items()}
+        self.score = float(state["score"])

@@ -1,0 +1,35 @@
+"""Architectures, one file each: frozen settings whose `build(channels, num_classes)` gives a module that returns an
+`Output(features, logits)`, the features being exactly what its classifier `fc` takes."""
+
+from .cifar_resnet import CifarResNet
+from .digits import DigitsNet
+from .mnist import MnistNet
+from .network import Network
+from .pretrained import start_from
+from .resnet import ResNet
+from .resnet12 import ResNet12
+from .standardize import (
+    Standardize,
+    standardized,
+)
+from .vgg import Vgg11
+from .weights import load_weights
+from .wide_resnet import WideResNet
+
+Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet | WideResNet
+
+__all__ = [
+    "CifarResNet",
+    "DigitsNet",
+    "MnistNet",
+    "Model",
+    "Network",
+    "ResNet",
+    "ResNet12",
+    "Standardize",
+    "Vgg11",
+    "WideResNet",
+    "load_weights",
+    "standardized",
+    "start_from",
+]

@@ -1,0 +1,44 @@
+"""The ResNets made for 32x32 images (ResNet-56 and ResNet-110 of table 1): three stages of basic blocks."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from ...errors import OptionError
+from .network import (
+    Network,
+    draw_convolutions,
+    pooled,
+)
+from .residual import (
+    BasicBlock,
+    convolution,
+    stages,
+)
+
+
+@dataclass(frozen=True)
+class CifarResNet:
+    """A ResNet of `6n + 2` layers (8, 20, 32, 44, 56, 110): n basic blocks at each of widths w, 2w, 4w.
+
+    Shortcuts are 1x1 convolutions where the width changes ("option B"), identities elsewhere. Features: 4w, none
+    negative.
+    """
+
+    depth: int = 56
+    width: int = 16
+
+    def build(self, channels: int, num_classes: int) -> Network:
+        """The module, with new weights: He-uniform convolutions."""
+        if self.depth < 8 or self.depth % 6 != 2:
+            below = max(8, self.depth - (self.depth - 2) % 6)
+            raise OptionError(
+                f"a CifarResNet of depth {self.depth} does not exist, its depth is 6n + 2: "
+                f"take depth={below} or depth={below + 6}."
+            )
+        count = (self.depth - 2) // 6
+        stem = {"conv1": convolution(channels, self.width, 3), "bn1": nn.BatchNorm2d(self.width), "relu": nn.ReLU()}
+        trunk = stages(BasicBlock, self.width, self.width, (count,) * 3)
+        model = Network(pooled({**stem, **trunk}), 4 * self.width, num_classes)
+        draw_convolutions(model, nn.init.kaiming_uniform_)
+        return model

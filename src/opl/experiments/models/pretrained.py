@@ -1,0 +1,101 @@
+"""Pretrained weights: a file, here or below `$OPL_DATA` or from the Hub, checked by its SHA-256, put into a model."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ...errors import OptionError
+from .weights import load_weights
+
+NAMES = ("model.safetensors", "pytorch_model.bin")  # of a Hub repository, or of a folder, the first that is there
+FORMATS = (".safetensors", ".pth", ".pt", ".bin")
+
+
+def start_from(model: nn.Module, weights: str, checksum: str = "") -> str:
+    """Load pretrained weights in torchvision's names into a model, all but its classifier; returns their SHA-256.
+
+    Args:
+        model: one of this package's, built for any number of classes.
+        weights: a file (`.safetensors`, or what `torch.save` wrote and `weights_only=True` loads) or a folder with one,
+            here or below `$OPL_DATA`; else a Hub id, for instance `timm/resnet50.tv_in1k`.
+        checksum: the SHA-256 that the file must have, or its first digits; empty takes any.
+
+    Raises:
+        OptionError: there are no such weights, or they are others, or of another model.
+    """
+    file = find_weights(weights)
+    data = file.read_bytes()
+    found = hashlib.sha256(data).hexdigest()
+    if not found.startswith(checksum.lower()):
+        raise OptionError(
+            f"the weights {str(file)!r} have the SHA-256 {found[:16]}... and not {checksum[:16]}...: get the file that "
+            "is meant, or leave the checksum empty."
+        )
+    try:
+        load_weights(model, _read(data, file.suffix), skip_classifier=True)
+    except OptionError as error:
+        raise OptionError(f"{str(file)!r}: {error}") from error
+    return found
+
+
+def find_weights(weights: str) -> Path:
+    """The file of some weights; from the Hub it is downloaded, once."""
+    shelf = os.environ.get("OPL_DATA")
+    places = [Path(weights).expanduser(), *([Path(shelf).expanduser() / weights] if shelf else [])]
+    for place in places:
+        for file in (place, *(place / name for name in NAMES)):
+            if file.is_file():
+                return file
+    if weights.count("/") != 1 or Path(weights).suffix in FORMATS:
+        raise OptionError(f"there are no weights {weights!r}: {_ways()}.")
+    return _from_hub(weights)
+
+
+def _from_hub(repository: str) -> Path:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    for name in NAMES:
+        try:
+            return Path(hf_hub_download(repository, name))
+        except LocalEntryNotFoundError as error:  # no network, and never downloaded
+            raise _unreachable(repository, error) from error
+        except EntryNotFoundError:
+            continue
+        except Exception as error:  # no such repository, terms not accepted, a name that cannot be one, ...
+            raise _unreachable(repository, error) from error
+    raise OptionError(f"the Hub's {repository!r} has neither {' nor '.join(NAMES)}: {_ways()}.")
+
+
+def _unreachable(repository: str, error: Exception) -> OptionError:
+    reason = " ".join(str(error).split())[:120] or type(error).__name__
+    return OptionError(f"the weights {repository!r} are not here and not to be had from the Hub ({reason}): {_ways()}.")
+
+
+def _ways() -> str:
+    return (
+        "give a .safetensors or .pth file in torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
+        "--weights; put it below $OPL_DATA under that name; or train from scratch with --weights ''"
+    )
+
+
+def _read(data: bytes, suffix: str) -> Any:
+    import io
+
+    import torch
+
+    try:
+        if suffix == ".safetensors":
+            from safetensors.torch import load
+
+            return load(data)
+        found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    except Exception as error:  # pickle, zip and safetensors each have their own ways to say that a file is damaged
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise OptionError(f"no weights can be read from it ({reason}); give a file of weights alone.") from error
+    if not isinstance(found, dict):
+        raise OptionError(f"it holds a {type(found).__name__} and no weights by name; give the model's state dict.")
+    return found

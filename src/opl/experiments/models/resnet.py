@@ -1,0 +1,78 @@
+"""ResNet-18, -34, -50 and -101, with torchvision's names and shapes, so that its weights load; and a small one."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torch import nn
+
+from ...errors import (
+    OptionError,
+    unknown,
+)
+from .network import (
+    Network,
+    draw_convolutions,
+    he_normal_fan_out,
+    pooled,
+)
+from .residual import (
+    BasicBlock,
+    Block,
+    Bottleneck,
+    convolution,
+    stages,
+)
+
+Stem = Literal["imagenet", "half", "cifar"]
+
+LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
+    10: (BasicBlock, (1, 1, 1, 1)),
+    18: (BasicBlock, (2, 2, 2, 2)),
+    34: (BasicBlock, (3, 4, 6, 3)),
+    50: (Bottleneck, (3, 4, 6, 3)),
+    101: (Bottleneck, (3, 4, 23, 3)),
+}
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """Four stages at widths 64, 128, 256, 512, or four times that from depth 50 on, the last giving the features.
+
+    No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) and the
+    "half" one (3x3 convolution, half the size) the net starts from torchvision's He-normal weights; with the "cifar"
+    stem (3x3 convolution, full size) from PyTorch's own, as in the label-noise experiments.
+    """
+
+    depth: int = 18
+    stem: Stem = "imagenet"
+    width: int = 64
+    """Of the first stage; published weights have 64."""
+
+    def build(self, channels: int, num_classes: int) -> Network:
+        """The module, with new weights."""
+        if self.depth not in LAYOUTS:
+            raise OptionError(
+                f"a ResNet of depth {self.depth} does not exist: there are {', '.join(map(str, LAYOUTS))}; "
+                "the nets of depth 6n + 2 for 32x32 images are CifarResNet."
+            )
+        if self.stem not in get_args(Stem):
+            raise OptionError(unknown("stem", self.stem, get_args(Stem)))
+        if self.width < 8 or self.width % 8:  # oneDNN crashes in the gradient of some others, channels last
+            raise OptionError(f"width is {self.width}: give the channels of the first stage, a multiple of 8.")
+        block, counts = LAYOUTS[self.depth]
+        stem = _stem(self.stem, channels, self.width)
+        trunk = stages(block, self.width, self.width, counts)
+        model = Network(pooled({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
+        if self.stem != "cifar":
+            draw_convolutions(model, he_normal_fan_out)
+        return model
+
+
+def _stem(stem: Stem, channels: int, width: int) -> dict[str, nn.Module]:
+    size, stride = {"imagenet": (7, 2), "half": (3, 2), "cifar": (3, 1)}[stem]
+    parts: dict[str, nn.Module] = {
+        "conv1": convolution(channels, width, size, stride),
+        "bn1": nn.BatchNorm2d(width),
+        "relu": nn.ReLU(),
+    }
+    return {**parts, "maxpool": nn.MaxPool2d(3, stride=2, padding=1)} if stem == "imagenet" else parts

@@ -1,0 +1,77 @@
+"""ResNet-12, the net of the few-shot experiments (table 6): four wide blocks, with DropBlock."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ...errors import OptionError
+from .dropblock import DropBlock
+from .network import (
+    Network,
+    draw_convolutions,
+    he_normal_fan_out,
+    pooled,
+)
+from .residual import convolution
+
+
+@dataclass(frozen=True)
+class ResNet12:
+    """Four residual blocks of three 3x3 convolutions, each halving the map; features as many as the last width.
+
+    LeakyReLU of slope 0.1, so that features can be a little negative. Images must be 16 pixels or more on a side.
+
+    Args:
+        widths: of the four blocks.
+        drop: the share of cells blanked after each block: single ones after the first two, squares after the others.
+        block: the side of those squares: 5 for images of 84 pixels, 2 for 32.
+        ramp: steps until the squares come at that rate; 0 has them at once.
+    """
+
+    widths: tuple[int, int, int, int] = (64, 160, 320, 640)
+    drop: float = 0.1
+    block: int = 5
+    ramp: int = 40_000
+
+    def build(self, channels: int, num_classes: int) -> Network:
+        """The module, with new weights: He-normal convolutions."""
+        if len(self.widths) != 4 or min(self.widths) < 1:
+            raise OptionError(f"ResNet12 has 4 blocks, and widths is {self.widths}: give 4 numbers from 1 up.")
+        if not 0 <= self.drop < 1:
+            raise OptionError(f"drop is {self.drop}: give the share of cells to blank, from 0 to below 1.")
+        drops: list[nn.Module] = [nn.Dropout(self.drop) for _ in range(2)]
+        drops += [DropBlock(self.drop, self.block, self.ramp) for _ in range(2)]
+        before = (channels, *self.widths)
+        layers: dict[str, nn.Module] = {
+            f"layer{number + 1}": nn.Sequential(HalvingBlock(before[number], self.widths[number], drops[number]))
+            for number in range(4)
+        }
+        model = Network(pooled(layers), self.widths[-1], num_classes)
+        draw_convolutions(model, he_normal_fan_out)
+        return model
+
+
+class HalvingBlock(nn.Module):
+    """Three 3x3 convolutions beside a 1x1 one, a max-pool to half the size, and dropout of one kind or another."""
+
+    def __init__(self, before: int, width: int, drop: nn.Module) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = convolution(before, width, 3), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = convolution(width, width, 3), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = convolution(width, width, 3), nn.BatchNorm2d(width)
+        self.downsample = nn.Sequential(convolution(before, width, 1), nn.BatchNorm2d(width))
+        self.relu, self.maxpool, self.drop = nn.LeakyReLU(0.1), nn.MaxPool2d(2), drop
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, before, H, W) to (B, width, H // 2, W // 2)."""
+        if min(x.shape[2:]) < 2:
+            raise OptionError(
+                f"a map of {x.shape[2]}x{x.shape[3]} cannot be halved: ResNet12 halves images four times, so give "
+                "images of 16x16 pixels or more."
+            )
+        residual = self.relu(self.bn1(self.conv1(x)))
+        residual = self.relu(self.bn2(self.conv2(residual)))
+        total = self.bn3(self.conv3(residual)) + self.downsample(x)
+        halved: Tensor = self.relu(self.maxpool(total))  # published the other way round: the same, at 4 times the work
+        dropped: Tensor = self.drop(halved)
+        return dropped

@@ -1,0 +1,37 @@
+"""Normalisation as the first part of a network, which then takes pixels in [0, 1]: attacks move those."""
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import OptionError
+from .network import Network
+
+
+class Standardize(nn.Module):
+    """`(images - mean) / std`, channel by channel; both are in the state dict, so that weights know their input.
+
+    Example:
+        >>> Standardize((0.5,), (0.25,))(torch.ones(1, 1, 1, 1))
+        tensor([[[[2.]]]])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or min(std, default=0) <= 0:
+            raise OptionError(f"mean {mean} and std {std} do not fit: give one of each a channel, each std above 0.")
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) to the same shape."""
+        return (images - self.mean) / self.std
+
+
+def standardized(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
+    """The network with `Standardize` before its first part; its other parts keep their names."""
+    network.add_module("standardize", Standardize(mean, std))
+    network.path = ("standardize", *network.path)
+    return network

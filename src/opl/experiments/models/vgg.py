@@ -1,0 +1,40 @@
+"""VGG-11 for 32x32 images with any eight widths, the net that NeuralScale rescales (table S2)."""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from ...errors import OptionError
+from .network import (
+    Network,
+    conv_chain,
+    draw_convolutions,
+    he_normal_fan_out,
+    pooled,
+)
+
+
+@dataclass(frozen=True)
+class Vgg11:
+    """Eight 3x3 convolutions with batch norm, five max-pools: 32x32 becomes 1x1.
+
+    The features are as many as the last width, none negative. Images must be 32 pixels or more on a side; where more
+    than one position is left, they are averaged.
+    """
+
+    widths: tuple[int, ...] = (64, 128, 256, 256, 512, 512, 512, 512)
+
+    def build(self, channels: int, num_classes: int) -> Network:
+        """The module, with new weights: as NeuralScale's, batch norms at half gain and a small classifier."""
+        if len(self.widths) != 8:
+            raise OptionError(f"Vgg11 has 8 convolutions, but widths names {len(self.widths)}: {self.widths}. Give 8.")
+        trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 4, 6, 8), bias=True)
+        model = Network(pooled({"trunk": trunk}), self.widths[-1], num_classes)
+        draw_convolutions(model, he_normal_fan_out)
+        for part in model.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                nn.init.constant_(part.weight, 0.5)
+            elif isinstance(part, nn.Linear):
+                nn.init.normal_(part.weight, std=0.01)
+                nn.init.zeros_(part.bias)
+        return model

@@ -1,0 +1,76 @@
+"""Weights from elsewhere into a model: every one of them, or a sentence that says which do not fit."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...errors import OptionError
+
+NESTS = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
+PREFIXES = ("module.", "_orig_mod.", "model.")  # DDP's, torch.compile's, a Lightning module's
+CLASSIFIER = "fc."
+
+
+def load_weights(model: nn.Module, state_dict: Mapping[str, Any], *, skip_classifier: bool = False) -> None:
+    """Load all weights of `state_dict` into `model`, or raise and leave the model as it was.
+
+    Args:
+        model: from this package, or any other whose classifier is `fc`; wrapped by DDP or `torch.compile` or not.
+        state_dict: the weights by name, also with the prefix of a wrapper or inside a checkpoint under "state_dict".
+        skip_classifier: leave the model's `fc` as it is and load everything else, for another set of classes.
+    """
+    given, own = _plain(_unnested(state_dict)), _plain(model.state_dict())
+    if skip_classifier:
+        given = {name: value for name, value in given.items() if not name.startswith(CLASSIFIER)}
+        given |= {name: value for name, value in own.items() if name.startswith(CLASSIFIER)}
+    _check(given, own)
+    real_names = dict(zip(own, model.state_dict(), strict=True))
+    model.load_state_dict({real_names[name]: value for name, value in given.items()})
+
+
+def _unnested(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
+    for nest in NESTS:
+        if isinstance(checkpoint.get(nest), Mapping):
+            return _unnested(checkpoint[nest])
+    return checkpoint
+
+
+def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """The weights without the prefixes that all their names share."""
+    for prefix in PREFIXES:
+        if weights and all(name.startswith(prefix) for name in weights):
+            return _plain({name.removeprefix(prefix): value for name, value in weights.items()})
+    return dict(weights)
+
+
+def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
+    # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; loading puts it in.
+    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in given if name not in own]
+    reshaped = [name for name in own if name in given and _shape(given[name]) != _shape(own[name])]
+    wrong = {*missing, *unexpected, *reshaped}
+    if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
+        raise OptionError(
+            f"only the classifier does not fit: {_classes(given)} in the weights, {_classes(own)} in the model. "
+            "Build the model with the same number of classes, or load everything else with skip_classifier=True."
+        )
+    if wrong:
+        shapes = [f"{name} {_shape(given[name])} for {_shape(own[name])}" for name in reshaped]
+        kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
+        faults = "; ".join(f"{_few(names)} {kind}" for kind, names in kinds.items() if names)
+        raise OptionError(f"these weights are of another model: {faults}. Build the model that they were trained in.")
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    return tuple(getattr(value, "shape", ()))
+
+
+def _classes(weights: Mapping[str, Any]) -> str:
+    shape = _shape(weights.get(CLASSIFIER + "weight"))
+    return f"{shape[0]} classes of {shape[1]} features" if len(shape) == 2 else "no fc"
+
+
+def _few(names: Collection[str], most: int = 3) -> str:
+    listed = ", ".join(list(names)[:most])
+    return f"{listed} and {len(names) - most} more" if len(names) > most else listed

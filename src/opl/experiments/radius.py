@@ -1,0 +1,36 @@
+"""How far an attack may go: how people write it, and what cannot be meant. No torch in here."""
+
+from ..errors import OptionError
+
+
+def check_radius(eps: float, norm: str) -> None:
+    """Refuse a radius that is none, or larger than the range of pixels: 8 is often written where 8/255 is meant."""
+    if not 0 < eps < float("inf"):
+        raise OptionError(f"eps is {eps:g}: give a radius above 0, for instance 8/255.")
+    if norm == "linf" and eps > 1:
+        raise OptionError(f"eps is {eps:g}, and pixels reach from 0 to 1: is {eps:g}/255 meant?")
+
+
+def spelled(eps: float) -> str:
+    """A radius as people write it: in 255ths where it is a whole number of those.
+
+    Example:
+        >>> spelled(8 / 255), spelled(0.031)
+        ('8/255', '0.031')
+    """
+    parts = round(eps * 255)
+    return f"{parts}/255" if parts and abs(eps * 255 - parts) < 1e-6 else f"{eps:g}"
+
+
+def radius(word: str) -> float:
+    """A radius from the command line: `8/255`, `0.031`.
+
+    Example:
+        >>> radius("8/255") == 8 / 255, radius("0.031")
+        (True, 0.031)
+    """
+    try:
+        top, _, bottom = word.partition("/")
+        return float(top) / float(bottom or 1)
+    except (ValueError, ZeroDivisionError) as error:
+        raise OptionError(f"eps is {word!r}: give a number or a fraction, for instance 0.031 or 8/255.") from error

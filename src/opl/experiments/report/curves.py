@@ -1,0 +1,100 @@
+"""Learning curves: accuracy, loss, s and d, and what pruning keeps, as means with intervals or seed by seed."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..figures.training import (
+    Curve,
+    page,
+)
+from ..results.runs import (
+    Run,
+    number,
+)
+from ..tables import Row
+from .charts import Charts
+from .groups import (
+    Group,
+    badge,
+    fresh,
+)
+from .legend import filters
+from .markup import (
+    Markup,
+    join,
+    tag,
+    unbroken,
+)
+
+MEASURES = {
+    "val/top1": "validation accuracy, %",
+    "train/loss": "training loss",
+    "s": "s: cosine within a class",
+    "d": "d: |cosine| between classes",
+    "kept": "share of the training images that pruning keeps",
+    "kept/clean": "of those, the share with a right label",
+}
+POINTS = 30_000  # of all curves of a group; more are thinned out
+FEW = 12  # epochs: up to so many each has a number on the axis
+AT_FIRST = 6  # curves that are switched on
+LEAD = (
+    "Curves end where a run stopped, so unfinished runs are in them too. The bands are 95 % intervals over the seeds; "
+    "s and d are measured on the validation images. Drag over a chart to look closer, double-click to go back."
+)
+
+
+def section(groups: Sequence[Group], charts: Charts) -> Markup | None:
+    """A chart for each measure that a group has."""
+    parts = []
+    for group, rows in fresh(groups):
+        begun = [row for row in rows if any(run.records for run in group.of(row))]
+        parts += [_article(group, begun, charts)] if begun else []
+    return join(tag("p", LEAD, class_="lead"), *parts) if parts and charts.library else None
+
+
+def _article(group: Group, rows: Sequence[Row], charts: Charts) -> Markup:
+    key = f"curves-{group.key}"
+    drawn = [_chart(group, rows, measure, charts, key) for measure in MEASURES]
+    return tag(
+        "article",
+        tag("h3", unbroken(group.title)),
+        badge(group.scale),
+        tag("div", filters([row.label for row in rows], "Curves", key, AT_FIRST), _toggle(key), class_="controls"),
+        tag("div", *drawn, class_="grid two"),
+    )
+
+
+def _toggle(key: str) -> Markup:
+    choices = [
+        tag("label", tag("input", type="radio", name=key, value=kind, checked=kind == "mean", data_kind=key), words)
+        for kind, words in (("mean", "mean and interval"), ("seed", "each seed"))
+    ]
+    return tag("fieldset", tag("legend", "Show the curves as", class_="hidden"), *choices, class_="switch")
+
+
+def _chart(group: Group, rows: Sequence[Row], measure: str, charts: Charts, key: str) -> Markup | None:
+    runs = [[run for run in group.of(row) if run.records] for row in rows]
+    step = math.ceil(sum(len(run.records) for some in runs for run in some) * len(MEASURES) / POINTS)
+    curves = [_curve(row.label, some, measure, step) for row, some in zip(rows, runs, strict=True)]
+    if not any(np.isfinite(curve.values).any() for curve in curves):
+        return None
+    title = MEASURES[measure]
+    words = f"{title} over the epochs for {', '.join(row.label for row in rows)}"
+    spec = page(curves, title)
+    del spec["layout"]["yaxis"]["title"]  # the caption says it
+    spec["layout"]["hoverdistance"] = -1  # the nearest epoch, however far
+    few = max(curve.epochs[-1] for curve in curves) <= FEW
+    spec["layout"]["xaxis"] |= {"zeroline": False, **({"dtick": 1} if few else {})}
+    return tag("figure", tag("figcaption", title), charts.draw(spec, words, group=key))
+
+
+def _curve(label: str, runs: Sequence[Run], measure: str, step: int) -> Curve:
+    """A row's runs as one curve; a value that is missing or no number is a gap."""
+    tables = [{record.get("epoch"): number(record.get(measure)) for record in run.records} for run in runs]
+    there = {epoch for table in tables for epoch, value in table.items() if isinstance(epoch, int) and value == value}
+    epochs = sorted(there) or [0]
+    epochs = sorted({*epochs[::step], epochs[-1]})
+    values = np.array([[table.get(epoch, math.nan) for epoch in epochs] for table in tables])
+    return Curve(label, tuple(epoch + 1 for epoch in epochs), tuple(run.seed for run in runs), values)

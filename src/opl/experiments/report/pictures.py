@@ -1,0 +1,83 @@
+"""Test pictures that OPL gets right and CE wrong, each with the five best guesses of both."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..figures import gallery
+from ..results.runs import (
+    BROKEN,
+    Run,
+    class_names,
+    outputs,
+)
+from ..tables import Row
+from .groups import (
+    Group,
+    badge,
+    fresh,
+)
+from .markup import (
+    Markup,
+    join,
+    tag,
+    unbroken,
+)
+
+BUDGET = 200_000  # bytes of the pictures of a group
+NONE = "Among the pictures that were kept, there is none that the second model gets right and the first wrong."
+
+
+def section(groups: Sequence[Group]) -> Markup | None:
+    """The pictures of each group that has a baseline and a row against it, both with outputs."""
+    pairs = [(group, pair) for group, rows in fresh(groups) if (pair := group.pair()) and pair[1] in rows]
+    parts = [part for group, pair in pairs if (part := _article(group, *pair))]
+    return join(*parts) if parts else None
+
+
+def _article(group: Group, base: Row, own: Row) -> Markup | None:
+    runs = {run.seed: run for run in group.finished(base)}
+    for run in sorted(group.finished(own), key=lambda each: each.seed):
+        other = outputs(runs[run.seed]) if run.seed in runs else {}
+        mine = outputs(run) if "pixels" in other else {}
+        if "pixels" in mine:
+            words = f"{own.label} against {base.label}, seed {run.seed}; what {own.label} is surest of comes first."
+            head = [tag("h3", unbroken(group.title)), badge(group.scale), tag("p", words, class_="quiet")]
+            return tag("article", *head, _cards(run, other, mine, (base.label, own.label)))
+    return None
+
+
+def _cards(run: Run, before: dict[str, Any], after: dict[str, Any], names: tuple[str, str]) -> Markup:
+    try:
+        count = 1 + max(int(part.max()) for part in (after["labels"], before["top5"], after["top5"]))
+        found = gallery.mended(
+            after["pixels"], after["labels"],
+            before["top5"], before["p5"], after["top5"], after["p5"],
+            class_names(run, count),
+        )  # fmt: skip
+        shown = gallery.page(found) if found else []
+    except BROKEN as error:
+        return tag("p", f"The pictures cannot be shown: {error}", class_="absent")
+    room, cards = BUDGET, []
+    for picture in shown:
+        room -= len(picture["image"])
+        cards += [_card(picture, names)] if room > 0 else []
+    return tag("ul", *cards, class_="gallery", role="list") if cards else tag("p", NONE, class_="absent")
+
+
+def _card(picture: dict[str, Any], names: tuple[str, str]) -> Markup:
+    truth = str(picture["truth"])
+    image = tag("img", src=picture["image"], alt=f"Test picture of the class {truth}", width=96, height=96)
+    lists = [_guesses(name, picture[side], truth) for name, side in zip(names, ("before", "after"), strict=True)]
+    return tag("li", tag("div", image, tag("p", truth, class_="truth"), class_="face"), *lists)
+
+
+def _guesses(name: str, guesses: Sequence[tuple[str, float | None]], truth: str) -> Markup:
+    lines = []
+    for guess, probability in guesses:
+        percent = 100 * min(1.0, max(0.0, probability or 0.0))
+        words = [tag("span", guess, class_="guess"), tag("span", f"{percent:.0f} %", class_="number")]
+        right = guess == truth
+        mark = tag("span", " (right)", class_="hidden") if right else None
+        style = f"--p:{percent:.0f}%"
+        lines.append(tag("li", *words, mark, class_="right" if right else None, style=style))
+    return tag("div", tag("p", name, class_="who"), tag("ol", *lines, role="list"), class_="guesses")

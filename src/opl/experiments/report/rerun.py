@@ -1,0 +1,57 @@
+"""How to run it again: the commands, to be copied."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+
+from ..results.runs import Run
+from ..tables import Row
+from .groups import Group
+from .markup import (
+    Markup,
+    join,
+    tag,
+)
+
+FIRST = (
+    "Finished runs are kept, and an unfinished one goes on where it stopped. The same commit on the same machine gives "
+    "the same numbers."
+)
+
+
+def section(runs: Sequence[Run], groups: Sequence[Group], folder: str) -> Markup:
+    """The last section of the page."""
+    blocks = [_block("The code", "code", _code(runs))] if _code(runs) else []
+    blocks += [_block(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in groups]
+    blocks.append(_block("This page", "page", [f"opl report {shlex.quote(folder)}"]))
+    return join(tag("p", FIRST, class_="lead"), *blocks)
+
+
+def _code(runs: Sequence[Run]) -> list[str]:
+    commits = Counter(str(run.about.get("commit") or "") for run in runs)
+    del commits[""]
+    lines = []
+    for commit, count in commits.most_common():
+        notes = [f"{count} runs"] if len(commits) > 1 else []
+        notes += ["and changes that are in no commit"] if commit.endswith("+") else []
+        lines.append(f"git checkout {shlex.quote(commit.rstrip('+'))}" + (f"  # {', '.join(notes)}" if notes else ""))
+    return [*lines, "pip install -c constraints.txt -e '.[experiments]'"] if lines else []
+
+
+def _commands(group: Group) -> list[str]:
+    if group.rows and group.item.dataset:
+        seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
+        return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]
+    return [line for row in group.rows for line in _trains(group, row)]
+
+
+def _trains(group: Group, row: Row) -> list[str]:
+    name, scale = shlex.quote(row.recipe), shlex.quote(group.scale)
+    return [f"opl train {name} --seed {run.seed} --scale {scale}" for run in group.of(row)]
+
+
+def _block(title: str, key: str, commands: list[str]) -> Markup:
+    text = f"again-{key}"
+    button = tag("button", "Copy", type="button", class_="copy", data_copy=text, aria_label=f"Copy commands: {title}")
+    code = tag("pre", tag("code", "\n".join(commands)), id=text, tabindex="0", role="region", aria_label=title)
+    return tag("div", tag("div", tag("h3", title), button, class_="top"), code, class_="commands")

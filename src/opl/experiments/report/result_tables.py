@@ -1,0 +1,160 @@
+"""A table for each item and scale: paper and ours, and the paired differences drawn beside their numbers."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..results.comparisons import (
+    Matched,
+    answer,
+    matched,
+    said,
+)
+from ..results.runs import BROKEN
+from ..results.tables import (
+    Line,
+    lines,
+    markdown,
+    number,
+)
+from ..statistics import (
+    Interval,
+    verdict,
+)
+from .groups import (
+    Group,
+    badge,
+)
+from .html_table import (
+    boxed,
+    cell,
+    heading,
+    row,
+)
+from .intervals import Axis
+from .markup import (
+    Markup,
+    join,
+    tag,
+    unbroken,
+)
+
+LEGEND = (
+    "Ours is the mean over the seeds ± half of its 95 % interval (t distribution). A difference is taken seed by seed "
+    "from the row's baseline; only where its whole interval is above zero is it called a gain."
+)
+
+
+def section(groups: Sequence[Group], folder: Path) -> Markup:
+    """All tables."""
+    return join(tag("p", LEGEND, class_="lead"), *(_article(group, folder) for group in groups))
+
+
+def _article(group: Group, folder: Path) -> Markup:
+    title = tag("h3", unbroken(group.title), id=f"{group.key}-title")
+    return tag("article", title, badge(group.scale), _content(group, folder), aria_labelledby=f"{group.key}-title")
+
+
+def _content(group: Group, folder: Path) -> Markup:
+    if not group.item.metrics:
+        return tag("p", "No finished run has numbers for this table yet.", class_="absent")
+    try:
+        averages = {each.row.recipe for each in group.item.averages_at(group.scale)}
+        here = {row.recipe for row in group.rows} | averages
+        found = lines(group.item, folder, group.scale)
+        shown = [line for line in found if line.recipe in here]
+        return join(_table(group, shown), _below(group, shown, len(found) - len(shown)))
+    except BROKEN as error:
+        words = f"a result has no {error}." if isinstance(error, KeyError) else str(error).replace(f"{folder}/", "")
+        return tag("p", f"This table cannot be made: {words}", class_="absent")
+
+
+def _table(group: Group, shown: list[Line]) -> Markup:
+    metrics = group.item.metrics
+    with_paper = [name for name in metrics if any(name in line.paper for line in shown)]
+    axes = {name: axis for name in group.item.main if (axis := _axis(name, shown))}
+    body = [_row(line, metrics, with_paper, axes) for line in shown]
+    head = _head(group.item.what, metrics, with_paper, axes)
+    return boxed(f"{group.title}, scale {group.scale}", head, body)
+
+
+def _axis(name: str, shown: list[Line]) -> Axis | None:
+    return Axis.over([line.difference[name] for line in shown if name in line.difference])
+
+
+def _head(what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> list[list[Markup]]:
+    first = [heading(what, rowspan=2), heading("seeds", rowspan=2, class_="number")]
+    second = []
+    for name, title in metrics.items():
+        if name in with_paper:
+            first.append(heading(title, colspan=2, scope="colgroup"))
+            second += [heading("ours", class_="number"), heading("paper", class_="number")]
+        else:
+            first.append(heading(title, rowspan=2, class_="number"))
+        if name in axes:
+            words = join(f"difference in {title}", axes[name].scale())
+            first.append(heading(words, rowspan=2, class_="difference"))
+    return [first, second]
+
+
+def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> Markup:
+    cells = [cell("seeds", str(len(line.seeds)))]
+    for name, title in metrics.items():
+        cells.append(cell(f"{title}, ours" if name in with_paper else title, number(line.numbers[name]), "ours"))
+        if name in with_paper:
+            cells.append(cell(f"{title}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
+        if name in axes:
+            cells.append(_difference(line, line.difference.get(name), axes[name], f"difference in {title}"))
+    return row(line.label, *cells)
+
+
+def _difference(line: Line, difference: Interval | None, axis: Axis, label: str) -> Markup:
+    content = []
+    if difference is not None and math.isfinite(difference.mean):
+        words = verdict(difference)
+        interval = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
+        text = tag("span", f"{difference.mean:+.2f}{interval}", class_="number")
+        pill = tag("span", words, class_="pill gain" if words == "a gain" else "pill")
+        content = [axis.draw(difference), tag("div", text, " ", pill, class_="said")]
+    elif difference is None and not line.missing:
+        content = [tag("span", "the baseline" if line.seeds else "-", class_="quiet")]
+    if line.missing:
+        content.append(tag("div", line.missing, class_="quiet"))
+    return tag("td", *content, role="cell", class_="difference", data_label=label)
+
+
+def _below(group: Group, shown: list[Line], absent: int) -> Markup:
+    text = f"copy-{group.key}"
+    button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
+    note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
+    runs = {(run.name, run.seed): run.folder for run in group.runs if run.state == "done"}
+    pairs = matched(group.item, group.scale, runs)
+    copied = "\n\n".join([markdown(group.item, shown), *map(said, pairs)])
+    return join(
+        tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
+        _matched(group, pairs) if pairs else None,
+        tag("pre", copied, id=text, hidden=True),
+    )
+
+
+def _matched(group: Group, pairs: list[Matched]) -> Markup:
+    """What these networks differ in, whatever other seeds would do."""
+    words = f"Differences over the same {pairs[0].difference.size} {pairs[0].unit}, for these networks"
+    head = [
+        heading(group.item.what),
+        *(heading(name) for name in ("against", "number", "seeds", "difference", "verdict")),
+    ]
+    body = [
+        row(
+            each.label,
+            cell("against", each.baseline),
+            cell("number", each.metric),
+            cell("seeds", str(len(each.seeds))),
+            cell(
+                "difference", f"{each.difference.mean:+.2f} [{each.difference.low:+.2f}, {each.difference.high:+.2f}]"
+            ),
+            cell("verdict", answer(each.difference)),
+        )
+        for each in pairs
+    ]
+    return tag("details", tag("summary", words), boxed(f"{group.title}, over the same {pairs[0].unit}", [head], body))

@@ -1,0 +1,1 @@
+"""Finished runs as values: the one scan of the disk, comparisons, tables. No torch in here."""

@@ -1,0 +1,1 @@
+"""From a recipe to a finished run folder: `run` joins the rooms, `train.fit` is the only loop."""

@@ -1,0 +1,114 @@
+"""The parts of a run from its recipe: model, batches, objective."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...errors import (
+    FolderError,
+    OptionError,
+)
+from ..data.batches import (
+    Batches,
+    seed_for,
+)
+from ..models import (
+    Network,
+    load_weights,
+    standardized,
+    start_from,
+)
+from ..recipe import (
+    Recipe,
+    from_json,
+)
+from ..run_folder import RunFolder
+from ..types import (
+    Images,
+    TaskShape,
+)
+
+
+def build_model(recipe: Recipe) -> Network:
+    """The model of a recipe with the first weights of its seed; the global generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(recipe.seed, 1))
+        model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
+        head = getattr(recipe.method, "head", None)
+        if head is not None:
+            model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
+    if recipe.normalise == "model":
+        model = standardized(model, recipe.data.mean, recipe.data.std)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def finished_model(folder: RunFolder) -> Network:
+    """The model of a finished run."""
+    if not folder.done:
+        raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
+    model = build_model(from_json(folder.recipe()))
+    model.load_state_dict(folder.weights())
+    return model
+
+
+def begin(recipe: Recipe, model: Network, before: Network | None) -> str:
+    """Put earlier weights into a new model, where the recipe names some; returns what the run starts from."""
+    if recipe.inherit and before is not None:
+        inherit(model, before, recipe)
+    if recipe.weights:
+        return f"{recipe.weights}, SHA-256 {start_from(model, recipe.weights, recipe.checksum)}"
+    return f"the run of {recipe.after}" if recipe.inherit else "scratch"
+
+
+def inherit(model: Network, before: Network, recipe: Recipe) -> None:
+    """Start from the weights of an earlier run, the classifier's too unless the recipe wants a new one."""
+    ours, theirs = (_classes(network) for network in (model, before))
+    if ours != theirs and not recipe.new_head:
+        raise OptionError(
+            f"{recipe.after} tells {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
+            "set new_head (--new-head) to start it anew."
+        )
+    load_weights(model, before.state_dict(), skip_classifier=recipe.new_head)
+
+
+def _classes(network: Network) -> int:
+    """As many as its classifier has rows; 0 where that is no linear layer."""
+    return len(network.fc.weight) if isinstance(network.fc, nn.Linear) else 0
+
+
+def build_objective(
+    recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
+) -> nn.Module:
+    """The objective of a recipe; what it learns starts from its seed, whatever the global generator."""
+    counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
+    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(recipe.seed, 2))
+        return recipe.method.build(shape)
+
+
+def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
+    """The batches of this process; `alone`, all of them."""
+    mean, std = normalisation(recipe)
+    return Batches(
+        part,
+        recipe.batch_size,
+        seed=recipe.seed,
+        augment=recipe.data.augment,
+        mean=mean,
+        std=std,
+        device=fabric.device,
+        rank=0 if alone else fabric.global_rank,
+        world=1 if alone else fabric.world_size,
+        balanced=getattr(recipe.data, "balanced", False),
+        doubled=getattr(recipe.data, "doubled", False),
+    )
+
+
+def normalisation(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation by which images are normalised before the model: 0 and 1, if that is not done there."""
+    if recipe.normalise == "data":
+        return recipe.data.mean, recipe.data.std
+    return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels

@@ -1,0 +1,41 @@
+"""Devices, precision and processes, by lightning Fabric."""
+
+import atexit
+import gc
+import os
+from typing import Any
+
+import torch
+
+from ..recipe import Recipe
+
+
+def launch(recipe: Recipe) -> Any:
+    """The engine: devices, precision and processes; under torchrun and SLURM it takes theirs."""
+    from lightning_fabric import Fabric
+
+    several = recipe.devices * recipe.nodes > 1
+    if several and not torch.cuda.is_available():
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
+    fabric = Fabric(
+        devices=recipe.devices,
+        num_nodes=recipe.nodes,
+        strategy="ddp" if several else "auto",
+        precision=recipe.precision,
+    )
+    fabric.launch()
+    if fabric.world_size > 1:
+        atexit.unregister(_leave)
+        atexit.register(_leave)
+    return fabric
+
+
+def _leave() -> None:
+    """End the group of processes when Python ends, not after a run: the next run of a script would race for its port.
+
+    DDP refers to itself, so it is collected first: alive, it keeps gloo's threads, and now and then one of those aborts
+    the process while Python shuts down.
+    """
+    if torch.distributed.is_initialized():
+        gc.collect()
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,218 @@
+"""Recipe in, finished run folder out: the one place that joins the rooms."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...errors import (
+    OplError,
+    OptionError,
+)
+from ..data.noisy_labels import (
+    Noisy,
+    purity,
+    spoil,
+)
+from ..recipe import (
+    Recipe,
+    to_json,
+)
+from ..run_folder import RunFolder
+from ..types import (
+    EpochRecord,
+    Splits,
+)
+from .build import (
+    batches,
+    begin,
+    build_model,
+    build_objective,
+    finished_model,
+)
+from .engine import launch
+from .predictions import (
+    answers,
+    measured,
+    plain,
+)
+from .progress import Progress
+from .provenance import about
+from .tensorboard import Board
+from .train import fit
+
+ORACLE = "ORACLE/test/top1"  # loud, so that nobody takes it for a result
+GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
+
+
+def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
+    """Train and test what the recipe says, below `out`; a finished run is only read, a broken one is gone on with.
+
+    Returns the result; on processes other than the first, None.
+    """
+    folder = RunFolder.of(out, recipe.name, recipe.seed)
+    folder.start(to_json(recipe), about())
+    if folder.done:
+        return folder.result()
+    fabric = launch(recipe)
+    try:
+        result = _Training(fabric, recipe, folder).run()
+        return result if fabric.is_global_zero else None
+    except OplError as error:
+        if fabric.is_global_zero:
+            folder.fail(str(error))
+        raise
+
+
+class _Training:
+    """One run on one process: its parts, what happens after each of its epochs, and its end."""
+
+    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
+        self.fabric, self.recipe, self.folder = fabric, recipe, folder
+        splits = recipe.data.load(recipe.seed)
+        self.noisy = spoil(splits, recipe.noise, recipe.seed) if recipe.noise else None
+        self.splits = self.noisy.splits if self.noisy else splits
+        self.model = build_model(recipe)
+        before = finished_model(folder.beside(recipe.after)) if recipe.after else None
+        self.state = folder.load()
+        self.start = str(self.state.get("start", "")) if self.state else begin(recipe, self.model, before)
+        self.model.to(fabric.device)
+        self.data = batches(fabric, recipe, self.splits.train)
+        objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
+        self.objective = objective.to(fabric.device)
+        _check_judge(recipe, self.objective, self.splits)
+        if recipe.compile:
+            self.model.compile()
+        self.first = int(self.state["epoch"]) if self.state else 0
+        self.best = float(self.state["best"]) if self.state else -1.0
+        self.board: Board | None = None
+
+    def run(self) -> dict[str, Any]:
+        """Train, test, and finish the folder."""
+        self.fabric.barrier()
+        if self.fabric.is_global_zero:
+            self._open()
+        with Progress(self.recipe, self.data.steps, self.first, self.fabric.is_global_zero) as self.bar:
+            trained = fit(
+                self.fabric,
+                self.recipe,
+                self.model,
+                self.objective,
+                self.data,
+                everything=lambda: plain(self.data, self.model),
+                state=self.state,
+                validate=self._validate,
+                save=self._save,
+                watcher=self.bar,
+            )
+        self.fabric.barrier()
+        selected = self._selected()
+        result = self._result(trained) | selected
+        if self.fabric.is_global_zero:
+            if len(self.splits.test):
+                self.folder.write_outputs(answers(self.fabric, self.recipe, trained, self.splits.test))
+            weights = {name: value.detach().cpu().contiguous() for name, value in self.model.state_dict().items()}
+            self.folder.finish(weights, result)
+        self.fabric.barrier()
+        return result
+
+    def _open(self) -> None:
+        """What the folder has before the first epoch, or again before the next."""
+        self.folder.write_splits(_describe(self.splits))
+        if self.noisy:
+            self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
+        self.folder.keep_epochs(self.first)
+        if self.recipe.log == "tensorboard":
+            self.board = Board(self.fabric, self.recipe, self.folder, self.splits)
+
+    def _validate(self, model: nn.Module) -> dict[str, float]:
+        """After an epoch; the test set only where a switch that is named for it says so."""
+        numbers = measured(self.fabric, self.recipe, model, self.splits.val)
+        named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
+        peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
+        seen = measured(self.fabric, self.recipe, model, self.splits.test)["top1"] if peeks or oracle else 0.0
+        return {**named, **({"test/top1": seen} if peeks else {}), **({ORACLE: seen} if oracle else {})}
+
+    def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
+        """Keep the epoch; the first process does."""
+        if not self.fabric.is_global_zero:
+            return
+        kept = getattr(self.objective, "kept", None)
+        if kept is not None:  # clean labels are for the record, and reach no loss
+            wrong = self.noisy.wrong["train"] if self.noisy else torch.zeros(len(self.splits.train))
+            record |= purity(kept, wrong)
+        if record.get("val/top1", -1.0) > self.best:
+            self.best = record["val/top1"]
+            self.folder.save_best({"model": state["model"]})
+        self.folder.log(record)
+        self.folder.save({**state, "best": self.best, "start": self.start})
+        if self.board is not None:
+            self.board.show(self.model, record)
+        self.bar.epoch(record)
+
+    def _selected(self) -> dict[str, float]:
+        """Take the weights that were best on validation, or test them beside the last ones, as the recipe says."""
+        if self.recipe.selection == "last":
+            return {}
+        last = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.model.load_state_dict(self.folder.load_best()["model"])
+        if self.recipe.selection == "best-val":
+            return {}
+        numbers = measured(self.fabric, self.recipe, self.model, self.splits.test)
+        self.model.load_state_dict(last)
+        return {f"selected/{name}": value for name, value in numbers.items() if name in ("top1", "top5", "s", "d")}
+
+    def _result(self, model: nn.Module) -> dict[str, Any]:
+        """The numbers of the end, and what they rest on."""
+        tested = measured(self.fabric, self.recipe, model, self.splits.test)
+        held_out = measured(self.fabric, self.recipe, model, self.splits.val)
+        records = self.folder.metrics()
+        guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
+        return {
+            **{f"test/{name}": value for name, value in tested.items()},
+            **{f"val/{name}": value for name, value in held_out.items() if name in ("top1", "top5", "loss")},
+            **({ORACLE: max(told)} if (told := [record[ORACLE] for record in records if ORACLE in record]) else {}),
+            **{f"noise/{part}": rate for part, rate in (self.noisy.rates() if self.noisy else {}).items()},
+            "selection": self.recipe.selection + guided,
+            "scale": self.recipe.scale,
+            "epochs": self.recipe.epochs,
+            "seconds": sum(record["seconds"] for record in records),
+            "start": self.start,
+        }
+
+
+def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
+    """A model that is chosen by validation needs images for that; better said now than after hours."""
+    method = str(getattr(objective, "judged_by", "")).startswith("val/")
+    if (method or recipe.selection != "last") and not len(splits.val):
+        who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
+        raise OptionError(
+            f"{who} chooses a model by its accuracy on held-out images, and there are none: hold some out, for "
+            "instance with --data.val 5000."
+        )
+
+
+def _peeks(objective: nn.Module) -> bool:
+    """Whether the method looks at the test set while it trains, which only a switch named for it makes it do."""
+    return str(getattr(objective, "judged_by", "")).startswith("test/")
+
+
+def _labels(noisy: Noisy) -> dict[str, Any]:
+    """For the run folder: of each part the rows in their source, the labels as they are now, and which are wrong."""
+    parts = {"train": noisy.splits.train, "val": noisy.splits.val}
+    rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}
+    labels = {f"{name}/labels": part.labels[part.rows].numpy() for name, part in parts.items()}
+    return {**rows, **labels, **{f"{name}/wrong": wrong.numpy() for name, wrong in noisy.wrong.items()}}
+
+
+def _describe(splits: Splits) -> dict[str, Any]:
+    """Which images are in which part, as rows of the source."""
+    return {
+        "source": splits.source,
+        "train": len(splits.train),
+        "val": splits.val.rows.tolist(),
+        "test": len(splits.test),
+        "class_names": list(splits.class_names),
+        "groups": list(splits.groups),
+    }

@@ -1,0 +1,177 @@
+"""The only training loop. It never asks which method or data it has, and what it does at a step depends on that step
+alone: order, augmentation, dropout and learning rate are functions of (seed, epoch, step), so a run that is killed and
+started again goes the same way.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from ..._support.arguments import (
+    BetweenEpochs,
+    Stepped,
+)
+from ...errors import DivergedError
+from ...optim import groups
+from ..data.batches import seed_for
+from ..recipe import Recipe
+from ..types import (
+    Batch,
+    EpochRecord,
+    Terms,
+)
+
+_CHANCE = 3  # what is drawn for dropout says nothing about order (1) and augmentation (2), see `data.batches`
+
+
+class Data(Protocol):
+    """What the loop needs of its data: how many steps an epoch has, and the batches of an epoch."""
+
+    @property
+    def steps(self) -> int:
+        """Steps an epoch has."""
+        ...
+
+    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from a step on."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who is told how it goes: a progress bar, or nobody."""
+
+    def step(self, epoch: int, step: int, images: int, loss: float) -> None:
+        """A step was taken."""
+        ...
+
+
+def fit(
+    fabric: Any,
+    recipe: Recipe,
+    model: nn.Module,
+    objective: nn.Module,
+    data: Data,
+    *,
+    everything: Callable[[], Iterator[Batch]],
+    state: dict[str, Any] | None,
+    validate: Callable[[nn.Module], dict[str, float]],
+    save: Callable[[dict[str, Any], EpochRecord], None],
+    watcher: Watcher,
+) -> nn.Module:
+    """Train from `state` (or from the start) to the last epoch; returns the wrapped model.
+
+    Args:
+        fabric: a launched lightning Fabric; the model and the optimiser are set up on it here.
+        recipe: epochs, optimiser, schedule, clipping, accumulation.
+        model: returns `Output`.
+        objective: `objective(model, batch) -> Terms`; its parameters are trained too.
+        data: the training batches of this process.
+        everything: all training images of this process's share, plain, for an objective that looks at them.
+        state: what `save` was last given, to go on from there.
+        validate: called every `eval_every` epochs and after the last; its numbers go into the record.
+        save: called at the end of every epoch with the state and the epoch's record.
+        watcher: told of every step.
+    """
+    optimiser = recipe.optimiser.build(groups(model, objective, lr=recipe.optimiser.lr))
+    first = 0
+    if state is not None:
+        model.load_state_dict(state["model"])
+        objective.load_state_dict(state["objective"])
+        optimiser.load_state_dict(state["optimiser"])
+        first = state["epoch"]
+    wrapped, optimiser = fabric.setup(model, optimiser)
+    for epoch in range(first, recipe.epochs):
+        started = time.perf_counter()
+        with torch.random.fork_rng():
+            if isinstance(objective, BetweenEpochs):
+                with fabric.autocast():
+                    objective.before_epoch(epoch, model, everything)
+            record = _train_epoch(fabric, recipe, wrapped, objective, optimiser, data, epoch, watcher)
+        record = {"epoch": epoch, **record}
+        if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
+            record |= validate(wrapped)
+        if isinstance(objective, BetweenEpochs):
+            objective.after_epoch(model, record)
+        record["seconds"] = time.perf_counter() - started
+        save(
+            {
+                "epoch": epoch + 1,
+                "model": model.state_dict(),
+                "objective": objective.state_dict(),
+                "optimiser": optimiser.state_dict(),
+            },
+            record,
+        )
+    trained: nn.Module = wrapped
+    return trained
+
+
+def _train_epoch(
+    fabric: Any, recipe: Recipe, model: nn.Module, objective: nn.Module, optimiser: Any, data: Data, epoch: int,
+    watcher: Watcher,
+) -> EpochRecord:  # fmt: skip
+    model.train()
+    objective.train()
+    stepped = [part for part in (*model.modules(), *objective.modules()) if isinstance(part, Stepped)]
+    sums: dict[str, float] = {}
+    seen, rate, started = 0, 0.0, time.perf_counter()
+    for step, batch in enumerate(data.epoch(epoch)):
+        torch.manual_seed(seed_for(_CHANCE, recipe.seed, epoch, step, fabric.global_rank))
+        rate = recipe.optimiser.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
+        for group in optimiser.param_groups:
+            group["lr"] = rate * group["times"]
+        for part in stepped:
+            part.at_step(epoch * data.steps + step)
+        whole = (step + 1) % recipe.accumulate == 0 or step + 1 == data.steps
+        with fabric.no_backward_sync(model, enabled=not whole):
+            terms: Terms = objective(model, batch)
+            fabric.backward(terms.total / min(recipe.accumulate, data.steps - step + step % recipe.accumulate))
+        values = _values(terms)
+        _stop_unless_finite(fabric, values, f"epoch {epoch}, step {step}", sums, seen)
+        if whole:
+            _average_gradients(fabric, objective)
+            if recipe.clip:
+                fabric.clip_gradients(model, optimiser, max_norm=recipe.clip)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+        images = round(fabric.world_size / batch.each)  # of the global batch
+        seen += images
+        for name, value in values.items():
+            sums[name] = sums.get(name, 0.0) + value * images
+        watcher.step(epoch, step, images, values["loss"])
+    seconds = time.perf_counter() - started
+    totals = fabric.all_reduce(torch.tensor(list(sums.values()), dtype=torch.float64), reduce_op="mean").tolist()
+    means = {f"train/{name}": total / max(1, seen) for name, total in zip(sums, totals, strict=True)}
+    return {**means, "lr": rate, "images_per_second": seen / seconds}
+
+
+def _average_gradients(fabric: Any, objective: nn.Module) -> None:
+    """What DDP does for the model, for the objective's own parameters."""
+    if fabric.world_size > 1:
+        for parameter in objective.parameters():
+            found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = fabric.all_reduce(found, reduce_op="mean")
+
+
+def _values(terms: Terms) -> dict[str, float]:
+    """The loss and its parts as numbers."""
+    named: dict[str, Tensor] = {"loss": terms.total, **terms.parts}
+    return dict(zip(named, torch.stack([value.detach().double() for value in named.values()]).tolist(), strict=True))
+
+
+def _stop_unless_finite(fabric: Any, values: dict[str, float], where: str, sums: dict[str, float], seen: int) -> None:
+    """A loss that is not finite stops the run and says which part it is; on one process, it stops all of them."""
+    wrong = [name for name, value in values.items() if not math.isfinite(value)]
+    stop = len(wrong)
+    if fabric.world_size > 1:
+        stop = int(fabric.all_reduce(torch.tensor(float(stop), device=fabric.device), reduce_op="sum"))
+    if stop:
+        before = ", ".join(f"{name} {total / seen:.4g}" for name, total in sums.items()) if seen else "none yet"
+        raise DivergedError(
+            f"the loss is not finite in {where} ({', '.join(wrong) or 'on another process'}); means of the epoch "
+            f"before: {before}: lower the learning rate, add a warm-up, or clip gradients."
+        )
