@@ -1,7 +1,7 @@
 """How fast PACS is decoded into an empty cache, and how fast it is read after that, up to the augmentation.
 
-`take`: the bytes of random batches; `batches`: the same as normalised floats, what a network without augmentation is
-given; `augmented`: with RSC's crop, flip, jitter and grey. Images a second of one process, one thread.
+`take`: the bytes of random batches; `batches`: the same as normalized floats, what a network without augmentation is
+given; `augmented`: with RSC's crop, flip, jitter and gray. Images a second of one process, one thread.
 """
 
 import json

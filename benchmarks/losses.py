@@ -41,14 +41,14 @@ BATCH, DIM, CLASSES, SIDE = 128, 64, 100, 8
 
 def step_of_resnet56() -> Callable[[], None]:
     net = CifarResNet(depth=56).build(3, CLASSES).to(memory_format=torch.channels_last)
-    optimiser = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
     images = torch.randn(BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (BATCH,))
 
     def call() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(net(images).logits, labels).backward()
-        optimiser.step()
+        optimizer.step()
 
     return call
 

@@ -1,4 +1,4 @@
-"""The loss as papers and repositories have it: normalise, one B x B matrix of cosines, two masks, two means.
+"""The loss as papers and repositories have it: normalize, one B x B matrix of cosines, two masks, two means.
 
 Written from Algorithm 1 of the paper, with the masks that PyTorch accepts today. It is what `opl bench` compares with.
 """

@@ -2,7 +2,7 @@
 
 `bare`: no augmentation, no records, channels_last, the batch already on the device. `conventional`: the default memory
 format and a DataLoader with two workers that decode nothing but crop, flip and jitter image by image with Pillow.
-`fit`: our loop with pad-crop, flip, jitter, normalisation, records and the check for finite losses. Random pixels in
+`fit`: our loop with pad-crop, flip, jitter, normalization, records and the check for finite losses. Random pixels in
 CIFAR's shape; with CIFAR-100 at hand, also how long it takes to decode it and to start with the decoded copy.
 """
 
@@ -89,32 +89,32 @@ def model(depth: int) -> nn.Module:
     return CifarResNet(depth=depth).build(3, 100)
 
 
-def step(net: nn.Module, optimiser: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> None:
+def step(net: nn.Module, optimizer: torch.optim.Optimizer, images: torch.Tensor, labels: torch.Tensor) -> None:
     loss = F.cross_entropy(net(images).logits, labels)
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
 
 
 def bare(depth: int, steps: int, pixels: torch.Tensor, labels: torch.Tensor) -> float:
     net = model(depth).to(memory_format=torch.channels_last)
-    optimiser = SGD().build(net.parameters())
+    optimizer = SGD().build(net.parameters())
     images = (pixels[:BATCH].float() / 255).to(memory_format=torch.channels_last)
-    step(net, optimiser, images, labels[:BATCH])
+    step(net, optimizer, images, labels[:BATCH])
     start = time.perf_counter()
     for _ in range(steps):
-        step(net, optimiser, images, labels[:BATCH])
+        step(net, optimizer, images, labels[:BATCH])
     return steps * BATCH / (time.perf_counter() - start)
 
 
 def conventional(depth: int, steps: int, pixels: torch.Tensor, labels: torch.Tensor) -> float:
     net = model(depth)
-    optimiser = SGD().build(net.parameters())
+    optimizer = SGD().build(net.parameters())
     loader = iter(DataLoader(Pictures(pixels, labels), BATCH, shuffle=True, num_workers=2))
-    step(net, optimiser, *next(loader))
+    step(net, optimizer, *next(loader))
     start = time.perf_counter()
     for _ in range(steps):
-        step(net, optimiser, *next(loader))
+        step(net, optimizer, *next(loader))
     return steps * BATCH / (time.perf_counter() - start)
 
 

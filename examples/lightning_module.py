@@ -38,9 +38,9 @@ class Classifier(lightning.LightningModule):
 
 def blobs(rows: int, seed: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(4, 20, generator=torch.Generator().manual_seed(0))
+    centers = torch.randn(4, 20, generator=torch.Generator().manual_seed(0))
     labels = torch.randint(0, 4, (rows,), generator=generator)
-    return TensorDataset(centres[labels] + torch.randn(rows, 20, generator=generator), labels)
+    return TensorDataset(centers[labels] + torch.randn(rows, 20, generator=generator), labels)
 
 
 def main() -> None:

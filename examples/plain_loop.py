@@ -36,14 +36,14 @@ def run(weight: float, seed: int, epochs: int):
     x_train, y_train, x_test, y_test = digits()
     model = network()
     criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight)  # 1. build it
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     for _ in range(epochs):
         for rows in torch.randperm(len(x_train)).split(64):
             loss = criterion(model(x_train[rows]), y_train[rows])  # 2. call it
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         schedule.step()
     model.eval()
     with torch.no_grad(), opl.FeatureTap(model) as tap:

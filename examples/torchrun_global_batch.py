@@ -17,12 +17,12 @@ import opl
 
 
 def train(model, criterion, inputs, labels, steps: int = 20) -> None:
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for _ in range(steps):
         loss = criterion(model(inputs), labels)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
 
 def main() -> None:

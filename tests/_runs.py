@@ -165,7 +165,7 @@ def _record(epoch: int, epochs: int, shift: float, pull: float, chance: np.rando
 
 
 def _outputs(chance: np.random.Generator, classes: int, feature_dim: int, pull: float, gain: float) -> dict:
-    """A test set of 400 images: blobs of colour, whose features lie around the direction of their class."""
+    """A test set of 400 images: blobs of color, whose features lie around the direction of their class."""
     count = 400
     labels = np.arange(count) % classes
     directions = np.abs(chance.normal(size=(classes, feature_dim))) * pull + np.eye(classes, feature_dim)
@@ -197,6 +197,6 @@ def _pictures(labels: np.ndarray, classes: int) -> np.ndarray:
         ground = np.linspace(30, 90, 32)[:, None, None] * np.array([1.0, 1.2, 1.5])
         middle, size = chance.uniform(0.35, 0.65, 2), chance.uniform(0.03, 0.07)
         blob = np.exp(-((grid - middle) ** 2).sum(-1) / size)[..., None]
-        colour = 255 * np.array([label / classes, 0.7, 1 - label / classes])
-        pictures.append(np.clip(ground + blob * colour, 0, 255))
+        color = 255 * np.array([label / classes, 0.7, 1 - label / classes])
+        pictures.append(np.clip(ground + blob * color, 0, 255))
     return np.array(pictures).astype(np.uint8)

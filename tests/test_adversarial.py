@@ -154,9 +154,9 @@ def test_random_starts_fill_the_ball_evenly():
     assert (disc < 0.3 / math.sqrt(2)).double().mean().item() == pytest.approx(0.5, abs=0.03)  # half of the area
 
 
-def test_normalised_images_and_unknown_norms_are_refused():
+def test_normalized_images_and_unknown_norms_are_refused():
     images = small_batch().images
-    with pytest.raises(OptionError, match=r"-1.* to .*normalise='model'"):
+    with pytest.raises(OptionError, match=r"-1.* to .*normalize='model'"):
         ascend(lambda x: x.sum(), 2 * images - 1, eps=0.1, step=0.1, steps=1)
     with pytest.raises(OptionError, match="'linf'"):
         ascend(lambda x: x.sum(), images, eps=0.1, step=0.1, steps=1, norm="inf")
@@ -346,30 +346,30 @@ def test_settings_that_move_nothing_are_refused(wrong, said):
 # In a run
 
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)
-ATTACKED = replace(DIGITS, method=Adversarial(steps=2, auxiliary=(OPL(),)), normalise="model")
+ATTACKED = replace(DIGITS, method=Adversarial(steps=2, auxiliary=(OPL(),)), normalize="model")
 
 
-def test_attacks_need_the_normalisation_inside():
-    with pytest.raises(OptionError, match="normalise='model'"):
+def test_attacks_need_the_normalization_inside():
+    with pytest.raises(OptionError, match="normalize='model'"):
         replace(DIGITS, method=MART())
     assert from_json(to_json(ATTACKED)) == ATTACKED
 
 
-def test_a_network_with_its_normalisation_inside_answers_as_one_without():
-    inside, outside = build_model(replace(DIGITS, normalise="model")), build_model(DIGITS)
+def test_a_network_with_its_normalization_inside_answers_as_one_without():
+    inside, outside = build_model(replace(DIGITS, normalize="model")), build_model(DIGITS)
     pixels = torch.rand(5, 1, 8, 8)
     mean, std = DIGITS.data.mean[0], DIGITS.data.std[0]
     torch.testing.assert_close(inside(pixels).logits, outside((pixels - mean) / std).logits)
     assert {*inside.state_dict()} - {*outside.state_dict()} == {"standardize.mean", "standardize.std"}
-    plain = build_model(replace(DIGITS, normalise="none"))
+    plain = build_model(replace(DIGITS, normalize="none"))
     assert torch.equal(plain(pixels).logits, outside(pixels).logits)
     with pytest.raises(OptionError, match="one of each"):
         Standardize((0.5,), (0.0,))
 
 
-def test_where_images_are_normalised_changes_no_number(tmp_path):
+def test_where_images_are_normalized_changes_no_number(tmp_path):
     losses = [
-        run(replace(DIGITS, name=where, normalise=where, epochs=1), tmp_path)["test/loss"]
+        run(replace(DIGITS, name=where, normalize=where, epochs=1), tmp_path)["test/loss"]
         for where in ("data", "model", "none")
     ]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -426,7 +426,7 @@ from opl.experiments.models import CifarResNet
 from opl.optim import SGD
 from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
-base = replace(base, epochs=1, optimiser=SGD(lr=0.02), devices=int(sys.argv[1]), normalise="model")
+base = replace(base, epochs=1, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]), normalize="model")
 loop = {"random_start": False, "steps": 2}
 for name, method in {"madry": Adversarial(inner="eval", **loop, auxiliary=(OPL(),)), "mart": MART(**loop)}.items():
     run(replace(base, name=name, method=method), sys.argv[2])

@@ -83,12 +83,12 @@ class Net(nn.Module):
 def learned(images, labels, steps=150):
     """A network that tells the images apart, not too far from the border."""
     model = Net().eval()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         F.cross_entropy(model(images), labels).backward()
-        optimiser.step()
-    optimiser.zero_grad()
+        optimizer.step()
+    optimizer.zero_grad()
     return model
 
 
@@ -353,7 +353,7 @@ def test_the_interval_is_wilsons():
 MADE_UP = replace(
     recipes.recipe("digits-ce", "small"),
     method=Adversarial(steps=1),
-    normalise="model",
+    normalize="model",
     epochs=2,
     name="attacked",
 )
@@ -364,7 +364,7 @@ WORDS = ["--images", "40", "--iterations", "4", "--queries", "20", "--batch", "1
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     run(MADE_UP, out)
-    run(replace(MADE_UP, name="plain", method=recipes.recipe("digits-ce", "small").method, normalise="data"), out)
+    run(replace(MADE_UP, name="plain", method=recipes.recipe("digits-ce", "small").method, normalize="data"), out)
     return {name: RunFolder.of(out, name, 0) for name in ("attacked", "plain")}
 
 
@@ -389,7 +389,7 @@ def test_the_command_attacks_a_finished_run_and_keeps_every_image(folders, capsy
     np.testing.assert_array_equal(clean["each"], 100 * right.float().numpy())
 
 
-def test_a_network_with_its_normalisation_outside_is_attacked_on_pixels(folders, capsys):
+def test_a_network_with_its_normalization_outside_is_attacked_on_pixels(folders, capsys):
     words = ["evaluate", str(folders["plain"].path), "attack", "--eps", "0.5", "--kinds", "clean", "pgd", *WORDS]
     assert cli.main(words) == 0
     found = json.loads(capsys.readouterr().out)
@@ -497,7 +497,7 @@ def test_fine_tuning_comes_after_pre_training_on_other_classes():
         assert tuned_recipe.new_head
         assert before.data != tuned_recipe.data
         assert before.model == tuned_recipe.model
-        assert before.normalise == tuned_recipe.normalise == "model"
+        assert before.normalize == tuned_recipe.normalize == "model"
     small = recipes.recipe("cifar100-robust-madry", "small"), recipes.recipe("cifar100-robust-pretrained", "small")
     assert not set(small[0].data.superclasses) & set(small[1].data.superclasses)
 

@@ -14,7 +14,7 @@ from opl.errors import OptionError
 from opl.experiments.data import (
     ColorJitter,
     Flip,
-    Grey,
+    Gray,
     Normalize,
     PadCrop,
     QuarterTurns,
@@ -34,7 +34,7 @@ ALL = [
     Flip(),
     ColorJitter(),
     ColorJitter(hue=0.4),
-    Grey(0.5),
+    Gray(0.5),
     QuarterTurns(),
     RandomResizedCrop(10),
     Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)),
@@ -90,8 +90,8 @@ def test_pad_crop_is_one_of_the_crops_of_the_padded_image_cut_by_slicing():
 
 def test_pad_crop_takes_all_offsets_equally_often():
     coded = torch.arange(16.0 * 16).view(1, 1, 16, 16).expand(81 * 60, -1, -1, -1)
-    centres = PadCrop(4)(coded, chance())[:, 0, 8, 8].long()
-    down, right = centres // 16 - 4, centres % 16 - 4
+    centers = PadCrop(4)(coded, chance())[:, 0, 8, 8].long()
+    down, right = centers // 16 - 4, centers % 16 - 4
     counts = torch.bincount(down * 9 + right, minlength=81)
     assert len(counts) == 81
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -110,14 +110,14 @@ def test_flip_reverses_each_row_or_leaves_the_image_as_often_as_it_says():
     ("ours", "pillow"),
     [(brighten, ImageEnhance.Brightness), (contrast, ImageEnhance.Contrast), (saturate, ImageEnhance.Color)],
 )
-def test_colour_formulas_are_pillows_within_its_rounding(ours, pillow):
+def test_color_formulas_are_pillows_within_its_rounding(ours, pillow):
     pixels = torch.randint(256, (12, 3, 10, 10), dtype=torch.uint8, generator=chance())
     factors = torch.linspace(0.0, 1.9, 12)
     made = ours(pixels.float() / 255, factors) * 255
     for image, factor, our in zip(pixels, factors.tolist(), made, strict=True):
         theirs = pillow(Image.fromarray(image.permute(1, 2, 0).numpy())).enhance(factor)
         difference = our.permute(1, 2, 0) - torch.from_numpy(np.array(theirs)).float()
-        assert difference.abs().max() <= 2.0  # Pillow rounds the grey image, its mean, and the blend down
+        assert difference.abs().max() <= 2.0  # Pillow rounds the gray image, its mean, and the blend down
 
 
 def test_jitter_is_the_three_formulas_by_hand_in_the_order_drawn():
@@ -131,8 +131,8 @@ def test_jitter_is_the_three_formulas_by_hand_in_the_order_drawn():
             b, c, s = 0.6 + 0.8 * draws[i, 0], 0.4 + 1.2 * draws[i, 1], 2.5 * draws[i, 2]
             image = images[i]
             for which in order:
-                grey = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
-                image = [b * image, c * image + (1 - c) * grey.mean(), s * image + (1 - s) * grey][which].clamp(0, 1)
+                gray = 0.299 * image[0] + 0.587 * image[1] + 0.114 * image[2]
+                image = [b * image, c * image + (1 - c) * gray.mean(), s * image + (1 - s) * gray][which].clamp(0, 1)
             torch.testing.assert_close(made[i], image, rtol=0, atol=1e-6)
     assert len(orders) > 3
 
@@ -143,7 +143,7 @@ def test_brightness_factors_are_uniform_between_their_limits():
     assert stats.kstest(factors.numpy(), stats.uniform(0.6, 0.8).cdf).pvalue > 1e-3
 
 
-def test_grey_images_have_brightness_and_contrast_but_no_saturation():
+def test_gray_images_have_brightness_and_contrast_but_no_saturation():
     images = torch.rand(4, 1, 6, 6)
     assert torch.equal(ColorJitter(0, 0, 0.9)(images, chance()), images)
     assert not torch.equal(ColorJitter(0, 0.9, 0)(images, chance()), images)
@@ -151,7 +151,7 @@ def test_grey_images_have_brightness_and_contrast_but_no_saturation():
 
 def test_hue_is_turned_as_colorsys_turns_it():
     images, shifts = torch.rand(3, 3, 4, 4, dtype=torch.float64), torch.tensor([0.3, -0.4, 0.5], dtype=torch.float64)
-    images[0, :, 0, 0] = 0.25  # grey: it has no hue, and stays
+    images[0, :, 0, 0] = 0.25  # gray: it has no hue, and stays
     images[0, :, 0, 1] = torch.tensor([0.0, 1.0, 1.0])
     found = turn_hue(images, shifts)
     for sample, shift in enumerate(shifts.tolist()):
@@ -172,13 +172,13 @@ def test_without_hue_the_jitter_is_what_it_was():
     torch.testing.assert_close(ColorJitter()(images, chance()), expected)
 
 
-def test_grey_images_come_as_often_as_asked_and_as_pillow_makes_them():
+def test_gray_images_come_as_often_as_asked_and_as_pillow_makes_them():
     images = torch.randint(0, 256, (400, 3, 4, 4)).float() / 255
-    found = Grey(0.3)(images, chance())
-    greyed = (found[:, 0] == found[:, 1]).flatten(1).all(1)
-    assert 90 < int(greyed.sum()) < 150
-    assert torch.equal(found[~greyed], images[~greyed])
-    place = int(greyed.nonzero()[0])
+    found = Gray(0.3)(images, chance())
+    grayed = (found[:, 0] == found[:, 1]).flatten(1).all(1)
+    assert 90 < int(grayed.sum()) < 150
+    assert torch.equal(found[~grayed], images[~grayed])
+    place = int(grayed.nonzero()[0])
     picture = Image.fromarray((images[place] * 255).round().byte().permute(1, 2, 0).numpy()).convert("L")
     np.testing.assert_allclose(found[place, 0].numpy() * 255, np.asarray(picture), atol=1)
 

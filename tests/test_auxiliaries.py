@@ -55,7 +55,7 @@ def cosine(a, b):
 # Center loss
 
 
-def test_center_is_half_the_squared_distance_to_the_own_centre():
+def test_center_is_half_the_squared_distance_to_the_own_center():
     features, labels = batch()
     centers = torch.randn(CLASSES, DIM, dtype=torch.float64)
     distances = [
@@ -64,7 +64,7 @@ def test_center_is_half_the_squared_distance_to_the_own_centre():
     torch.testing.assert_close(center(features, labels, centers), sum(distances) / len(distances))
 
 
-def test_centres_move_by_the_rule_of_the_paper():
+def test_centers_move_by_the_rule_of_the_paper():
     centers = torch.tensor([[1.0, 0.0], [2.0, 2.0], [5.0, 5.0]])
     features = torch.tensor([[4.0, 3.0], [4.0, 6.0], [4.0, -2.0]])
     labels = torch.tensor([0, 0, 1])
@@ -74,7 +74,7 @@ def test_centres_move_by_the_rule_of_the_paper():
     torch.testing.assert_close(moved_centers(centers, features, labels, alpha=0.0), centers)
 
 
-def test_centres_move_in_training_after_the_loss_has_used_the_old_ones():
+def test_centers_move_in_training_after_the_loss_has_used_the_old_ones():
     loss = CenterLoss(CLASSES, DIM)
     features, labels = batch()
     features = features.float().requires_grad_()
@@ -88,7 +88,7 @@ def test_centres_move_in_training_after_the_loss_has_used_the_old_ones():
     torch.testing.assert_close(features.grad, (features.detach() - before[labels]) / len(labels))
 
 
-def test_centres_stay_in_evaluation_and_without_gradients():
+def test_centers_stay_in_evaluation_and_without_gradients():
     loss = CenterLoss(CLASSES, DIM)
     features, labels = batch()
     before = loss.centers.clone()
@@ -98,7 +98,7 @@ def test_centres_stay_in_evaluation_and_without_gradients():
     assert torch.equal(loss.centers, before)
 
 
-def test_neither_the_weight_nor_an_optimiser_nor_loss_scaling_touches_the_centres():
+def test_neither_the_weight_nor_an_optimizer_nor_loss_scaling_touches_the_centers():
     features, labels = batch()
     ends = []
     for weight in (0.0, 1.0, 65536.0):
@@ -111,7 +111,7 @@ def test_neither_the_weight_nor_an_optimiser_nor_loss_scaling_touches_the_centre
     assert torch.equal(ends[0], ends[2])
 
 
-def test_centres_stay_single_precision_with_half_features_and_are_kept_in_a_checkpoint():
+def test_centers_stay_single_precision_with_half_features_and_are_kept_in_a_checkpoint():
     loss = CenterLoss(CLASSES, DIM)
     features, labels = batch()
     loss(features.half(), labels)
@@ -135,7 +135,7 @@ def test_the_distance_of_large_and_close_features_keeps_its_digits():
 
 
 def follow_all_batches(rank: int) -> None:
-    torch.manual_seed(rank)  # each process would start from centres of its own
+    torch.manual_seed(rank)  # each process would start from centers of its own
     loss = CenterLoss(CLASSES, DIM, global_batch=True)
     torch.manual_seed(0)
     alone = CenterLoss(CLASSES, DIM)
@@ -148,7 +148,7 @@ def follow_all_batches(rank: int) -> None:
         torch.testing.assert_close(loss.centers, alone.centers)
 
 
-def test_processes_with_uneven_batches_keep_the_centres_of_one_process(tmp_path):
+def test_processes_with_uneven_batches_keep_the_centers_of_one_process(tmp_path):
     together(follow_all_batches, 2, tmp_path)
 
 
@@ -397,16 +397,16 @@ def as_maps(x):
     return x[:, :CLASSES, None, None] * shape
 
 
-def with_moving_centres(x, y):
+def with_moving_centers(x, y):
     loss = CenterLoss(CLASSES, DIM)
     loss.centers = CENTERS.clone()
     value = loss(x, y)
-    return value + 0 * loss.centers.sum()  # centres that are no number would show
+    return value + 0 * loss.centers.sum()  # centers that are no number would show
 
 
 LOSSES = {
     "center": lambda x, y: center(x, y, CENTERS),
-    "center, moving": with_moving_centres,
+    "center, moving": with_moving_centers,
     "ole": ole,
     "hnc, kd": lambda x, y: negative_cam(as_maps(x), y, k=2),
     "hnc, mse": lambda x, y: negative_cam(as_maps(x), y, k=2, form="mse"),
@@ -488,7 +488,7 @@ def test_compiled_it_is_the_same(name):
     torch.testing.assert_close(traced.grad, eager.grad)
 
 
-def test_compiled_without_a_graph_break_the_centres_move_alike_and_spoil_no_gradient():
+def test_compiled_without_a_graph_break_the_centers_move_alike_and_spoil_no_gradient():
     """This backend computes the distance a second time for `backward`, after the move, as the default one does."""
     torch._dynamo.reset()
     plain, inside = CenterLoss(CLASSES, DIM), CenterLoss(CLASSES, DIM)
@@ -513,8 +513,8 @@ TABLE = {
         errors.OptionError,
         ["alpha is nan", "finite"],
     ),
-    "centres of no class": (lambda: CenterLoss(0, DIM), errors.OptionError, ["0 classes", "at least"]),
-    "a label without a centre": (
+    "centers of no class": (lambda: CenterLoss(0, DIM), errors.OptionError, ["0 classes", "at least"]),
+    "a label without a center": (
         lambda: center(X, torch.tensor([0, 1, 5, 1]), CENTERS),
         errors.LabelError,
         ["label 5", "num_classes=6"],

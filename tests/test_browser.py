@@ -197,12 +197,12 @@ def test_nothing_is_wider_than_a_phone(browser):
 
 
 def test_dark_is_dark_and_the_button_changes_it(browser):
-    colours = """const chart = document.querySelector(".chart");
+    colors = """const chart = document.querySelector(".chart");
         return [getComputedStyle(document.body).backgroundColor, chart.layout?.font.color]"""
     chart = browser.find_element("css selector", ".chart")
     browser.execute_script("arguments[0].scrollIntoView()", chart)
     until(browser, "return arguments[0].layout", chart)
-    light = browser.execute_script(colours)
+    light = browser.execute_script(colors)
     look(browser, "dark")
     until(browser, "return matchMedia('(prefers-color-scheme: dark)').matches")
     assert light[0] == "rgb(255, 255, 255)"
@@ -210,7 +210,7 @@ def test_dark_is_dark_and_the_button_changes_it(browser):
     until(browser, "return arguments[0].layout.font.color !== arguments[1]", chart, light[1])
     browser.execute_script("document.getElementById('theme').focus()")
     browser.switch_to.active_element.send_keys("\ue007")  # enter
-    settles(browser, light, colours)
+    settles(browser, light, colors)
     assert browser.find_element("id", "theme").accessible_name == "Dark theme"
 
 

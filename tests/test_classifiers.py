@@ -196,14 +196,14 @@ def test_what_never_converges_is_said(size, monkeypatch):
 # The others
 
 
-def test_nearest_is_scikit_learns_nearest_neighbour():
+def test_nearest_is_scikit_learns_nearest_neighbor():
     given = support, labels, queries, _ = episodes(copies=3)
     for e, (rows, ids) in enumerate(each_of(support, labels)):
         model = KNeighborsClassifier(1, algorithm="brute").fit(rows, ids)
         assert nearest(*given)[e].tolist() == model.predict(queries[e].numpy()).tolist()
 
 
-def test_cosine_is_scikit_learns_nearest_neighbour_by_cosine():
+def test_cosine_is_scikit_learns_nearest_neighbor_by_cosine():
     given = support, labels, queries, _ = episodes(copies=3)
     support *= torch.linspace(0.1, 5, support.shape[1])[:, None]
     queries *= torch.linspace(5, 0.1, queries.shape[1])[:, None]
@@ -261,7 +261,7 @@ def test_the_names():
 
 @ALL
 @pytest.mark.parametrize("kind", KINDS)
-def test_portions_and_neighbours_and_threads_change_nothing(name, kind, monkeypatch):
+def test_portions_and_neighbors_and_threads_change_nothing(name, kind, monkeypatch):
     support, labels, queries, way = episodes(count=13, shots=3, copies=2, queries=4, kind=kind)
     support[::5] *= 40  # some in float64, some slow
     support[1] = 0

@@ -114,12 +114,12 @@ def training(case: Case, module: nn.Module) -> tuple[nn.Module, Tensor, torch.op
     return module, x, torch.optim.SGD([x, *module.parameters()], lr=0.05, momentum=0.9)
 
 
-def steps(case: Case, module: nn.Module, x: Tensor, optimiser: torch.optim.Optimizer, count: int) -> None:
+def steps(case: Case, module: nn.Module, x: Tensor, optimizer: torch.optim.Optimizer, count: int) -> None:
     labels = some(case)[1]
     for _ in range(count):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         case.loss(module, x, labels).backward()
-        optimiser.step()
+        optimizer.step()
 
 
 def state(module: nn.Module) -> dict[str, Tensor]:
@@ -150,9 +150,9 @@ def with_gradients(value: Tensor, module: nn.Module, x: Tensor) -> list[Tensor]:
 
 
 def test_one_step_moves_every_class_of_every_parameter(case):
-    module, x, optimiser = training(case, case.build())
+    module, x, optimizer = training(case, case.build())
     before = state(module)
-    steps(case, module, x, optimiser, 1)
+    steps(case, module, x, optimizer, 1)
     assert x.isfinite().all()
     assert (x != some(case)[0]).any()
     for name, value in module.named_parameters():
@@ -164,7 +164,7 @@ STEPPED = ("ASoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss"
 
 
 @pytest.mark.parametrize(("name", "buffer"), [("CenterLoss", "centers"), *((name, "step") for name in STEPPED)])
-def test_a_training_call_moves_what_no_optimiser_does_and_a_test_does_not(name, buffer):
+def test_a_training_call_moves_what_no_optimizer_does_and_a_test_does_not(name, buffer):
     case = CASES[name]
     module, (x, labels) = case.build(), some(case)
     before = state(module)[buffer]
@@ -211,12 +211,12 @@ def test_it_resumes_where_it_stopped_bit_for_bit(case):
     straight, stopped = training(case, copy.deepcopy(begin)), training(case, begin)
     steps(case, *straight, 6)
     steps(case, *stopped, 3)
-    module, x, optimiser = stopped
-    saved = through_a_file({"module": module.state_dict(), "x": x.detach(), "optimiser": optimiser.state_dict()})
+    module, x, optimizer = stopped
+    saved = through_a_file({"module": module.state_dict(), "x": x.detach(), "optimizer": optimizer.state_dict()})
     resumed = training(case, case.build())
     resumed[0].load_state_dict(saved["module"])
     resumed[1].data = saved["x"]
-    resumed[2].load_state_dict(saved["optimiser"])
+    resumed[2].load_state_dict(saved["optimizer"])
     steps(case, *resumed, 3)
     assert_same_state(resumed[0], straight[0])
     assert torch.equal(resumed[1], straight[1])
@@ -255,7 +255,7 @@ def assert_compiled_is_eager(case: Case, **options) -> None:
     module, (x, labels) = case.build(), some(case)
     twin = copy.deepcopy(module)
     compiled = torch.compile(lambda x, labels: case.loss(twin, x, labels), **options)
-    for _ in range(3):  # steps and centres move along
+    for _ in range(3):  # steps and centers move along
         expected = value_and_gradients(case, module, x, labels)
         got = with_gradients(compiled(x, labels), twin, x)
         torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)

@@ -440,7 +440,7 @@ REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar1
 
 
 @pytest.mark.parametrize("like", REALS)
-def test_made_up_data_has_the_shape_of_its_model_and_can_be_learnt(like):
+def test_made_up_data_has_the_shape_of_its_model_and_can_be_learned(like):
     made, real = MadeUp(like, rows=400), REALS[like]
     splits = made.load(0)
     assert splits.train.pixels.shape[1:] == (real.channels, real.size, real.size)
@@ -547,7 +547,7 @@ def test_sums_times_each_averaged_over_processes_are_the_mean_of_the_batch(world
         assert averaged == pytest.approx(float(torch.cat([share.rows for share in shares]).float().mean()))
 
 
-def test_plain_batches_are_in_order_and_only_normalised_and_shared_without_gaps():
+def test_plain_batches_are_in_order_and_only_normalized_and_shared_without_gaps():
     images = part()
     served = list(batches(images).plain(10))
     assert torch.equal(torch.cat([batch.rows for batch in served]), torch.arange(53))

@@ -1,4 +1,4 @@
-"""Data with domains: read as PIL reads it, one domain left out of all that is learnt from, batches counted by hand."""
+"""Data with domains: read as PIL reads it, one domain left out of all that is learned from, batches counted by hand."""
 
 import io
 import json
@@ -24,7 +24,7 @@ from opl.experiments.data import (
     ColorJitter,
     DomainFolder,
     Flip,
-    Grey,
+    Gray,
     MadeUpDomains,
     Pacs,
     RandomResizedCrop,
@@ -300,8 +300,8 @@ def test_one_domain_alone_is_its_own_turn():
 
 def test_pacs_is_augmented_as_in_rscs_code():
     steps = Pacs().augment
-    assert steps == (RandomResizedCrop(222, (0.8, 1.0)), Flip(0.5), ColorJitter(0.4, 0.4, 0.4, 0.4), Grey(0.1))
-    assert Pacs(crop=1.0, flip=0.0, jitter=0.0, grey=0.0).augment == ()
+    assert steps == (RandomResizedCrop(222, (0.8, 1.0)), Flip(0.5), ColorJitter(0.4, 0.4, 0.4, 0.4), Gray(0.1))
+    assert Pacs(crop=1.0, flip=0.0, jitter=0.0, gray=0.0).augment == ()
     assert Pacs(jitter=0.8).augment[2].hue == 0.5
     assert (Pacs.mean, Pacs.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 

@@ -60,10 +60,10 @@ AUGMENT = (PadCrop(2), ColorJitter(0.4, 0.4, 0.4), Flip(0.5))
 
 def some_images(classes=8, each=25, side=6):
     chance = torch.Generator().manual_seed(3)
-    centres = torch.randint(110, 145, (classes, 3, side, side), generator=chance)
+    centers = torch.randint(110, 145, (classes, 3, side, side), generator=chance)
     labels = torch.arange(classes * each) % classes
     noise = torch.randint(-55, 55, (classes * each, 3, side, side), generator=chance)
-    pixels = (centres[labels] + noise).clamp(0, 255).to(torch.uint8)
+    pixels = (centers[labels] + noise).clamp(0, 255).to(torch.uint8)
     spare = torch.zeros(2, 3, side, side, dtype=torch.uint8)  # rows of the source that are not of this part
     rows = torch.arange(classes * each) + 2
     return Images(torch.cat([spare, pixels]), torch.cat([torch.tensor([99, 99]), labels]), rows)
@@ -243,7 +243,7 @@ def test_copies_anew_are_augmented_apart_and_cost_no_memory_of_all():
     assert all(not torch.equal(own[i], own[j]) for own in copies for i in range(5) for j in range(i))
 
 
-def test_support_without_jitter_keeps_its_colours():
+def test_support_without_jitter_keeps_its_colors():
     part = some_images()
     values = {view: set() for view in ("plain", "no-jitter", "training")}
     for view in values:
@@ -254,7 +254,7 @@ def test_support_without_jitter_keeps_its_colours():
     assert values["no-jitter"] < 1e-2 < values["training"]
 
 
-@pytest.mark.parametrize("unit", ["pixels", "normalised"])
+@pytest.mark.parametrize("unit", ["pixels", "normalized"])
 def test_noise_has_the_deviation_asked_for_in_its_unit_on_support_and_queries(unit):
     part = Images(torch.full((200, 3, 20, 20), 128, dtype=torch.uint8), torch.arange(200) % 8, torch.arange(200))
     settings = FewShot(queries=5, episodes=40, noise=0.1, noise_unit=unit, clip=False, view="plain")

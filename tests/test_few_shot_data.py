@@ -111,7 +111,7 @@ def write_parquet(file: Path, made: Part, names: list[str] | None, column: str =
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": told}})}), file)
 
 
-def labelled(folder: Path, made: dict[str, Part], *, named: bool = True, protocol: int = 2) -> None:
+def labeled(folder: Path, made: dict[str, Part], *, named: bool = True, protocol: int = 2) -> None:
     """As Gidaris, MetaOptNet and RFS have miniImageNet: the numbers of `val` and `test` go on where the last ended."""
     first = 0
     for name, (pixels, classes) in made.items():
@@ -125,7 +125,7 @@ def labelled(folder: Path, made: dict[str, Part], *, named: bool = True, protoco
 
 
 def numbered(folder: Path, made: dict[str, Part]) -> None:
-    labelled(folder, made, named=False, protocol=5)
+    labeled(folder, made, named=False, protocol=5)
 
 
 def indexed(folder: Path, made: dict[str, Part]) -> None:
@@ -200,7 +200,7 @@ def _place(found, made: Part) -> list[int]:
 @pytest.mark.parametrize(
     ("layout", "deeper"),
     [
-        *((layout, "") for layout in (labelled, numbered, indexed, listed, folders, hub)),
+        *((layout, "") for layout in (labeled, numbered, indexed, listed, folders, hub)),
         *((layout, "mini-imagenet") for layout in (indexed, folders)),
     ],
 )
@@ -284,7 +284,7 @@ def test_cifar_fs_is_made_of_cifar_100(tmp_path, few, monkeypatch):
 
 def test_extra_images_of_the_base_classes_are_the_held_out_ones(tmp_path, few):
     made = parts(MINI_IMAGENET)
-    labelled(tmp_path, made)
+    labeled(tmp_path, made)
     extra = part(MINI_IMAGENET["train"], 3, seed=7)
     numbers = [MINI_IMAGENET["train"].index(each) for each in extra[1]]
     write(
@@ -306,7 +306,7 @@ def test_pictures_of_other_sizes_are_resized_whatever_becomes_of_their_shape(tmp
     name = MINI_IMAGENET["train"][0]
     first, second = sorted((tmp_path / "train" / name).iterdir())
     Image.new("RGB", (500, 300), (10, 200, 30)).save(first)
-    Image.fromarray(np.arange(200, dtype=np.uint8)[None].repeat(120, 0)).save(second)  # grey, from left to right
+    Image.fromarray(np.arange(200, dtype=np.uint8)[None].repeat(120, 0)).save(second)  # gray, from left to right
     splits = MiniImageNet(root=str(tmp_path)).load(0)
     one, two = (splits.train.pixels[row] for row in (splits.train.labels == 0).nonzero().flatten())
     assert torch.equal(one, torch.tensor([10, 200, 30], dtype=torch.uint8)[:, None, None].expand(3, 84, 84))
@@ -353,7 +353,7 @@ def _a_class_of_imagenet(made: dict[str, Part]) -> None:
     made["val"] = made["val"][0], ["n00000001" if each == "n01855672" else each for each in made["val"][1]]
 
 
-@pytest.mark.parametrize("layout", [labelled, indexed, listed, hub])
+@pytest.mark.parametrize("layout", [labeled, indexed, listed, hub])
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -451,7 +451,7 @@ class _Evil:
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
 def test_a_pickle_that_is_a_program_does_not_run(tmp_path, few, protocol):
-    labelled(tmp_path / "mini", parts(MINI_IMAGENET))
+    labeled(tmp_path / "mini", parts(MINI_IMAGENET))
     file = tmp_path / "mini/miniImageNet_category_split_test.pickle"
     evil = _Evil(os.system, f"touch {tmp_path / 'ran'}")
     write(file, {"data": evil, "labels": []}, protocol)
@@ -520,7 +520,7 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("layout", "file"),
     [
-        (labelled, "miniImageNet_category_split_val.pickle"),
+        (labeled, "miniImageNet_category_split_val.pickle"),
         (indexed, "mini-imagenet-cache-test.pkl"),
         (zipped, "train_images.npz"),
         (encoded, "train_images_png.pkl"),
@@ -541,7 +541,7 @@ def test_a_file_that_ends_too_early_is_told_and_nothing_is_kept(tmp_path, few, l
 @pytest.mark.parametrize(
     ("layout", "missing"),
     [
-        (labelled, "miniImageNet_category_split_test.pickle"),
+        (labeled, "miniImageNet_category_split_test.pickle"),
         (indexed, "mini-imagenet-cache-train.pkl"),
         (listed, "val.csv"),
         (zipped, "test_labels.pkl"),
@@ -572,7 +572,7 @@ def test_missing_pictures_and_pictures_that_are_none_are_named(tmp_path, few):
 
 
 def test_files_of_something_else_are_told(tmp_path, few):
-    labelled(tmp_path / "a", parts(MINI_IMAGENET, size=32))
+    labeled(tmp_path / "a", parts(MINI_IMAGENET, size=32))
     with pytest.raises(DataError, match=r"uint8 \(128, 32, 32, 3\) instead of bytes of \(N, 84, 84, 3\)"):
         MiniImageNet(root=str(tmp_path / "a")).load(0)
     write(tmp_path / "a/miniImageNet_category_split_train_phase_train.pickle", {"pixels": 1, "labels": 2})
@@ -616,7 +616,7 @@ def test_the_hub_has_what_cifar_fs_is_made_of(tmp_path, few, monkeypatch):
 
 def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
     made = parts(MINI_IMAGENET)
-    labelled(tmp_path / "mini", made)
+    labeled(tmp_path / "mini", made)
     convert, calls = packed._channels_first, []
 
     def interrupted(pixels):
@@ -639,7 +639,7 @@ def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_p
 
 def test_only_the_part_that_is_asked_for_is_checked_and_damage_there_is_mended(tmp_path, few):
     made = parts(MINI_IMAGENET)
-    labelled(tmp_path / "mini", made)
+    labeled(tmp_path / "mini", made)
     settings = MiniImageNet(root=str(tmp_path / "mini"))
     settings.load(0)
     [kept] = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
@@ -678,7 +678,7 @@ def test_the_class_lists_are_complete_and_in_order():
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path, few):
-    labelled(tmp_path, parts(MINI_IMAGENET))
+    labeled(tmp_path, parts(MINI_IMAGENET))
     for given, says in (({"classes": 65}, "give 2 to 64"), ({"held": 2}, "give 0 to 1"), ({"held": -2}, "held=-2")):
         with pytest.raises(OptionError, match=says):
             MiniImageNet(root=str(tmp_path), **given).load(0)

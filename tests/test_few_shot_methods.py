@@ -254,8 +254,8 @@ def test_a_run_learns_from_the_run_that_it_comes_after(tmp_path):
 
 def test_a_run_that_inherits_starts_from_the_weights_of_the_other(tmp_path):
     run(replace(DIGITS, name="first"), tmp_path)
-    still = replace(DIGITS.optimiser, lr=0.0)
-    again = replace(DIGITS, name="again", after="first", inherit=True, optimiser=still, method=TurnedTwins())
+    still = replace(DIGITS.optimizer, lr=0.0)
+    again = replace(DIGITS, name="again", after="first", inherit=True, optimizer=still, method=TurnedTwins())
     run(again, tmp_path)
     first, second = (RunFolder.of(tmp_path, name, 0).weights() for name in ("first", "again"))
     moved = [name for name in first if not torch.equal(first[name], second[name])]

@@ -281,23 +281,23 @@ def test_classes_without_samples_can_be_clustered_too():
     assert len(similarity.ordered(similarity.Matrix("CE", values, ("a", "b", "c")), by="cluster").class_names) == 3
 
 
-def test_neighbours_are_read_off_by_hand():
+def test_neighbors_are_read_off_by_hand():
     names = ("dolphin", "whale", "shark", "oak", "pear")
     values = np.eye(5)
     values[0] = [1.0, 0.71, -0.66, 0.2, -0.001]
     values[1] = [0.71, 1.0, np.nan, 0.3, 0.1]
-    got = similarity.neighbours(similarity.Matrix("CE", values, names), n=2)
+    got = similarity.neighbors(similarity.Matrix("CE", values, names), n=2)
     assert len(got) == 5
     assert got[0] == "dolphin: nearest whale 0.71, shark -0.66; farthest pear 0.00, oak 0.20"
     assert got[1] == "whale: nearest dolphin 0.71, oak 0.30; farthest pear 0.10"
-    assert similarity.neighbours(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == [
+    assert similarity.neighbors(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == [
         "a: no other class to compare it with"
     ]
 
 
 def test_matrices_share_one_scale_and_say_their_mean():
     figure = DRAWN["similarity"]()
-    assert len(figure.axes) == 3  # two and the colour bar
+    assert len(figure.axes) == 3  # two and the color bar
     images = [axes.images[0] for axes in figure.axes[:2]]
     assert {image.get_clim() for image in images} == {(0, 1)}
     np.testing.assert_array_equal(images[0].get_array(), np.abs(matrix().values))
@@ -518,12 +518,12 @@ def test_each_row_of_panels_has_one_legend():
     assert not ragged.axes[1].axison
 
 
-def test_classes_of_different_panels_share_a_colour_only_with_themselves():
+def test_classes_of_different_panels_share_a_color_only_with_themselves():
     page = lda.page([panel("base", ("cat", "dog")), panel("novel", ("dog", "owl"))])
     assert [trace["name"] for trace in page["data"]] == ["cat", "dog", "dog", "owl"]
-    colours = [trace["marker"]["color"] for trace in page["data"]]
-    assert colours[1] == colours[2]
-    assert len(set(colours)) == 3
+    colors = [trace["marker"]["color"] for trace in page["data"]]
+    assert colors[1] == colors[2]
+    assert len(set(colors)) == 3
     assert [trace["showlegend"] for trace in page["data"]] == [True, True, False, True]
 
 
@@ -591,7 +591,7 @@ def test_plotly_accepts_every_page_and_json_too(name, names):
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_page_itself_chooses_the_colours_of_letters_and_axes(name):
+def test_the_page_itself_chooses_the_colors_of_letters_and_axes(name):
     layout = PAGES[name](("cat", "dog", "owl"))["layout"]
     assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
     assert "title" not in layout
@@ -626,10 +626,10 @@ def test_labels_are_short_escaped_and_different():
     assert style.texts(["a", "a", "a (2)", "a"]) == ["a", "a (2)", "a (2) (2)", "a (3)"]
 
 
-def test_colours_and_symbols_repeat_together_only_after_seventy():
-    pairs = [(style.colour(i), style.marker(i)) for i in range(70)]
+def test_colors_and_symbols_repeat_together_only_after_seventy():
+    pairs = [(style.color(i), style.marker(i)) for i in range(70)]
     assert len(set(pairs)) == 70
-    assert style.colour(1) == style.ACCENT
+    assert style.color(1) == style.ACCENT
     assert len({style.glyph(i) for i in range(7)}) == len({style.marker(i) for i in range(7)}) == 7
 
 
@@ -678,7 +678,7 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: similarity.Matrix("CE", np.zeros((0, 0)), ()),
         lambda: similarity.ordered(matrix(), by="size"),
         lambda: similarity.ordered(matrix(), groups=(1, 2)),
-        lambda: similarity.neighbours(matrix(), n=0),
+        lambda: similarity.neighbors(matrix(), n=0),
         lambda: gallery.draw([]),
         lambda: gallery.page([]),
         lambda: gallery.png(np.zeros((4, 4), dtype=np.uint8)),

@@ -54,7 +54,7 @@ def test_shares_are_those_of_a_loop_and_the_area_is_scikit_learns(seed):
     given = torch.where(torch.rand(37, generator=chance) < 0.4, torch.randint(4, (37,), generator=chance), true)
     logits = torch.randint(3, (37, 4), generator=chance).float()  # many ties
     numbers, each = label_noise(Table(logits).train(), batches(given, 10), true)
-    outcomes = {"fitted": [], "memorised": [], "recovered": []}
+    outcomes = {"fitted": [], "memorized": [], "recovered": []}
     losses = []
     for row in range(37):
         answer = max(range(4), key=lambda c: (logits[row, c].item(), -c))
@@ -63,7 +63,7 @@ def test_shares_are_those_of_a_loop_and_the_area_is_scikit_learns(seed):
         if given[row] == true[row]:
             outcomes["fitted"].append(answer == given[row])
         else:
-            outcomes["memorised"].append(answer == given[row])
+            outcomes["memorized"].append(answer == given[row])
             outcomes["recovered"].append(answer == true[row])
     expected = {f"noise/{name}": 100 * np.mean(found) for name, found in outcomes.items()}
     expected["noise/told"] = 100 * roc_auc_score((given != true).numpy(), each["entropy"].numpy())
@@ -75,7 +75,7 @@ def test_shares_of_nothing_are_left_out():
     true = torch.tensor([0, 1])
     model = Table(torch.eye(2))
     assert label_noise(model, batches(true, 2), true)[0] == {"noise/fitted": 100.0}
-    assert label_noise(model, batches(1 - true, 2), true)[0] == {"noise/memorised": 0.0, "noise/recovered": 100.0}
+    assert label_noise(model, batches(1 - true, 2), true)[0] == {"noise/memorized": 0.0, "noise/recovered": 100.0}
     assert model.training
 
 
@@ -102,7 +102,7 @@ def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_p
     with torch.no_grad():
         answers = model((pixels - mean) / std).logits.argmax(1)
     wrong = given != train.labels[train.rows]
-    assert printed["noise/memorised"] == pytest.approx(100 * (answers == given)[wrong].float().mean().item(), abs=0.5)
+    assert printed["noise/memorized"] == pytest.approx(100 * (answers == given)[wrong].float().mean().item(), abs=0.5)
     assert printed["noise/fitted"] == pytest.approx(100 * (answers == given)[~wrong].float().mean().item(), abs=0.5)
     assert folder.result()["noise/told"] == printed["noise/told"] > 60
     assert len(folder.outputs("measures/noise")["entropy"]) == len(train)

@@ -105,7 +105,7 @@ from opl.experiments.methods import *
 from opl.optim import SGD
 from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
-base = replace(base, data=replace(base.data, val=100), epochs=3, optimiser=SGD(lr=0.02), devices=int(sys.argv[1]))
+base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]))
 centers = Composed(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
 run(replace(base, name="centers", method=centers), sys.argv[2])
 gaussians = Composed(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
@@ -113,7 +113,7 @@ run(replace(base, name="gaussians", method=gaussians), sys.argv[2])
 """
 
 
-def test_two_processes_learn_centres_and_heads_as_one_does(tmp_path):
+def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path):
     alone_and_in_two(SCRIPT, tmp_path)
     for name in ("centers", "gaussians"):
         one, two = (RunFolder.of(tmp_path / str(devices), name, 0) for devices in (1, 2))
@@ -169,17 +169,17 @@ def test_the_margin_is_there_in_training_and_gone_in_evaluation():
         assert torch.equal(model(batch.images, batch.labels).logits, model(batch.images).logits)
 
 
-def test_parameters_reach_the_optimiser_with_the_wishes_of_their_source():
+def test_parameters_reach_the_optimizer_with_the_wishes_of_their_source():
     recipe = replace(
         DIGITS,
         method=Composed(head=LGM(), auxiliary=(Perpetual(),)),
-        optimiser=SGD(lr=0.1, weight_decay=5e-4),
+        optimizer=SGD(lr=0.1, weight_decay=5e-4),
         schedule=Steps(milestones=()),
     )
     model = build_model(recipe)
     objective, _ = objective_of(recipe, model)
-    optimiser = recipe.optimiser.build(groups(model, objective, lr=0.1))
-    found = {id(p): group for group in optimiser.param_groups for p in group["params"]}
+    optimizer = recipe.optimizer.build(groups(model, objective, lr=0.1))
+    found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     assert len(found) == len(list(model.parameters())) + len(list(objective.parameters()))
     means = found[id(model.fc.means)]
     centers = found[id(objective.terms["perpetual"].loss.centers)]
@@ -196,7 +196,7 @@ def test_one_step_of_the_run_moves_means_twice_as_far(tmp_path):
         epochs=1,
         batch_size=899,
         method=Composed(head=LGM(weight=0.1, margin=0.0)),
-        optimiser=SGD(lr=0.01, momentum=0.0, weight_decay=0.0),
+        optimizer=SGD(lr=0.01, momentum=0.0, weight_decay=0.0),
         schedule=Steps(milestones=()),
     )
     model = build_model(recipe)

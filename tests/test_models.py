@@ -228,7 +228,7 @@ def test_resnet_state_dicts_have_torchvisions_names_and_shapes(depth, entries):
     assert "layer1.1.downsample.0.weight" not in weights
 
 
-def normalised(x, norm):
+def normalized(x, norm):
     """Batch norm in training, by its definition."""
     mean, variance = x.mean((0, 2, 3), keepdim=True), x.var((0, 2, 3), unbiased=False, keepdim=True)
     return (x - mean) / (variance + 1e-5).sqrt() * norm.weight[:, None, None] + norm.bias[:, None, None]
@@ -247,30 +247,30 @@ def test_a_basic_block_is_its_formula():
     x = torch.randn(3, 4, 8, 8)
     wider, same = shuffled(BasicBlock(4, 6, stride=2)), shuffled(BasicBlock(4, 4, stride=1))
     for block, stride in ((wider, 2), (same, 1)):
-        residual = normalised(F.conv2d(x, block.conv1.weight, stride=stride, padding=1), block.bn1).clamp(min=0)
-        residual = normalised(F.conv2d(residual, block.conv2.weight, padding=1), block.bn2)
+        residual = normalized(F.conv2d(x, block.conv1.weight, stride=stride, padding=1), block.bn1).clamp(min=0)
+        residual = normalized(F.conv2d(residual, block.conv2.weight, padding=1), block.bn2)
         straight = x
         if stride == 2:  # a 1x1 convolution with stride 2 looks at every second pixel, and mixes its channels
             mixed = torch.einsum("oi,bihw->bohw", block.downsample[0].weight[:, :, 0, 0], x[:, :, ::2, ::2])
-            straight = normalised(mixed, block.downsample[1])
+            straight = normalized(mixed, block.downsample[1])
         torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
 
 
 def test_a_bottleneck_is_its_formula_with_the_stride_in_the_middle():
     x, block = torch.randn(3, 8, 8, 8), shuffled(Bottleneck(8, 3, stride=2))
-    residual = normalised(F.conv2d(x, block.conv1.weight), block.bn1).clamp(min=0)
-    residual = normalised(F.conv2d(residual, block.conv2.weight, stride=2, padding=1), block.bn2).clamp(min=0)
-    residual = normalised(F.conv2d(residual, block.conv3.weight), block.bn3)
-    straight = normalised(F.conv2d(x[:, :, ::2, ::2], block.downsample[0].weight), block.downsample[1])
+    residual = normalized(F.conv2d(x, block.conv1.weight), block.bn1).clamp(min=0)
+    residual = normalized(F.conv2d(residual, block.conv2.weight, stride=2, padding=1), block.bn2).clamp(min=0)
+    residual = normalized(F.conv2d(residual, block.conv3.weight), block.bn3)
+    straight = normalized(F.conv2d(x[:, :, ::2, ::2], block.downsample[0].weight), block.downsample[1])
     torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
 
 
 def test_a_pre_activation_block_is_its_formula_and_the_shortcut_takes_the_activated_input():
     x = torch.randn(2, 4, 6, 6)
     for block in (PreActivationBlock(4, 8, 2), PreActivationBlock(4, 4, 1)):
-        active = normalised(x, block.bn1).clamp(min=0)
+        active = normalized(x, block.bn1).clamp(min=0)
         stride = block.conv1.stride[0]
-        middle = normalised(F.conv2d(active, block.conv1.weight, stride=stride, padding=1), block.bn2).clamp(min=0)
+        middle = normalized(F.conv2d(active, block.conv1.weight, stride=stride, padding=1), block.bn2).clamp(min=0)
         straight = x if stride == 1 else F.conv2d(active[:, :, ::2, ::2], block.downsample.weight)
         expected = F.conv2d(middle, block.conv2.weight, padding=1) + straight
         torch.testing.assert_close(block(x), expected, atol=1e-4, rtol=1e-4)
@@ -298,11 +298,11 @@ def test_new_weights_are_drawn_as_published():
 
 def test_mnist_features_point_anywhere_without_a_last_relu_or_in_the_plane():
     images = torch.randn(8, 1, 28, 28)
-    centred = (
+    centered = (
         MnistNet(last_relu=False).build(1, 10)(images).features
     )  # a batch norm's output, averaged, is 0 on average
-    torch.testing.assert_close(centred.mean(0), torch.zeros(32), atol=1e-5, rtol=0)
-    assert centred.std() > 0.01
+    torch.testing.assert_close(centered.mean(0), torch.zeros(32), atol=1e-5, rtol=0)
+    assert centered.std() > 0.01
     plane = MnistNet(embed=2).build(1, 10)
     before = plane(images).features
     plane.embed.weight.data.neg_(), plane.embed.bias.data.neg_()

@@ -25,11 +25,11 @@ def test_steps_are_the_papers_learning_rates():
 
 
 def test_cosine_is_torchs_after_the_warm_up():
-    optimiser = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 50, eta_min=0.1)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50, eta_min=0.1)
     for step in range(50):
-        assert Cosine(floor=0.1)(step, 5, 10) == pytest.approx(optimiser.param_groups[0]["lr"])
-        optimiser.step()
+        assert Cosine(floor=0.1)(step, 5, 10) == pytest.approx(optimizer.param_groups[0]["lr"])
+        optimizer.step()
         theirs.step()
     assert Cosine(warmup=2)(5, 5, 10) == pytest.approx(0.5)
     assert Cosine(warmup=2)(10, 5, 10) == 1
@@ -44,7 +44,7 @@ def test_one_cycle_goes_up_in_a_line_and_down_in_a_cosine():
     assert quarter == pytest.approx(0.01 + 0.99 * (1 + math.cos(math.pi * (74 / 99 - 0.5) / 0.5)) / 2)
 
 
-def test_optimisers_get_their_settings():
+def test_optimizers_get_their_settings():
     parameters = [nn.Parameter(torch.zeros(2))]
     sgd = SGD(lr=0.3, momentum=0.8, weight_decay=1e-3, nesterov=True).build(parameters)
     group = sgd.param_groups[0]

@@ -50,15 +50,15 @@ def expected_loss(model, images, labels, weight=1.0, gamma=0.5):
 
 def train(model, criterion, forward=None, steps: int = 3):
     """The loop that everybody has; returns its losses."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     images, labels = data()
     losses = []
     for _ in range(steps):
         output = model(images) if forward is None else forward(images)
         loss = criterion(output, labels)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())
     return losses
 

@@ -150,7 +150,7 @@ def test_a_pruning_epoch_trains_the_network_by_the_formula(tmp_path):
         DIGITS,
         epochs=3,
         batch_size=799,
-        optimiser=SGD(lr=0.1, momentum=0.0, weight_decay=0.0),
+        optimizer=SGD(lr=0.1, momentum=0.0, weight_decay=0.0),
         schedule=Steps(milestones=()),
         method=TruncatedLq(start=2, every=1, k=0.1),
     )
@@ -223,7 +223,7 @@ def test_pruning_tells_wrong_labels_and_the_records_say_how_well(tmp_path):
 
 
 def test_the_last_and_the_selected_weights_are_both_tested(tmp_path):
-    quick = replace(DIGITS, epochs=3, optimiser=SGD(lr=0.5))  # so fast that the last epoch is not the best
+    quick = replace(DIGITS, epochs=3, optimizer=SGD(lr=0.5))  # so fast that the last epoch is not the best
     both, last, best = (
         run(replace(quick, name=name, selection=name), tmp_path) for name in ("both", "last", "best-val")
     )
@@ -257,7 +257,7 @@ run(replace(from_json(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.ar
 
 def test_two_processes_prune_and_train_as_one_does(tmp_path):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
-    recipe = replace(DIGITS, epochs=4, method=method, optimiser=SGD(lr=0.02))
+    recipe = replace(DIGITS, epochs=4, method=method, optimizer=SGD(lr=0.02))
     alone_and_in_two(SCRIPT.format(recipe=json.dumps(to_json(recipe))), tmp_path)
     one, two = (RunFolder.of(tmp_path / devices, DIGITS.name, 0) for devices in ("1", "2"))
     kept, theirs = (folder.load()["objective"]["kept"] for folder in (one, two))

@@ -169,7 +169,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
     [
         (["train", "no-such"], 2, "did you mean"),
         (["train"], 2, "opl recipes"),
-        (["train", "digits-ce", "--optimiser.lrr", "1"], 2, "--optimiser.lr"),
+        (["train", "digits-ce", "--optimizer.lrr", "1"], 2, "--optimizer.lr"),
         (["train", "digits-ce", "--epochs", "many"], 2, "--epochs"),
         (["train", "digits-ce", "--epochs", "0"], 2, "epochs is 0"),
         (["train", "cifar100-resnet56-ce", "--data.root", "/nowhere/at/all"], 2, "/nowhere/at/all"),

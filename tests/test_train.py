@@ -17,7 +17,7 @@ from opl.optim import (
 
 PLAIN = replace(
     recipes.recipe("digits-ce", "small"),
-    optimiser=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
+    optimizer=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
     schedule=Steps(milestones=()),
     epochs=1,
 )
@@ -64,7 +64,7 @@ def test_validation_comes_every_n_epochs_and_after_the_last(tmp_path):
 
 def test_the_best_epoch_by_validation_is_tested(tmp_path):
     data = replace(PLAIN.data, val=100)
-    recipe = replace(PLAIN, data=data, epochs=4, selection="best-val", optimiser=SGD(lr=0.3, momentum=0.9))
+    recipe = replace(PLAIN, data=data, epochs=4, selection="best-val", optimizer=SGD(lr=0.3, momentum=0.9))
     folder = trained(tmp_path, "best", recipe)
     assert folder.result()["val/top1"] == max(record["val/top1"] for record in folder.metrics())
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         losses,
     )
     from . import (
-        optim as optimise,
+        optim as optimize,
     )
     from .functional import (
         Projection,
@@ -42,7 +42,7 @@ __all__ = [
     "geometry",
     "heads",
     "losses",
-    "optimise",
+    "optimize",
     "orthogonal_projection",
     "regularize",
 ]
@@ -54,7 +54,7 @@ _HOME = {
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }
-_MODULES = {"errors", "functional", "geometry", "heads", "losses", "optimise", "plugin"}
+_MODULES = {"errors", "functional", "geometry", "heads", "losses", "optimize", "plugin"}
 
 
 def __getattr__(name: str) -> Any:

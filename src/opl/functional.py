@@ -23,7 +23,7 @@ batch of one class has d = 0; of singletons, s = 0; of one sample, or none after
 Where a cosine is exactly 0, |cos| has no derivative: pairs and tiles take 0, class sums that of cos. The two differ
 only in numbers that are 0 in a non-negative feature, where a ReLU lets no gradient through.
 Values that cannot be used (NaN, negative labels, soft rows that do not sum to 1) are refused on the CPU; on an
-accelerator looking would cost a synchronisation, so there a NaN feature makes a NaN loss.
+accelerator looking would cost a synchronization, so there a NaN feature makes a NaN loss.
 """
 
 import math

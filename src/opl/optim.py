@@ -1,4 +1,4 @@
-"""Optimisers and schedules as typed values; the learning rate is a function of the step and nothing else."""
+"""Optimizers and schedules as typed values; the learning rate is a function of the step and nothing else."""
 
 import math
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class SGD:
     nesterov: bool = False
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
-        """The optimiser of these parameters."""
+        """The optimizer of these parameters."""
         return torch.optim.SGD(
             parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov
         )
@@ -37,7 +37,7 @@ class Adam:
     weight_decay: float = 0.0
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
-        """The optimiser of these parameters."""
+        """The optimizer of these parameters."""
         return torch.optim.AdamW(parameters, self.lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay)
 
 
@@ -89,10 +89,10 @@ class OneCycle:
 
 
 def groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
-    """The parameters of some modules for an optimiser, those with wishes of their own in groups of their own.
+    """The parameters of some modules for an optimizer, those with wishes of their own in groups of their own.
 
     A module says its wishes in `own`: a parameter's name, then `lr`, to multiply the rate with, or `weight_decay`. The
-    class means of LGM learn twice as fast, for instance, and the centres of Perpetual OPL do not decay.
+    class means of LGM learn twice as fast, for instance, and the centers of Perpetual OPL do not decay.
 
     Args:
         modules: the model, and every loss that has parameters.
@@ -124,5 +124,5 @@ def warm(step: int, steps: float) -> float:
     return 1.0 if step >= steps else step / steps
 
 
-Optimiser = SGD | Adam
+Optimizer = SGD | Adam
 Schedule = Steps | Cosine | OneCycle

@@ -84,7 +84,7 @@ class Item:
 NEEDS = {
     "plane": ("test",),
     "similarity": ("test",),
-    "neighbours": ("test",),
+    "neighbors": ("test",),
     "gallery": ("test",),
     "lda": ("test", "novel"),
 }

@@ -11,7 +11,7 @@ from ..errors import (
     unknown,
 )
 from ..optim import (
-    Optimiser,
+    Optimizer,
     Schedule,
 )
 from .data.noisy_labels import Noise
@@ -21,7 +21,7 @@ from .models import Model
 
 Scale = Literal["paper", "small", "tiny"]
 Selection = Literal["last", "best-val", "both"]
-Normalise = Literal["data", "model", "none"]
+Normalize = Literal["data", "model", "none"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
@@ -33,7 +33,7 @@ class Recipe:
     data: DataSet
     model: Model
     method: Method
-    optimiser: Optimiser
+    optimizer: Optimizer
     schedule: Schedule
     epochs: int
     noise: Noise | None = None
@@ -55,8 +55,8 @@ class Recipe:
     """Start from the weights of that run instead of new ones."""
     new_head: bool = False
     """With inherit: the classifier starts anew, for other classes than that run's."""
-    normalise: Normalise = "data"
-    """Where images are normalised: before the model; as its first part, so that it takes pixels in [0, 1], which
+    normalize: Normalize = "data"
+    """Where images are normalized: before the model; as its first part, so that it takes pixels in [0, 1], which
     attacks need; or nowhere, so that it learns from such pixels as they are."""
     weights: str = ""
     """Pretrained weights to start from, but for the classifier: a file in torchvision's names, or a Hub id."""
@@ -84,10 +84,10 @@ class Recipe:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
         if self.new_head and not self.inherit:
             raise OptionError("new_head leaves the classifier out of what is inherited: set inherit too.")
-        if self.normalise == "data" and getattr(self.method, "pixels", False):
+        if self.normalize == "data" and getattr(self.method, "pixels", False):
             raise OptionError(
-                f"{type(self.method).__name__} moves pixels in [0, 1]: set normalise='model' (or 'none'), so that the "
-                "images are not normalised before it."
+                f"{type(self.method).__name__} moves pixels in [0, 1]: set normalize='model' (or 'none'), so that the "
+                "images are not normalized before it."
             )
         if self.weights and self.inherit:
             raise OptionError("weights and inherit both say where to start from: give one of them.")

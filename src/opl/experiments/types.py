@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What every objective returns: the loss to minimise and its named parts, for the records."""
+    """What every objective returns: the loss to minimize and its named parts, for the records."""
 
     total: Tensor
     parts: dict[str, Tensor]

@@ -20,7 +20,7 @@ from .._support.arguments import (
 class Head(nn.Module):
     """The last layer of a classifier: with labels, in training mode, logits with its margin; otherwise plain ones.
 
-    `own` names the parameters that an optimiser should treat otherwise than the rest: see `opl.optim.groups`.
+    `own` names the parameters that an optimizer should treat otherwise than the rest: see `opl.optim.groups`.
     """
 
     own: Mapping[str, Mapping[str, float]] = {}

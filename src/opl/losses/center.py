@@ -1,4 +1,4 @@
-"""The center loss: features near the centre of their class, and centres that follow their features."""
+"""The center loss: features near the center of their class, and centers that follow their features."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ from .projection import default_group
 
 
 def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
-    """Half the squared distance of a feature to the centre of its class: the mean of `1/2 |f_i - c_{y_i}|^2`.
+    """Half the squared distance of a feature to the center of its class: the mean of `1/2 |f_i - c_{y_i}|^2`.
 
     A Discriminative Feature Learning Approach for Deep Face Recognition (Wen et al., ECCV 2016). Popular code leaves
     the half out, so its weight counts twice as much.
@@ -27,7 +27,7 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
     Args:
         features: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
         labels: (B,) class ids.
-        centers: (C, D), a centre a class.
+        centers: (C, D), a center a class.
 
     Example:
         >>> center(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
@@ -45,7 +45,7 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
 def moved_centers(
     centers: Tensor, features: Tensor, labels: Tensor, alpha: float = 0.5, *, group: Any = None
 ) -> Tensor:
-    """The centres after a step towards the features of their class; the rule of the paper, which is no gradient.
+    """The centers after a step towards the features of their class; the rule of the paper, which is no gradient.
 
     `c_j <- c_j - alpha * sum_{y_i = j} (c_j - f_i) / (1 + n_j)`, where `n_j` samples have class j. A class that is not
     in the batch stays where it is.
@@ -54,8 +54,8 @@ def moved_centers(
         centers: (C, D).
         features: (B, D).
         labels: (B,) class ids.
-        alpha: the length of the step; 0 keeps the centres still.
-        group: a process group: the batches of all its processes count as one, and their centres must be the same.
+        alpha: the length of the step; 0 keeps the centers still.
+        group: a process group: the batches of all its processes count as one, and their centers must be the same.
 
     Example:
         >>> moved_centers(torch.zeros(2, 1), torch.tensor([[3.0], [6.0]]), torch.tensor([0, 0]))
@@ -75,19 +75,19 @@ def moved_centers(
 
 
 class CenterLoss(nn.Module):
-    """The center loss and its centres: see `center` and `moved_centers`.
+    """The center loss and its centers: see `center` and `moved_centers`.
 
-    The centres are a buffer and no parameter. They move at the end of each call in training mode with gradients
-    enabled, as the statistics of a batch normalisation do. So no optimiser has to know them, and neither the loss's
-    weight nor the loss scaling of mixed precision touches their step. A call uses the centres of before its own move.
+    The centers are a buffer and no parameter. They move at the end of each call in training mode with gradients
+    enabled, as the statistics of a batch normalization do. So no optimizer has to know them, and neither the loss's
+    weight nor the loss scaling of mixed precision touches their step. A call uses the centers of before its own move.
 
     Args:
         num_classes: C.
         feature_dim: D.
-        alpha: the length of the centres' step.
-        global_batch: the centres follow the samples of all processes of the default group, and stay the same on all of
+        alpha: the length of the centers' step.
+        global_batch: the centers follow the samples of all processes of the default group, and stay the same on all of
             them; needs `init_process_group`. The loss is still the mean over the local batch. Without it each process
-            moves centres of its own.
+            moves centers of its own.
 
     Example:
         >>> loss = CenterLoss(num_classes=10, feature_dim=64)
@@ -103,10 +103,10 @@ class CenterLoss(nn.Module):
         _check_alpha(alpha)
         self.alpha, self.global_batch = alpha, global_batch
         self.register_buffer("centers", nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))
-        self._agreed = False  # the processes of a global batch start from the same centres
+        self._agreed = False  # the processes of a global batch start from the same centers
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar; in training mode the centres then move."""
+        """The loss, a scalar; in training mode the centers then move."""
         moving = self.training and torch.is_grad_enabled()
         group = default_group() if moving and self.global_batch else None
         if group is not None and not self._agreed:
@@ -114,7 +114,7 @@ class CenterLoss(nn.Module):
             self._agreed = True
         loss = center(features, labels, self.centers)
         if moving:
-            # A new tensor and no change in place: the backward pass of torch.compile may read the old centres again.
+            # A new tensor and no change in place: the backward pass of torch.compile may read the old centers again.
             self.centers = moved_centers(self.centers, features, labels, self.alpha, group=group)
         return loss
 

@@ -65,8 +65,8 @@ def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int
 class PerpetualProjectionLoss(nn.Module):
     """Perpetual OPL with its learned class directions: see `perpetual`.
 
-    The directions are the parameter `centers`, and must be given to an optimiser: `loss.parameters()` beside those of
-    the model. `own` is read where opl builds the optimiser: `lr` multiplies the recipe's rate (5 x 0.1 is the 0.5 of
+    The directions are the parameter `centers`, and must be given to an optimizer: `loss.parameters()` beside those of
+    the model. `own` is read where opl builds the optimizer: `lr` multiplies the recipe's rate (5 x 0.1 is the 0.5 of
     the released code), and there is no weight decay, because the length of a direction does not matter.
 
     Args:
@@ -77,9 +77,9 @@ class PerpetualProjectionLoss(nn.Module):
 
     Example:
         >>> loss, model = PerpetualProjectionLoss(num_classes=10, feature_dim=64), nn.Linear(32, 64)
-        >>> optimiser = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
+        >>> optimizer = torch.optim.SGD([*model.parameters(), *loss.parameters()], lr=0.1)
         >>> loss(model(torch.randn(8, 32)), torch.arange(8)).backward()
-        >>> optimiser.step()
+        >>> optimizer.step()
     """
 
     own: Mapping[str, Mapping[str, float]] = {"centers": {"lr": 5.0, "weight_decay": 0.0}}

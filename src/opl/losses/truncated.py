@@ -1,4 +1,4 @@
-"""Losses that bear wrong labels: Lq (generalised cross-entropy), and Lq cut off where a label is hardly believed."""
+"""Losses that bear wrong labels: Lq (generalized cross-entropy), and Lq cut off where a label is hardly believed."""
 
 import math
 

@@ -70,7 +70,7 @@ PROTOCOLS = {
     "noise": Protocol(
         "predict",
         "evaluate_noise",
-        "which wrong labels were learnt, and which told (measures/)",
+        "which wrong labels were learned, and which told (measures/)",
     ),
     "episodes": Protocol(
         "predict",

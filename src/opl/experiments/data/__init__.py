@@ -7,7 +7,7 @@ from .augment import (
     Augmentation,
     ColorJitter,
     Flip,
-    Grey,
+    Gray,
     Normalize,
     PadCrop,
     QuarterTurns,
@@ -71,7 +71,7 @@ __all__ = [
     "DomainFolder",
     "FashionMnist",
     "Flip",
-    "Grey",
+    "Gray",
     "Known",
     "MadeUp",
     "MadeUpDomains",
@@ -110,7 +110,7 @@ def describe() -> list[dict[str, Any]]:
         hub = f"Hub {known.hub}, or " if known.hub else ""
         row = {"name": known.name, "here": False, "where": "", "images": sum(known.images.values())}
         folders = " or ".join(f"{name}/" for name in (known.name, known.made_of) if name)
-        row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.licence}"
+        row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.license}"
         try:
             if found := here(known):
                 row.update(here=True, where=found.where, images=found.count() or row["images"])

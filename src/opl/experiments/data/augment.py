@@ -56,7 +56,7 @@ class ColorJitter:
     """Brightness, contrast and saturation times factors in [max(0, 1 - x), 1 + x], each image its own; and its hue
     turned by up to `hue` of a full circle, either way.
 
-    In torchvision's formulas: a blend with black, with the mean of the grey image, with the grey image, cut to [0, 1]
+    In torchvision's formulas: a blend with black, with the mean of the gray image, with the gray image, cut to [0, 1]
     after each; the hue of HSV. The order is random, one order for a batch.
     """
 
@@ -68,7 +68,7 @@ class ColorJitter:
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Jitter each image; grey images (C = 1) have neither saturation nor hue."""
+        """Jitter each image; gray images (C = 1) have neither saturation nor hue."""
         rows, total = _place(images, rows, total)
         kinds = 4 if self.hue else 3  # without hue, chance is what it was before there was one
         draws = torch.rand(total, kinds, generator=generator)[rows]
@@ -82,18 +82,18 @@ class ColorJitter:
 
 
 @dataclass(frozen=True)
-class Grey:
-    """The grey image in all three channels, with probability `p`."""
+class Gray:
+    """The gray image in all three channels, with probability `p`."""
 
     p: float = 0.1
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Grey each image or not."""
+        """Gray each image or not."""
         rows, total = _place(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
-        return torch.where(chosen[:, None, None, None], grey(images), images)
+        return torch.where(chosen[:, None, None, None], gray(images), images)
 
 
 @dataclass(frozen=True)
@@ -164,17 +164,17 @@ class Normalize:
     def __call__(
         self, images: Tensor, generator: torch.Generator | None = None, rows: object = None, total: object = None
     ) -> Tensor:
-        """Normalise each image."""
+        """Normalize each image."""
         if not len(self.mean) == len(self.std) == images.shape[1]:
             raise OptionError(
-                f"images of {images.shape[1]} channels cannot be normalised with {len(self.mean)} means and "
+                f"images of {images.shape[1]} channels cannot be normalized with {len(self.mean)} means and "
                 f"{len(self.std)} deviations: give one of each for every channel."
             )
         mean, std = (_channels(numbers, images.dtype, images.device) for numbers in (self.mean, self.std))
         return (images - mean).div_(std)
 
 
-Augmentation = PadCrop | Flip | ColorJitter | Grey | QuarterTurns | RandomResizedCrop | Normalize
+Augmentation = PadCrop | Flip | ColorJitter | Gray | QuarterTurns | RandomResizedCrop | Normalize
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
@@ -183,18 +183,18 @@ def brighten(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend each image with the mean of its grey image, cut to [0, 1]."""
+    """Blend each image with the mean of its gray image, cut to [0, 1]."""
     factors = factors[:, None, None, None]
-    middle = grey(images).mean((1, 2, 3), keepdim=True)
+    middle = gray(images).mean((1, 2, 3), keepdim=True)
     return (images * factors).add_(middle * (1 - factors)).clamp_(0, 1)
 
 
 def saturate(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend each image with its grey image, cut to [0, 1]."""
+    """Blend each image with its gray image, cut to [0, 1]."""
     if images.shape[1] == 1:
         return images
     factors = factors[:, None, None, None]
-    return (images * factors).add_(grey(images).mul_(1 - factors)).clamp_(0, 1)
+    return (images * factors).add_(gray(images).mul_(1 - factors)).clamp_(0, 1)
 
 
 def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
@@ -217,8 +217,8 @@ def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
     return torch.stack(channels, 1)
 
 
-def grey(images: Tensor) -> Tensor:
-    """(B, 1, H, W): 0.299 red + 0.587 green + 0.114 blue, or what is grey already."""
+def gray(images: Tensor) -> Tensor:
+    """(B, 1, H, W): 0.299 red + 0.587 green + 0.114 blue, or what is gray already."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)

@@ -43,7 +43,7 @@ class Batches:
         part: the images.
         batch_size: of the global batch; the last one of an epoch may be smaller, and is kept.
         seed: with the epoch it gives the order, with epoch and step the augmentation.
-        augment: applied in this order to images in [0, 1], before they are normalised.
+        augment: applied in this order to images in [0, 1], before they are normalized.
         mean: of each channel.
         std: of each channel.
         device: where the batches go, and where they are augmented.
@@ -105,7 +105,7 @@ class Batches:
             yield mirrored(batch) if self.doubled else batch
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
-        """All images in order, normalised and nothing else; of this process's share, `batch_size` at a time."""
+        """All images in order, normalized and nothing else; of this process's share, `batch_size` at a time."""
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}: give at least 1.")
         mine = self._share(len(self.part))

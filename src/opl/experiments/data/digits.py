@@ -16,7 +16,7 @@ from .split import split
 
 @dataclass(frozen=True)
 class Digits:
-    """scikit-learn's handwritten digits: 1,797 images, 8 x 8, grey; built in, nothing to download; not augmented."""
+    """scikit-learn's handwritten digits: 1,797 images, 8 x 8, gray; built in, nothing to download; not augmented."""
 
     root: str = ""
     """Not used: the data set is built in."""

@@ -23,7 +23,7 @@ from .augment import (
     Augmentation,
     ColorJitter,
     Flip,
-    Grey,
+    Gray,
     RandomResizedCrop,
 )
 from .batches import seed_for
@@ -74,8 +74,8 @@ class _Domains:
     """Probability of a horizontal flip."""
     jitter: float = 0.4
     """Strength of the jitter of brightness, contrast, saturation and hue; 0 does not."""
-    grey: float = 0.1
-    """Probability of a grey image."""
+    gray: float = 0.1
+    """Probability of a gray image."""
 
     channels: ClassVar[int] = 3
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
@@ -83,8 +83,8 @@ class _Domains:
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, flip, jitter and grey, in this order, each unless it is switched off."""
-        return augmentation(self.size, self.crop, self.flip, self.jitter, self.grey)
+        """Crop, flip, jitter and gray, in this order, each unless it is switched off."""
+        return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
 
     def load(self, seed: int) -> Splits:
         """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
@@ -211,8 +211,8 @@ class DomainFolder(_Domains):
     def _known(self) -> Known:
         if self.num_classes < 2:
             raise OptionError(f"num_classes is {self.num_classes}: give the number of classes of {self.name}.")
-        licence = "see where it comes from"
-        return Known(self.name, self.hub, {"train": 0}, self.num_classes, "RGB", licence, other_columns=(self.column,))
+        license = "see where it comes from"
+        return Known(self.name, self.hub, {"train": 0}, self.num_classes, "RGB", license, other_columns=(self.column,))
 
     def _held(self, domain: str, count: int) -> int:
         if not 0 <= self.val < 1:
@@ -232,14 +232,14 @@ class DomainFolder(_Domains):
             )
 
 
-def augmentation(size: int, crop: float, flip: float, jitter: float, grey: float) -> tuple[Augmentation, ...]:
-    """Crop, flip, jitter and grey, in the order of RSC's released code, each unless it is switched off."""
+def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float) -> tuple[Augmentation, ...]:
+    """Crop, flip, jitter and gray, in the order of RSC's released code, each unless it is switched off."""
     if not 0 < crop <= 1:
         raise OptionError(f"crop is {crop}: give the smallest part of an image to take, above 0 and up to 1.")
     steps: list[tuple[bool, Augmentation]] = [
         (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
         (flip > 0, Flip(flip)),
         (jitter > 0, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
-        (grey > 0, Grey(grey)),
+        (gray > 0, Gray(gray)),
     ]
     return tuple(step for there, step in steps if there)

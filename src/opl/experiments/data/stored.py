@@ -54,7 +54,7 @@ class Stored:
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """What is done to training images, before they are normalised."""
+        """What is done to training images, before they are normalized."""
         return ()
 
     def load(self, seed: int) -> Splits:
@@ -126,7 +126,7 @@ def check_classes(name: str, classes: int, there: int) -> None:
 
 @dataclass(frozen=True)
 class Mnist(Stored):
-    """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, grey; not augmented."""
+    """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, gray; not augmented."""
 
     name: ClassVar[str] = "mnist"
     channels: ClassVar[int] = 1
@@ -138,7 +138,7 @@ class Mnist(Stored):
 
 @dataclass(frozen=True)
 class FashionMnist(Stored):
-    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, grey; not augmented. Read from idx files too."""
+    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, gray; not augmented. Read from idx files too."""
 
     name: ClassVar[str] = "fashion-mnist"
     channels: ClassVar[int] = 1

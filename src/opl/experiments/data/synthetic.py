@@ -49,7 +49,7 @@ class MadeUp:
     like: Literal[
         "mnist", "fashion-mnist", "cifar10", "cifar100", "digits", "cifar-fs", "mini-imagenet", "tiered-imagenet"
     ] = "digits"
-    """The data set whose shape, classes, normalisation and augmentation it takes."""
+    """The data set whose shape, classes, normalization and augmentation it takes."""
     root: str = ""
     """Not used: nothing is read."""
     rows: int = 256

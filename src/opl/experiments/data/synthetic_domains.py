@@ -1,4 +1,4 @@
-"""Made-up images with domains, for smoke runs: a pattern for each class, and in each domain other colours."""
+"""Made-up images with domains, for smoke runs: a pattern for each class, and in each domain other colors."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +25,7 @@ from .domains import (
 class MadeUpDomains:
     """Made-up images in the shape of PACS, with its classes and domains; its numbers mean nothing.
 
-    A class is a pattern of light and dark, a domain the colours that it is painted in: a network can learn the one and
+    A class is a pattern of light and dark, a domain the colors that it is painted in: a network can learn the one and
     find it again in the other.
     """
 

@@ -1,4 +1,4 @@
-"""What became of wrong labels: whether a network learnt them, and whether its loss tells them from right ones."""
+"""What became of wrong labels: whether a network learned them, and whether its loss tells them from right ones."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from ..types import Batch
 def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Shares in per cent, and what they were made of: each image's cross-entropy and the class that it is taken for.
 
-    `noise/fitted`: of the right labels, those that the network gives too. `noise/memorised`: of the wrong labels, the
+    `noise/fitted`: of the right labels, those that the network gives too. `noise/memorized`: of the wrong labels, the
     same. `noise/recovered`: of the images with a wrong label, those that are taken for what they are. `noise/told`: how
     often a wrong label has a larger cross-entropy than a right one (the area under the ROC curve; 50 is chance). What
     has no image to be a share of is left out.
@@ -35,7 +35,7 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
     wrong = given != true
     shares = {
         "noise/fitted": (predicted == given)[~wrong],
-        "noise/memorised": (predicted == given)[wrong],
+        "noise/memorized": (predicted == given)[wrong],
         "noise/recovered": (predicted == true)[wrong],
     }
     numbers = {name: 100 * float(share.double().mean()) for name, share in shares.items() if len(share)}

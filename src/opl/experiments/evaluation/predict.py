@@ -23,7 +23,7 @@ from ..statistics import interval
 from ..training.build import (
     batches,
     finished_model,
-    normalisation,
+    normalization,
 )
 from ..training.engine import launch
 from ..training.outputs import (
@@ -77,7 +77,7 @@ def _geometry(found: dict[str, Any], classes: int) -> dict[str, Any]:
 
 
 def evaluate_noise(folder: RunFolder) -> dict[str, Any]:
-    """Which of its wrong labels a finished run has learnt, and which it tells; writes the numbers, and of each training
+    """Which of its wrong labels a finished run has learned, and which it tells; writes the numbers, and of each training
     image the class that it is taken for and its loss."""
     fabric, recipe, model = reopened(folder)
     made = folder.outputs("noise")
@@ -104,12 +104,12 @@ def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[st
     """Few-shot episodes of classes that a finished run never saw; writes each protocol's numbers and accuracies."""
     fabric, recipe, model = reopened(folder)
     part, _ = _unseen(recipe, settings[0].part)
-    centre, spread = normalisation(recipe)
+    center, spread = normalization(recipe)
     augment = recipe.data.augment
     numbers: dict[str, Any] = {}
     with Counting() as watch:
         found = episodes(
-            model, part, settings, augment=augment, mean=centre, std=spread, device=fabric.device, watch=watch
+            model, part, settings, augment=augment, mean=center, std=spread, device=fabric.device, watch=watch
         )
     for protocol, each in zip(settings, found, strict=True):
         mean, half, _ = interval(each.tolist())

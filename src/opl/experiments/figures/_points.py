@@ -9,7 +9,7 @@ from ...errors import OptionError
 from .style import (
     Array,
     Spec,
-    colour,
+    color,
     glyph,
     marker,
     numbers,
@@ -64,11 +64,11 @@ def thinned(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
 
 
 def scatter(axes: "Axes", points: Array, labels: Array) -> None:
-    """Draw the points into matplotlib axes, each class in its colour and symbol."""
+    """Draw the points into matplotlib axes, each class in its color and symbol."""
     points, labels = thinned(points, labels, PRINTED)
     for index in np.unique(labels).tolist():
         x, y = points[labels == index].T
-        axes.scatter(x, y, s=7, color=colour(index), marker=glyph(index), linewidths=0, alpha=0.6)
+        axes.scatter(x, y, s=7, color=color(index), marker=glyph(index), linewidths=0, alpha=0.6)
 
 
 def handles(class_names: Sequence[str]) -> "list[Line2D]":
@@ -77,7 +77,7 @@ def handles(class_names: Sequence[str]) -> "list[Line2D]":
 
     return [
         Line2D(
-            [], [], linestyle="", marker=glyph(index), markersize=5, color=colour(index), label=printed(name, LEGEND)
+            [], [], linestyle="", marker=glyph(index), markersize=5, color=color(index), label=printed(name, LEGEND)
         )
         for index, name in enumerate(class_names)
     ]
@@ -104,7 +104,7 @@ def traces(
         labels: (N,).
         names: one for each class, as `texts` makes them.
         column: which subplot, from 1 up.
-        looks: which colour and symbol each class has; by default those of its label.
+        looks: which color and symbol each class has; by default those of its label.
     """
     points, labels = thinned(points, labels, ON_PAGE)
     looks = range(len(names)) if looks is None else looks
@@ -114,7 +114,7 @@ def traces(
             "mode": "markers",
             "x": numbers(points[labels == index, 0]),
             "y": numbers(points[labels == index, 1]),
-            "marker": {"color": colour(look), "symbol": marker(look), "size": 5, "opacity": 0.65},
+            "marker": {"color": color(look), "symbol": marker(look), "size": 5, "opacity": 0.65},
             "name": name,
             "legendgroup": name,
             "hovertemplate": "%{x}, %{y}",

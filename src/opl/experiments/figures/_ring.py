@@ -8,7 +8,7 @@ import numpy as np
 from .style import (
     Array,
     Spec,
-    colour,
+    color,
     numbers,
 )
 
@@ -46,9 +46,9 @@ def draw(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) ->
 
     axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor="0.6", linewidth=0.8))
     for index, (histogram, (x, y)) in enumerate(zip(histograms, rays, strict=True)):
-        axes.plot([0, x], [0, y], color=colour(index))
+        axes.plot([0, x], [0, y], color=color(index))
         outlines = list(_outlines(histogram, peak))
-        axes.add_collection(PolyCollection(outlines, color=colour(index), alpha=0.6, linewidths=0))
+        axes.add_collection(PolyCollection(outlines, color=color(index), alpha=0.6, linewidths=0))
     for degrees in (0, 90, 180, 270):
         x, y = 0.8 * np.cos(np.radians(degrees)), 0.8 * np.sin(np.radians(degrees))
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a class often points exactly there

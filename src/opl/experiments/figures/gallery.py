@@ -93,7 +93,7 @@ def mended(
 
 
 def draw(pictures: Sequence[Picture], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
-    """For print: each picture beside the guesses of both models, the true class in the accent colour.
+    """For print: each picture beside the guesses of both models, the true class in the accent color.
 
     Args:
         pictures: for instance from `mended`.

@@ -103,9 +103,9 @@ def separation(features: Array, labels: Array) -> float:
     features, labels = features[kept], labels[kept]
     between = within = 0.0
     for own in (features[labels == label] for label in np.unique(labels)):
-        centre = own.mean(axis=0)
-        between += len(own) * float(np.square(centre - features.mean(axis=0)).sum())
-        within += float(np.square(own - centre).sum())
+        center = own.mean(axis=0)
+        between += len(own) * float(np.square(center - features.mean(axis=0)).sum())
+        within += float(np.square(own - center).sum())
     if within == 0:
         return float("inf") if between else 0.0
     return between / within
@@ -115,7 +115,7 @@ def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
     """For print: a grid, for instance base and novel classes in rows, CE and CE+OPL in columns.
 
     Args:
-        panels: rows of panels. Neighbours with the same classes share the legend at their right.
+        panels: rows of panels. Neighbors with the same classes share the legend at their right.
 
     Example:
         >>> panel = Panel("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("cat", "dog"), separation=2.0)
@@ -185,16 +185,16 @@ def _discriminants(features: Array, labels: Array) -> Array:
     classes = [features[labels == label] for label in np.unique(labels)]
     inside = np.concatenate([own - own.mean(axis=0) for own in classes])
     if np.abs(inside).max() <= 1e-12 * np.abs(features).max():  # scikit-learn would divide by it
-        centred = features - features.mean(axis=0)
-        axes = np.linalg.svd(centred, full_matrices=False)[2]
-        return np.asarray(centred @ axes[:2].T)
+        centered = features - features.mean(axis=0)
+        axes = np.linalg.svd(centered, full_matrices=False)[2]
+        return np.asarray(centered @ axes[:2].T)
     return np.asarray(LinearDiscriminantAnalysis(solver="svd").fit_transform(features, labels)[:, :2])
 
 
-def _panel(axes: "Axes", panel: Panel, neighbour: Sequence[Panel]) -> None:
+def _panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
     axes.set_title(_title(printed(panel.label, width=32), panel, "\n"), loc="left")
-    if not any(other.class_names == panel.class_names for other in neighbour):
+    if not any(other.class_names == panel.class_names for other in neighbor):
         axes.legend(handles=handles(panel.class_names), loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 

@@ -108,10 +108,10 @@ def _similarity(runs: Runs, order: Order) -> Drawn:
     return {"": similarity.draw(matrices)}, words
 
 
-def _neighbours(runs: Runs, order: Order) -> Drawn:
+def _neighbors(runs: Runs, order: Order) -> Drawn:
     row, found = runs[-1]
     chosen = matrix(row.label, found, order)
-    return {"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.neighbours(chosen)]
+    return {"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.neighbors(chosen)]
 
 
 def _gallery(runs: Runs, _: Order) -> Drawn:
@@ -145,7 +145,7 @@ FIGURES: dict[str, Callable[[Runs, Order], Drawn]] = {
     "plane": _plane,
     "training": _training,
     "similarity": _similarity,
-    "neighbours": _neighbours,
+    "neighbors": _neighbors,
     "gallery": _gallery,
     "search": _search,
     "lda": _lda,

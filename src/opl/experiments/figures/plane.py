@@ -24,7 +24,7 @@ from ._points import (
 from .style import (
     Array,
     Spec,
-    colour,
+    color,
     layout,
     paper,
     printed,
@@ -164,7 +164,7 @@ def _features(axes: "Axes", cloud: Cloud) -> None:
 
 
 def _look(index: int, name: str, axis: int) -> Spec:
-    line = {"color": colour(index), "width": 1.5}
+    line = {"color": color(index), "width": 1.5}
     return {"name": name, "legendgroup": name, "line": line, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
 
 

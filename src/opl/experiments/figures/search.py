@@ -16,7 +16,7 @@ from .style import (
     SCALE,
     Array,
     Spec,
-    colour,
+    color,
     glyph,
     layout,
     marker,
@@ -164,7 +164,7 @@ def _found(sweep: Sweep) -> list[tuple[float, Interval]]:
 
 
 def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], int]]:
-    """The different baselines: name, seeds and look. They come before the sweeps, so the first is the grey one."""
+    """The different baselines: name, seeds and look. They come before the sweeps, so the first is the gray one."""
     owners: dict[tuple[float, ...], str] = {}
     for sweep in sweeps:
         if sweep.baseline and _interval(sweep.baseline).size:
@@ -186,15 +186,15 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     baselines = _baselines(sweeps)
     for name, seeds, look in baselines:
         mean, half, _ = _interval(seeds)
-        axes.axhline(mean, color=colour(look), linestyle="--", label=printed(name))
-        axes.axhspan(mean - half, mean + half, color=colour(look), alpha=0.2, linewidth=0)
+        axes.axhline(mean, color=color(look), linestyle="--", label=printed(name))
+        axes.axhspan(mean - half, mean + half, color=color(look), alpha=0.2, linewidth=0)
     for look, sweep in enumerate(sweeps, start=len(baselines)):
         found = _found(sweep)
         axes.errorbar(
             [x for x, _ in found],
             [one.mean for _, one in found],
             [one.half for _, one in found],
-            color=colour(look),
+            color=color(look),
             marker=glyph(look),
             markersize=4,
             capsize=2.5,
@@ -213,14 +213,14 @@ def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, flo
     one, (left, right) = _interval(seeds), reach
     base = {"type": "scatter", "mode": "lines", "name": text(name), "legendgroup": text(name)}
     mean, low, high = numbers([one.mean, one.low, one.high], 4)
-    line = {**base, "x": [left, right], "y": [mean, mean], "line": {"color": colour(look), "dash": "dash"}}
+    line = {**base, "x": [left, right], "y": [mean, mean], "line": {"color": color(look), "dash": "dash"}}
     around = {
         **base,
         "x": [left, right, right, left],
         "y": [high, high, low, low],
         "fill": "toself",
         "opacity": 0.25,
-        "line": {"color": colour(look), "width": 0},
+        "line": {"color": color(look), "width": 0},
         "hoverinfo": "skip",
         "showlegend": False,
     }
@@ -236,6 +236,6 @@ def _points(sweep: Sweep, name: str, look: int) -> Spec:
         "x": [x for x, _ in found],
         "y": numbers([one.mean for _, one in found], 4),
         "error_y": {"type": "data", "array": numbers([one.half for _, one in found], 4)},
-        "line": {"color": colour(look)},
+        "line": {"color": color(look)},
         "marker": {"symbol": marker(look), "size": 8},
     }

@@ -90,7 +90,7 @@ def ordered(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = 
     return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(order, order)], names)
 
 
-def neighbours(matrix: Matrix, n: int = 3) -> list[str]:
+def neighbors(matrix: Matrix, n: int = 3) -> list[str]:
     """A sentence for each class: its nearest classes, those of largest |cosine|, and its farthest; none in both.
 
     Args:
@@ -99,11 +99,11 @@ def neighbours(matrix: Matrix, n: int = 3) -> list[str]:
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
-        >>> neighbours(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
+        >>> neighbors(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
         'dolphin: nearest whale 0.71; farthest pear 0.02'
     """
     if n < 1:
-        raise OptionError(f"n is {n}: give how many neighbours to name, at least 1.")
+        raise OptionError(f"n is {n}: give how many neighbors to name, at least 1.")
     return [_sentence(matrix, index, n) for index in range(len(matrix.class_names))]
 
 

@@ -1,4 +1,4 @@
-"""What all figures share: colours and symbols, names as safe labels, numbers as JSON, and files that are never half."""
+"""What all figures share: colors and symbols, names as safe labels, numbers as JSON, and files that are never half."""
 
 import html
 import math
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Spec = dict[str, Any]
 Array = NDArray[Any]
 
-# The colours of Okabe and Ito, which colour-blind readers tell apart; their black became a grey that shows on dark
+# The colors of Okabe and Ito, which color-blind readers tell apart; their black became a gray that shows on dark
 # pages too, and their yellow, faint on white, comes last. A brown and an olive follow, so that ten digits differ.
 ACCENT = "#0072B2"
 PALETTE = (
     *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
     *("#8C564B", "#999933"),
 )
-SCALE = "Cividis"  # perceptually uniform, the same to colour-blind eyes, and even steps in grey
+SCALE = "Cividis"  # perceptually uniform, the same to color-blind eyes, and even steps in gray
 
-# Seven symbols and ten colours: 70 pairs before one comes back.
+# Seven symbols and ten colors: 70 pairs before one comes back.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
@@ -46,18 +46,18 @@ _PAPER: dict[Any, Any] = {
 }
 
 
-def colour(index: int) -> str:
-    """The colour of the n-th thing: 0 is the baseline's grey, 1 the accent.
+def color(index: int) -> str:
+    """The color of the n-th thing: 0 is the baseline's gray, 1 the accent.
 
     Example:
-        >>> colour(1) == colour(11) == ACCENT
+        >>> color(1) == color(11) == ACCENT
         True
     """
     return PALETTE[index % len(PALETTE)]
 
 
 def marker(index: int) -> str:
-    """The symbol of the n-th thing, by plotly's name, so that colour is never the only difference.
+    """The symbol of the n-th thing, by plotly's name, so that color is never the only difference.
 
     Example:
         >>> marker(0), marker(1)
@@ -159,7 +159,7 @@ def numbers(values: Any, digits: int = 3) -> Any:
 def layout(**more: Any) -> Spec:
     """The plotly layout that all pages share; what is given is merged into it.
 
-    The page sets the colours of letters and axes, for light and dark, so none is set here.
+    The page sets the colors of letters and axes, for light and dark, so none is set here.
 
     Args:
         more: parts of a layout; a dict joins the one that is here, and every axis starts from the same settings.

@@ -11,7 +11,7 @@ from ..statistics import interval
 from .style import (
     Array,
     Spec,
-    colour,
+    color,
     glyph,
     layout,
     marker,
@@ -73,7 +73,7 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
     """For print: a panel for each measure, side by side.
 
     Args:
-        panels: the curves by the measure's name, which becomes the title; a method has one colour in all panels.
+        panels: the curves by the measure's name, which becomes the title; a method has one color in all panels.
 
     Example:
         >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
@@ -127,8 +127,8 @@ def page(curves: Sequence[Curve], ylabel: str) -> Spec:
 def _line(axes: "Axes", curve: Curve, look: int) -> None:
     mean, low, high = band(curve)
     there = np.isfinite(mean)
-    epochs, shade = np.array(curve.epochs)[there], colour(look)
-    every = max(1, len(mean) // 8)  # a few symbols tell the lines apart in grey too
+    epochs, shade = np.array(curve.epochs)[there], color(look)
+    every = max(1, len(mean) // 8)  # a few symbols tell the lines apart in gray too
     symbols: dict[str, Any] = {
         "marker": glyph(look),
         "markersize": 3.5,
@@ -140,7 +140,7 @@ def _line(axes: "Axes", curve: Curve, look: int) -> None:
 
 
 def _traces(curve: Curve, name: str, look: int) -> list[Spec]:
-    base = {"type": "scatter", "mode": "lines", "name": name, "legendgroup": name, "line": {"color": colour(look)}}
+    base = {"type": "scatter", "mode": "lines", "name": name, "legendgroup": name, "line": {"color": color(look)}}
     seeds = [_seed_trace(curve, row, base) for row in range(len(curve.seeds))]
     return [*_mean_traces(curve, look, base), *seeds]
 
@@ -156,7 +156,7 @@ def _mean_traces(curve: Curve, look: int, base: Spec) -> list[Spec]:
         **base,
         "x": [epochs[i] for i in there + back],
         "y": [high[i] for i in there] + [low[i] for i in back],
-        "line": {"color": colour(look), "width": 0},
+        "line": {"color": color(look), "width": 0},
         "fill": "toself",
         "opacity": 0.25,
         "hoverinfo": "skip",

@@ -111,8 +111,8 @@ def check_pixels(images: Tensor) -> None:
     low, high = (float(value) for value in torch.aminmax(images))
     if low < 0 or high > 1:
         raise OptionError(
-            f"the images reach from {low:.3g} to {high:.3g}, and attacks move pixels in [0, 1]: put the normalisation "
-            "inside the model (normalise='model' in a recipe), and give images as they are."
+            f"the images reach from {low:.3g} to {high:.3g}, and attacks move pixels in [0, 1]: put the normalization "
+            "inside the model (normalize='model' in a recipe), and give images as they are."
         )
 
 

@@ -37,14 +37,14 @@ class OPL:
 
 @dataclass(frozen=True)
 class Center:
-    """Center loss with half the squared distance; `alpha` moves the centres, by the original rule."""
+    """Center loss with half the squared distance; `alpha` moves the centers, by the original rule."""
 
     name: ClassVar[str] = "center"
     weight: float = 0.01
     alpha: float = 0.5
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The term; its centres are those of the global batch."""
+        """The term; its centers are those of the global batch."""
         return OnFeatures(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=together()))
 
 
@@ -77,14 +77,14 @@ class NegativeCAM:
 
 @dataclass(frozen=True)
 class Perpetual:
-    """Perpetual OPL of the released code: learned class centres instead of pairs in the batch."""
+    """Perpetual OPL of the released code: learned class centers instead of pairs in the batch."""
 
     name: ClassVar[str] = "perpetual"
     weight: float = 1.0
     version: Literal[1, 2] = 1
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The term, with its centres."""
+        """The term, with its centers."""
         loss = PerpetualProjectionLoss(shape.num_classes, shape.feature_dim, self.version, global_batch=together())
         return OnFeatures(loss)
 

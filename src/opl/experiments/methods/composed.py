@@ -35,7 +35,7 @@ class Composed:
     auxiliary: tuple[Auxiliary, ...] = ()
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The objective; what its parts learn (centres) is in it, the head is in the model."""
+        """The objective; what its parts learn (centers) is in it, the head is in the model."""
         terms = terms_of(self.auxiliary, shape)
         weight = getattr(self.head, "weight", None)
         if weight is not None:

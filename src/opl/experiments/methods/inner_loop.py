@@ -39,7 +39,7 @@ class InnerLoop:
     """Projected gradient ascent at every training step. Images are pixels in [0, 1]."""
 
     pixels: ClassVar[bool] = True
-    """The method needs images that are not normalised."""
+    """The method needs images that are not normalized."""
 
     eps: float = 8 / 255
     """How far a pixel (or with norm l2 an image) may move."""

@@ -8,7 +8,7 @@ from ..types import TaskShape
 
 
 class Teacher:
-    """Answers of a network in evaluation mode, without gradients. No module, so that no optimiser and no checkpoint
+    """Answers of a network in evaluation mode, without gradients. No module, so that no optimizer and no checkpoint
     finds its weights: they are in the folder of their own run."""
 
     def __init__(self, network: nn.Module) -> None:

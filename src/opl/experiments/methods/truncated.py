@@ -1,4 +1,4 @@
-"""Truncated Lq: generalised cross-entropy that prunes the samples whose labels its best model does not believe."""
+"""Truncated Lq: generalized cross-entropy that prunes the samples whose labels its best model does not believe."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Normalisation as the first part of a network, which then takes pixels in [0, 1]: attacks move those."""
+"""Normalization as the first part of a network, which then takes pixels in [0, 1]: attacks move those."""
 
 import torch
 from torch import Tensor, nn

@@ -22,7 +22,7 @@ CE = Recipe(
     data=Digits(),
     model=DigitsNet(),
     method=CrossEntropy(),
-    optimiser=SGD(lr=0.1, weight_decay=5e-4),
+    optimizer=SGD(lr=0.1, weight_decay=5e-4),
     schedule=Cosine(warmup=1),
     epochs=40,
     batch_size=64,

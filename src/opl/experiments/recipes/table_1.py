@@ -45,7 +45,7 @@ R56 = Recipe(
     data=Cifar100(),
     model=CifarResNet(depth=56),
     method=CrossEntropy(),
-    optimiser=SGD(lr=0.1, weight_decay=5e-4),
+    optimizer=SGD(lr=0.1, weight_decay=5e-4),
     schedule=Steps(milestones=(59, 119, 159), factor=0.2, warmup=1),
     epochs=200,
 )

@@ -5,7 +5,7 @@ network and schedule of its own source: Madry a WRN-34-10, Hendrycks a WRN-28-10
 paper) a WRN-34-10. OPL has weight 1 and gamma 0.5, on the features of the adversarial examples, and no part in making
 them. Rows that are compared differ in OPL alone.
 
-What differs from the sources: Madry and Hendrycks are normalised by mean and deviation of the data (a part of the
+What differs from the sources: Madry and Hendrycks are normalized by mean and deviation of the data (a part of the
 network; they had each image's own, and 2x - 1). Hendrycks pre-trained on ImageNet at 32 x 32: the stand-in here is the
 *other* CIFAR, and at small scale other classes of CIFAR-100. Hendrycks's code moved the clean batch itself, so that
 its perturbations reached twice the radius; here they do not. The last weights are tested.
@@ -46,22 +46,22 @@ MADRY = Recipe(
     data=Cifar10(),
     model=WideResNet(depth=34),
     method=Adversarial(),
-    optimiser=SGD(lr=0.1, weight_decay=2e-4),
+    optimizer=SGD(lr=0.1, weight_decay=2e-4),
     schedule=Steps(milestones=(102, 153), factor=0.1),
     epochs=205,
-    normalise="model",
+    normalize="model",
 )
 PRETRAINED = replace(
     MADRY,
     model=WideResNet(depth=28),
-    optimiser=SGD(lr=0.1, weight_decay=5e-4, nesterov=True),
+    optimizer=SGD(lr=0.1, weight_decay=5e-4, nesterov=True),
     schedule=Cosine(floor=1e-5),
     epochs=100,
     batch_size=256,
 )
 HENDRYCKS = replace(
     PRETRAINED,
-    optimiser=SGD(lr=0.001, weight_decay=5e-4, nesterov=True),
+    optimizer=SGD(lr=0.001, weight_decay=5e-4, nesterov=True),
     schedule=Cosine(floor=1e-3),
     epochs=5,
     batch_size=128,
@@ -70,12 +70,12 @@ MART_18 = replace(
     MADRY,
     model=ResNet(depth=18, stem="cifar"),
     method=MART(weight=5.0),
-    optimiser=SGD(lr=0.01, weight_decay=3.5e-3),
+    optimizer=SGD(lr=0.01, weight_decay=3.5e-3),
     schedule=Steps(milestones=(74, 89, 99), factor=0.1),
     epochs=120,
-    normalise="none",
+    normalize="none",
 )
-TRADES_34 = replace(MADRY, method=TRADES(), schedule=Steps(milestones=(74,), factor=0.1), epochs=76, normalise="none")
+TRADES_34 = replace(MADRY, method=TRADES(), schedule=Steps(milestones=(74,), factor=0.1), epochs=76, normalize="none")
 PAPER = {
     "standard": replace(MADRY, method=CrossEntropy()),
     "madry": MADRY,
@@ -91,7 +91,7 @@ ONE = replace(
     data=Cifar100(val=5000, jitter=0.0, superclasses=(10, 18)),
     model=CifarResNet(depth=8, width=8),
     method=Adversarial(step=3 / 255, steps=5),
-    optimiser=SGD(lr=0.05, weight_decay=5e-4),
+    optimizer=SGD(lr=0.05, weight_decay=5e-4),
     schedule=Cosine(warmup=1),
     epochs=8,
     batch_size=64,
@@ -101,7 +101,7 @@ SMALL = {
     "standard": replace(ONE, method=CrossEntropy()),
     "madry": ONE,
     "pretrained": replace(ONE, data=Cifar100(val=5000, jitter=0.0, superclasses=(2, 4, 9, 19)), epochs=5),
-    "hendrycks": replace(ONE, optimiser=SGD(lr=0.02, weight_decay=5e-4), schedule=Cosine(), epochs=3),
+    "hendrycks": replace(ONE, optimizer=SGD(lr=0.02, weight_decay=5e-4), schedule=Cosine(), epochs=3),
     "mart": replace(ONE, method=MART(eps=8 / 255, step=3 / 255, steps=5)),
 }
 FEW = MadeUp(like="cifar100", rows=64, val=16, test=16, classes=5)

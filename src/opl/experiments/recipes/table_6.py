@@ -38,7 +38,7 @@ RFS = Recipe(
     data=CifarFS(),
     model=ResNet12(block=2),
     method=CrossEntropy(),
-    optimiser=SGD(lr=0.05, weight_decay=5e-4),
+    optimizer=SGD(lr=0.05, weight_decay=5e-4),
     schedule=Steps(milestones=(45, 60, 75), factor=0.1),
     epochs=90,
     batch_size=64,
@@ -96,7 +96,7 @@ def _gen1(base: Recipe, after: str) -> Recipe:
     return replace(
         base,
         model=model,
-        optimiser=SGD(lr=0.001, weight_decay=5e-4),
+        optimizer=SGD(lr=0.001, weight_decay=5e-4),
         schedule=Steps(milestones=(drop,), factor=0.1),
         epochs=epochs,
         after=after,

@@ -26,7 +26,7 @@ CE = Recipe(
     data=Mnist(val=5000),
     model=MnistNet(widths=(16, 32, 32, 32)),
     method=CrossEntropy(),
-    optimiser=SGD(lr=0.1, weight_decay=5e-4),
+    optimizer=SGD(lr=0.1, weight_decay=5e-4),
     schedule=Cosine(warmup=1),
     epochs=10,
 )

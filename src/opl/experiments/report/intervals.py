@@ -50,7 +50,7 @@ class Axis:
         return tag("svg", *labels, **_frame(14), class_="whisker")
 
     def draw(self, difference: Interval) -> Markup:
-        """One difference: the accent's colour only where the whole interval is above zero."""
+        """One difference: the accent's color only where the whole interval is above zero."""
         middle = HEIGHT / 2
         zero = _line(self.at(0), 0, self.at(0), HEIGHT, "zero")
         ends = [self.at(value) for value in (difference.low, difference.high) if math.isfinite(value)]

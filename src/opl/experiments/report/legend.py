@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..figures.style import (
-    colour,
+    color,
     marker,
     shorten,
     texts,
@@ -29,7 +29,7 @@ def filters(labels: Sequence[str], words: str, target: str, most: int = 1000) ->
     """The check boxes; the charts whose group is `target` follow them.
 
     Args:
-        labels: as given to the figure, in its order: colour and symbol are those of the figure.
+        labels: as given to the figure, in its order: color and symbol are those of the figure.
         words: what they stand for.
         target: the group of charts.
         most: so many are checked at first.
@@ -42,7 +42,7 @@ def filters(labels: Sequence[str], words: str, target: str, most: int = 1000) ->
 
 
 def _box(label: str, name: str, look: int, target: str, checked: bool) -> Markup:
-    path = tag("path", d=_SHAPES[marker(look)], fill=colour(look))
+    path = tag("path", d=_SHAPES[marker(look)], fill=color(look))
     sign = tag("svg", path, viewBox="0 0 12 12", width=12, height=12, aria_hidden="true")
     given = tag("input", type="checkbox", checked=checked, data_filter=target, data_name=name)
     return tag("label", given, sign, label)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..figures.similarity import (
     Matrix,
-    neighbours,
+    neighbors,
     ordered,
     page,
 )
@@ -19,7 +19,7 @@ from .markup import (
 from .predictions import Seen
 
 CELLS = 60_000  # of all matrices of a group: those of 100 classes six times
-NEIGHBOURS = 3
+NeighborS = 3
 
 
 def figures(group: Group, seen: Sequence[Seen], charts: Charts) -> Markup | None:
@@ -87,7 +87,7 @@ def _in_words(matrices: Sequence[Matrix], title: str) -> Markup:
     lists = [
         join(
             tag("h5", matrix.label),
-            tag("ul", *(tag("li", line) for line in neighbours(matrix, NEIGHBOURS)), class_="columns"),
+            tag("ul", *(tag("li", line) for line in neighbors(matrix, NeighborS)), class_="columns"),
         )
         for matrix in matrices
     ]

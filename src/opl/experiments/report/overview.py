@@ -53,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 def state_mark(run: Run) -> Markup:
-    """The state of a run as a word, which a colour only supports."""
+    """The state of a run as a word, which a color only supports."""
     return tag("span", WORDS.get(run.state, run.state), class_=f"state {run.state}")
 
 

@@ -17,7 +17,7 @@
     button.textContent = other;
     button.setAttribute("aria-label", `${other} theme`);
   };
-  const setTheme = (name) => { root.dataset.theme = name; label(); recolour(); };
+  const setTheme = (name) => { root.dataset.theme = name; label(); recolor(); };
   if (["light", "dark"].includes(remembered())) root.dataset.theme = remembered();
   button.addEventListener("click", () => {
     const name = isDark() ? "light" : "dark";
@@ -25,7 +25,7 @@
     setTheme(name);
     say(`${name} theme`);
   });
-  system.addEventListener("change", () => { label(); recolour(); });
+  system.addEventListener("change", () => { label(); recolor(); });
 
   // Copying: the clipboard where it is allowed, else the old way, which a page from a file may still use.
   const byHand = (text) => {
@@ -80,13 +80,13 @@
     document.head.append(script);
   };
   const probe = document.createElement("span");
-  const colour = (name) => {
+  const color = (name) => {
     probe.style.color = `var(--${name})`;
     return getComputedStyle(probe).color;
   };
   const theme = (layout) => {
     document.body.append(probe);
-    const [ink, quiet, rule, raised, edge] = ["ink", "quiet", "rule", "raised", "edge"].map(colour);
+    const [ink, quiet, rule, raised, edge] = ["ink", "quiet", "rule", "raised", "edge"].map(color);
     probe.remove();
     const changes = {
       "font.color": ink, "hoverlabel.bgcolor": raised, "hoverlabel.bordercolor": edge, "hoverlabel.font.color": ink,
@@ -108,7 +108,7 @@
     const last = keys.pop();
     keys.reduce((inner, key) => (inner[key] ??= {}), object)[last] = value;
   };
-  const recolour = () => { for (const chart of drawn) Plotly.relayout(chart, theme(chart.layout)); };
+  const recolor = () => { for (const chart of drawn) Plotly.relayout(chart, theme(chart.layout)); };
 
   // What a chart shows now: its check boxes, its kind of curve, its order of classes.
   const checked = (selector) => document.querySelector(`${selector}:checked`);

@@ -9,7 +9,7 @@ TITLES = {
     "figure-3": ("training", "CIFAR-100, orthogonality, s and d during training"),
     "figure-4": ("similarity", "CIFAR-100, similarity of the classes' average features"),
     "figure-5": ("gallery", "CIFAR-100 (ImageNet in the paper), pictures that OPL gets right and CE wrong"),
-    "figure-s3": ("neighbours", "CIFAR-100, each class's nearest and farthest classes"),
+    "figure-s3": ("neighbors", "CIFAR-100, each class's nearest and farthest classes"),
 }
 
 

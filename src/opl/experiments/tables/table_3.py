@@ -55,7 +55,7 @@ ITEM = Item(
     metrics={
         "test/top1": "last epoch %",
         "selected/top1": "selected %",
-        "noise/memorised": "wrong labels learnt %",
+        "noise/memorized": "wrong labels learned %",
         "noise/train": "wrong labels",
     },
     rows=tuple(
@@ -68,7 +68,7 @@ ITEM = Item(
     cost="small: 100 s (CIFAR-100) or half a minute (MNIST) on 1 core",
     note="The paper's TL rows equal those of the GCE paper (ResNet-34, other selection); its OPL rows are ResNet-18's. "
     "It says class-dependent and its code flips pairs: its numbers stand beside both. Selected: by held-out images, "
-    "labels as wrong as in training. Learnt: of the wrong training labels, those that the last weights give too.",
+    "labels as wrong as in training. Learned: of the wrong training labels, those that the last weights give too.",
     compared=("test/top1", "selected/top1"),
     measures=(Measure(("noise",), ("noise",)),),
 )

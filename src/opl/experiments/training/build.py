@@ -38,7 +38,7 @@ def build_model(recipe: Recipe) -> Network:
         head = getattr(recipe.method, "head", None)
         if head is not None:
             model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
-    if recipe.normalise == "model":
+    if recipe.normalize == "model":
         model = standardized(model, recipe.data.mean, recipe.data.std)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
@@ -91,7 +91,7 @@ def build_objective(
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
     """The batches of this process; `alone`, all of them."""
-    mean, std = normalisation(recipe)
+    mean, std = normalization(recipe)
     return Batches(
         part,
         recipe.batch_size,
@@ -107,8 +107,8 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
     )
 
 
-def normalisation(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation by which images are normalised before the model: 0 and 1, if that is not done there."""
-    if recipe.normalise == "data":
+def normalization(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation by which images are normalized before the model: 0 and 1, if that is not done there."""
+    if recipe.normalize == "data":
         return recipe.data.mean, recipe.data.std
     return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels

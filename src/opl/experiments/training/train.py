@@ -65,8 +65,8 @@ def fit(
     """Train from `state` (or from the start) to the last epoch; returns the wrapped model.
 
     Args:
-        fabric: a launched lightning Fabric; the model and the optimiser are set up on it here.
-        recipe: epochs, optimiser, schedule, clipping, accumulation.
+        fabric: a launched lightning Fabric; the model and the optimizer are set up on it here.
+        recipe: epochs, optimizer, schedule, clipping, accumulation.
         model: returns `Output`.
         objective: `objective(model, batch) -> Terms`; its parameters are trained too.
         data: the training batches of this process.
@@ -76,21 +76,21 @@ def fit(
         save: called at the end of every epoch with the state and the epoch's record.
         watcher: told of every step.
     """
-    optimiser = recipe.optimiser.build(groups(model, objective, lr=recipe.optimiser.lr))
+    optimizer = recipe.optimizer.build(groups(model, objective, lr=recipe.optimizer.lr))
     first = 0
     if state is not None:
         model.load_state_dict(state["model"])
         objective.load_state_dict(state["objective"])
-        optimiser.load_state_dict(state["optimiser"])
+        optimizer.load_state_dict(state["optimizer"])
         first = state["epoch"]
-    wrapped, optimiser = fabric.setup(model, optimiser)
+    wrapped, optimizer = fabric.setup(model, optimizer)
     for epoch in range(first, recipe.epochs):
         started = time.perf_counter()
         with torch.random.fork_rng():
             if isinstance(objective, BetweenEpochs):
                 with fabric.autocast():
                     objective.before_epoch(epoch, model, everything)
-            record = _train_epoch(fabric, recipe, wrapped, objective, optimiser, data, epoch, watcher)
+            record = _train_epoch(fabric, recipe, wrapped, objective, optimizer, data, epoch, watcher)
         record = {"epoch": epoch, **record}
         if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
             record |= validate(wrapped)
@@ -102,7 +102,7 @@ def fit(
                 "epoch": epoch + 1,
                 "model": model.state_dict(),
                 "objective": objective.state_dict(),
-                "optimiser": optimiser.state_dict(),
+                "optimizer": optimizer.state_dict(),
             },
             record,
         )
@@ -111,7 +111,7 @@ def fit(
 
 
 def _train_epoch(
-    fabric: Any, recipe: Recipe, model: nn.Module, objective: nn.Module, optimiser: Any, data: Data, epoch: int,
+    fabric: Any, recipe: Recipe, model: nn.Module, objective: nn.Module, optimizer: Any, data: Data, epoch: int,
     watcher: Watcher,
 ) -> EpochRecord:  # fmt: skip
     model.train()
@@ -121,8 +121,8 @@ def _train_epoch(
     seen, rate, started = 0, 0.0, time.perf_counter()
     for step, batch in enumerate(data.epoch(epoch)):
         torch.manual_seed(seed_for(_CHANCE, recipe.seed, epoch, step, fabric.global_rank))
-        rate = recipe.optimiser.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
-        for group in optimiser.param_groups:
+        rate = recipe.optimizer.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
+        for group in optimizer.param_groups:
             group["lr"] = rate * group["times"]
         for part in stepped:
             part.at_step(epoch * data.steps + step)
@@ -135,9 +135,9 @@ def _train_epoch(
         if whole:
             _average_gradients(fabric, objective)
             if recipe.clip:
-                fabric.clip_gradients(model, optimiser, max_norm=recipe.clip)
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+                fabric.clip_gradients(model, optimizer, max_norm=recipe.clip)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         images = round(fabric.world_size / batch.each)  # of the global batch
         seen += images
         for name, value in values.items():

@@ -97,7 +97,7 @@ def cache_folder() -> Path:
 def _turned(found: Found) -> Found:
     if found.layout != "zipped":
         raise OptionError(
-            f"bgr is for arrays that do not tell the order of their colours ('..._images.npz'), and {found.known.name} "
+            f"bgr is for arrays that do not tell the order of their colors ('..._images.npz'), and {found.known.name} "
             f"in {str(found.folder)!r} has pictures that do: leave bgr out."
         )
     return replace(found, bgr=True)
@@ -301,6 +301,6 @@ def _codes(found: Found, label: str, values: list[Any], names: dict[str, list[st
     if limit and len(codes) and not (codes.min() >= 0 and codes.max() < limit):
         raise DataError(
             f"{found.known.name} in {str(found.folder)!r} has labels from {codes.min()} to {codes.max()} in its column "
-            f"{label!r}, which knows 0 to {limit - 1}: check that it is the labelled data set."
+            f"{label!r}, which knows 0 to {limit - 1}: check that it is the labeled data set."
         )
     return codes

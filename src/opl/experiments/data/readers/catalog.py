@@ -21,7 +21,7 @@ class Known:
     num_classes: int
     mode: str
     """What the pictures are turned into: Pillow's `L` or `RGB`."""
-    licence: str
+    license: str
     """Its terms, and where it comes from."""
     image_columns: tuple[str, ...] = ("img", "image")
     label_columns: tuple[str, ...] = ("fine_label", "label")
@@ -55,7 +55,7 @@ _SETS = (
         {"train": 60_000, "test": 10_000},
         10,
         "L",
-        "no formal licence, cite LeCun et al. 1998",
+        "no formal license, cite LeCun et al. 1998",
         names=tuple("0123456789"),
         idx=True,
     ),
@@ -76,7 +76,7 @@ _SETS = (
         {"train": 50_000, "test": 10_000},
         10,
         "RGB",
-        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     ),
     Known(
@@ -85,7 +85,7 @@ _SETS = (
         {"train": 50_000, "test": 10_000},
         100,
         "RGB",
-        "no formal licence, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
+        "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         other_columns=("coarse_label",),
         respell={"cra": "crab"},
     ),
@@ -95,7 +95,7 @@ _SETS = (
         {"train": 9_991},
         7,
         "RGB",
-        "no formal licence, research; cite Li et al. 2017",
+        "no formal license, research; cite Li et al. 2017",
         other_columns=("domain",),
     ),
     Known(

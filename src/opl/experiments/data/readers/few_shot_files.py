@@ -67,7 +67,7 @@ def read(found: Found, rows: int = 512) -> Reading:
 # The layouts
 
 
-def _labelled(found: Found, part: str, rows: int) -> Sheet:
+def _labeled(found: Found, part: str, rows: int) -> Sheet:
     """A pickle with `data` (N, H, W, 3), `labels`, and perhaps `catname2label`."""
     [file] = found.files[part]
     content = _entries(file, "data", "labels")
@@ -181,7 +181,7 @@ def _hub(found: Found, part: str, rows: int) -> Sheet:
 
 
 _READERS: dict[str, Callable[[Found, str, int], Sheet]] = {
-    "labelled": _labelled,
+    "labeled": _labeled,
     "indexed": _indexed,
     "zipped": _zipped,
     "encoded": _encoded,

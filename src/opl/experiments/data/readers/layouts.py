@@ -32,9 +32,9 @@ def _named(reader: str, *names: str, train: str = "train", extra: str = "") -> L
 
 
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "cifar-fs": (_named("labelled", "CIFAR_FS_{}.pickle"), _named("labelled", "{}.pickle")),
+    "cifar-fs": (_named("labeled", "CIFAR_FS_{}.pickle"), _named("labeled", "{}.pickle")),
     "mini-imagenet": (
-        _named("labelled", "miniImageNet_category_split_{}.pickle", train="train_phase_train", extra="train_phase_val"),
+        _named("labeled", "miniImageNet_category_split_{}.pickle", train="train_phase_train", extra="train_phase_val"),
         _named("indexed", "mini-imagenet-cache-{}.pkl"),
         _named("listed", "{}.csv"),
     ),

@@ -177,11 +177,11 @@ def here(known: Known, root: str = "") -> Found | None:
 
 
 def _ways(known: Known) -> str:
-    hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.licence})"
+    hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.license})"
     folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
     if known.classes and not known.hub:
         return (
-            f"get it ({known.licence}), and give its folder with --data.root FOLDER, or set OPL_DATA to the folder "
+            f"get it ({known.license}), and give its folder with --data.root FOLDER, or set OPL_DATA to the folder "
             f"that holds {folders}"
         )
     return (

@@ -29,7 +29,7 @@ class Attacked(nn.Module):
 
     Args:
         network: returns `Output`.
-        before: what is done to pixels first, for a network that takes normalised images.
+        before: what is done to pixels first, for a network that takes normalized images.
     """
 
     def __init__(self, network: nn.Module, before: nn.Module | None = None) -> None:

@@ -68,8 +68,8 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
 
 
 def _before(recipe: Recipe) -> Standardize | None:
-    """A network that takes normalised images gets the normalisation before it: attacks move pixels in [0, 1]."""
-    return Standardize(recipe.data.mean, recipe.data.std) if recipe.normalise == "data" else None
+    """A network that takes normalized images gets the normalization before it: attacks move pixels in [0, 1]."""
+    return Standardize(recipe.data.mean, recipe.data.std) if recipe.normalize == "data" else None
 
 
 @dataclass(frozen=True)

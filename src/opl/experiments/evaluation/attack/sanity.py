@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ...radius import spelled
 
-LARGE = {"linf": 0.5, "l2": 30.0}  # where every image of 32 x 32 can become grey: nothing is left to tell
+LARGE = {"linf": 0.5, "l2": 30.0}  # where every image of 32 x 32 can become gray: nothing is left to tell
 NEARLY_NONE = 5.0
 
 

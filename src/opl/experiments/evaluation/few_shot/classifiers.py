@@ -65,9 +65,9 @@ def logistic(
 
 
 def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5) -> Fit:
-    """The weights that minimise `½‖W‖² + C Σ cross-entropy` in each episode; intercepts cost nothing and add up to 0.
+    """The weights that minimize `½‖W‖² + C Σ cross-entropy` in each episode; intercepts cost nothing and add up to 0.
 
-    Of two classes scikit-learn penalises the difference w of the weights, `½‖w‖²`, and so does this: W is ±w/2.
+    Of two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this: W is ±w/2.
     Float32 features are worked on in float32 where its rounding cannot be seen, else in float64. What converges slowly
     is left to Newton's method; should even that not converge, there is an `OplWarning`.
 
@@ -169,13 +169,13 @@ def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alp
         >>> ridge_scores(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), torch.tensor([[[2.0]]]), 2, alpha=0.5)
         tensor([[[-1.5000,  1.5000]]])
     """
-    mean, centred, gram = inner_products(support)
+    mean, centered, gram = inner_products(support)
     check_finite(gram, support)
     wanted = 2 * one_hot(labels, way, torch.float64) - 1
     middle = wanted.mean(2, keepdim=True)
     system = gram.double() + alpha * torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
     duals = torch.linalg.solve(system, (wanted - middle).mT).mT
-    weights = torch.bmm(duals.to(centred), centred)
+    weights = torch.bmm(duals.to(centered), centered)
     values = torch.baddbmm(middle.mT.to(mean) - torch.bmm(mean, weights.mT), queries, weights.mT)
     rough = few_digits_do(gram, 1 / alpha).logical_not()
     if gram.dtype != torch.float64 and rough.any():

@@ -90,7 +90,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Encoder:
-    """From pixels to features: augmentation, noise, normalisation, network. Each image's chance is a function of the
+    """From pixels to features: augmentation, noise, normalization, network. Each image's chance is a function of the
     image and of the view, whatever else is encoded beside it."""
 
     model: nn.Module
@@ -154,7 +154,7 @@ class Encoder:
             images = images + noise
             images = images.clamp_(0, 1) if self.settings.clip else images
         images = self.normalize(images)
-        if self.settings.noise_unit == "normalised" and noise is not None:
+        if self.settings.noise_unit == "normalized" and noise is not None:
             images = images + noise
         weights = next(self.model.parameters())
         images = images.to(weights.dtype).contiguous(memory_format=torch.channels_last)

@@ -52,12 +52,12 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
         >>> fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=3, C=1.0, tol=1e-5).weights.shape
         torch.Size([1, 3, 1])
     """
-    mean, centred, gram = inner_products(support)
+    mean, centered, gram = inner_products(support)
     check_finite(gram, support)
     targets = one_hot(labels, way, support.dtype)
     double = support.dtype == torch.float64
     solution = (_careful if double else _quick)(gram, targets, C, tol)
-    weights = torch.bmm(solution.duals, centred)
+    weights = torch.bmm(solution.duals, centered)
     intercepts = solution.intercepts - torch.bmm(weights, mean.mT).squeeze(2)
     result = Fit(weights, intercepts, solution.iterations, solution.converged)
     rest = solution.converged.logical_not()
@@ -83,8 +83,8 @@ def warn_of(left: int) -> None:
 def inner_products(support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The mean (E, 1, D) of the rows, the rows without it, and their inner products (E, n, n)."""
     mean = support.mean(1, keepdim=True)
-    centred = support - mean
-    return mean, centred, torch.bmm(centred, centred.mT)
+    centered = support - mean
+    return mean, centered, torch.bmm(centered, centered.mT)
 
 
 def few_digits_do(gram: Tensor, C: float) -> Tensor:

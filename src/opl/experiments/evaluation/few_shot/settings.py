@@ -22,17 +22,17 @@ class FewShot:
     views: int = 5
     """Augmented views of an image that copies are chosen from, encoded once; 0 augments and encodes every copy anew."""
     view: Literal["training", "no-jitter", "plain"] = "training"
-    """What is done to a copy: what training does, that without the jitter of colours (SKD), or nothing."""
+    """What is done to a copy: what training does, that without the jitter of colors (SKD), or nothing."""
     classifier: Literal["logistic", "prototypes", "nearest", "cosine", "ridge", "scikit-learn"] = "logistic"
     """scikit-learn is its logistic regression, one episode after another: the reference of `logistic`."""
     unit: bool = True
     """Divide features by their length."""
     noise: float = 0.0
     """Standard deviation of Gaussian noise on support and query images."""
-    noise_unit: Literal["pixels", "normalised"] = "pixels"
-    """Pixels from 0 to 1, or what the network sees after normalisation."""
+    noise_unit: Literal["pixels", "normalized"] = "pixels"
+    """Pixels from 0 to 1, or what the network sees after normalization."""
     clip: bool = True
-    """Cut noisy pixels to 0 to 1; normalised ones never are."""
+    """Cut noisy pixels to 0 to 1; normalized ones never are."""
     part: Literal["test", "val"] = "test"
     """The novel classes for testing, or those for validation."""
     seed: int = 0

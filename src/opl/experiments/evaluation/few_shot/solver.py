@@ -38,7 +38,7 @@ def nothing(targets: Tensor) -> Solution:
 
 
 def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newton: bool = False) -> Solution:
-    """Minimise `½‖W‖² + C Σ cross-entropy` for each problem, to `‖gradient‖ <= tol ‖W‖` or to the last digits.
+    """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, to `‖gradient‖ <= tol ‖W‖` or to the last digits.
 
     The weights are `W = duals @ rows`. As the objective bends at least as `½‖W‖²` does, W is then within about
     `tol ‖W‖` of the best. An answer is kept when its own problem is done, so it does not depend on the others.
