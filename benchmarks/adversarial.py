@@ -10,26 +10,20 @@ from statistics import median
 import torch
 from torch.nn import functional as F
 
-from opl.experiments.methods import Adversarial
-from opl.experiments.models import (
-    CifarResNet,
-    standardized,
-)
-from opl.experiments.types import (
-    Batch,
-    TaskShape,
-)
+from opl.experiments.methods import AdversarialTraining
+from opl.experiments.models import CifarResNet, prepend_standardize
+from opl.experiments.types import Batch, TaskShape
 
 STEPS = 10
 
 
 def measure(seconds: float = 20.0, batch: int = 128, width: int = 16, depth: int = 8) -> dict:
-    model = standardized(CifarResNet(depth, width).build(3, 10), (0.5,) * 3, (0.25,) * 3)
+    model = prepend_standardize(CifarResNet(depth, width).build(3, 10), (0.5,) * 3, (0.25,) * 3)
     model.to(memory_format=torch.channels_last).train()
     chance = torch.Generator().manual_seed(0)
     images = torch.rand(batch, 3, 32, 32, generator=chance).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 10, (batch,), generator=chance)
-    objective = Adversarial(steps=STEPS).build(TaskShape(10, model.feature_dim))
+    objective = AdversarialTraining(steps=STEPS).build(TaskShape(10, model.feature_dim))
     given = Batch(images, labels, torch.arange(batch), 1 / batch)
 
     def step():

@@ -13,10 +13,7 @@ import time
 import torch
 
 from opl.errors import DataError
-from opl.experiments.data import (
-    Batches,
-    Pacs,
-)
+from opl.experiments.data import Batches, Pacs
 
 BATCH = 64
 

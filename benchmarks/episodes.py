@@ -1,6 +1,6 @@
 """Few-shot episodes: our logistic regression of all at once against a loop of scikit-learn's on one BLAS thread.
 
-Features are made up, but as a network's are: 640 numbers from 0 up, of length 1, 20 classes that overlap; copies of a
+Features are synthetic, but as a network's are: 640 numbers from 0 up, of length 1, 20 classes that overlap; copies of a
 support image are jittered. Episodes are 5-way with 15 queries a class. All versions take turns, 300 episodes at a time,
 on the same features; the time is that of the classifier alone. Memory is the peak above what is there before the first
 episode, in a fresh process that indexes a bank of features into one buffer, as a caller with many episodes should.
@@ -18,11 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from opl.experiments.evaluation.few_shot.classifiers import (
-    logistic,
-    logistic_fit,
-    sklearn_logistic,
-)
+from opl.experiments.evaluation.few_shot.classifiers import logistic, logistic_fit, sklearn_logistic
 
 CLASSES, IMAGES, VIEWS, DIM, LATENT = 20, 200, 5, 640, 64
 WAY, QUERIES, CHUNK = 5, 15, 300

@@ -14,15 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from opl.experiments.models import CifarResNet
-from opl.heads import (
-    ArcFaceHead,
-    ASoftmaxHead,
-    CosFaceHead,
-    Head,
-    LGMHead,
-    LinearHead,
-    RBFHead,
-)
+from opl.heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
 from opl.losses import (
     AnchorLoss,
     CenterLoss,

@@ -34,18 +34,18 @@ def work(rank: int, world: int, store: str, rows: int, dim: int, classes: int, s
     labels = torch.randint(0, classes, (rows // world,), generator=generator)
     result = {"rows": rows, "dim": dim, "classes": classes, "processes": world}
 
-    def step(way: str) -> None:
-        opl.orthogonal_projection(features, labels, group=dist.group.WORLD, way=way).loss.backward()
+    def step(algorithm: str) -> None:
+        opl.orthogonal_projection(features, labels, group=dist.group.WORLD, algorithm=algorithm).loss.backward()
 
-    for way in ("auto", "sums", "features"):
-        step(way)
+    for algorithm in ("auto", "class_sums", "features"):
+        step(algorithm)
         dist.barrier()
         before = loopback_bytes()
         for _ in range(steps):
-            step(way)
+            step(algorithm)
         dist.barrier()
-        result[way] = round((loopback_bytes() - before) / steps)
-    result["chosen"] = min(("sums", "features"), key=lambda way: abs(result[way] - result["auto"]))
+        result[algorithm] = round((loopback_bytes() - before) / steps)
+    result["chosen"] = min(("class_sums", "features"), key=lambda algorithm: abs(result[algorithm] - result["auto"]))
     if rank == 0:
         Path(out).write_text(json.dumps(result))
     dist.destroy_process_group()
@@ -79,7 +79,7 @@ def main() -> None:
     print(f"bytes sent a step by {given.processes} processes together, D={given.dim}")
     print(f"{'classes':>8}{'batch':>8}{'class sums':>14}{'features':>14}  chosen")
     for row in results:
-        print(f"{row['classes']:>8}{row['rows']:>8}{row['sums']:>14,}{row['features']:>14,}  {row['chosen']}")
+        print(f"{row['classes']:>8}{row['rows']:>8}{row['class_sums']:>14,}{row['features']:>14,}  {row['chosen']}")
 
 
 if __name__ == "__main__":

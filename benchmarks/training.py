@@ -22,23 +22,13 @@ from torch.utils.data import DataLoader, Dataset
 
 from opl import orthogonal_projection
 from opl.experiments import recipes
-from opl.experiments.data.augment import (
-    ColorJitter,
-    Flip,
-    PadCrop,
-)
+from opl.experiments.data.augment import ColorJitter, Flip, PadCrop
 from opl.experiments.data.batches import Batches
-from opl.experiments.methods import (
-    CrossEntropy,
-    CrossEntropyOPL,
-)
+from opl.experiments.methods import CrossEntropy, CrossEntropyOPL
 from opl.experiments.models import CifarResNet
 from opl.experiments.recipe import Recipe
 from opl.experiments.training.train import fit
-from opl.experiments.types import (
-    Images,
-    TaskShape,
-)
+from opl.experiments.types import Images, TaskShape
 from opl.optim import SGD
 
 BATCH = 128

@@ -1,4 +1,4 @@
-"""OPL in the Hugging Face Trainer: `compute_loss_func` is the one line. Seconds on a CPU, on made-up pictures.
+"""OPL in the Hugging Face Trainer: `compute_loss_func` is the one line. Seconds on a CPU, on synthetic pictures.
 
 pip install transformers accelerate && python examples/huggingface_trainer.py
 """

@@ -1,4 +1,4 @@
-"""Run folders as training leaves them, made up in a moment: for the tests of the page."""
+"""Run folders as training leaves them, synthetic in a moment: for the tests of the page."""
 
 import json
 import math
@@ -6,10 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opl.experiments.tables import (
-    Item,
-    Row,
-)
+from opl.experiments.tables import Item, Row
 
 CLASSES = (
     "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
@@ -121,7 +118,7 @@ def write_table(out: Path, seeds: int = 3, **more) -> Path:
     for name, gain in GAINS.items():
         for seed in range(seeds):
             pull = 0.15 if name == "opl" else 0.5
-            kind = opl(1.0) if name == "opl" else {"kind": "CrossEntropy" if name == "ce" else "Composed"}
+            kind = opl(1.0) if name == "opl" else {"kind": "CrossEntropy" if name == "ce" else "Composite"}
             write_run(out, f"cifar100-{name}", seed, gain=gain, pull=pull, method=kind, outputs=True, **more)
     return out
 

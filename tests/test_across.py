@@ -12,10 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import opl
 from _gloo import together
-from opl.errors import (
-    DistributedError,
-    LabelError,
-)
+from opl.errors import DistributedError, LabelError
 
 FORMS = ("mean_abs", "abs_mean", "mean")
 
@@ -39,7 +36,7 @@ def batch(rows: int, soft: bool, classes: int):
 def one_process(signed, soft, classes, form, rows):
     net = model(signed)
     x, labels = batch(rows, soft, classes)
-    got = opl.orthogonal_projection(net(x), labels, form=form, way="pairs")
+    got = opl.orthogonal_projection(net(x), labels, form=form, algorithm="pairs")
     got.loss.backward()
     return torch.stack(got).detach(), [parameter.grad for parameter in net.parameters()]
 
@@ -52,9 +49,11 @@ def compare_with_one_process(rank: int, sizes: list[int]) -> None:
             values, gradients = one_process(signed, soft, classes, form, sum(sizes))
             x, labels = batch(sum(sizes), soft, classes)
             straight = form != "mean_abs" or not signed
-            for way in ["auto", "features"] + ["sums"] * straight:
+            for algorithm in ["auto", "features"] + ["class_sums"] * straight:
                 net = DistributedDataParallel(model(signed))
-                got = opl.orthogonal_projection(net(x[rows]), labels[rows], form=form, group=dist.group.WORLD, way=way)
+                got = opl.orthogonal_projection(
+                    net(x[rows]), labels[rows], form=form, group=dist.group.WORLD, algorithm=algorithm
+                )
                 torch.testing.assert_close(torch.stack(got).detach(), values, rtol=1e-10, atol=1e-10)
                 got.loss.backward()
                 for parameter, expected in zip(net.parameters(), gradients, strict=True):
@@ -120,5 +119,5 @@ def test_fewer_bytes_cross_the_network_by_the_chosen_way():
     import json
 
     (row,) = json.loads(done.stdout)
-    assert row["chosen"] == "sums"
-    assert row["sums"] < 0.5 * row["features"]
+    assert row["chosen"] == "class_sums"
+    assert row["class_sums"] < 0.5 * row["features"]

@@ -14,46 +14,22 @@ from _gloo import alone_and_in_two
 from opl import orthogonal_projection
 from opl.errors import OptionError
 from opl.experiments import recipes
-from opl.experiments.methods import (
-    MART,
-    OPL,
-    TRADES,
-    Adversarial,
-    CrossEntropy,
-)
-from opl.experiments.methods.ascent import (
-    anywhere,
-    ascend,
-    evaluating,
-    frozen,
-)
-from opl.experiments.methods.mart import (
-    boosted,
-    consistency,
-)
+from opl.experiments.methods import MART, OPL, TRADES, AdversarialTraining, CrossEntropy
+from opl.experiments.methods.ascent import ascend, evaluation_mode, frozen_parameters, random_start
+from opl.experiments.methods.mart import boosted_cross_entropy, consistency
 from opl.experiments.methods.trades import divergence
-from opl.experiments.models import (
-    CifarResNet,
-    Standardize,
-)
-from opl.experiments.recipe import (
-    from_json,
-    to_json,
-)
+from opl.experiments.models import CifarResNet, Standardize
+from opl.experiments.recipe import from_json, to_json
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    Output,
-    TaskShape,
-)
+from opl.experiments.types import Batch, Output, TaskShape
 
 CLASSES, SIDE, DIM = 5, 6, 7
 METHODS = {
-    "madry": Adversarial(auxiliary=(OPL(weight=0.7),)),
-    "madry, eval": Adversarial(inner="eval", random_start=False),
-    "madry, l2": Adversarial(norm="l2", eps=0.5, step=0.2, steps=3),
+    "madry": AdversarialTraining(auxiliary=(OPL(weight=0.7),)),
+    "madry, eval": AdversarialTraining(inner="eval", random_start=False),
+    "madry, l2": AdversarialTraining(norm="l2", eps=0.5, step=0.2, steps=3),
     "mart": MART(steps=3, auxiliary=(OPL(weight=0.7),)),
     "trades": TRADES(steps=3, auxiliary=(OPL(weight=0.7),)),
 }
@@ -115,7 +91,7 @@ def test_moved_images_stay_in_the_ball_and_in_the_range_of_pixels(norm, eps, ste
     model.float()
     before = batch.images.clone()
     loss = lambda moved: F.cross_entropy(model(moved).logits, batch.labels, reduction="sum")  # noqa: E731
-    start = anywhere(batch.images, eps, norm) if random_start else None
+    start = random_start(batch.images, eps, norm) if random_start else None
     moved = ascend(loss, batch.images, eps=eps, step=step, steps=steps, norm=norm, start=start)
     assert distance(moved, before, norm) <= eps * (1 + 1e-5) + 1e-6
     assert moved.min() >= 0
@@ -146,10 +122,10 @@ def test_a_loss_that_is_flat_moves_nothing():
 
 def test_random_starts_fill_the_ball_evenly():
     images = torch.full((4000, 1, 2, 1), 0.5, dtype=torch.float64)
-    square = anywhere(images, 0.3, "linf", torch.Generator().manual_seed(0)) - images
+    square = random_start(images, 0.3, "linf", torch.Generator().manual_seed(0)) - images
     assert square.abs().max() <= 0.3
     assert square.square().mean().item() == pytest.approx(0.3**2 / 3, rel=0.05)
-    disc = (anywhere(images, 0.3, "l2", torch.Generator().manual_seed(0)) - images).flatten(1).norm(dim=1)
+    disc = (random_start(images, 0.3, "l2", torch.Generator().manual_seed(0)) - images).flatten(1).norm(dim=1)
     assert disc.max() <= 0.3
     assert (disc < 0.3 / math.sqrt(2)).double().mean().item() == pytest.approx(0.5, abs=0.03)  # half of the area
 
@@ -169,7 +145,7 @@ def test_modes_and_gradients_come_back_part_by_part_also_after_an_error():
     model.fc.weight.requires_grad_(False)
 
     def interrupted():
-        with evaluating(model), frozen(model):
+        with evaluation_mode(model), frozen_parameters(model):
             assert not any(part.training for part in model.modules())
             assert not any(parameter.requires_grad for parameter in model.parameters())
             raise KeyError
@@ -253,7 +229,7 @@ def test_madry_is_cross_entropy_of_the_moved_images_alone_and_opl_sees_their_fea
 
 
 def test_the_attack_of_madry_is_ten_signed_steps_by_hand():
-    method, batch = Adversarial(random_start=False, inner="eval"), small_batch()
+    method, batch = AdversarialTraining(random_start=False, inner="eval"), small_batch()
     model = TinyNet()
     built(method)(model, batch)
     found = model.seen[-1][0]
@@ -276,8 +252,8 @@ def test_mart_is_its_formula_written_as_loops():
     boost = weighted = 0.0
     for row, label in enumerate(batch.labels.tolist()):
         p, q = (softmax(each.logits[row].tolist()) for each in (clean, moved))
-        rival = max(q[j] for j in range(CLASSES) if j != label)
-        boost += -math.log(q[label]) - math.log(1.0001 - rival + 1e-12)
+        runner_up = max(q[j] for j in range(CLASSES) if j != label)
+        boost += -math.log(q[label]) - math.log(1.0001 - runner_up + 1e-12)
         kl = sum(p[j] * (math.log(p[j]) - math.log(q[j] + 1e-12)) for j in range(CLASSES))
         weighted += (1.0000001 - p[label]) * kl
     projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, way="pairs").loss.item()
@@ -308,7 +284,7 @@ def test_gradients_flow_through_both_passes_of_mart_and_trades():
     labels = torch.arange(4)
     for value in (consistency(clean, moved, labels).sum(), divergence(clean, moved).sum()):
         assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(value, (clean, moved)))
-    assert torch.autograd.gradcheck(lambda x: boosted(x, labels), moved)
+    assert torch.autograd.gradcheck(lambda x: boosted_cross_entropy(x, labels), moved)
     assert torch.autograd.gradcheck(lambda x, y: consistency(x, y, labels), (clean, moved))
     assert torch.autograd.gradcheck(divergence, (clean, moved))
 
@@ -318,18 +294,25 @@ def test_sure_answers_have_finite_losses_and_gradients(dtype):
     clean = torch.tensor([[60.0, -60.0, 0.0], [-60.0, 60.0, 0.0]], dtype=dtype, requires_grad=True)
     moved = (-clean.detach()).requires_grad_()
     labels = torch.tensor([0, 0])
-    for value in (boosted(moved, labels).sum(), consistency(clean, moved, labels).sum()):
+    for value in (boosted_cross_entropy(moved, labels).sum(), consistency(clean, moved, labels).sum()):
         assert value.isfinite()
         wanted = torch.autograd.grad(value, (clean, moved), allow_unused=True)
         assert all(gradient is None or gradient.isfinite().all() for gradient in wanted)
 
 
 def test_uneven_shares_add_up_to_the_whole_batch():
-    for method in (Adversarial(random_start=False, inner="eval"), MART(random_start=False), TRADES(random_start=False)):
+    for method in (
+        AdversarialTraining(random_start=False, inner="eval"),
+        MART(random_start=False),
+        TRADES(random_start=False),
+    ):
         model, batch = TinyNet(), small_batch()
         model.eval()  # a batch norm of a share is another one
         whole = built(method)(model, batch).total
-        parts = [Batch(batch.images[s], batch.labels[s], batch.rows[s], batch.each) for s in (slice(0, 1), slice(1, 6))]
+        parts = [
+            Batch(batch.images[s], batch.labels[s], batch.rows[s], batch.sample_weight)
+            for s in (slice(0, 1), slice(1, 6))
+        ]
         torch.testing.assert_close(sum(built(method)(model, part).total for part in parts), whole)
 
 
@@ -338,7 +321,7 @@ def test_uneven_shares_add_up_to_the_whole_batch():
     [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
 )
 def test_settings_that_move_nothing_are_refused(wrong, said):
-    for method in (Adversarial, MART, TRADES):
+    for method in (AdversarialTraining, MART, TRADES):
         with pytest.raises(OptionError, match=said):
             method(**wrong)
 
@@ -346,7 +329,7 @@ def test_settings_that_move_nothing_are_refused(wrong, said):
 # In a run
 
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)
-ATTACKED = replace(DIGITS, method=Adversarial(steps=2, auxiliary=(OPL(),)), normalize="model")
+ATTACKED = replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model")
 
 
 def test_attacks_need_the_normalization_inside():
@@ -428,7 +411,8 @@ from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
 base = replace(base, epochs=1, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]), normalize="model")
 loop = {"random_start": False, "steps": 2}
-for name, method in {"madry": Adversarial(inner="eval", **loop, auxiliary=(OPL(),)), "mart": MART(**loop)}.items():
+madry = AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),))
+for name, method in {"madry": madry, "mart": MART(**loop)}.items():
     run(replace(base, name=name, method=method), sys.argv[2])
 with_norms = replace(base, name="norms", model=CifarResNet(8, 8), data=replace(base.data, test_fraction=0.9))
 run(replace(with_norms, method=TRADES(steps=1)), sys.argv[2])  # batch norms, two passes, one backward

@@ -13,44 +13,17 @@ from scipy import stats
 from torch import nn
 from torch.nn import functional as F
 
-from opl.errors import (
-    OplWarning,
-    OptionError,
-)
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments.cluster.local import (
-    jobs_of,
-    measure_all,
-)
+from opl.errors import OplWarning, OptionError
+from opl.experiments import cli, recipes
+from opl.experiments.cluster.local import jobs_of, measure_all
 from opl.experiments.evaluation.attack import sanity
-from opl.experiments.evaluation.attack.attacks import (
-    Attacked,
-    chosen,
-    correct,
-    fgsm,
-    pgd,
-)
-from opl.experiments.evaluation.attack.autoattack import (
-    ATTACKS,
-    ROBUST,
-    autoattack,
-    tuned,
-)
+from opl.experiments.evaluation.attack.attacks import PixelClassifier, choose_images, fgsm, is_correct, pgd
+from opl.experiments.evaluation.attack.autoattack import ATTACKS, ROBUST, autoattack, configure
 from opl.experiments.evaluation.attack.evaluate import evaluate_attacks
 from opl.experiments.evaluation.attack.settings import Attack
-from opl.experiments.methods import Adversarial
-from opl.experiments.radius import (
-    radius,
-    spelled,
-)
-from opl.experiments.results.comparisons import (
-    matched,
-    runs_below,
-    said,
-)
+from opl.experiments.methods import AdversarialTraining
+from opl.experiments.radius import format_radius, parse_radius
+from opl.experiments.results.comparisons import compare, describe_comparison, runs_below
 from opl.experiments.results.shares import shares
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import wilson
@@ -58,10 +31,7 @@ from opl.experiments.tables import item
 from opl.experiments.tables.table_4 import IMAGES
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Images,
-    Output,
-)
+from opl.experiments.types import Images, Output
 
 SHORT = Attack(iterations=6, queries=40, batch=7, eps=0.1)
 CLASSES = 5
@@ -167,7 +137,7 @@ def test_attacks_leave_everything_else_alone(site):
     check = left_alone(model)
     fgsm(model, images, labels, SHORT)
     pgd(model, images, labels, SHORT)
-    correct(model, images, labels)
+    is_correct(model, images, labels)
     autoattack(model, images, labels, SHORT)
     check()
 
@@ -184,11 +154,15 @@ def test_the_random_start_of_an_image_depends_on_its_number_alone(site):
 
 def test_the_same_images_are_chosen_for_every_network_and_all_of_them_for_0():
     part = Images(torch.zeros(50, 1, 2, 2), torch.zeros(50), torch.arange(50))
-    places = chosen(part, Attack(images=20))
+    places = choose_images(part, Attack(images=20))
     assert len(set(places.tolist())) == 20
-    assert places.tolist() == sorted(places.tolist()) == chosen(part, Attack(images=20, eps=0.5)).tolist()
-    assert places.tolist() != chosen(part, Attack(images=20, seed=1)).tolist()
-    assert chosen(part, Attack(images=0)).tolist() == chosen(part, Attack(images=999)).tolist() == list(range(50))
+    assert places.tolist() == sorted(places.tolist()) == choose_images(part, Attack(images=20, eps=0.5)).tolist()
+    assert places.tolist() != choose_images(part, Attack(images=20, seed=1)).tolist()
+    assert (
+        choose_images(part, Attack(images=0)).tolist()
+        == choose_images(part, Attack(images=999)).tolist()
+        == list(range(50))
+    )
 
 
 # AutoAttack
@@ -199,7 +173,7 @@ def direct(model, images, labels, settings):
     from pyautoattack import AutoAttack
 
     attacker = AutoAttack(model, eps=settings.eps, norm="Linf", seed=settings.seed, device="cpu")
-    attacker = tuned(attacker, settings, CLASSES)
+    attacker = configure(attacker, settings, CLASSES)
     model.eval()
     model.requires_grad_(False)
     moved, answers = attacker.run_standard_evaluation(images, labels, batch_size=settings.batch)
@@ -266,16 +240,16 @@ def test_what_cannot_be_attacked_is_refused(site):
 
 
 def test_radii_are_read_and_spelled_as_people_write_them():
-    assert radius("8/255") == 8 / 255
-    assert radius("0.031") == 0.031
-    assert (spelled(8 / 255), spelled(0.031), spelled(1 / 1000)) == ("8/255", "0.031", "0.001")
+    assert parse_radius("8/255") == 8 / 255
+    assert parse_radius("0.031") == 0.031
+    assert (format_radius(8 / 255), format_radius(0.031), format_radius(1 / 1000)) == ("8/255", "0.031", "0.001")
     for word in ("eight", "8/0", "", "8/255/2"):
         with pytest.raises(OptionError, match="8/255"):
-            radius(word)
+            parse_radius(word)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "words"),
     [
         ({"eps": 0.0}, "eps is 0"),
         ({"eps": 8.0}, "is 8/255 meant"),
@@ -284,8 +258,8 @@ def test_radii_are_read_and_spelled_as_people_write_them():
         ({"kinds": ("cw",)}, "'cw' does not exist"),
     ],
 )
-def test_settings_that_attack_nothing_are_refused(wrong, said):
-    with pytest.raises(OptionError, match=said):
+def test_settings_that_attack_nothing_are_refused(wrong, words):
+    with pytest.raises(OptionError, match=words):
         Attack(**wrong)
 
 
@@ -305,7 +279,7 @@ def test_an_honest_attack_raises_no_suspicion():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "words"),
     [
         ({"found": {"fgsm": 20.0, "pgd": 30.0}}, "PGD leaves 30.0 % and FGSM only 20.0 %"),
         ({"found": {"pgd": 20.0, "autoattack": 30.0}}, "AutoAttack leaves 30.0 % and PGD only 20.0 %"),
@@ -314,10 +288,10 @@ def test_an_honest_attack_raises_no_suspicion():
         ({"square": 3.0}, "Square"),
     ],
 )
-def test_each_sign_of_masked_gradients_is_said(change, said):
+def test_each_sign_of_masked_gradients_is_said(change, words):
     given = {"found": {}, "curve": {}, "square": 0.0, "images": 500, "large": 0.5, **change}
     [sentence] = sanity.suspicions(**given)
-    assert said in sentence
+    assert words in sentence
 
 
 def test_a_network_with_masked_gradients_is_found_out(site):
@@ -331,8 +305,8 @@ def test_a_network_with_masked_gradients_is_found_out(site):
 
     settings = Attack(eps=0.3, steps=5)
     moved = pgd(Masked(), images, labels, settings)
-    masked = correct(Masked(), moved, labels).float().mean()
-    honest = correct(model, pgd(model, images, labels, settings), labels).float().mean()
+    masked = is_correct(Masked(), moved, labels).float().mean()
+    honest = is_correct(model, pgd(model, images, labels, settings), labels).float().mean()
     state = autoattack(Masked(), images, labels, replace(SHORT, eps=0.3, queries=150))
     square = 100 * (state.broken == ATTACKS.index("square")).float().mean().item()
     assert masked > honest + 0.2
@@ -352,7 +326,7 @@ def test_the_interval_is_wilsons():
 
 MADE_UP = replace(
     recipes.recipe("digits-ce", "small"),
-    method=Adversarial(steps=1),
+    method=AdversarialTraining(steps=1),
     normalize="model",
     epochs=2,
     name="attacked",
@@ -536,9 +510,9 @@ def made_up_runs(out):
 
 def test_rows_are_compared_image_by_image_and_have_their_binomial_interval(tmp_path):
     runs = made_up_runs(tmp_path)
-    [difference] = matched(item("table-4"), "small", runs)
+    [difference] = compare(item("table-4"), "small", runs)
     assert difference.difference.mean == 25
-    assert "AutoAttack %, over the same 4 images (seed 0): +25.00" in said(difference)
+    assert "AutoAttack %, over the same 4 images (seed 0): +25.00" in describe_comparison(difference)
     lines = shares(item("table-4"), "small", runs)
     assert len(lines) == 2
     assert "Madry, AutoAttack % of 4 images (95 % by Wilson): 50.00 [15.00, 85.00] (seed 0)" in lines[0]
@@ -560,7 +534,7 @@ def test_a_model_is_asked_through_pixels():
             return Output(images, images.flatten(1))
 
     pixels = torch.rand(2, 1, 2, 2)
-    assert torch.equal(Attacked(Asked())(pixels), pixels.flatten(1))
+    assert torch.equal(PixelClassifier(Asked())(pixels), pixels.flatten(1))
 
 
 def test_the_docstrings_examples_are_true():

@@ -14,27 +14,21 @@ from opl.errors import OptionError
 from opl.experiments.data import (
     ColorJitter,
     Flip,
-    Gray,
+    Grayscale,
     Normalize,
     PadCrop,
     QuarterTurns,
     RandomResizedCrop,
     rotate,
 )
-from opl.experiments.data.augment import (
-    brighten,
-    contrast,
-    crop_resize,
-    saturate,
-    turn_hue,
-)
+from opl.experiments.data.augment import brighten, contrast, crop_resize, saturate, turn_hue
 
 ALL = [
     PadCrop(3),
     Flip(),
     ColorJitter(),
     ColorJitter(hue=0.4),
-    Gray(0.5),
+    Grayscale(0.5),
     QuarterTurns(),
     RandomResizedCrop(10),
     Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4)),
@@ -174,7 +168,7 @@ def test_without_hue_the_jitter_is_what_it_was():
 
 def test_gray_images_come_as_often_as_asked_and_as_pillow_makes_them():
     images = torch.randint(0, 256, (400, 3, 4, 4)).float() / 255
-    found = Gray(0.3)(images, chance())
+    found = Grayscale(0.3)(images, chance())
     grayed = (found[:, 0] == found[:, 1]).flatten(1).all(1)
     assert 90 < int(grayed.sum()) < 150
     assert torch.equal(found[~grayed], images[~grayed])

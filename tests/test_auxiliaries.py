@@ -13,28 +13,11 @@ from torch.nn import functional as F
 from _gloo import together
 from _said import says
 from opl import errors
-from opl.losses.center import (
-    CenterLoss,
-    center,
-    moved_centers,
-)
-from opl.losses.distillation import (
-    DistillationProjectionLoss,
-    distillation_projection,
-)
-from opl.losses.negative_cam import (
-    NegativeCAMLoss,
-    class_activation_maps,
-    negative_cam,
-)
-from opl.losses.ole import (
-    OLELoss,
-    ole,
-)
-from opl.losses.perpetual import (
-    PerpetualProjectionLoss,
-    perpetual,
-)
+from opl.losses.center import CenterLoss, center, update_centers
+from opl.losses.distillation import DistillationProjectionLoss, distillation_projection
+from opl.losses.negative_cam import NegativeCAMLoss, class_activation_maps, negative_cam
+from opl.losses.ole import OLELoss, ole
+from opl.losses.perpetual import PerpetualProjectionLoss, perpetual
 
 CLASSES, DIM = 5, 6
 
@@ -70,8 +53,8 @@ def test_centers_move_by_the_rule_of_the_paper():
     labels = torch.tensor([0, 0, 1])
     # class 0: two samples, (1 - 4 + 1 - 4, 0 - 3 + 0 - 6) / 3 = (-2, -3); class 1: one, (-2, 4) / 2; class 2: none
     expected = torch.tensor([[2.0, 1.5], [2.5, 1.0], [5.0, 5.0]])
-    torch.testing.assert_close(moved_centers(centers, features, labels, alpha=0.5), expected)
-    torch.testing.assert_close(moved_centers(centers, features, labels, alpha=0.0), centers)
+    torch.testing.assert_close(update_centers(centers, features, labels, alpha=0.5), expected)
+    torch.testing.assert_close(update_centers(centers, features, labels, alpha=0.0), centers)
 
 
 def test_centers_move_in_training_after_the_loss_has_used_the_old_ones():
@@ -81,7 +64,7 @@ def test_centers_move_in_training_after_the_loss_has_used_the_old_ones():
     before = loss.centers.clone()
     value = loss(features, labels)
     torch.testing.assert_close(value, center(features, labels, before))
-    torch.testing.assert_close(loss.centers, moved_centers(before, features.detach(), labels))
+    torch.testing.assert_close(loss.centers, update_centers(before, features.detach(), labels))
     assert not torch.equal(loss.centers, before)
     assert not loss.centers.requires_grad
     value.backward()  # the move has not spoilt it
@@ -509,7 +492,7 @@ NAN[1, 2] = float("nan")
 TABLE = {
     "alpha below 0": (lambda: CenterLoss(3, DIM, alpha=-0.5), errors.OptionError, ["alpha is -0.5", "from 0 up"]),
     "alpha not finite": (
-        lambda: moved_centers(CENTERS, X, Y, float("nan")),
+        lambda: update_centers(CENTERS, X, Y, float("nan")),
         errors.OptionError,
         ["alpha is nan", "finite"],
     ),

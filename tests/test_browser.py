@@ -10,10 +10,7 @@ import pytest
 
 from _runs import ITEM, ITEMS, write_everything
 from opl.experiments.report.page import write_report
-from opl.experiments.results.tables import (
-    lines,
-    markdown,
-)
+from opl.experiments.results.tables import lines, markdown
 
 pytest.importorskip("plotly", reason="plotly is not installed: pip install plotly")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")

@@ -13,12 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from torch.nn import functional as F
 
 from opl import errors
-from opl.experiments.evaluation.few_shot import (
-    chunks as _portions,
-)
-from opl.experiments.evaluation.few_shot import (
-    logistic as _logistic,
-)
+from opl.experiments.evaluation.few_shot import chunks as _portions
+from opl.experiments.evaluation.few_shot import logistic as _logistic
 from opl.experiments.evaluation.few_shot.classifiers import (
     CLASSIFIERS,
     cosine,

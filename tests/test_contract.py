@@ -27,10 +27,7 @@ from opl.losses.negative_cam import NegativeCAMLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
 from opl.losses.projection import OrthogonalProjectionLoss
-from opl.losses.truncated import (
-    GeneralizedCrossEntropyLoss,
-    TruncatedLoss,
-)
+from opl.losses.truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 ROWS, DIM, CLASSES = 20, 6, 5
 TEACHER = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(7))

@@ -8,18 +8,9 @@ from torch.nn import functional as F
 
 from _said import says
 from opl import errors
-from opl.losses.anchor import (
-    AnchorLoss,
-    anchor,
-)
-from opl.losses.class_balanced import (
-    ClassBalancedFocalLoss,
-    class_balanced_weights,
-)
-from opl.losses.focal import (
-    FocalLoss,
-    focal,
-)
+from opl.losses.anchor import AnchorLoss, anchor
+from opl.losses.class_balanced import ClassBalancedFocalLoss, class_balanced_weights
+from opl.losses.focal import FocalLoss, focal
 
 GAMMAS = (0.5, 1.0, 2.0, 5.0)
 FORMS = ("softmax", "sigmoid")
@@ -193,8 +184,10 @@ def anchor_by_definition(logits, labels, gamma, delta, variant):
             star = max(p[label].item() - delta, 0.0)
             values.append(-p[label].log() - sum((1 + p[j] - star) ** gamma * (1 - p[j]).log() for j in others))
         else:
-            rival = min(max(p[j].item() for j in others) + delta, 1.0)
-            values.append(-((1 - p[label] + rival) ** gamma) * p[label].log() - sum((1 - p[j]).log() for j in others))
+            strongest = min(max(p[j].item() for j in others) + delta, 1.0)
+            values.append(
+                -((1 - p[label] + strongest) ** gamma) * p[label].log() - sum((1 - p[j]).log() for j in others)
+            )
     return torch.stack(values)
 
 
@@ -243,7 +236,7 @@ def test_anchor_warms_up_with_cross_entropy_and_counts_training_calls_only():
     loss.train()
     assert [loss(logits, labels).item() for _ in range(4)] == pytest.approx([entropy] * 2 + [anchored] * 2)
     assert loss.eval()(logits, labels).item() == pytest.approx(anchored)
-    loss.train().at_step(2)
+    loss.train().set_step(2)
     assert [loss(logits, labels).item() for _ in range(2)] == pytest.approx([entropy, anchored])
     assert AnchorLoss()(logits, labels).item() == pytest.approx(anchored)
 

@@ -21,13 +21,9 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from opl.errors import (
-    DataError,
-    OplWarning,
-    OptionError,
-)
+from opl.errors import DataError, OplWarning, OptionError
 from opl.experiments.data import (
-    KNOWN,
+    CATALOG,
     Batches,
     Cifar10,
     Cifar100,
@@ -35,19 +31,16 @@ from opl.experiments.data import (
     Digits,
     FashionMnist,
     Flip,
-    MadeUp,
     Mnist,
     PadCrop,
+    Synthetic,
     describe,
     find,
     seed_for,
     split,
     subset,
 )
-from opl.experiments.data.readers import (
-    cache,
-    hub,
-)
+from opl.experiments.data.readers import cache, hub
 from opl.experiments.types import Images
 
 # A small data set in the layout of MNIST
@@ -191,7 +184,7 @@ def test_a_folder_of_something_else_is_told(tmp_path):
 def test_the_description_knows_what_is_here_and_what_is_not(shelf):
     write_mnist(shelf / "mnist")
     rows = {row["name"]: row for row in describe()}
-    assert set(rows) == {"digits", *KNOWN}
+    assert set(rows) == {"digits", *CATALOG}
     assert (rows["mnist"]["here"], rows["mnist"]["images"]) == (True, 60)
     assert rows["mnist"]["where"] == str(shelf / "mnist")
     assert (rows["cifar100"]["here"], rows["cifar100"]["images"]) == (False, 60_000)
@@ -441,7 +434,7 @@ REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar1
 
 @pytest.mark.parametrize("like", REALS)
 def test_made_up_data_has_the_shape_of_its_model_and_can_be_learned(like):
-    made, real = MadeUp(like, rows=400), REALS[like]
+    made, real = Synthetic(like, rows=400), REALS[like]
     splits = made.load(0)
     assert splits.train.pixels.shape[1:] == (real.channels, real.size, real.size)
     assert (made.num_classes, made.mean, made.std, made.augment) == (
@@ -523,7 +516,7 @@ def test_an_epoch_taken_up_in_the_middle_goes_on_as_if_it_had_not_stopped():
     assert len(rest) == len(whole) - 4
     for one, other in zip(whole[4:], rest, strict=True):
         assert all(torch.equal(one[k], other[k]) for k in range(3))
-        assert one.each == other.each
+        assert one.sample_weight == other.sample_weight
 
 
 @pytest.mark.parametrize("world", [2, 3, 7])
@@ -543,7 +536,7 @@ def test_sums_times_each_averaged_over_processes_are_the_mean_of_the_batch(world
     images = part()
     shared = zip(*(batches(images, rank=rank, world=world).epoch(0) for rank in range(world)), strict=True)
     for shares in shared:
-        averaged = sum(float(share.rows.sum()) * share.each for share in shares) / world
+        averaged = sum(float(share.rows.sum()) * share.sample_weight for share in shares) / world
         assert averaged == pytest.approx(float(torch.cat([share.rows for share in shares]).float().mean()))
 
 
@@ -591,7 +584,7 @@ def _blake(*numbers: int) -> bytes:
 
 
 def test_cifar10_is_read_in_the_layout_of_the_hub(tmp_path):
-    names = list(KNOWN["cifar10"].names)
+    names = list(CATALOG["cifar10"].names)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
     for name in ("train", "test"):
         file = tmp_path / f"datasets--uoft-cs--cifar10/plain_text/{name}-00000-of-00001.parquet"
@@ -604,11 +597,11 @@ def test_cifar10_is_read_in_the_layout_of_the_hub(tmp_path):
 
 
 def test_the_hubs_spelling_of_a_t_shirt_is_corrected(tmp_path, shelf):
-    names = ["T - shirt / top", *KNOWN["fashion-mnist"].names[1:]]
+    names = ["T - shirt / top", *CATALOG["fashion-mnist"].names[1:]]
     for name in ("train", "test"):
         pixels = np.zeros((10, 28, 28), dtype=np.uint8)
         write(shelf / f"fashion-mnist/fashion_mnist/{name}-00000-of-00001.parquet", pixels, list(range(10)), names)
-    assert FashionMnist(val=0).load(0).class_names == KNOWN["fashion-mnist"].names
+    assert FashionMnist(val=0).load(0).class_names == CATALOG["fashion-mnist"].names
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -635,7 +628,7 @@ def test_idx_files_are_read_zipped_or_not(tmp_path, settings, deeper, ending, jo
     for part, word in ((splits.train, "train"), (splits.test, "t10k")):
         np.testing.assert_array_equal(part.pixels[:, 0], parts[word][0])
         np.testing.assert_array_equal(part.labels, parts[word][1])
-    assert splits.class_names == KNOWN[settings.name].names
+    assert splits.class_names == CATALOG[settings.name].names
     assert splits.class_names[9] == {"mnist": "9", "fashion-mnist": "Ankle boot"}[settings.name]
 
 
@@ -674,7 +667,7 @@ def test_super_classes_are_chosen_whole_and_their_classes_numbered_anew(tmp_path
         chosen, labels = part.take(torch.arange(len(part)))
         assert chosen[:, 0, 0, 0].tolist() == expected
         assert labels.tolist() == list(range(10))
-    unseen, others = settings.unseen()
+    unseen, others = settings.novel_classes()
     assert others == tuple(names[number] for number in range(100) if number not in expected)[:10]
     assert unseen.take(torch.arange(10))[1].tolist() == list(range(10))
     for wrong in (

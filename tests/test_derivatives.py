@@ -1,4 +1,4 @@
-"""First and second derivatives, `torch.func`, `torch.compile`: which way has what, and what the others say."""
+"""First and second derivatives, `torch.func`, `torch.compile`: which algorithm has what, and what the others say."""
 
 import pytest
 import torch
@@ -16,28 +16,28 @@ def features(rows=8, dim=4):
     return torch.randn(rows, dim, dtype=torch.float64, requires_grad=True)
 
 
-def loss_of(labels, form, way):
-    return lambda x: orthogonal_projection(x, labels, form=form, way=way).loss
+def loss_of(labels, form, algorithm):
+    return lambda x: orthogonal_projection(x, labels, form=form, algorithm=algorithm).loss
 
 
 @pytest.mark.parametrize("labels", [LABELS, SOFT], ids=["hard", "soft"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("way", ["pairs", "linear", "tiled"])
-def test_gradcheck(labels, form, way):
+@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
+def test_gradcheck(labels, form, algorithm):
     x = features()
-    if way == "linear" and form == "mean_abs":
+    if algorithm == "class_sums" and form == "mean_abs":
         x = x.detach().abs().add(0.1).requires_grad_()
-    assert torch.autograd.gradcheck(loss_of(labels, form, way), x)
+    assert torch.autograd.gradcheck(loss_of(labels, form, algorithm), x)
 
 
 @pytest.mark.parametrize("labels", [LABELS, SOFT], ids=["hard", "soft"])
 @pytest.mark.parametrize(
-    ("form", "way"), [*((form, "pairs") for form in FORMS), ("mean", "linear"), ("abs_mean", "linear")]
+    ("form", "algorithm"), [*((form, "pairs") for form in FORMS), ("mean", "class_sums"), ("abs_mean", "class_sums")]
 )
-def test_second_derivatives_equal_those_of_the_double_loop(labels, form, way):
+def test_second_derivatives_equal_those_of_the_double_loop(labels, form, algorithm):
     x = features()
-    assert torch.autograd.gradgradcheck(loss_of(labels, form, way), x)
-    ours = torch.autograd.functional.hessian(loss_of(labels, form, way), x)
+    assert torch.autograd.gradgradcheck(loss_of(labels, form, algorithm), x)
+    ours = torch.autograd.functional.hessian(loss_of(labels, form, algorithm), x)
     expected = torch.autograd.functional.hessian(lambda y: by_definition(y, labels, gamma=0.5, form=form)[0], x)
     torch.testing.assert_close(ours, expected, rtol=1e-8, atol=1e-10)
 
@@ -46,8 +46,8 @@ def test_a_zero_row_has_no_second_derivative_either():
     x = features()
     with torch.no_grad():
         x[3] = 0
-    for way in ("pairs", "linear"):
-        hessian = torch.autograd.functional.hessian(loss_of(LABELS, "mean", way), x)
+    for algorithm in ("pairs", "class_sums"):
+        hessian = torch.autograd.functional.hessian(loss_of(LABELS, "mean", algorithm), x)
         assert hessian.isfinite().all()
         assert not hessian[3].any()
 
@@ -55,7 +55,7 @@ def test_a_zero_row_has_no_second_derivative_either():
 def test_the_tiled_way_says_that_it_has_no_second_derivative():
     x = features()
     (gradient,) = torch.autograd.grad(loss_of(LABELS, "mean_abs", "tiled")(x), x, create_graph=True)
-    with pytest.raises(DerivativeError, match="way='pairs'"):
+    with pytest.raises(DerivativeError, match="algorithm='pairs'"):
         gradient.sum().backward()
 
 

@@ -15,25 +15,19 @@ import pytest
 import torch
 from PIL import Image
 
-from opl.errors import (
-    DataError,
-    OptionError,
-)
+from opl.errors import DataError, OptionError
 from opl.experiments.data import (
     Batches,
     ColorJitter,
     DomainFolder,
     Flip,
-    Gray,
-    MadeUpDomains,
+    Grayscale,
     Pacs,
     RandomResizedCrop,
+    SyntheticDomains,
 )
 from opl.experiments.data import domains as module
-from opl.experiments.data.batches import (
-    evenly,
-    mirrored,
-)
+from opl.experiments.data.batches import append_mirror_images, balanced_order
 from opl.experiments.types import Images
 
 DOMAINS, CLASSES = ("art", "photo", "sketch"), ("cat", "dog")
@@ -223,7 +217,7 @@ def test_lists_that_do_not_fit_are_told_in_a_sentence(tmp_path, monkeypatch):
 # Batches
 
 
-def made_up(sizes=(20, 5, 9)) -> Images:
+def synthetic(sizes=(20, 5, 9)) -> Images:
     domains = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
     count = len(domains)
     pixels = torch.arange(count, dtype=torch.uint8)[:, None, None, None] + torch.arange(4, dtype=torch.uint8)
@@ -237,7 +231,7 @@ def batches(part: Images, size: int = 6, **more) -> Batches:
 
 @pytest.mark.parametrize("size", [6, 7, 4])
 def test_balanced_batches_have_as_many_of_each_domain(size):
-    part = made_up()
+    part = synthetic()
     seen = Counter()
     data = batches(part, size, balanced=True)
     for batch in data.epoch(0):
@@ -253,7 +247,7 @@ def test_balanced_batches_have_as_many_of_each_domain(size):
 
 
 def test_balanced_order_is_a_function_of_seed_and_epoch_and_shared_out_without_gaps():
-    part = made_up()
+    part = synthetic()
     orders = {
         (seed, epoch): tuple(torch.cat([b.rows for b in batches(part, seed=seed, balanced=True).epoch(epoch)]).tolist())
         for seed in (0, 1)
@@ -267,32 +261,32 @@ def test_balanced_order_is_a_function_of_seed_and_epoch_and_shared_out_without_g
         found = [next(share) for share in shares]
         firsts = torch.cat([batch.rows[: len(batch.rows) // 2] for batch in found])
         assert torch.equal(firsts, whole.rows), step
-        assert all(batch.each == pytest.approx(4 / (2 * len(whole.rows))) for batch in found)
+        assert all(batch.sample_weight == pytest.approx(4 / (2 * len(whole.rows))) for batch in found)
     with pytest.raises(OptionError, match="no domains to balance"):
         batches(replace(part, domains=None), balanced=True)
 
 
 def test_the_union_is_drawn_as_without_domains():
-    part = made_up()
+    part = synthetic()
     plain = [batch.rows.tolist() for batch in batches(replace(part, domains=None)).epoch(0)]
     assert [batch.rows.tolist() for batch in batches(part).epoch(0)] == plain
 
 
 def test_a_doubled_batch_is_followed_by_its_mirror_image_and_weighs_the_same():
-    part = made_up()
+    part = synthetic()
     for batch, plain in zip(batches(part, doubled=True).epoch(0), batches(part).epoch(0), strict=True):
         count = len(plain.labels)
         assert torch.equal(batch.images[:count], plain.images)
         np.testing.assert_array_equal(batch.images[count:].numpy(), plain.images.numpy()[..., ::-1])
         assert batch.labels.tolist() == plain.labels.tolist() * 2
-        assert batch.each * len(batch.labels) == pytest.approx(plain.each * count)
+        assert batch.sample_weight * len(batch.labels) == pytest.approx(plain.sample_weight * count)
     images = torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
-    assert mirrored(plain._replace(images=images)).images.is_contiguous(memory_format=torch.channels_last)
+    assert append_mirror_images(plain._replace(images=images)).images.is_contiguous(memory_format=torch.channels_last)
     assert len(next(batches(part, doubled=True).plain(5)).labels) == 5  # never at test
 
 
 def test_one_domain_alone_is_its_own_turn():
-    assert sorted(evenly(torch.full((5,), 2), torch.Generator().manual_seed(0)).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(balanced_order(torch.full((5,), 2), torch.Generator().manual_seed(0)).tolist()) == [0, 1, 2, 3, 4]
 
 
 # What the data sets are
@@ -300,7 +294,7 @@ def test_one_domain_alone_is_its_own_turn():
 
 def test_pacs_is_augmented_as_in_rscs_code():
     steps = Pacs().augment
-    assert steps == (RandomResizedCrop(222, (0.8, 1.0)), Flip(0.5), ColorJitter(0.4, 0.4, 0.4, 0.4), Gray(0.1))
+    assert steps == (RandomResizedCrop(222, (0.8, 1.0)), Flip(0.5), ColorJitter(0.4, 0.4, 0.4, 0.4), Grayscale(0.1))
     assert Pacs(crop=1.0, flip=0.0, jitter=0.0, gray=0.0).augment == ()
     assert Pacs(jitter=0.8).augment[2].hue == 0.5
     assert (Pacs.mean, Pacs.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -308,7 +302,7 @@ def test_pacs_is_augmented_as_in_rscs_code():
 
 @pytest.mark.parametrize("target", ["art_painting", "cartoon", "photo", "sketch"])
 def test_made_up_domains_leave_their_target_out(target):
-    splits = MadeUpDomains(target=target).load(0)
+    splits = SyntheticDomains(target=target).load(0)
     assert [len(part) for part in splits[:3]] == [3 * 42, 3 * 14, 56]
     number = splits.domain_names.index(target)
     assert (splits.test.domains[splits.test.rows] == number).all()
@@ -316,7 +310,7 @@ def test_made_up_domains_leave_their_target_out(target):
         assert (part.domains[part.rows] != number).all()
         assert set(part.labels[part.rows].tolist()) == set(range(7))
     with pytest.raises(OptionError, match="domain 'paint' does not exist"):
-        MadeUpDomains(target="paint").load(0)
+        SyntheticDomains(target="paint").load(0)
 
 
 REAL = os.environ.get("OPL_DATA", "")

@@ -8,33 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from opl.errors import (
-    DataError,
-    FolderError,
-    OptionError,
-)
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments import (
-    tables as items,
-)
-from opl.experiments.data.sets import (
-    Cifar100,
-    Mnist,
-)
+from opl.errors import DataError, FolderError, OptionError
+from opl.experiments import cli, recipes
+from opl.experiments import tables as items
+from opl.experiments.data.sets import Cifar100, Mnist
 from opl.experiments.evaluation.predict import evaluate_novel
-from opl.experiments.figures.paper import (
-    draw,
-    finished,
-    sweeps_of,
-)
+from opl.experiments.figures.paper import draw, finished, sweeps_of
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import (
-    Item,
-    Row,
-)
+from opl.experiments.tables import Item, Row
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 
@@ -43,7 +24,7 @@ TINY = {name: recipes.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two rows, two seeds, of made-up pictures."""
+    """Two rows, two seeds, of synthetic pictures."""
     out = tmp_path_factory.mktemp("runs") / "tiny" / "table-1"
     for recipe in TINY.values():
         for seed in (0, 1):
@@ -100,9 +81,9 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
         cli.main(["evaluate", str(folder), "geometry", "--nonsense"])
     capfd.readouterr()
     with pytest.raises(OptionError, match="none is new"):
-        Cifar100().unseen()
+        Cifar100().novel_classes()
     with pytest.raises(OptionError, match="not 'val'"):
-        Cifar100(classes=20).unseen("val")
+        Cifar100(classes=20).novel_classes("val")
 
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5", "figure-s3"])

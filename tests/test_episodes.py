@@ -14,45 +14,21 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from opl.errors import OptionError
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments.cluster.local import (
-    jobs_of,
-    run_all,
-)
-from opl.experiments.data.augment import (
-    ColorJitter,
-    Flip,
-    PadCrop,
-)
+from opl.experiments import cli, recipes
+from opl.experiments.cluster.local import jobs_of, run_all
+from opl.experiments.data.augment import ColorJitter, Flip, PadCrop
 from opl.experiments.data.episodes import Episodes
 from opl.experiments.evaluation.few_shot import evaluate as module
 from opl.experiments.evaluation.few_shot.evaluate import episodes
 from opl.experiments.evaluation.few_shot.settings import FewShot
 from opl.experiments.evaluation.predict import evaluate_episodes
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import (
-    matched,
-    runs_below,
-    said,
-)
-from opl.experiments.results.tables import (
-    cells,
-    lines,
-)
+from opl.experiments.results.comparisons import compare, describe_comparison, runs_below
+from opl.experiments.results.tables import cells, lines
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import (
-    Item,
-    Row,
-    item,
-)
+from opl.experiments.tables import Item, Row, item
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Images,
-    Output,
-)
+from opl.experiments.types import Images, Output
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.3, 0.25)
 AUGMENT = (PadCrop(2), ColorJitter(0.4, 0.4, 0.4), Flip(0.5))
@@ -181,8 +157,8 @@ def by_hand(part, settings):
                 x += [feature(place)] * settings.repeats
                 y += [label] * settings.repeats
         fitted = LogisticRegression(C=1.0, max_iter=1000, tol=1e-8).fit(np.array(x), y)
-        said = [fitted.predict([feature(place) for place in places]) for places in episode.queries.tolist()]
-        yield 100 * np.mean([answer == label for label, answers in enumerate(said) for answer in answers])
+        predicted = [fitted.predict([feature(place) for place in places]) for places in episode.queries.tolist()]
+        yield 100 * np.mean([answer == label for label, answers in enumerate(predicted) for answer in answers])
 
 
 @pytest.mark.parametrize("shot", [1, 3])
@@ -307,13 +283,13 @@ def test_episodes_of_a_run_are_written_beside_it_with_an_interval(runs, capsys):
     folder = RunFolder.of(runs, "cifar-fs-rfs", 0)
     words = ["--shot", "1", "5", "--episodes", "30", "--queries", "5"]
     assert cli.main(["evaluate", str(folder.path), "episodes", *words]) == 0
-    said = json.loads(capsys.readouterr().out)
+    numbers = json.loads(capsys.readouterr().out)
     arrays = folder.outputs("measures/episodes-5-way-1-shot-queries-5-episodes-30")
     each = arrays["each"].astype(np.float64)
     low, high = stats.t.interval(0.95, 29, loc=each.mean(), scale=stats.sem(each))
     key = "episodes/5-way-1-shot-queries-5-episodes-30"
-    assert said[key] == pytest.approx(each.mean())
-    assert said[f"{key}/half"] == pytest.approx((high - low) / 2, rel=1e-5)
+    assert numbers[key] == pytest.approx(each.mean())
+    assert numbers[f"{key}/half"] == pytest.approx((high - low) / 2, rel=1e-5)
     assert folder.result()["episodes/5-way-5-shot-queries-5-episodes-30"] > 20
     assert "test/top1" in folder.result()
 
@@ -349,13 +325,13 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(runs, 
                 each[recipe, seed, name] = chance.normal(50, 5, 40)
                 values = {"numbers": {name: float(each[recipe, seed, name].mean())}}
                 folder.write_measure(name.replace("/", "-"), values, {"each": each[recipe, seed, name]})
-    first, second = matched(table, "tiny", runs_below(tmp_path, "tiny"))
+    first, second = compare(table, "tiny", runs_below(tmp_path, "tiny"))
     name = next(iter(shown))
     differences = np.mean([each["b", seed, name] - each["a", seed, name] for seed in (0, 1)], axis=0)
     low, high = stats.t.interval(0.95, 39, loc=differences.mean(), scale=stats.sem(differences))
     assert (first.difference.low, first.difference.high) == pytest.approx((low, high))
     assert (first.seeds, second.seeds) == ((0, 1), (0,))
-    assert "over the same 40 episodes (mean of 2 seeds)" in said(first)
+    assert "over the same 40 episodes (mean of 2 seeds)" in describe_comparison(first)
     found = lines(table, tmp_path, "tiny")
     assert found[1].seeds == (0,)
     assert found[1].missing == "seed 1 not measured"

@@ -45,12 +45,16 @@ TABLE = {
     "gamma no number": (loss(X, Y, gamma="0.5"), errors.OptionError, ["gamma", "'0.5'"]),
     "gamma a truth value": (loss(X, Y, gamma=True), errors.OptionError, ["gamma", "True"]),
     "ignore_index no integer": (loss(X, Y, ignore_index=1.5), errors.OptionError, ["ignore_index", "1.5"]),
-    "an unknown way": (loss(X, Y, way="tile"), errors.OptionError, ["'tile'", "did you mean 'tiled'"]),
-    "class sums of signed features": (loss(X, Y, way="linear"), errors.OptionError, ["negative", "way='auto'"]),
-    "class sums of few soft rows": (
-        loss(X.abs(), torch.rand(4, 9).softmax(1), way="linear"),
+    "an unknown algorithm": (loss(X, Y, algorithm="tile"), errors.OptionError, ["'tile'", "did you mean 'tiled'"]),
+    "class sums of signed features": (
+        loss(X, Y, algorithm="class_sums"),
         errors.OptionError,
-        ["twice as many rows", "way='auto'"],
+        ["negative", "algorithm='auto'"],
+    ),
+    "class sums of few soft rows": (
+        loss(X.abs(), torch.rand(4, 9).softmax(1), algorithm="class_sums"),
+        errors.OptionError,
+        ["twice as many rows", "algorithm='auto'"],
     ),
     "module with an unknown form": (lambda: opl.OrthogonalProjectionLoss(form="x"), errors.OptionError, ["'x'"]),
     "global batch alone": (

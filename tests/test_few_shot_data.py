@@ -16,38 +16,23 @@ import pytest
 import torch
 from PIL import Image
 
-from opl.errors import (
-    DataError,
-    OplWarning,
-    OptionError,
-)
+from opl.errors import DataError, OplWarning, OptionError
 from opl.experiments.data import (
-    KNOWN,
+    CATALOG,
     CifarFS,
     ColorJitter,
     Flip,
-    MadeUp,
     MiniImageNet,
     PadCrop,
+    Synthetic,
     TieredImageNet,
     describe,
 )
-from opl.experiments.data.few_shot import hold
-from opl.experiments.data.readers import (
-    few_shot_files as packed,
-)
-from opl.experiments.data.readers import (
-    source,
-    unpickle,
-)
-from opl.experiments.data.readers.few_shot_classes import (
-    CIFAR_FS,
-    MINI_IMAGENET,
-)
-from opl.experiments.recipe import (
-    from_json,
-    to_json,
-)
+from opl.experiments.data.few_shot import hold_out
+from opl.experiments.data.readers import few_shot_files as packed
+from opl.experiments.data.readers import source, unpickle
+from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from opl.experiments.recipe import from_json, to_json
 
 PARTS = ("train", "val", "test")
 TIERED = {
@@ -64,12 +49,12 @@ pytestmark = pytest.mark.usefixtures("apart")
 def few(monkeypatch):
     """Data sets with fewer images of each class."""
     for name, each in (("cifar-fs", 6), ("mini-imagenet", 2), ("tiered-imagenet", 1)):
-        known = KNOWN[name]
+        known = CATALOG[name]
         images = {part: each * count for part, count in known.classes.items()}
-        monkeypatch.setitem(KNOWN, name, replace(known, images=images, per_class=known.per_class and each))
+        monkeypatch.setitem(CATALOG, name, replace(known, images=images, per_class=known.per_class and each))
 
 
-# Made-up files
+# Synthetic files
 
 Part = tuple[np.ndarray, list[str]]  # (N, H, W, 3), and the class of each
 
@@ -212,7 +197,7 @@ def test_mini_imagenet_is_the_same_in_every_layout(tmp_path, few, layout, deeper
     assert (len(splits.train), len(splits.val), len(splits.test), splits.groups) == (128, 0, 0, ())
     same(splits.train, splits.class_names, made["train"], named=layout is not numbered)
     for name in ("val", "test"):
-        same(*settings.unseen(name), made[name], named=layout is not numbered)
+        same(*settings.novel_classes(name), made[name], named=layout is not numbered)
 
 
 @pytest.mark.parametrize("layout", [zipped, encoded, folders])
@@ -224,7 +209,7 @@ def test_tiered_imagenet_is_the_same_in_every_layout(tmp_path, few, layout):
     assert len(splits.train) == 351
     same(splits.train, splits.class_names, made["train"], named=layout is not zipped)
     for name in ("val", "test"):
-        same(*settings.unseen(name), made[name], named=layout is not zipped)
+        same(*settings.novel_classes(name), made[name], named=layout is not zipped)
 
 
 @pytest.mark.parametrize("name", ["CIFAR_FS_{}.pickle", "{}.pickle"])
@@ -237,7 +222,7 @@ def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, f
     splits = settings.load(0)
     same(splits.train, splits.class_names, made["train"])
     for each in ("val", "test"):
-        same(*settings.unseen(each), made[each])
+        same(*settings.novel_classes(each), made[each])
     assert [len(part) for part in CifarFS(root=str(tmp_path), held=2).load(0)[:3]] == [256, 0, 128]
     with pytest.raises(OptionError, match=r"held=-1 .* give 0 to 5; these files hold no image out"):
         CifarFS(root=str(tmp_path), held=-1).load(0)
@@ -263,7 +248,7 @@ def test_cifar_fs_is_made_of_cifar_100(tmp_path, few, monkeypatch):
     joined = tuple(np.concatenate([made[name][k] for name in ("train", "test")]) for k in range(2))
     for name, (found, names) in {
         "train": ((splits := CifarFS().load(0)).train, splits.class_names),
-        **{name: CifarFS().unseen(name) for name in ("val", "test")},
+        **{name: CifarFS().novel_classes(name) for name in ("val", "test")},
     }.items():
         wanted = np.isin(joined[1], CIFAR_FS[name])
         same(found, names, (joined[0][wanted], joined[1][wanted].tolist()))
@@ -393,13 +378,13 @@ def test_numbers_without_names_must_be_as_many_and_without_a_gap(tmp_path, few):
     content = pickle.loads(file.read_bytes())
     shifted = [label + 7 for label in content["labels"]]
     write(file, {**content, "labels": shifted})
-    same(*MiniImageNet(root=str(tmp_path)).unseen("val"), made["val"], named=False)
+    same(*MiniImageNet(root=str(tmp_path)).novel_classes("val"), made["val"], named=False)
     write(file, {**content, "labels": [200 if label == 87 - 1 else label for label in shifted]})
     with pytest.raises(DataError, match="'val' has labels from 71 to 200, but no 86"):
-        MiniImageNet(root=str(tmp_path)).unseen("val")
+        MiniImageNet(root=str(tmp_path)).novel_classes("val")
     write(file, {**content, "labels": shifted[1:]})
     with pytest.raises(DataError, match="has 32 images and 31 labels"):
-        MiniImageNet(root=str(tmp_path)).unseen("val")
+        MiniImageNet(root=str(tmp_path)).novel_classes("val")
 
 
 @pytest.mark.parametrize(
@@ -594,7 +579,7 @@ def test_files_of_something_else_are_told(tmp_path, few):
     ],
 )
 def test_without_data_the_error_names_the_ways(settings, ways):
-    for load in (lambda: settings.load(0), settings.unseen):
+    for load in (lambda: settings.load(0), settings.novel_classes):
         with pytest.raises(DataError) as caught:
             load()
         assert all(way in str(caught.value) for way in ways)
@@ -632,7 +617,7 @@ def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_p
     assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
     for _ in range(2):
         splits = settings.load(0)
-        settings.unseen("val")
+        settings.novel_classes("val")
     same(splits.train, splits.class_names, made["train"])
     assert calls == [128, 32, 40, 128, 32, 40]
 
@@ -646,7 +631,7 @@ def test_only_the_part_that_is_asked_for_is_checked_and_damage_there_is_mended(t
     os.truncate(kept / "test.pixels.npy", 5000)
     settings.load(0)
     with pytest.warns(OplWarning, match=r"test\.pixels\.npy .* is damaged"):
-        found = settings.unseen("test")
+        found = settings.novel_classes("test")
     same(*found, made["test"])
 
 
@@ -672,7 +657,7 @@ def test_the_class_lists_are_complete_and_in_order():
         assert len({each for names in lists.values() for each in names}) == 100
         assert all(list(names) == sorted(names) for names in lists.values())
     for name, settings in (("cifar-fs", CifarFS), ("mini-imagenet", MiniImageNet), ("tiered-imagenet", TieredImageNet)):
-        known = KNOWN[name]
+        known = CATALOG[name]
         assert known.classes == {"train": settings.all_classes, **settings.new_classes}
         assert known.num_classes == sum(known.classes.values())
 
@@ -683,70 +668,70 @@ def test_settings_that_cannot_be_are_refused(tmp_path, few):
         with pytest.raises(OptionError, match=says):
             MiniImageNet(root=str(tmp_path), **given).load(0)
     with pytest.raises(OptionError, match="'train' does not exist"):
-        MiniImageNet(root=str(tmp_path)).unseen("train")
+        MiniImageNet(root=str(tmp_path)).novel_classes("train")
 
 
 def test_held_out_images_are_as_many_of_each_class_and_follow_the_seed():
     labels = torch.arange(60) % 3
     kept = (torch.arange(60) >= 54).long()  # two of each class
-    assert all(len(part) == size for part, size in zip(hold(labels, 0), (60, 0), strict=True))
-    assert hold(labels, -1, kept)[1].tolist() == hold(labels, 2, kept)[1].tolist() == list(range(54, 60))
-    fit, held = hold(labels, 5, kept, seed=1)
+    assert all(len(part) == size for part, size in zip(hold_out(labels, 0), (60, 0), strict=True))
+    assert hold_out(labels, -1, kept)[1].tolist() == hold_out(labels, 2, kept)[1].tolist() == list(range(54, 60))
+    fit, held = hold_out(labels, 5, kept, seed=1)
     assert labels[held].bincount().tolist() == [5] * 3
     assert set(range(54, 60)) <= set(held.tolist())
     assert sorted([*fit.tolist(), *held.tolist()]) == list(range(60))
-    assert not torch.equal(held, hold(labels, 5, kept, seed=2)[1])
-    assert hold(labels, 1, kept)[1].tolist() != hold(labels, 1)[1].tolist()
+    assert not torch.equal(held, hold_out(labels, 5, kept, seed=2)[1])
+    assert hold_out(labels, 1, kept)[1].tolist() != hold_out(labels, 1)[1].tolist()
 
 
 def test_settings_are_kept_in_a_recipe():
     from opl.experiments.data.sets import DataSet
 
-    for settings in (CifarFS(held=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), MadeUp("cifar-fs")):
+    for settings in (CifarFS(held=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), Synthetic("cifar-fs")):
         assert from_json(json.loads(json.dumps(to_json(settings))), DataSet) == settings
 
 
-# Made-up data
+# Synthetic data
 
 
 @pytest.mark.parametrize("settings", [CifarFS(), MiniImageNet(), TieredImageNet()])
 def test_made_up_data_has_the_shape_of_a_few_shot_data_set(settings):
-    made = MadeUp(settings.name, classes=4, rows=8, val=0, test=0, per_new_class=2)
+    made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0, per_new_class=2)
     shape = (3, settings.size, settings.size)
     assert (made.mean, made.std, made.augment) == (settings.mean, settings.std, settings.augment)
-    assert (made.num_classes, MadeUp(settings.name).num_classes) == (4, settings.num_classes)
+    assert (made.num_classes, Synthetic(settings.name).num_classes) == (4, settings.num_classes)
     assert made.load(0).train.pixels.shape == (8, *shape)
     for name, count in (("val", 16), ("test", 20)):
-        found, names = made.unseen(name)
+        found, names = made.novel_classes(name)
         assert found.pixels[found.rows].shape == (2 * count, *shape)
         assert found.labels[found.rows].bincount().tolist() == [2] * len(names) == [2] * count
 
 
 def test_made_up_new_classes_are_new_and_can_be_told_apart():
-    made = MadeUp("cifar-fs", classes=4)
+    made = Synthetic("cifar-fs", classes=4)
     base = made.load(0).train.pixels[:4].float().flatten(1)
     for name, count in (("val", 16), ("test", 20)):
-        found, _ = made.unseen(name)
+        found, _ = made.novel_classes(name)
         flat = found.pixels.float().flatten(1)
         means = torch.stack([flat[found.labels == each][:5].mean(0) for each in range(count)])
         query = torch.cat([flat[found.labels == each][5:] for each in range(count)])
         nearest = torch.cdist(query, means).argmin(1)
         assert (nearest == torch.arange(count).repeat_interleave(15)).float().mean() > 0.95
         assert torch.cdist(means, base).min() > torch.cdist(query, means).min(1).values.median()
-    assert torch.equal(found.pixels, made.unseen("test")[0].pixels)
-    assert not torch.equal(found.pixels[0], made.unseen("val")[0].pixels[0])
+    assert torch.equal(found.pixels, made.novel_classes("test")[0].pixels)
+    assert not torch.equal(found.pixels[0], made.novel_classes("val")[0].pixels[0])
 
 
 def test_made_up_data_like_other_sets_is_as_it_was_and_has_no_new_classes():
     with pytest.raises(OptionError, match="novel classes need data like 'cifar-fs'"):
-        MadeUp("mnist").unseen()
+        Synthetic("mnist").novel_classes()
     for like, channels, size, classes in (("digits", 1, 8, 10), ("mnist", 1, 28, 10), ("cifar100", 3, 32, 100)):
         chance = torch.Generator().manual_seed(0)
         coarse = torch.rand(classes, channels, 4, 4, generator=chance)
         patterns = torch.nn.functional.interpolate((coarse + coarse.flip(3)) / 2, size=(size, size), mode="bilinear")
         noise = torch.randn(448, channels, size, size, generator=chance) * 0.1
         expected = (patterns[torch.arange(448) % classes] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
-        assert torch.equal(MadeUp(like).load(0).train.pixels, expected)
+        assert torch.equal(Synthetic(like).load(0).train.pixels, expected)
 
 
 # The real thing
@@ -774,7 +759,10 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
     root, rows, kept = real
     monkeypatch.setenv("OPL_CACHE", kept)
     splits = CifarFS(root=root).load(0)
-    found = {"train": (splits.train, splits.class_names), **{n: CifarFS(root=root).unseen(n) for n in ("val", "test")}}
+    found = {
+        "train": (splits.train, splits.class_names),
+        **{n: CifarFS(root=root).novel_classes(n) for n in ("val", "test")},
+    }
     assert [len(found[name][0]) for name in PARTS] == [38_400, 9_600, 12_000]
     assert not len(splits.val)
     assert not len(splits.test)

@@ -10,37 +10,16 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl import orthogonal_projection
-from opl.errors import (
-    FeatureError,
-    FolderError,
-    OptionError,
-)
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments.methods import (
-    OPL,
-    Center,
-    CrossEntropy,
-    Distilled,
-    Rotations,
-    TurnedTwins,
-)
-from opl.experiments.methods.rotations import turned
-from opl.experiments.methods.turned_twins import apart
+from opl.errors import FeatureError, FolderError, OptionError
+from opl.experiments import cli, recipes
+from opl.experiments.methods import OPL, Center, CrossEntropy, Distillation, Rotations, TwinDistillation
+from opl.experiments.methods.rotations import append_rotations
+from opl.experiments.methods.turned_twins import sum_of_distances
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from opl.losses import (
-    KnowledgeDistillationLoss,
-    knowledge_distillation,
-)
+from opl.experiments.types import Batch, Output, TaskShape
+from opl.losses import KnowledgeDistillationLoss, knowledge_distillation
 
 CLASSES, SIDE, DIM = 3, 4, 5
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)
@@ -115,19 +94,19 @@ def test_distillation_refuses_what_does_not_fit():
 
 def test_a_batch_is_turned_as_numpy_turns_it():
     batch = small_batch()
-    four = turned(batch)
+    four = append_rotations(batch)
     for turns in range(4):
         for row in range(6):
             expected = np.rot90(batch.images[row, 0].numpy(), turns)
             np.testing.assert_array_equal(four.images[6 * turns + row, 0].numpy(), expected)
     assert four.labels.tolist() == batch.labels.tolist() * 4
     assert four.rows.tolist() == batch.rows.tolist() * 4
-    assert four.each == batch.each / 4
+    assert four.sample_weight == batch.sample_weight / 4
 
 
 def test_turned_images_keep_their_layout():
     batch = small_batch()._replace(images=torch.rand(2, 3, 8, 8).contiguous(memory_format=torch.channels_last))
-    assert turned(batch).images.is_contiguous(memory_format=torch.channels_last)
+    assert append_rotations(batch).images.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_rotations_are_the_sum_of_both_entropies_by_hand():
@@ -168,7 +147,9 @@ def test_opl_beside_rotations_sees_all_four_turns():
 def test_uneven_shares_add_up_to_the_whole_batch():
     model, batch, objective = TinyNet(), small_batch(), built(Rotations())
     whole = objective(model, batch).total
-    parts = [Batch(batch.images[s], batch.labels[s], batch.rows[s], batch.each) for s in (slice(0, 1), slice(1, 6))]
+    parts = [
+        Batch(batch.images[s], batch.labels[s], batch.rows[s], batch.sample_weight) for s in (slice(0, 1), slice(1, 6))
+    ]
     torch.testing.assert_close(sum(objective(model, part).total for part in parts), whole)
 
 
@@ -177,7 +158,7 @@ def test_uneven_shares_add_up_to_the_whole_batch():
 
 def test_born_again_is_half_labels_and_half_teacher_by_hand():
     model, teacher, batch = TinyNet(0), TinyNet(1), small_batch()
-    terms = built(Distilled(weight=0.5, temperature=4.0), teacher)(model, batch)
+    terms = built(Distillation(weight=0.5, temperature=4.0), teacher)(model, batch)
     logits, wanted = model(batch.images).logits.tolist(), teacher(batch.images).logits.tolist()
     entropy = [-math.log(softmax(row)[label]) for row, label in zip(logits, batch.labels.tolist(), strict=True)]
     taught = [divergence(t, s, 4.0) for t, s in zip(wanted, logits, strict=True)]
@@ -187,7 +168,7 @@ def test_born_again_is_half_labels_and_half_teacher_by_hand():
 
 def test_turned_twins_are_the_teachers_answers_and_the_distance_to_the_twin_by_hand():
     model, teacher, batch = TinyNet(0), TinyNet(1), small_batch()
-    terms = built(TurnedTwins(weight=0.3, temperature=2.0, auxiliary=(OPL(),)), teacher)(model, batch)
+    terms = built(TwinDistillation(weight=0.3, temperature=2.0, auxiliary=(OPL(),)), teacher)(model, batch)
     taught = distance = 0.0
     for image in batch.images:
         logits = model(image[None]).logits[0].tolist()
@@ -202,11 +183,11 @@ def test_turned_twins_are_the_teachers_answers_and_the_distance_to_the_twin_by_h
 
 def test_equal_twins_have_a_gradient_of_zero_not_of_nan():
     one = torch.randn(2, 3, requires_grad=True)
-    apart(one, one.detach().clone()).backward()
+    sum_of_distances(one, one.detach().clone()).backward()
     assert one.grad.abs().sum() == 0
 
 
-@pytest.mark.parametrize("method", [Distilled(), TurnedTwins()])
+@pytest.mark.parametrize("method", [Distillation(), TwinDistillation()])
 def test_a_teacher_is_neither_trained_nor_saved(method):
     teacher = TinyNet(1).train()
     objective = built(method, teacher)
@@ -218,10 +199,10 @@ def test_a_teacher_is_neither_trained_nor_saved(method):
 
 
 def test_methods_without_their_teacher_or_with_nonsense_say_so():
-    for method in (Distilled(), TurnedTwins()):
+    for method in (Distillation(), TwinDistillation()):
         with pytest.raises(OptionError, match="after"):
             built(method)
-    for method in (Distilled(weight=1.5), Distilled(temperature=0), TurnedTwins(temperature=-1)):
+    for method in (Distillation(weight=1.5), Distillation(temperature=0), TwinDistillation(temperature=-1)):
         with pytest.raises(OptionError):
             built(method, TinyNet())
     with pytest.raises(OptionError, match="twice"):
@@ -235,7 +216,7 @@ def test_methods_without_their_teacher_or_with_nonsense_say_so():
 
 def test_a_run_learns_from_the_run_that_it_comes_after(tmp_path):
     first = replace(DIGITS, name="first")
-    second = replace(DIGITS, name="second", method=Distilled(auxiliary=(OPL(), Center())), after="first")
+    second = replace(DIGITS, name="second", method=Distillation(auxiliary=(OPL(), Center())), after="first")
     with pytest.raises(FolderError, match=r"first.*opl train"):
         run(second, tmp_path)
     run(first, tmp_path)
@@ -243,7 +224,7 @@ def test_a_run_learns_from_the_run_that_it_comes_after(tmp_path):
     records = RunFolder.of(tmp_path, "second", 0).metrics()
     assert records[-1]["train/distillation"] < records[0]["train/distillation"]
     assert {"train/entropy", "train/distillation", "train/projection", "train/center"} <= records[0].keys()
-    third = replace(second, name="third", after="second", method=Distilled(weight=0.0))
+    third = replace(second, name="third", after="second", method=Distillation(weight=0.0))
     plain = replace(first, name="plain")
     for recipe in (third, plain):  # a teacher without a say changes nothing
         run(recipe, tmp_path)
@@ -255,7 +236,7 @@ def test_a_run_learns_from_the_run_that_it_comes_after(tmp_path):
 def test_a_run_that_inherits_starts_from_the_weights_of_the_other(tmp_path):
     run(replace(DIGITS, name="first"), tmp_path)
     still = replace(DIGITS.optimizer, lr=0.0)
-    again = replace(DIGITS, name="again", after="first", inherit=True, optimizer=still, method=TurnedTwins())
+    again = replace(DIGITS, name="again", after="first", inherit=True, optimizer=still, method=TwinDistillation())
     run(again, tmp_path)
     first, second = (RunFolder.of(tmp_path, name, 0).weights() for name in ("first", "again"))
     moved = [name for name in first if not torch.equal(first[name], second[name])]

@@ -13,21 +13,8 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from opl.errors import (
-    FolderError,
-    OptionError,
-)
-from opl.experiments.figures import (
-    _points,
-    _ring,
-    gallery,
-    lda,
-    plane,
-    search,
-    similarity,
-    style,
-    training,
-)
+from opl.errors import FolderError, OptionError
+from opl.experiments.figures import _points, _ring, gallery, lda, plane, search, similarity, style, training
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -169,7 +156,7 @@ def test_every_cloud_has_its_features_its_circle_and_its_angle():
 
 def test_points_are_thinned_by_class_also_where_classes_take_turns():
     labels = np.arange(9000) % 3
-    _, kept = _points.thinned(rng().normal(size=(9000, 2)), labels, 600)
+    _, kept = _points.thin_out(rng().normal(size=(9000, 2)), labels, 600)
     assert np.bincount(kept).tolist() == [200, 200, 200]
     figure = plane.draw([cloud(samples=9000)])
     assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) <= 2000
@@ -252,7 +239,7 @@ def test_a_class_without_samples_takes_no_part_in_the_mean():
 @pytest.mark.parametrize("options", [{}, {"by": "cluster"}, {"groups": (2, 0, 1, 2, 0, 1)}])
 def test_another_order_keeps_the_value_of_every_pair_of_names(options):
     given = matrix()
-    got = similarity.ordered(given, **options)
+    got = similarity.reorder(given, **options)
     assert sorted(got.class_names) == sorted(given.class_names)
     for one, other in permutations(given.class_names, 2):
         before = given.values[given.class_names.index(one), given.class_names.index(other)]
@@ -264,13 +251,13 @@ def test_clusters_stand_together_and_groups_keep_that_order_within():
     names = ("whale", "pear", "bus", "apple", "tram", "shark")
     values = np.array([[1.0 if a == b else 0.9 if {(a, b), (b, a)} & pairs else 0.1 for b in names] for a in names])
     values[0, 5] = values[5, 0] = -0.9  # opposite is as far from orthogonal as equal
-    got = similarity.ordered(similarity.Matrix("CE", values, names), by="cluster").class_names
+    got = similarity.reorder(similarity.Matrix("CE", values, names), by="cluster").class_names
     assert {frozenset(got[i : i + 2]) for i in (0, 2, 4)} == {frozenset(pair) for pair in pairs}
     groups = (1, 0, 1, 0, 1, 1)
-    grouped = similarity.ordered(similarity.Matrix("CE", values, names), by="cluster", groups=groups).class_names
+    grouped = similarity.reorder(similarity.Matrix("CE", values, names), by="cluster", groups=groups).class_names
     assert set(grouped[:2]) == {"pear", "apple"}
     assert [name for name in got if name not in ("pear", "apple")] == list(grouped[2:])
-    assert similarity.ordered(similarity.Matrix("CE", values, names), groups=groups).class_names == (
+    assert similarity.reorder(similarity.Matrix("CE", values, names), groups=groups).class_names == (
         *("pear", "apple", "whale", "bus", "tram", "shark"),
     )
 
@@ -278,7 +265,7 @@ def test_clusters_stand_together_and_groups_keep_that_order_within():
 def test_classes_without_samples_can_be_clustered_too():
     values = np.full((3, 3), np.nan)
     values[:2, :2] = [[1.0, 0.4], [0.4, 1.0]]
-    assert len(similarity.ordered(similarity.Matrix("CE", values, ("a", "b", "c")), by="cluster").class_names) == 3
+    assert len(similarity.reorder(similarity.Matrix("CE", values, ("a", "b", "c")), by="cluster").class_names) == 3
 
 
 def test_neighbors_are_read_off_by_hand():
@@ -286,11 +273,11 @@ def test_neighbors_are_read_off_by_hand():
     values = np.eye(5)
     values[0] = [1.0, 0.71, -0.66, 0.2, -0.001]
     values[1] = [0.71, 1.0, np.nan, 0.3, 0.1]
-    got = similarity.neighbors(similarity.Matrix("CE", values, names), n=2)
+    got = similarity.describe_neighbors(similarity.Matrix("CE", values, names), n=2)
     assert len(got) == 5
     assert got[0] == "dolphin: nearest whale 0.71, shark -0.66; farthest pear 0.00, oak 0.20"
     assert got[1] == "whale: nearest dolphin 0.71, oak 0.30; farthest pear 0.10"
-    assert similarity.neighbors(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == [
+    assert similarity.describe_neighbors(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == [
         "a: no other class to compare it with"
     ]
 
@@ -349,16 +336,16 @@ def test_mended_pictures_are_those_of_a_loop():
         if new[i, 0] == labels[i] and old[i, 0] != labels[i]:
             found.append((-new_p[i, 0], i))
     expected = [i for _, i in sorted(found)]
-    got = gallery.mended(pixels, labels, old, old_p, new, new_p, names, limit=100)
+    got = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=100)
     assert len(got) == len(expected) > 5
     for picture, i in zip(got, expected, strict=True):
         np.testing.assert_array_equal(picture.pixels, pixels[i])
         assert picture.truth == names[labels[i]] == picture.after[0][0] != picture.before[0][0]
         assert picture.before == tuple((names[c], p) for c, p in zip(old[i], old_p[i], strict=True))
         assert picture.after == tuple((names[c], p) for c, p in zip(new[i], new_p[i], strict=True))
-    short = gallery.mended(pixels, labels, old, old_p, new, new_p, names, limit=3)
+    short = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=3)
     assert [one.truth for one in short] == [one.truth for one in got[:3]]
-    assert gallery.mended(pixels[:0], labels, old, old_p, new, new_p, names) == []
+    assert gallery.find_corrected(pixels[:0], labels, old, old_p, new, new_p, names) == []
 
 
 @pytest.mark.parametrize(
@@ -676,17 +663,17 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: similarity.draw([]),
         lambda: similarity.Matrix("CE", np.zeros((2, 3)), ("a", "b")),
         lambda: similarity.Matrix("CE", np.zeros((0, 0)), ()),
-        lambda: similarity.ordered(matrix(), by="size"),
-        lambda: similarity.ordered(matrix(), groups=(1, 2)),
-        lambda: similarity.neighbors(matrix(), n=0),
+        lambda: similarity.reorder(matrix(), by="size"),
+        lambda: similarity.reorder(matrix(), groups=(1, 2)),
+        lambda: similarity.describe_neighbors(matrix(), n=0),
         lambda: gallery.draw([]),
         lambda: gallery.page([]),
         lambda: gallery.png(np.zeros((4, 4), dtype=np.uint8)),
         lambda: gallery.png(np.zeros((4, 4, 3))),
-        lambda: gallery.mended(np.zeros((50, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg")),
-        lambda: gallery.mended(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("ab")),
-        lambda: gallery.mended(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg"), limit=-1),
-        lambda: gallery.mended(
+        lambda: gallery.find_corrected(np.zeros((50, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg")),
+        lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("ab")),
+        lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg"), limit=-1),
+        lambda: gallery.find_corrected(
             np.zeros((5, 4, 4, 3), dtype=np.uint8), guesses()[0][:9], *guesses()[1:], tuple("abcdefg")
         ),
         lambda: search.draw({}),

@@ -1,4 +1,4 @@
-"""The loss against its definition, for every form, label kind, way and edge."""
+"""The loss against its definition, for every form, label kind, algorithm and edge."""
 
 import os
 
@@ -8,10 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conftest import by_definition
-from opl import (
-    functional,
-    orthogonal_projection,
-)
+from opl import functional, orthogonal_projection
 
 FORMS = ("mean_abs", "abs_mean", "mean")
 
@@ -50,17 +47,17 @@ def batches(draw):
     return features, labels
 
 
-def by_class_sums(way, features, labels):
+def by_class_sums(algorithm, features, labels):
     """Where a cosine is exactly 0, |cos| has no derivative: class sums take that of cos, the others 0."""
-    return way == "linear" or (way == "tiled" and labels.ndim == 1 and bool((features >= 0).all()))
+    return algorithm == "class_sums" or (algorithm == "tiled" and labels.ndim == 1 and bool((features >= 0).all()))
 
 
-def ways_for(features, labels, form):
+def algorithms_for(features, labels, form):
     linear = form != "mean_abs" or bool((features >= 0).all())
     if labels.ndim == 2:  # class sums need rows enough for each class, and pairs of both kinds
         kept = labels[labels[:, 0] != -100]
         linear &= len(kept) >= 2 * labels.shape[1] and bool(kept.sum(0).square().sum() < 0.99 * len(kept) ** 2)
-    return ["auto", "pairs", "tiled"] + ["linear"] * linear
+    return ["auto", "pairs", "tiled"] + ["class_sums"] * linear
 
 
 @settings(
@@ -74,11 +71,11 @@ def test_every_way_equals_the_double_loop_in_value_and_gradient(batch, form, gam
     features, labels = batch
     features.requires_grad_()
     expected = by_definition(features, labels, gamma=gamma, form=form)
-    for way in ways_for(features, labels, form):
-        smooth = "mean" if form == "mean_abs" and by_class_sums(way, features, labels) else form
+    for algorithm in algorithms_for(features, labels, form):
+        smooth = "mean" if form == "mean_abs" and by_class_sums(algorithm, features, labels) else form
         exact = by_definition(features, labels, gamma=gamma, form=smooth)[0]
         gradient = torch.autograd.grad(exact + 0 * features.sum(), features)[0]
-        got = orthogonal_projection(features, labels, gamma=gamma, form=form, way=way)
+        got = orthogonal_projection(features, labels, gamma=gamma, form=form, algorithm=algorithm)
         for value, answer in zip(got, expected, strict=True):
             torch.testing.assert_close(value, answer, rtol=1e-10, atol=1e-10)
         (found,) = torch.autograd.grad(got.loss, features)
@@ -91,10 +88,7 @@ def test_every_way_equals_the_double_loop_in_value_and_gradient(batch, form, gam
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("signed", [False, True])
 def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, soft, signed):
-    from opl._kernels import (
-        classes,
-        tiled,
-    )
+    from opl._kernels import classes, tiled
 
     monkeypatch.setattr(tiled, "TILE", 7)
     monkeypatch.setattr(classes, "RUN", 5)
@@ -104,8 +98,8 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
     labels[::11] = -100
     expected = by_definition(features, labels, gamma=0.5, form=form)
     gradient = torch.autograd.grad(expected[0], features)[0]
-    for way in ways_for(features, labels, form):
-        got = orthogonal_projection(features, labels, form=form, way=way)
+    for algorithm in algorithms_for(features, labels, form):
+        got = orthogonal_projection(features, labels, form=form, algorithm=algorithm)
         torch.testing.assert_close(torch.stack(got), torch.stack(expected), rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(torch.autograd.grad(got.loss, features)[0], gradient, rtol=1e-8, atol=1e-10)
 
@@ -113,12 +107,12 @@ def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, sof
 def test_classes_at_exact_right_angles_have_nothing_left_to_learn_where_a_relu_is_open():
     features = torch.eye(4, dtype=torch.float64).repeat(3, 1).requires_grad_()
     labels = torch.arange(4).repeat(3)
-    for way in ("pairs", "linear", "tiled"):
-        got = orthogonal_projection(features, labels, way=way)
+    for algorithm in ("pairs", "class_sums", "tiled"):
+        got = orthogonal_projection(features, labels, algorithm=algorithm)
         assert [value.item() for value in got] == pytest.approx([0, 1, 0])
         (gradient,) = torch.autograd.grad(got.loss, features)
         assert not gradient[features > 0].any()
-        assert (gradient == 0).all() or by_class_sums(way, features, labels)
+        assert (gradient == 0).all() or by_class_sums(algorithm, features, labels)
 
 
 def test_one_hot_rows_give_the_integer_result():
@@ -126,8 +120,8 @@ def test_one_hot_rows_give_the_integer_result():
     labels = torch.randint(0, 5, (40,))
     rows = torch.nn.functional.one_hot(labels, 5).float()
     for form in FORMS:
-        hard = orthogonal_projection(features, labels, form=form, way="pairs")
-        assert hard == orthogonal_projection(features, rows, form=form, way="pairs")
+        hard = orthogonal_projection(features, labels, form=form, algorithm="pairs")
+        assert hard == orthogonal_projection(features, rows, form=form, algorithm="pairs")
         torch.testing.assert_close(torch.stack(orthogonal_projection(features, rows, form=form)), torch.stack(hard))
 
 
@@ -147,16 +141,16 @@ def cancelling_batches():
 
 
 @pytest.mark.parametrize("kind", cancelling_batches())
-@pytest.mark.parametrize("way", ["auto", "pairs", "linear", "tiled"])
+@pytest.mark.parametrize("algorithm", ["auto", "pairs", "class_sums", "tiled"])
 @pytest.mark.parametrize("signed", [False, True])
-def test_large_fp32_batches_with_few_pairs_keep_their_digits(kind, way, signed):
+def test_large_fp32_batches_with_few_pairs_keep_their_digits(kind, algorithm, signed):
     labels = cancelling_batches()[kind]
     features = torch.randn(4096, 16)
     features = features if signed else features.abs()
-    form = "mean" if way == "linear" else "mean_abs"
+    form = "mean" if algorithm == "class_sums" else "mean_abs"
     single = features.clone().requires_grad_()
     double = features.double().requires_grad_()
-    got = orthogonal_projection(single, labels, form=form, way=way)
+    got = orthogonal_projection(single, labels, form=form, algorithm=algorithm)
     unit = torch.nn.functional.normalize(double, dim=1)
     cosines = unit @ unit.T
     same = labels[:, None] == labels
@@ -177,8 +171,8 @@ def test_edges_have_a_defined_loss_and_no_gradient():
     empty = torch.zeros(0, 3, requires_grad=True)
     cases = [(one, torch.tensor([0])), (none_left, torch.full((4,), -100)), (empty, torch.zeros(0, dtype=torch.long))]
     for features, labels in cases:
-        for way in ("auto", "pairs", "tiled"):
-            got = orthogonal_projection(features, labels, way=way)
+        for algorithm in ("auto", "pairs", "tiled"):
+            got = orthogonal_projection(features, labels, algorithm=algorithm)
             assert [value.item() for value in got] == [1, 0, 0]
             (gradient,) = torch.autograd.grad(got.loss, features)
             assert gradient.shape == features.shape
@@ -190,14 +184,14 @@ def test_edges_have_a_defined_loss_and_no_gradient():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("way", ["pairs", "linear", "tiled"])
-def test_half_precision_with_zero_rows_and_long_rows_is_finite_and_close(dtype, way):
+@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
+def test_half_precision_with_zero_rows_and_long_rows_is_finite_and_close(dtype, algorithm):
     features = torch.rand(64, 16)
     features[::5] = 0
     features[1::5] *= 1e4 / features[1::5].norm(dim=1, keepdim=True)
     features = features.to(dtype).requires_grad_()
     labels = torch.randint(0, 4, (64,))
-    got = orthogonal_projection(features, labels, way=way)
+    got = orthogonal_projection(features, labels, algorithm=algorithm)
     got.loss.backward()
     assert got.loss.dtype == torch.float32
     assert features.grad.dtype == dtype
@@ -209,13 +203,13 @@ def test_half_precision_with_zero_rows_and_long_rows_is_finite_and_close(dtype, 
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18, 1e-37, 1e30])
-@pytest.mark.parametrize("way", ["pairs", "linear", "tiled"])
-def test_extreme_lengths_in_fp32_have_the_right_direction(scale, way):
+@pytest.mark.parametrize("algorithm", ["pairs", "class_sums", "tiled"])
+def test_extreme_lengths_in_fp32_have_the_right_direction(scale, algorithm):
     features, labels = torch.rand(40, 300), torch.randint(0, 3, (40,))
     scaled = (features * scale).requires_grad_()
-    got = orthogonal_projection(scaled, labels, way=way)
+    got = orthogonal_projection(scaled, labels, algorithm=algorithm)
     plain = features.clone().requires_grad_()
-    expected = orthogonal_projection(plain, labels, way=way)
+    expected = orthogonal_projection(plain, labels, algorithm=algorithm)
     torch.testing.assert_close(got.loss, expected.loss)
     got.loss.backward()
     expected.loss.backward()
@@ -246,8 +240,8 @@ def test_the_parts_are_differentiable_on_their_own():
     features = torch.randn(20, 8, dtype=torch.float64, requires_grad=True)
     labels = torch.randint(0, 3, (20,))
     expected = by_definition(features, labels, gamma=0.5, form="mean")
-    for way in ("pairs", "linear", "tiled"):
-        got = orthogonal_projection(features, labels, form="mean", way=way)
+    for algorithm in ("pairs", "class_sums", "tiled"):
+        got = orthogonal_projection(features, labels, form="mean", algorithm=algorithm)
         for value, answer in zip(got[1:], expected[1:], strict=True):
             (found,) = torch.autograd.grad(value.square(), features, retain_graph=True)
             (gradient,) = torch.autograd.grad(answer.square(), features, retain_graph=True)
@@ -255,28 +249,25 @@ def test_the_parts_are_differentiable_on_their_own():
 
 
 def test_the_way_is_chosen_as_documented():
-    def way(features, labels, form="mean_abs"):
-        return functional.which_way(features, labels, form=form)
+    def algorithm(features, labels, form="mean_abs"):
+        return functional.select_algorithm(features, labels, form=form)
 
     hard = torch.zeros(4096, dtype=torch.long)
-    assert way(torch.rand(4096, 8), hard) == "linear"
-    assert way(torch.randn(4096, 8), hard) == "tiled"
-    assert way(torch.randn(4096, 8), hard, "abs_mean") == "linear"
-    assert way(torch.randn(1024, 8), hard[:1024]) == "pairs"
-    assert way(torch.rand(128, 64), hard[:128]) == "pairs"
-    assert way(torch.rand(128, 512), hard[:128]) == "linear"
+    assert algorithm(torch.rand(4096, 8), hard) == "class_sums"
+    assert algorithm(torch.randn(4096, 8), hard) == "tiled"
+    assert algorithm(torch.randn(4096, 8), hard, "abs_mean") == "class_sums"
+    assert algorithm(torch.randn(1024, 8), hard[:1024]) == "pairs"
+    assert algorithm(torch.rand(128, 64), hard[:128]) == "pairs"
+    assert algorithm(torch.rand(128, 512), hard[:128]) == "class_sums"
     few_rows = torch.rand(1500, 1000).softmax(1)
-    assert way(torch.rand(1500, 8), few_rows) == "tiled"
-    assert way(torch.rand(1500, 8), torch.rand(1500, 10).softmax(1)) == "linear"
+    assert algorithm(torch.rand(1500, 8), few_rows) == "tiled"
+    assert algorithm(torch.rand(1500, 8), torch.rand(1500, 10).softmax(1)) == "class_sums"
 
 
 def test_the_docstrings_examples_are_true():
     import doctest
 
-    from opl import (
-        errors,
-        plugin,
-    )
+    from opl import errors, plugin
     from opl.losses import projection
 
     for module in (functional, plugin, projection, errors):
@@ -292,6 +283,6 @@ def test_at_ordinary_batch_sizes_nothing_waits_for_an_accelerator(form, soft):
     """Tensors on `meta` have no values: any look at one raises, as it would make an accelerator wait."""
     features = torch.empty(2048, 64, device="meta", dtype=torch.bfloat16, requires_grad=True)
     labels = torch.empty(2048, 9, device="meta") if soft else torch.empty(2048, device="meta", dtype=torch.long)
-    assert functional.which_way(features, labels, form=form) == "pairs"
+    assert functional.select_algorithm(features, labels, form=form) == "pairs"
     orthogonal_projection(features, labels, form=form).loss.backward()
     assert features.grad.shape == features.shape

@@ -13,16 +13,8 @@ import torch.nn.functional as F
 import opl.geometry
 from _gloo import together
 from opl import orthogonal_projection
-from opl.errors import (
-    DistributedError,
-    FeatureError,
-    LabelError,
-    OptionError,
-)
-from opl.geometry import (
-    Geometry,
-    measure,
-)
+from opl.errors import DistributedError, FeatureError, LabelError, OptionError
+from opl.geometry import Geometry, measure
 
 NUMBERS = ("s", "d", "orthogonality", "expected_orthogonality")
 

@@ -14,30 +14,12 @@ from torch.nn import functional as F
 
 from _said import says
 from opl import errors
-from opl.heads.a_softmax import (
-    ASoftmaxHead,
-    a_softmax,
-    annealed,
-    falling,
-)
-from opl.heads.arcface import (
-    ArcFaceHead,
-    arcface,
-)
-from opl.heads.cosface import (
-    CosFaceHead,
-    cosface,
-)
-from opl.heads.lgm import (
-    LGMHead,
-    gaussian,
-    unlikelihood,
-)
+from opl.heads.a_softmax import ASoftmaxHead, a_softmax, anneal_blend, monotone_cosine
+from opl.heads.arcface import ArcFaceHead, arcface
+from opl.heads.cosface import CosFaceHead, cosface
+from opl.heads.lgm import LGMHead, gaussian, unlikelihood
 from opl.heads.linear import LinearHead
-from opl.heads.rbf import (
-    RBFHead,
-    rbf,
-)
+from opl.heads.rbf import RBFHead, rbf
 
 often = settings(max_examples=30, derandomize="CI" in os.environ, deadline=None)
 SEEDS = st.integers(0, 2**31)
@@ -118,7 +100,7 @@ def test_the_margin_of_the_cosine_heads_grows_over_the_warm_up(kind):
         assert head.eval()(features, labels)[0, 0].item() == 0  # no margin, and not counted
         head.train()(features)
     assert got == pytest.approx(expected, abs=1e-6)
-    head.at_step(1)
+    head.set_step(1)
     assert head(features, labels)[0].tolist() == pytest.approx([expected[1], 10])
     assert head.step == 2
 
@@ -197,7 +179,7 @@ def test_psi_is_the_multiple_angle_folded_down(margin):
     angle = np.arccos(cosine)
     k = np.minimum(np.floor(margin * angle / np.pi), margin - 1)
     expected = (-1) ** k * np.cos(margin * angle) - 2 * k
-    got = falling(torch.from_numpy(cosine), margin).numpy()
+    got = monotone_cosine(torch.from_numpy(cosine), margin).numpy()
     np.testing.assert_allclose(got, expected, atol=1e-12)
     assert (np.diff(got) < 0).all()
     assert got[[0, -1]] == pytest.approx([1, 1 - 2 * margin])
@@ -205,7 +187,7 @@ def test_psi_is_the_multiple_angle_folded_down(margin):
 
 def test_the_blend_falls_from_1000_to_5_in_1659_steps():
     steps = torch.tensor([0, 1, 100, 1000, 1658, 1659, 10**6])
-    blend = annealed(steps, base=1000.0, gamma=0.12, power=1.0, floor=5.0)
+    blend = anneal_blend(steps, base=1000.0, gamma=0.12, power=1.0, floor=5.0)
     assert blend.tolist() == pytest.approx([1000, 892.857143, 76.923077, 8.264463, 5.001000, 5, 5], rel=1e-6)
 
 
@@ -216,7 +198,7 @@ def test_a_softmax_lets_its_margin_in_call_by_call():
     assert head(features, labels)[0, 0].item() == pytest.approx(-2 / 1001)
     assert head(features, labels)[0, 0].item() == pytest.approx(-2 / 893.857143)
     for step, blend in ((1000, 8.264463), (10_000, 5)):
-        head.at_step(step)
+        head.set_step(step)
         assert head(features, labels)[0].tolist() == pytest.approx([-2 / (1 + blend), 2])
     assert head.step == 10_001
     head.eval()(features, labels)
@@ -293,7 +275,7 @@ def test_the_margin_of_lgm_doubles_up_to_its_cap():
     targets = [head(features, labels)[0, 1].item() for _ in range(7)]
     assert targets == pytest.approx([-2.2, -2.2, -2.4, -2.4, -2.6, -2.6, -2.6])
     assert head.eval()(features, labels).tolist() == [[-2, -2]]
-    head.train().at_step(2)
+    head.train().set_step(2)
     assert head(features, labels)[0].tolist() == pytest.approx([-2, -2.4])
 
 
@@ -333,10 +315,7 @@ def test_rbf_equals_a_double_loop():
 
 
 def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_path, monkeypatch):
-    from opl.experiments.data import (
-        Batches,
-        Cifar100,
-    )
+    from opl.experiments.data import Batches, Cifar100
     from opl.experiments.models import CifarResNet
 
     root = Path(os.environ.get("OPL_DATA", ""), "cifar100")

@@ -9,25 +9,13 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments.data import (
-    NoiseMatrix,
-    UniformNoise,
-)
-from opl.experiments.evaluation.label_noise import (
-    label_noise,
-    larger,
-)
+from opl.experiments import cli, recipes
+from opl.experiments.data import NoiseMatrix, UniformNoise
+from opl.experiments.evaluation.label_noise import label_noise, probability_larger
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    Output,
-)
+from opl.experiments.types import Batch, Output
 
 
 class Table(nn.Module):
@@ -82,7 +70,7 @@ def test_shares_of_nothing_are_left_out():
 def test_equal_ones_count_half_as_in_all_pairs():
     these, those = torch.tensor([1.0, 2.0, 2.0, 5.0]), torch.tensor([2.0, 0.0, 5.0])
     by_hand = np.mean([float(a > b) + 0.5 * float(a == b) for a in these for b in those])
-    assert larger(these, those) == pytest.approx(by_hand)
+    assert probability_larger(these, those) == pytest.approx(by_hand)
 
 
 def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_path, capfd):

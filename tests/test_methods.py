@@ -21,7 +21,7 @@ from opl.experiments.methods import (
     ASoftmax,
     Center,
     ClassBalancedFocal,
-    Composed,
+    Composite,
     CosFace,
     CrossEntropy,
     CrossEntropyOPL,
@@ -32,38 +32,27 @@ from opl.experiments.methods import (
 )
 from opl.experiments.models import MnistNet
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.training.build import (
-    batches,
-    build_model,
-    build_objective,
-)
+from opl.experiments.training.build import batches, build_model, build_objective
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    TaskShape,
-)
-from opl.optim import (
-    SGD,
-    Steps,
-    groups,
-)
+from opl.experiments.types import Batch, TaskShape
+from opl.optim import SGD, Steps, param_groups
 
 DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=3)
 METHODS = {
-    "center": Composed(auxiliary=(Center(weight=0.1),)),
-    "ole": Composed(auxiliary=(OLE(),)),
-    "hnc": Composed(auxiliary=(NegativeCAM(k=3),)),
-    "perpetual-1": Composed(auxiliary=(Perpetual(version=1),)),
-    "perpetual-2": Composed(auxiliary=(Perpetual(version=2),)),
-    "focal": Composed(criterion=Focal()),
-    "anchor": Composed(criterion=Anchor(warmup=1.5)),
-    "cb-focal": Composed(head=Linear(), criterion=ClassBalancedFocal()),
-    "a-softmax": Composed(head=ASoftmax(gamma=1.0)),
-    "lmc": Composed(head=CosFace(scale=10.0)),
-    "aam": Composed(head=ArcFace(scale=10.0, margin=0.1, warmup=30)),
-    "lgm": Composed(head=LGM(double_every=5, learn_variances=True)),
-    "rbf": Composed(head=RBF()),
-    "aam with opl and center": Composed(head=ArcFace(scale=10.0), auxiliary=(OPL(), Center())),
+    "center": Composite(auxiliary=(Center(weight=0.1),)),
+    "ole": Composite(auxiliary=(OLE(),)),
+    "hnc": Composite(auxiliary=(NegativeCAM(k=3),)),
+    "perpetual-1": Composite(auxiliary=(Perpetual(version=1),)),
+    "perpetual-2": Composite(auxiliary=(Perpetual(version=2),)),
+    "focal": Composite(criterion=Focal()),
+    "anchor": Composite(criterion=Anchor(warmup=1.5)),
+    "cb-focal": Composite(head=Linear(), criterion=ClassBalancedFocal()),
+    "a-softmax": Composite(head=ASoftmax(gamma=1.0)),
+    "lmc": Composite(head=CosFace(scale=10.0)),
+    "aam": Composite(head=ArcFace(scale=10.0, margin=0.1, warmup=30)),
+    "lgm": Composite(head=LGM(double_every=5, learn_variances=True)),
+    "rbf": Composite(head=RBF()),
+    "aam with opl and center": Composite(head=ArcFace(scale=10.0), auxiliary=(OPL(), Center())),
 }
 
 
@@ -106,9 +95,9 @@ from opl.optim import SGD
 from opl.experiments.training.run import run
 base = recipes.recipe("digits-ce", "small")
 base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]))
-centers = Composed(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
+centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
 run(replace(base, name="centers", method=centers), sys.argv[2])
-gaussians = Composed(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
+gaussians = Composite(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
 run(replace(base, name="gaussians", method=gaussians), sys.argv[2])
 """
 
@@ -132,8 +121,8 @@ def one_keys(tmp_path):
 def test_composed_of_cross_entropy_and_opl_is_the_method_of_the_paper():
     model = build_model(DIGITS)
     pairs = {
-        CrossEntropy(): Composed(),
-        CrossEntropyOPL(weight=0.7, gamma=2.0): Composed(auxiliary=(OPL(weight=0.7, gamma=2.0),)),
+        CrossEntropy(): Composite(),
+        CrossEntropyOPL(weight=0.7, gamma=2.0): Composite(auxiliary=(OPL(weight=0.7, gamma=2.0),)),
     }
     for plain, composed in pairs.items():
         values = []
@@ -159,7 +148,7 @@ def test_every_method_starts_from_the_same_backbone():
 
 def test_the_margin_is_there_in_training_and_gone_in_evaluation():
     for head in (ArcFace(), CosFace(), LGM(), ASoftmax(base=1e-3, floor=0.0)):
-        recipe = replace(DIGITS, method=Composed(head=head))
+        recipe = replace(DIGITS, method=Composite(head=head))
         model = build_model(recipe)
         objective, batch = objective_of(recipe, model)
         trained = objective(model, batch).parts["entropy"]
@@ -172,13 +161,13 @@ def test_the_margin_is_there_in_training_and_gone_in_evaluation():
 def test_parameters_reach_the_optimizer_with_the_wishes_of_their_source():
     recipe = replace(
         DIGITS,
-        method=Composed(head=LGM(), auxiliary=(Perpetual(),)),
+        method=Composite(head=LGM(), auxiliary=(Perpetual(),)),
         optimizer=SGD(lr=0.1, weight_decay=5e-4),
         schedule=Steps(milestones=()),
     )
     model = build_model(recipe)
     objective, _ = objective_of(recipe, model)
-    optimizer = recipe.optimizer.build(groups(model, objective, lr=0.1))
+    optimizer = recipe.optimizer.build(param_groups(model, objective, lr=0.1))
     found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     assert len(found) == len(list(model.parameters())) + len(list(objective.parameters()))
     means = found[id(model.fc.means)]
@@ -186,7 +175,7 @@ def test_parameters_reach_the_optimizer_with_the_wishes_of_their_source():
     assert (means["lr"], means["weight_decay"]) == (0.2, 5e-4)
     assert (centers["lr"], centers["weight_decay"]) == (0.5, 0.0)
     bias = build_model(replace(DIGITS, method=METHODS["cb-focal"])).fc
-    [free] = [group for group in groups(bias, lr=0.1) if group.get("weight_decay") == 0.0]
+    [free] = [group for group in param_groups(bias, lr=0.1) if group.get("weight_decay") == 0.0]
     assert free["params"][0] is bias.bias
 
 
@@ -195,7 +184,7 @@ def test_one_step_of_the_run_moves_means_twice_as_far(tmp_path):
         DIGITS,
         epochs=1,
         batch_size=899,
-        method=Composed(head=LGM(weight=0.1, margin=0.0)),
+        method=Composite(head=LGM(weight=0.1, margin=0.0)),
         optimizer=SGD(lr=0.01, momentum=0.0, weight_decay=0.0),
         schedule=Steps(milestones=()),
     )
@@ -220,7 +209,7 @@ def test_the_step_of_the_run_decides_the_warm_up_however_often_the_loss_was_call
     _, _, steps = first_batch(recipe)
     entropy = F.cross_entropy(model(batch.images).logits, batch.labels)
     for step, warming in ((0, True), (int(1.5 * steps) - 1, True), (int(1.5 * steps) + 1, False), (3, True)):
-        objective.criterion.at_step(step)
+        objective.criterion.set_step(step)
         value = objective(model, batch).total
         assert bool(torch.isclose(value, entropy)) == warming
 
@@ -245,10 +234,10 @@ def test_maps_are_those_of_the_classifier_at_every_position():
 def test_maps_without_a_linear_classifier_on_a_pooled_map_are_refused():
     shape = TaskShape(10, 32)
     batch = Batch(torch.randn(4, 1, 28, 28), torch.arange(4), torch.arange(4), 0.25)
-    objective = Composed(auxiliary=(NegativeCAM(),)).build(shape)
+    objective = Composite(auxiliary=(NegativeCAM(),)).build(shape)
     with pytest.raises(OptionError, match="average pool"):
         objective(MnistNet(embed=2).build(1, 10), batch)
-    objective = Composed(head=ArcFace(), auxiliary=(NegativeCAM(),)).build(shape)
+    objective = Composite(head=ArcFace(), auxiliary=(NegativeCAM(),)).build(shape)
     model = MnistNet().build(1, 10)
     model.fc = ArcFace().build(shape)
     with pytest.raises(OptionError, match="linear classifier"):
@@ -257,7 +246,7 @@ def test_maps_without_a_linear_classifier_on_a_pooled_map_are_refused():
 
 def test_the_same_loss_twice_is_refused():
     with pytest.raises(OptionError, match="twice"):
-        Composed(auxiliary=(OPL(), OPL(weight=2.0))).build(TaskShape(10, 4))
+        Composite(auxiliary=(OPL(), OPL(weight=2.0))).build(TaskShape(10, 4))
 
 
 def test_opl_finds_the_features_of_a_head_unasked():

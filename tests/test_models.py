@@ -22,10 +22,7 @@ from opl.experiments.models import (
     WideResNet,
     load_weights,
 )
-from opl.experiments.models.residual import (
-    BasicBlock,
-    Bottleneck,
-)
+from opl.experiments.models.residual import BasicBlock, Bottleneck
 from opl.experiments.models.wide_resnet import PreActivationBlock
 from opl.experiments.types import Output
 

@@ -9,39 +9,18 @@ import pytest
 import torch
 from scipy import stats
 
-from opl.errors import (
-    DataError,
-    FolderError,
-    OptionError,
-)
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments.data import (
-    ClassDependent,
-    Digits,
-    MadeUp,
-    NoiseMatrix,
-    PairFlip,
-    UniformNoise,
-)
+from opl.errors import DataError, FolderError, OptionError
+from opl.experiments import cli, recipes
+from opl.experiments.data import ClassDependent, Digits, NoiseMatrix, PairFlip, Synthetic, UniformNoise
 from opl.experiments.data import noisy_labels as module
-from opl.experiments.data.noisy_labels import (
-    draw,
-    purity,
-    spoil,
-)
-from opl.experiments.data.readers.catalog import KNOWN
-from opl.experiments.recipe import (
-    from_json,
-    to_json,
-)
+from opl.experiments.data.noisy_labels import corrupt_labels, draw_labels, pruning_purity
+from opl.experiments.data.readers.catalog import CATALOG
+from opl.experiments.recipe import from_json, to_json
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
 
-TEN = KNOWN["cifar10"].names
-CLOTHES = KNOWN["fashion-mnist"].names
+TEN = CATALOG["cifar10"].names
+CLOTHES = CATALOG["fashion-mnist"].names
 DIGITS = tuple("0123456789")
 
 
@@ -113,7 +92,7 @@ def test_what_comes_out_is_what_the_matrix_says(kind, seed):
     groups = tuple(range(4)) * 5 if kind == "super-class" else ()
     matrix = noise.matrix(names, groups)
     labels = torch.arange(20_000) % count
-    noisy = draw(labels, matrix, seed)
+    noisy = draw_labels(labels, matrix, seed)
     for label in range(count):
         found = noisy[labels == label].bincount(minlength=count).double()
         expected = matrix[label] * found.sum()
@@ -121,25 +100,25 @@ def test_what_comes_out_is_what_the_matrix_says(kind, seed):
         there = expected > 0
         if there.sum() > 1:
             assert stats.chisquare(found[there].numpy(), expected[there].numpy()).pvalue > 1e-5
-    assert not torch.equal(noisy, draw(labels, matrix, seed + 5))
+    assert not torch.equal(noisy, draw_labels(labels, matrix, seed + 5))
 
 
 def test_a_label_depends_on_its_own_row_and_the_seed_alone():
     matrix = UniformNoise(0.5).matrix(TEN)
     labels = torch.arange(1000) % 10
-    noisy = draw(labels, matrix, 3)
-    assert torch.equal(draw(labels[:100], matrix, 3), noisy[:100])
+    noisy = draw_labels(labels, matrix, 3)
+    assert torch.equal(draw_labels(labels[:100], matrix, 3), noisy[:100])
     other = labels.clone()
     other[::2] = 0
-    assert torch.equal(draw(other, matrix, 3)[1::2], noisy[1::2])
-    assert torch.equal(draw(labels, torch.eye(10), 3), labels)
+    assert torch.equal(draw_labels(other, matrix, 3)[1::2], noisy[1::2])
+    assert torch.equal(draw_labels(labels, torch.eye(10), 3), labels)
 
 
-@pytest.mark.parametrize("data", [MadeUp(like="cifar10"), MadeUp(like="fashion-mnist"), Digits(val=100)])
+@pytest.mark.parametrize("data", [Synthetic(like="cifar10"), Synthetic(like="fashion-mnist"), Digits(val=100)])
 def test_training_and_validation_are_spoilt_and_the_test_labels_and_the_source_are_not(data):
     splits = data.load(0)
     before = splits.test.labels.clone()
-    noisy = spoil(splits, UniformNoise(0.4), 0)
+    noisy = corrupt_labels(splits, UniformNoise(0.4), 0)
     assert noisy.splits.test is splits.test
     assert torch.equal(splits.test.labels, before)
     assert torch.equal(splits.train.labels, before)
@@ -158,14 +137,18 @@ def test_training_and_validation_are_spoilt_and_the_test_labels_and_the_source_a
 
 
 def test_the_same_image_has_the_same_label_however_many_are_taken():
-    few, many = (spoil(MadeUp(like="mnist", rows=200, val=val).load(0), PairFlip(0.4), 1).splits for val in (0, 56))
+    few, many = (
+        corrupt_labels(Synthetic(like="mnist", rows=200, val=val).load(0), PairFlip(0.4), 1).splits for val in (0, 56)
+    )
     assert torch.equal(few.train.labels[:200], many.train.labels[:200])
 
 
 def test_the_seed_of_the_noise_can_be_held_while_that_of_the_run_changes():
-    splits = MadeUp(like="mnist").load(0)
+    splits = Synthetic(like="mnist").load(0)
     labels = [
-        spoil(splits, UniformNoise(0.4, seed=own), seed).splits.train.labels for own in (-1, 0) for seed in (0, 1)
+        corrupt_labels(splits, UniformNoise(0.4, seed=own), seed).splits.train.labels
+        for own in (-1, 0)
+        for seed in (0, 1)
     ]
     assert not torch.equal(labels[0], labels[1])
     assert torch.equal(labels[2], labels[3])
@@ -174,10 +157,10 @@ def test_the_seed_of_the_noise_can_be_held_while_that_of_the_run_changes():
 
 def test_classes_that_were_left_out_keep_their_labels():
     labels = torch.tensor([0, 1, 2, 3] * 50)
-    part = MadeUp(like="mnist").load(0).train
+    part = Synthetic(like="mnist").load(0).train
     part = replace(part, labels=torch.cat([labels, part.labels[200:]]), rows=torch.arange(200)[labels < 2])
-    splits = MadeUp(like="mnist", classes=2).load(0)._replace(train=part)
-    noisy = spoil(splits, PairFlip(0.5), 0).splits.train
+    splits = Synthetic(like="mnist", classes=2).load(0)._replace(train=part)
+    noisy = corrupt_labels(splits, PairFlip(0.5), 0).splits.train
     assert torch.equal(noisy.labels[:200][labels >= 2], labels[labels >= 2])
     assert set(noisy.labels[part.rows].tolist()) == {0, 1}
 
@@ -185,10 +168,10 @@ def test_classes_that_were_left_out_keep_their_labels():
 def test_purity_by_hand():
     kept = torch.tensor([True, True, True, False, False])
     wrong = torch.tensor([False, False, True, True, False])
-    found = purity(kept, wrong)
+    found = pruning_purity(kept, wrong)
     assert found == pytest.approx({"kept": 0.6, "kept/clean": 2 / 3, "wrong/pruned": 0.5})
-    assert purity(kept, torch.zeros(5)) == {"kept": pytest.approx(0.6), "kept/clean": 1.0}
-    assert purity(~torch.ones(5).bool(), wrong) == {"kept": 0.0, "wrong/pruned": 1.0}
+    assert pruning_purity(kept, torch.zeros(5)) == {"kept": pytest.approx(0.6), "kept/clean": 1.0}
+    assert pruning_purity(~torch.ones(5).bool(), wrong) == {"kept": 0.0, "wrong/pruned": 1.0}
 
 
 # Runs

@@ -6,13 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from opl.optim import (
-    SGD,
-    Adam,
-    Cosine,
-    OneCycle,
-    Steps,
-)
+from opl.optim import SGD, AdamW, Cosine, OneCycle, Steps
 
 
 def test_steps_are_the_papers_learning_rates():
@@ -49,4 +43,4 @@ def test_optimizers_get_their_settings():
     sgd = SGD(lr=0.3, momentum=0.8, weight_decay=1e-3, nesterov=True).build(parameters)
     group = sgd.param_groups[0]
     assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.3, 0.8, 1e-3, True)
-    assert Adam(beta1=0.7).build(parameters).param_groups[0]["betas"] == (0.7, 0.999)
+    assert AdamW(beta1=0.7).build(parameters).param_groups[0]["betas"] == (0.7, 0.999)

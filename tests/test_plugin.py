@@ -73,8 +73,8 @@ def test_the_criterion_is_cross_entropy_plus_weight_times_opl_with_its_gradient(
     torch.testing.assert_close(loss, expected)
     for ours, theirs in zip(gradients, torch.autograd.grad(expected, list(model.parameters())), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(criterion.last.s, s.detach())
-    torch.testing.assert_close(criterion.last.d, d.detach())
+    torch.testing.assert_close(criterion.last.same, s.detach())
+    torch.testing.assert_close(criterion.last.other, d.detach())
     torch.testing.assert_close(criterion.last.base + 0.3 * criterion.last.projection, loss.detach())
     assert not any(part.requires_grad for part in criterion.last)
 
@@ -90,7 +90,7 @@ def test_weight_zero_trains_exactly_like_the_base_criterion_and_still_measures()
     assert train(model, criterion) == base
     for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    assert 0 < criterion.last.s <= 1
+    assert 0 < criterion.last.same <= 1
 
 
 def test_the_model_is_left_as_it_was():

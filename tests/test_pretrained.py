@@ -10,18 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from opl.errors import OptionError
-from opl.experiments import (
-    recipes,
-)
-from opl.experiments import (
-    tables as items,
-)
+from opl.experiments import recipes
+from opl.experiments import tables as items
 from opl.experiments.methods import CrossEntropyOPL
-from opl.experiments.models import (
-    CifarResNet,
-    ResNet,
-    start_from,
-)
+from opl.experiments.models import CifarResNet, ResNet, load_pretrained
 from opl.experiments.results.tables import lines
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
@@ -71,7 +63,7 @@ def test_torchvisions_names_give_the_features_of_transformers_resnet(tmp_path, d
     (torch.save if suffix == ".pth" else save_file)(weights, file)
     ours = ResNet(depth=depth).build(3, 7).eval()
     head = ours.fc.weight.clone()
-    checksum = start_from(ours, str(file))
+    checksum = load_pretrained(ours, str(file))
     assert checksum == hashlib.sha256(file.read_bytes()).hexdigest()
     assert torch.equal(ours.fc.weight, head)  # new classes, a new head
     images = torch.randn(2, 3, 64, 64)
@@ -83,12 +75,12 @@ def test_torchvisions_names_give_the_features_of_transformers_resnet(tmp_path, d
 def test_weights_are_found_as_file_folder_or_below_opl_data(tmp_path, monkeypatch):
     settings = CifarResNet(depth=8, width=8)
     save_file(settings.build(3, 5).state_dict(), tmp_path / "model.safetensors")
-    found = {start_from(settings.build(3, 7), str(tmp_path / name)) for name in ("", "model.safetensors")}
+    found = {load_pretrained(settings.build(3, 7), str(tmp_path / name)) for name in ("", "model.safetensors")}
     monkeypatch.setenv("OPL_DATA", str(tmp_path.parent))
-    found.add(start_from(settings.build(3, 7), tmp_path.name))
+    found.add(load_pretrained(settings.build(3, 7), tmp_path.name))
     assert len(found) == 1
     checksum = found.pop()
-    assert start_from(settings.build(3, 7), str(tmp_path), checksum[:10].upper()) == checksum
+    assert load_pretrained(settings.build(3, 7), str(tmp_path), checksum[:10].upper()) == checksum
 
 
 def test_what_comes_from_the_hub_is_the_first_file_of_weights_there(tmp_path, monkeypatch):
@@ -104,11 +96,11 @@ def test_what_comes_from_the_hub_is_the_first_file_of_weights_there(tmp_path, mo
         return str(tmp_path / name)
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
-    start_from(settings.build(3, 7), "somebody/resnet8")
+    load_pretrained(settings.build(3, 7), "somebody/resnet8")
     assert asked == [("somebody/resnet8", "model.safetensors"), ("somebody/resnet8", "pytorch_model.bin")]
     (tmp_path / "pytorch_model.bin").unlink()
     with pytest.raises(OptionError, match="has neither"):
-        start_from(settings.build(3, 7), "somebody/resnet8")
+        load_pretrained(settings.build(3, 7), "somebody/resnet8")
 
 
 def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
@@ -128,7 +120,7 @@ def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
         ("nobody/nothing", "", "not to be had from the Hub"),
     ]:
         with pytest.raises(OptionError, match=says) as error:
-            start_from(model, weights, checksum)
+            load_pretrained(model, weights, checksum)
         assert "\n" not in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
@@ -201,8 +193,8 @@ def test_the_average_is_that_of_the_targets_seed_by_seed_and_says_from_scratch(t
     assert len(found) == 16 + 4
     erm, opl, rsc = (found[f"pacs-average-{name}"] for name in ("erm", "erm-opl", "rsc"))
     assert erm.label == "average ERM, from scratch"
-    assert erm.each["test/top1"] == (45.0, 47.0)
-    assert opl.each["test/top1"] == (46.0, 49.0)
+    assert erm.values["test/top1"] == (45.0, 47.0)
+    assert opl.values["test/top1"] == (46.0, 49.0)
     assert (opl.difference["test/top1"].mean, opl.difference["test/top1"].size) == (1.5, 2)
     assert (rsc.seeds, rsc.missing, rsc.paper) == ((), "seed 0 incomplete", {"test/top1": 87.47})
     assert found["pacs-art-rsc"].label == "Art RSC"

@@ -11,27 +11,16 @@ from _gloo import alone_and_in_two
 from opl.errors import OptionError
 from opl.experiments import recipes
 from opl.experiments.data import UniformNoise
-from opl.experiments.methods import (
-    OPL,
-    Center,
-    TruncatedLq,
-)
+from opl.experiments.methods import OPL, Center, TruncatedLq
 from opl.experiments.models import MnistNet
 from opl.experiments.recipe import to_json
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    Output,
-    TaskShape,
-)
+from opl.experiments.types import Batch, Output, TaskShape
 from opl.functional import orthogonal_projection
 from opl.losses.truncated import generalized_cross_entropy
-from opl.optim import (
-    SGD,
-    Steps,
-)
+from opl.optim import SGD, Steps
 
 DIGITS = replace(
     recipes.recipe("digits-ce", "small"),

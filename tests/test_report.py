@@ -16,25 +16,15 @@ import pytest
 from _runs import ITEM, ITEMS, METRICS, opl, write_everything, write_run, write_table
 from opl.errors import FolderError
 from opl.experiments.report import charts
-from opl.experiments.report.charts import embedded
-from opl.experiments.report.groups import (
-    fresh,
-    groups,
-)
-from opl.experiments.report.intervals import Axis
+from opl.experiments.report.charts import embed_json
+from opl.experiments.report.groups import group_runs, new_rows
+from opl.experiments.report.intervals import DifferenceAxis
 from opl.experiments.report.markup import tag
 from opl.experiments.report.page import write_report
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import (
-    lines,
-    markdown,
-    number,
-)
+from opl.experiments.results.tables import lines, markdown, number
 from opl.experiments.statistics import Interval
-from opl.experiments.tables import (
-    Item,
-    Row,
-)
+from opl.experiments.tables import Item, Row
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&"
 
@@ -118,12 +108,12 @@ def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
 
 
 def test_the_accent_is_for_whole_intervals_above_zero():
-    axis = Axis.over([Interval(2.0, 0.5, 3), Interval(0.5, 1.0, 3), Interval(math.nan, math.nan, 0)])
+    axis = DifferenceAxis.over([Interval(2.0, 0.5, 3), Interval(0.5, 1.0, 3), Interval(math.nan, math.nan, 0)])
     assert (axis.low, axis.high) == (-0.5, 2.5)
     assert 'class="whisker gain"' in axis.draw(Interval(2.0, 0.5, 3))
     assert 'class="whisker"' in axis.draw(Interval(0.5, 1.0, 3))
     assert axis.draw(Interval(1.0, math.nan, 1)).count("<line") == 1  # zero alone: one seed has no interval
-    assert Axis.over([Interval(math.nan, math.nan, 0)]) is None
+    assert DifferenceAxis.over([Interval(math.nan, math.nan, 0)]) is None
 
 
 def test_curves_have_a_mean_a_band_and_a_line_for_each_seed(tmp_path):
@@ -196,8 +186,8 @@ def test_half_a_letter_does_not_stop_the_page(tmp_path):
 
 
 def test_values_and_markup_are_escaped():
-    assert "<" not in embedded({HOSTILE: [HOSTILE, math.inf, 0.123456789]})
-    assert json.loads(embedded({"a": [HOSTILE, math.inf, 0.123456789]})) == {"a": [HOSTILE, None, 0.12346]}
+    assert "<" not in embed_json({HOSTILE: [HOSTILE, math.inf, 0.123456789]})
+    assert json.loads(embed_json({"a": [HOSTILE, math.inf, 0.123456789]})) == {"a": [HOSTILE, None, 0.12346]}
     assert tag("p", HOSTILE, title=HOSTILE).count("<") == 2
 
 
@@ -289,13 +279,13 @@ def test_tiny_numbers_are_marked(tmp_path):
 
 def test_rows_shared_by_a_table_and_a_figure_are_shown_once(tmp_path):
     write_table(tmp_path, seeds=1)
-    found = groups(read_runs(tmp_path), ITEMS)
+    found = group_runs(read_runs(tmp_path), ITEMS)
     assert [group.item.name for group in found] == ["table-1"]
     write_run(tmp_path, "cifar100-opl-0.1-0.5", method=opl(0.1))
     write_run(tmp_path, "my-own", scale="paper")
-    found = groups(read_runs(tmp_path), ITEMS)
+    found = group_runs(read_runs(tmp_path), ITEMS)
     assert [group.item.name for group in found] == ["table-1", "figure-6", "other runs"]
-    assert [len(rows) for _, rows in fresh(found)] == [4, 1, 1]
+    assert [len(rows) for _, rows in new_rows(found)] == [4, 1, 1]
 
 
 def test_a_search_is_drawn_where_settings_differ(tmp_path):

@@ -10,11 +10,7 @@ from torch import nn
 
 from opl.errors import OptionError
 from opl.experiments.models import ResNet12
-from opl.experiments.models.dropblock import (
-    DropBlock,
-    drop_block,
-    seed_rate,
-)
+from opl.experiments.models.dropblock import DropBlock, drop_block, seed_rate
 
 SLIM = ResNet12(widths=(4, 6, 8, 10), block=2, ramp=4)
 SIZES = [  # height, width, side of the squares: the four maps of the published nets, then maps of every other kind
@@ -42,7 +38,7 @@ def fraction(layer, height, width, *, rate, step=0):
     """The mean share of blanked cells, of as many maps as it takes to be four sigma sure of 1 % of the rate."""
     x, shares, sigma = maps(50_000, height, width), torch.zeros(0), math.inf
     while 4 * sigma > 0.01 * rate:
-        layer.at_step(step)
+        layer.set_step(step)
         shares = torch.cat([shares, (layer(x) == 0).float().mean((2, 3)).flatten()])
         sigma = shares.std().item() / math.sqrt(len(shares)) or math.inf
     return shares.mean().item()
@@ -83,7 +79,7 @@ def test_the_rate_is_that_of_the_step_whatever_was_before():
         share = (layer(maps(50_000, 4, 4)) == 0).float().mean().item()
         assert share == pytest.approx(expected, rel=0.03)
     assert layer.step == 6
-    layer.at_step(1)
+    layer.set_step(1)
     assert (layer(maps(50_000, 4, 4)) == 0).float().mean().item() == pytest.approx(0.1, rel=0.03)
 
 
@@ -155,7 +151,7 @@ def test_a_blanked_cell_is_zero_whatever_it_was():
 
 def test_evaluation_draws_nothing_counts_nothing_and_changes_nothing():
     layer, x = DropBlock(0.4, 2, ramp=4), torch.randn(2, 3, 4, 4)
-    layer.at_step(2)
+    layer.set_step(2)
     before = torch.random.get_rng_state()
     for _ in range(50):
         assert layer.eval()(x) is x

@@ -6,13 +6,7 @@ import pytest
 import torch
 
 from opl.errors import FolderError
-from opl.experiments.run_folder import (
-    BEFORE,
-    CHECKPOINT,
-    NEW,
-    RunFolder,
-    find_runs,
-)
+from opl.experiments.run_folder import BEFORE, CHECKPOINT, NEW, RunFolder, find_runs
 
 
 def folder_with(tmp_path, epochs):

@@ -12,28 +12,13 @@ from torch.nn import functional as F
 from opl import orthogonal_projection
 from opl.errors import OptionError
 from opl.experiments import recipes
-from opl.experiments.methods import (
-    OPL,
-    RSC,
-)
-from opl.experiments.methods.rsc import (
-    blanked,
-    channel_scores,
-    most,
-    right,
-)
-from opl.experiments.models import (
-    MnistNet,
-    Network,
-    ResNet,
-)
-from opl.experiments.models.network import pooled
+from opl.experiments.methods import OPL, RSC
+from opl.experiments.methods.rsc import channel_scores, label_probability, mask_largest, select_largest
+from opl.experiments.models import MnistNet, Network, ResNet
+from opl.experiments.models.network import with_pooling
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
-from opl.experiments.types import (
-    Batch,
-    TaskShape,
-)
+from opl.experiments.types import Batch, TaskShape
 
 # By hand: 2 samples, 3 channels, 2 x 2 cells (in the order they are read), 2 classes, labels 0 and 1.
 WEIGHT = [[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]]
@@ -47,7 +32,7 @@ CHANNELS = [[1, 1, 0], [0, 1, 1]]
 
 
 def by_hand(dtype=torch.float64) -> tuple[Network, Batch]:
-    network = Network(pooled({"trunk": nn.Identity()}), 3, 2).to(dtype)
+    network = Network(with_pooling({"trunk": nn.Identity()}), 3, 2).to(dtype)
     with torch.no_grad():
         network.fc.weight.copy_(torch.tensor(WEIGHT))
         network.fc.bias.zero_()
@@ -87,10 +72,10 @@ def test_with_a_layer_after_the_average_the_gradient_is_autograds():
 def test_masks_of_the_case_by_hand():
     network, batch = by_hand()
     scores = channel_scores(network, batch.images.detach(), batch.labels)
-    assert blanked(scores.flatten(1), 1 / 3.2).tolist() == CHANNELS  # ceil(3 / 3.2) = 1 of 3 channels
+    assert mask_largest(scores.flatten(1), 1 / 3.2).tolist() == CHANNELS  # ceil(3 / 3.2) = 1 of 3 channels
     cells = (batch.images.detach() * scores).sum(1).flatten(1)
     assert (4 * cells).tolist() == [[1, 2, 4, 8], [12, -4, 3, 6]]
-    assert blanked(cells, 1 / 3).tolist() == CELLS  # ceil(4 / 3) = 2 of 4 cells
+    assert mask_largest(cells, 1 / 3).tolist() == CELLS  # ceil(4 / 3) = 2 of 4 cells
 
 
 @pytest.mark.parametrize("count", [49, 512, 2048, 7, 1])
@@ -100,7 +85,7 @@ def test_as_many_are_blanked_as_in_the_released_code(count):
         (1 / 3, {49: 17, 512: 171, 2048: 683, 7: 3}),
         (1 / 3.2, {49: 16, 512: 160, 2048: 640, 7: 3}),
     ):
-        assert int((blanked(scores, part) == 0).sum()) == released.get(count, 0)  # a single one is never blanked
+        assert int((mask_largest(scores, part) == 0).sum()) == released.get(count, 0)  # a single one is never blanked
 
 
 def test_the_filter_of_the_case_by_hand():
@@ -108,8 +93,8 @@ def test_the_filter_of_the_case_by_hand():
     maps = batch.images.detach()
     masked = maps * torch.tensor(CHANNELS)[:, :, None, None]
     # averages (1/4, 1/4, 3/4) and (7/4, 1, 1); logits (3.75, 0.5) and (7.75, 4.25); blanked (0.75, 0.5) and (6, -1)
-    assert right(network, maps, batch.labels).tolist() == pytest.approx([sigmoid(3.25), sigmoid(-3.5)])
-    assert right(network, masked, batch.labels).tolist() == pytest.approx([sigmoid(0.25), sigmoid(-7)])
+    assert label_probability(network, maps, batch.labels).tolist() == pytest.approx([sigmoid(3.25), sigmoid(-3.5)])
+    assert label_probability(network, masked, batch.labels).tolist() == pytest.approx([sigmoid(0.25), sigmoid(-7)])
     settings = RSC(spatial=0.0, rise=0.0)
     for share, kept in ((0.0, []), (0.3, [0]), (0.5, [0]), (1.0, [0])):  # above the entry at round(2 * share)
         mask = mask_of(replace(settings, share=share), network, batch)
@@ -126,11 +111,11 @@ def test_the_mask_of_cells_of_the_case_by_hand():
 
 def test_drops_that_are_equal_too_small_or_none_keep_no_mask():
     drops = torch.tensor([0.5, 0.5, 0.5, 0.2])
-    assert most(drops, 0.25).tolist() == [False] * 4  # the entry at place 1 is as large as the largest
-    assert most(drops, 0.75).tolist() == [True, True, True, False]
-    assert most(torch.tensor([5e-5, -0.3, 0.0]), 1.0).tolist() == [False] * 3
-    assert most(torch.tensor([3e-4, -0.3, 0.0]), 1.0).tolist() == [True, False, False]
-    assert most(torch.zeros(0), 0.3).tolist() == []
+    assert select_largest(drops, 0.25).tolist() == [False] * 4  # the entry at place 1 is as large as the largest
+    assert select_largest(drops, 0.75).tolist() == [True, True, True, False]
+    assert select_largest(torch.tensor([5e-5, -0.3, 0.0]), 1.0).tolist() == [False] * 3
+    assert select_largest(torch.tensor([3e-4, -0.3, 0.0]), 1.0).tolist() == [True, False, False]
+    assert select_largest(torch.zeros(0), 0.3).tolist() == []
 
 
 def test_the_loss_and_its_gradient_are_those_of_the_blanked_map():
@@ -149,7 +134,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_blanked_map():
 
 
 def test_domainbeds_rule_is_numpys_percentile():
-    network = Network(pooled({"trunk": nn.Identity()}), 12, 5).double()
+    network = Network(with_pooling({"trunk": nn.Identity()}), 12, 5).double()
     maps, labels = torch.rand(9, 12, 1, 1, dtype=torch.float64), torch.arange(9) % 5
     features, weight = maps.flatten(1), network.fc.weight.detach()
     gradient = weight[labels].numpy()
@@ -178,12 +163,12 @@ def test_the_coin_is_fair_and_the_global_generators():
 def test_more_images_are_challenged_as_training_goes_on():
     assert [RSC().share_at(epoch) for epoch in (0, 9, 10, 19)] == [0.3, 0.3, 0.5, 0.5]
     assert RSC().share_at(1000) == 1
-    network = Network(pooled({"trunk": nn.Identity()}), 6, 3).double()
+    network = Network(with_pooling({"trunk": nn.Identity()}), 6, 3).double()
     maps, labels = torch.rand(10, 6, 2, 2, dtype=torch.float64), torch.arange(10) % 3
     challenge = built(RSC(spatial=0.0, every=2), 3, 6, steps=4).challenge
     kept = []
     for step in range(12):
-        challenge.at_step(step)
+        challenge.set_step(step)
         kept.append(int((challenge(network, maps, labels) == 0).flatten(1).any(1).sum()))
     assert kept == [3] * 8 + [5] * 4  # two epochs of four steps, then the third
 

@@ -12,19 +12,10 @@ import torch
 from torch import nn
 
 from opl.errors import DivergedError
-from opl.experiments import (
-    cli,
-    recipes,
-)
-from opl.experiments import (
-    tables as items,
-)
+from opl.experiments import cli, recipes
+from opl.experiments import tables as items
 from opl.experiments.methods import CrossEntropyOPL
-from opl.experiments.recipe import (
-    Recipe,
-    from_json,
-    to_json,
-)
+from opl.experiments.recipe import Recipe, from_json, to_json
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
 

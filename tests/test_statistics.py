@@ -7,16 +7,8 @@ import pytest
 
 from opl.experiments import statistics
 from opl.experiments.results import tables
-from opl.experiments.statistics import (
-    Interval,
-    interval,
-    paired,
-    verdict,
-)
-from opl.experiments.tables import (
-    Item,
-    Row,
-)
+from opl.experiments.statistics import Interval, interval, paired_difference, verdict
+from opl.experiments.tables import Item, Row
 
 
 def test_the_interval_is_scipys():
@@ -26,7 +18,7 @@ def test_the_interval_is_scipys():
     got = interval(values)
     assert (got.low, got.high) == pytest.approx((low, high))
     assert stats.ttest_rel([1.0, 2.0, 4.0], [0.5, 2.5, 1.0]).confidence_interval().low == pytest.approx(
-        paired({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.5, 1: 2.5, 2: 1.0}).low
+        paired_difference({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.5, 1: 2.5, 2: 1.0}).low
     )
 
 
@@ -37,7 +29,7 @@ def test_one_value_has_no_interval_and_none_has_no_mean():
 
 
 def test_only_seeds_that_both_have_are_compared():
-    assert paired({0: 1.0, 5: 2.0}, {5: 1.5, 7: 0.0}) == pytest.approx((0.5, math.nan, 1), nan_ok=True)
+    assert paired_difference({0: 1.0, 5: 2.0}, {5: 1.5, 7: 0.0}) == pytest.approx((0.5, math.nan, 1), nan_ok=True)
 
 
 @pytest.mark.parametrize(

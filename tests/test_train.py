@@ -10,10 +10,7 @@ from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
-from opl.optim import (
-    SGD,
-    Steps,
-)
+from opl.optim import SGD, Steps
 
 PLAIN = replace(
     recipes.recipe("digits-ce", "small"),

@@ -12,8 +12,8 @@ from opl.losses import truncated as module
 from opl.losses.truncated import (
     GeneralizedCrossEntropyLoss,
     TruncatedLoss,
-    believed,
     generalized_cross_entropy,
+    keep_mask,
     truncated,
 )
 
@@ -74,10 +74,10 @@ def test_truncated_by_hand():
     assert values == pytest.approx([(1 - 0.75**0.7) / 0.7, 0.54918], abs=1e-5)
     counted = truncated(logits, labels, weights=torch.tensor([0.0, 1.0]), reduction="none").tolist()
     assert counted == pytest.approx([0.54918, (1 - 0.25**0.7) / 0.7], abs=1e-5)
-    assert believed(logits, labels).tolist() == [True, False]
-    assert believed(logits, labels, k=0.2).tolist() == [True, True]
+    assert keep_mask(logits, labels).tolist() == [True, False]
+    assert keep_mask(logits, labels, k=0.2).tolist() == [True, True]
     half = torch.zeros(1, 2)
-    assert believed(half, torch.tensor([0])).tolist() == [False]  # p is k: not above
+    assert keep_mask(half, torch.tensor([0])).tolist() == [False]  # p is k: not above
 
 
 def test_weights_have_the_gradient_of_the_released_formula():
@@ -126,7 +126,7 @@ BAD = {
     "a q below 0": (lambda: truncated(Z, Y, q=-0.1), errors.OptionError, ["q is -0.1"]),
     "a q that is no number": (lambda: TruncatedLoss(math.nan), errors.OptionError, ["q is nan"]),
     "a bound of 0": (lambda: TruncatedLoss(k=0.0), errors.OptionError, ["k is 0.0", "0.5"]),
-    "a bound of 1": (lambda: believed(Z, Y, k=1.0), errors.OptionError, ["k is 1.0"]),
+    "a bound of 1": (lambda: keep_mask(Z, Y, k=1.0), errors.OptionError, ["k is 1.0"]),
     "an unknown reduction": (lambda: TruncatedLoss(reduction="avg"), errors.OptionError, ["'avg'"]),
     "too few weights": (lambda: truncated(Z, Y, weights=torch.ones(3)), errors.OptionError, ["(3,)", "4 samples"]),
     "a class too many": (lambda: truncated(Z, Y + 1), errors.LabelError, ["label 3", "(0 to 2)"]),

@@ -11,25 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import (
-        errors,
-        functional,
-        geometry,
-        heads,
-        losses,
-    )
-    from . import (
-        optim as optimize,
-    )
-    from .functional import (
-        Projection,
-        orthogonal_projection,
-    )
+    from . import errors, functional, geometry, heads, losses
+    from . import optim as optimize
+    from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
-    from .plugin import (
-        FeatureTap,
-        regularize,
-    )
+    from .plugin import FeatureTap, regularize
 
 __version__ = "0.1.0"
 __all__ = [

@@ -41,7 +41,7 @@ class DivergedError(OplError, RuntimeError):
 
 
 class DerivativeError(OplError, RuntimeError):
-    """A derivative was asked for that this way of computing the loss does not have."""
+    """A derivative was asked for that this algorithm does not have."""
 
 
 class DataError(OplError, LookupError):
@@ -55,7 +55,7 @@ class OplWarning(UserWarning):
     """Something is probably not what was meant; training goes on."""
 
 
-def unknown(what: str, given: object, known: Iterable[str]) -> str:
+def did_you_mean(what: str, given: object, known: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does.
 
     Example:

@@ -4,11 +4,11 @@ Every cosine is between two different samples; s is the mean over same-class pai
 
     loss = (1 - s) + gamma * d.
 
-**Which way it is computed** (`way="auto"`, inspect it with `which_way`). All ways give the same number.
+**The algorithm** (`algorithm="auto"`, inspect it with `select_algorithm`). All algorithms give the same number.
 
-| way | cost | taken for |
+| algorithm | cost | taken for |
 |---|---|---|
-| `"linear"` | O(B*D) | `form="mean"`, `"abs_mean"`; `"mean_abs"` of features without a negative, where cos = |cos| |
+| `"class_sums"` | O(B*D) | `form="mean"`, `"abs_mean"`; `"mean_abs"` of features that are not negative: cos = |cos| |
 | `"pairs"` | one B x B product | signed features with `"mean_abs"`, up to 1,024 rows; tiny batches (B*B*D to 2e6) |
 | `"tiled"` | its time, O(B*D) memory | signed features with `"mean_abs"`, more rows |
 
@@ -33,35 +33,16 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from ._kernels.class_sums import linear
-from ._kernels.classes import (
-    Classes,
-    Soft,
-    classes_of,
-    sums_are_exact,
-)
-from ._kernels.normalize import (
-    full_precision,
-    watched,
-)
-from ._kernels.pairs import (
-    fast_pairs,
-    pairs,
-)
+from ._kernels.class_sums import class_sums
+from ._kernels.classes import Classes, Soft, classes_of, sums_are_exact
+from ._kernels.normalize import full_precision, is_traced
+from ._kernels.pairs import fast_pairs, pairs
 from ._kernels.tiled import tiled
-from ._kernels.validate import (
-    LOOK_FROM,
-    Checked,
-    can_look,
-    check,
-)
-from .errors import (
-    OptionError,
-    unknown,
-)
+from ._kernels.validate import READ_FROM, ValidBatch, may_read_values, validate
+from .errors import OptionError, did_you_mean
 
 Form = Literal["mean_abs", "abs_mean", "mean"]
-Way = Literal["auto", "pairs", "linear", "tiled"]
+Algorithm = Literal["auto", "pairs", "class_sums", "tiled"]
 
 SMALL = 2_000_000  # B*B*D up to here: a tiny product costs less than the many small steps of class sums
 TILED_FROM = 1024  # rows of signed features beyond which tiles beat one B x B matrix
@@ -83,7 +64,7 @@ def orthogonal_projection(
     form: Form = "mean_abs",
     ignore_index: int = -100,
     group: Any = None,
-    way: str = "auto",
+    algorithm: str = "auto",
 ) -> Projection:
     """Pull same-class features together and set different classes at right angles: `(1 - s) + gamma * d`.
 
@@ -97,8 +78,8 @@ def orthogonal_projection(
         ignore_index: rows with this label (soft: rows filled with it) take no part.
         group: a process group: the loss is that of all its processes' batches together, and the gradient is exact once
             the processes' gradients are averaged, as DDP and FSDP do.
-        way: `"auto"`, or one of the ways of the module's docstring; with a `group`, what crosses the network:
-            `"sums"` of classes or the `"features"`.
+        algorithm: `"auto"`, or one of the module's docstring; with a `group`, what crosses the network:
+            `"class_sums"` or the `"features"`.
 
     Example:
         >>> features = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
@@ -107,21 +88,21 @@ def orthogonal_projection(
     """
     check_options(gamma, form, ignore_index)
     with full_precision(features):
-        same, other = _similarities(features, labels, form, ignore_index, group, way)
+        same, other = _similarities(features, labels, form, ignore_index, group, algorithm)
     if form == "abs_mean":
         other = other.abs()
     return Projection(torch.add(1 - same, other, alpha=float(gamma)), same, other)
 
 
-def which_way(features: Tensor, labels: Tensor, *, form: Form = "mean_abs", ignore_index: int = -100) -> str:
-    """The way that `way="auto"` takes for this batch.
+def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = "mean_abs", ignore_index: int = -100) -> str:
+    """The algorithm that `algorithm="auto"` takes for this batch.
 
     Example:
-        >>> which_way(torch.rand(4096, 8), torch.zeros(4096, dtype=torch.long))
-        'linear'
+        >>> select_algorithm(torch.rand(4096, 8), torch.zeros(4096, dtype=torch.long))
+        'class_sums'
     """
     check_options(0.0, form, ignore_index)
-    return _choose(check(features, labels, ignore_index), form)
+    return _choose(validate(features, labels, ignore_index), form)
 
 
 def check_options(gamma: float, form: str, ignore_index: int) -> None:
@@ -129,7 +110,7 @@ def check_options(gamma: float, form: str, ignore_index: int) -> None:
     if not is_number(gamma) or not math.isfinite(gamma):
         raise OptionError(f"gamma is {gamma!r}: give a finite number such as 0.5, the paper's choice.")
     if form not in get_args(Form):
-        raise OptionError(unknown("form", form, get_args(Form)))
+        raise OptionError(did_you_mean("form", form, get_args(Form)))
     if not is_number(ignore_index) or ignore_index != int(ignore_index):
         raise OptionError(
             f"ignore_index is {ignore_index!r}: give the integer label of rows to leave out, such as -100."
@@ -142,53 +123,53 @@ def is_number(value: object) -> bool:
 
 
 def _similarities(
-    features: Tensor, labels: Tensor, form: Form, ignore_index: int, group: Any, way: str
+    features: Tensor, labels: Tensor, form: Form, ignore_index: int, group: Any, algorithm: str
 ) -> tuple[Tensor, Tensor]:
     """S and d; for `"abs_mean"` d is still signed."""
     if group is not None:
-        from ._kernels.distributed import across
+        from ._kernels.distributed import global_similarities
 
-        same, other = across(features, labels, form, ignore_index, group, way)
+        same, other = global_similarities(features, labels, form, ignore_index, group, algorithm)
         return same, other
-    if way not in get_args(Way):
-        raise OptionError(unknown("way", way, get_args(Way)))
-    batch = check(features, labels, ignore_index)
-    if way == "auto":
-        way = _choose(batch, form)
+    if algorithm not in get_args(Algorithm):
+        raise OptionError(did_you_mean("algorithm", algorithm, get_args(Algorithm)))
+    batch = validate(features, labels, ignore_index)
+    if algorithm == "auto":
+        algorithm = _choose(batch, form)
     x, labels, ignored, _ = batch
     absolute = form == "mean_abs"
-    if way == "tiled" and len(x):
+    if algorithm == "tiled" and len(x):
         return tiled(x, labels, ignored, absolute)
-    if way == "linear" and len(x):
+    if algorithm == "class_sums" and len(x):
         if absolute and not batch.nonnegative and bool((x.detach() < 0).any()):
             raise OptionError(
-                "way='linear' with form='mean_abs' needs features without a negative value, and these have some: "
-                "use way='auto', or form='abs_mean' or 'mean'."
+                "algorithm='class_sums' with form='mean_abs' needs features without a negative value, and these have "
+                "some: use algorithm='auto', or form='abs_mean' or 'mean'."
             )
         classes = classes_of(labels, ignored)
         if not _exact(classes):
             raise OptionError(
-                "way='linear' with soft labels needs twice as many rows as classes, and pairs of different classes "
-                "among them: use way='auto'."
+                "algorithm='class_sums' with soft labels needs twice as many rows as classes, and pairs of different "
+                "classes among them: use algorithm='auto'."
             )
-        return linear(x, classes)
+        return class_sums(x, classes)
     if labels.ndim == 2 and ignored is not None:
         labels = labels.masked_fill(ignored[:, None], 0)
-    return (pairs if watched() else fast_pairs)(x, labels, ignored, absolute)
+    return (pairs if is_traced() else fast_pairs)(x, labels, ignored, absolute)
 
 
-def _choose(batch: Checked, form: Form) -> str:
+def _choose(batch: ValidBatch, form: Form) -> str:
     x, labels, _, nonnegative = batch
     rows = len(x)
     if torch.compiler.is_compiling():
-        return "pairs" if rows <= LOOK_FROM else "tiled"
-    if rows * rows * x.shape[1] <= SMALL or not can_look(x):
+        return "pairs" if rows <= READ_FROM else "tiled"
+    if rows * rows * x.shape[1] <= SMALL or not may_read_values(x):
         return "pairs"
     if nonnegative is None:
         nonnegative = bool((x.detach() >= 0).all())
     straight = form != "mean_abs" or nonnegative
     if straight and (labels.ndim == 1 or _exact(classes_of(labels, batch.ignored))):
-        return "linear"
+        return "class_sums"
     return "pairs" if rows <= TILED_FROM else "tiled"
 
 

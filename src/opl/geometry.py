@@ -15,22 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._kernels.normalize import (
-    inverse_norms,
-    wide,
-)
-from ._kernels.validate import check
-from .errors import (
-    DistributedError,
-    FeatureError,
-    LabelError,
-    OptionError,
-    unknown,
-)
-from .functional import (
-    Form,
-    check_options,
-)
+from ._kernels.normalize import accumulation_dtype, inverse_norms
+from ._kernels.validate import validate
+from .errors import DistributedError, FeatureError, LabelError, OptionError, did_you_mean
+from .functional import Form, check_options
 
 Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
@@ -63,7 +51,7 @@ class Geometry:
             self.counts = torch.zeros(num_classes, dtype=torch.long, device=device or "cpu")
             self.directed = torch.zeros_like(self.counts)
             self.negative = self.counts.new_zeros(())
-            self.unit_sums = self.counts.new_zeros(num_classes, feature_dim, dtype=wide(self.counts))
+            self.unit_sums = self.counts.new_zeros(num_classes, feature_dim, dtype=accumulation_dtype(self.counts))
             self.raw_sums = torch.zeros_like(self.unit_sums)
 
     @torch.no_grad()
@@ -76,7 +64,7 @@ class Geometry:
             ignore_index: rows with this label take no part.
         """
         check_options(0.0, "mean", ignore_index)
-        x, labels, ignored, _ = check(features, labels, ignore_index)
+        x, labels, ignored, _ = validate(features, labels, ignore_index)
         if x.shape[1] != self.feature_dim:
             raise FeatureError(
                 f"features have {x.shape[1]} numbers a row and this geometry {self.feature_dim}: build it with "
@@ -228,7 +216,7 @@ class Geometry:
             1.0
         """
         if reduction not in get_args(Reduction):
-            raise OptionError(unknown("reduction", reduction, get_args(Reduction)))
+            raise OptionError(did_you_mean("reduction", reduction, get_args(Reduction)))
         present = self.counts > 0
         cosines = self.class_cosines()[present][:, present]
         off = (cosines - torch.eye(len(cosines)).to(cosines)).abs().sum()
@@ -260,7 +248,7 @@ class Geometry:
                     [0.7071, 1.0000]], dtype=torch.float64)
         """
         if of not in get_args(Average):
-            raise OptionError(unknown("average of", of, get_args(Average)))
+            raise OptionError(did_you_mean("average of", of, get_args(Average)))
         sums = self.raw_sums if of == "raw" else self.unit_sums
         means = sums * inverse_norms(sums, None)[:, None]
         return self._without_absent(means @ means.T)
@@ -289,7 +277,7 @@ def measure(features: Tensor, labels: Tensor, num_classes: int | None = None, ig
         1.0
     """
     check_options(0.0, "mean", ignore_index)
-    x, ids, ignored, _ = check(features, labels, ignore_index)
+    x, ids, ignored, _ = validate(features, labels, ignore_index)
     if num_classes is None:
         ids = ids if ignored is None else ids[~ignored]
         num_classes = max(1, int(ids.max()) + 1) if ids.numel() else 1

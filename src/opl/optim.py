@@ -28,7 +28,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Adam:
+class AdamW:
     """Adam, with decoupled weight decay."""
 
     lr: float = 1e-3
@@ -53,7 +53,7 @@ class Steps:
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
         """What the base rate is multiplied with at this step."""
         passed = sum(step // steps_per_epoch >= milestone for milestone in self.milestones)
-        return float(self.factor**passed * warm(step, self.warmup * steps_per_epoch))
+        return float(self.factor**passed * warmup_factor(step, self.warmup * steps_per_epoch))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Cosine:
         start = self.warmup * steps_per_epoch
         done = max(0.0, step - start) / max(1.0, epochs * steps_per_epoch - start)
         height = self.floor + (1 - self.floor) * (1 + math.cos(math.pi * min(1.0, done))) / 2
-        return height * warm(step, start)
+        return height * warmup_factor(step, start)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OneCycle:
         return self.end + (1 - self.end) * (1 + math.cos(math.pi * min(1.0, down))) / 2
 
 
-def groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
+def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
     """The parameters of some modules for an optimizer, those with wishes of their own in groups of their own.
 
     A module says its wishes in `own`: a parameter's name, then `lr`, to multiply the rate with, or `weight_decay`. The
@@ -119,10 +119,10 @@ def groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
     return found
 
 
-def warm(step: int, steps: float) -> float:
+def warmup_factor(step: int, steps: float) -> float:
     """From 0 at step 0 to 1 after `steps` steps, in a straight line."""
     return 1.0 if step >= steps else step / steps
 
 
-Optimizer = SGD | Adam
+Optimizer = SGD | AdamW
 Schedule = Steps | Cosine | OneCycle

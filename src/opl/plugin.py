@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .errors import (
-    FeatureError,
-    LayerError,
-    OplWarning,
-    OptionError,
-    TapError,
-    unknown,
-)
+from .errors import FeatureError, LayerError, OplWarning, OptionError, TapError, did_you_mean
 from .functional import is_number
 from .heads import Head
 from .losses.projection import OrthogonalProjectionLoss
@@ -23,7 +16,7 @@ from .losses.projection import OrthogonalProjectionLoss
 WRAPPERS = ("module.", "_orig_mod.")  # what DDP and torch.compile put before a layer's name
 
 
-class Last(NamedTuple):
+class LossParts(NamedTuple):
     """The parts of the last loss, detached, for logging; all but `base` are None where OPL was not computed."""
 
     base: Tensor
@@ -175,7 +168,7 @@ class RegularizedCriterion(nn.Module):
         self.tap = tap
         self.weight = float(weight)
         self.projection = projection
-        self.last: Last | None = None
+        self.last: LossParts | None = None
 
     def forward(self, output: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """The loss of `output`, which must come from the model's latest forward pass."""
@@ -190,7 +183,7 @@ class RegularizedCriterion(nn.Module):
             loss = self._add(base, self.tap.take(), target)
         else:
             self.tap.clear()
-            loss, self.last = base, Last(base.detach())
+            loss, self.last = base, LossParts(base.detach())
         if num_items_in_batch is None:
             return loss
         return loss * (target.ne(-100).sum() / num_items_in_batch)  # as the Trainer counts: labels other than -100
@@ -200,7 +193,7 @@ class RegularizedCriterion(nn.Module):
             _warn_frozen(self.tap.name)
         with torch.set_grad_enabled(self.weight != 0):
             projection = self.projection.project(features, target)
-        self.last = Last(base.detach(), *(part.detach() for part in projection))
+        self.last = LossParts(base.detach(), *(part.detach() for part in projection))
         return base if self.weight == 0 else base + self.weight * projection.loss
 
     def __getstate__(self) -> dict[str, Any]:
@@ -224,7 +217,7 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
     names = ("form", "ignore_index", "global_batch")
     for name in options:
         if name not in names:
-            raise OptionError(unknown("option", name, names))
+            raise OptionError(did_you_mean("option", name, names))
     return options
 
 

@@ -1,1 +1,1 @@
-"""The ways to compute one and the same loss: all pairs at once, class sums, tiles, and class sums across processes."""
+"""How OPL is computed: all pairs at once, class sums, tiles, and the batch of several processes."""

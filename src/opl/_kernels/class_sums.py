@@ -5,21 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .classes import (
-    Classes,
-    Hard,
-    Number,
-)
-from .normalize import (
-    full_precision,
-    inverse_norms,
-    to_features_,
-)
+from .classes import Classes, Hard, Number
+from .normalize import feature_gradient_, full_precision, inverse_norms
 
 
-def linear(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
+def class_sums(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
     """S and the signed d of a batch from the sums of its classes."""
-    same, other = _Linear.apply(x, classes)  # type: ignore[no-untyped-call]
+    same, other = _ClassSums.apply(x, classes)  # type: ignore[no-untyped-call]
     return same, other
 
 
@@ -29,10 +21,10 @@ def gradient(
     """(B, D) what `same * s + other * d` says to the features, given the moments of the whole batch."""
     stats = classes.stats(moments)
     pull = classes.pull(moments[0], stats.total, 2 * same * stats.per_same, 2 * other * stats.per_other)
-    return to_features_(pull, x, inverse)
+    return feature_gradient_(pull, x, inverse)
 
 
-class _Linear(torch.autograd.Function):
+class _ClassSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
         inverse = inverse_norms(x, classes.ignored)
@@ -45,13 +37,13 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, sums, total = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the way that can
+        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the operations that can
             again = _differentiable(x, ctx.classes)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None)
         per_same, per_other = ctx.per
         with full_precision(x):
             pull = ctx.classes.pull(sums, total, to_same * (2 * per_same), to_other * (2 * per_other))
-            return to_features_(pull, x, inverse), None
+            return feature_gradient_(pull, x, inverse), None
 
 
 def _differentiable(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:

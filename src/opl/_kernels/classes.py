@@ -13,10 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .normalize import (
-    watched,
-    wide,
-)
+from .normalize import accumulation_dtype, is_traced
 
 Number = Tensor | float
 
@@ -39,7 +36,7 @@ def per_pair(pairs: Number) -> Number:
     A plain number on the CPU, where reading it is free and saves a chain of tiny operations.
     """
     if isinstance(pairs, Tensor):
-        if pairs.device.type != "cpu" or watched():
+        if pairs.device.type != "cpu" or is_traced():
             return torch.where(pairs > 0, 1 / torch.where(pairs > 0, pairs, 1), 0)
         pairs = pairs.item()
     return 1 / pairs if pairs > 0 else 0.0
@@ -97,10 +94,10 @@ class Hard:
         """Subtracted class by class, singletons left out: a few pairs in a large batch keep all their digits."""
         sums, directed = moments
         if sums.requires_grad:  # a class that sums to zero has a second derivative, its norm has none
-            squares = sums.to(wide(sums)).square().sum(1)
+            squares = sums.to(accumulation_dtype(sums)).square().sum(1)
         else:
-            squares = torch.linalg.vector_norm(sums, dim=1, dtype=wide(sums)).square()
-        total = sums.sum(0, dtype=wide(sums))
+            squares = torch.linalg.vector_norm(sums, dim=1, dtype=accumulation_dtype(sums)).square()
+        total = sums.sum(0, dtype=accumulation_dtype(sums))
         same = torch.where(self.counts > 1, squares - directed, 0).sum()
         rows, alike = self.counts.sum(), torch.dot(self.counts, self.counts)
         per_same, per_other = per_pair(alike - rows), per_pair(rows * rows - alike)
@@ -141,21 +138,21 @@ class Soft:
     def moments(self, x: Tensor, inverse: Tensor) -> tuple[Tensor, ...]:
         """(C, D) class sums, (D,) sum of all, (C,) mass of the classes, and four numbers on the rows themselves."""
         directed = inverse > 0
-        selves = self.weights.square().sum(1, dtype=wide(x))
+        selves = self.weights.square().sum(1, dtype=accumulation_dtype(x))
         numbers = torch.stack(
             [
-                torch.tensor(self.rows, dtype=wide(x), device=x.device),
-                directed.sum().to(wide(x)),
+                torch.tensor(self.rows, dtype=accumulation_dtype(x), device=x.device),
+                directed.sum().to(accumulation_dtype(x)),
                 selves.sum(),
                 selves[directed].sum(),
             ]
         )
-        mass = self.weights.sum(0, dtype=wide(x))
+        mass = self.weights.sum(0, dtype=accumulation_dtype(x))
         return (self.weights * inverse[:, None]).T @ x, inverse @ x, mass.to(x.dtype), numbers.to(x.dtype)
 
     def stats(self, moments: tuple[Tensor, ...]) -> Stats:
         """The same identities with weights in place of counts."""
-        sums, total, mass, numbers = (m.to(wide(m)) for m in moments)
+        sums, total, mass, numbers = (m.to(accumulation_dtype(m)) for m in moments)
         rows, directed, selves, directed_selves = numbers
         same = sums.square().sum() - directed_selves
         same_pairs = torch.dot(mass, mass) - selves

@@ -12,33 +12,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..errors import (
-    DistributedError,
-    OplError,
-    OptionError,
-    unknown,
-)
+from ..errors import DistributedError, OplError, OptionError, did_you_mean
 from .class_sums import gradient
-from .classes import (
-    Classes,
-    Hard,
-    Soft,
-    classes_of,
-    sums_are_exact,
-)
+from .classes import Classes, Hard, Soft, classes_of, sums_are_exact
 from .normalize import inverse_norms
-from .tiled import (
-    PairSum,
-    attach,
-    finish,
-    pair_sum,
-)
-from .validate import (
-    Checked,
-    check,
-)
+from .tiled import PairSum, attach, finish, pair_sum
+from .validate import ValidBatch, validate
 
-WAYS = ("auto", "sums", "features")
+ALGORITHMS = ("auto", "class_sums", "features")
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d and the gradient of each for the local rows
 
 
@@ -54,22 +35,22 @@ class Header(NamedTuple):
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def across(
-    features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, way: str
+def global_similarities(
+    features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, algorithm: str
 ) -> tuple[Tensor, Tensor]:
     """S and d of the batches of all processes of `group` together; for `"abs_mean"` d is still signed."""
-    if way not in WAYS:
-        raise OptionError(unknown("way", way, WAYS))
+    if algorithm not in ALGORITHMS:
+        raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
     rank, world = _place(group)
     batch, headers = _agree(features, labels, ignore_index, group)
     x, width = batch.x, max(header.width for header in headers)
     sizes = [header.rows for header in headers]
     rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
     straight = form != "mean_abs" or all(header.nonnegative for header in headers)
-    if way == "sums" and not straight:
+    if algorithm == "class_sums" and not straight:
         raise OptionError(
-            "way='sums' with form='mean_abs' needs features without a negative value on every process: use way='auto', "
-            "or form='abs_mean' or 'mean'."
+            "algorithm='class_sums' with form='mean_abs' needs features without a negative value on every process: use "
+            "algorithm='auto', or form='abs_mean' or 'mean'."
         )
     with torch.no_grad():
         local = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(x.dtype)
@@ -79,9 +60,9 @@ def across(
             left_out = every == ignore_index
             classes = Hard.of(every, left_out if bool(left_out.any()) else None)
             fewer = sum(sizes) >= 2 * len(classes.counts)  # an all-reduce sends its input about twice
-            if straight and (way == "sums" or (way == "auto" and fewer)):
+            if straight and (algorithm == "class_sums" or (algorithm == "auto" and fewer)):
                 parts = _by_sums(x, classes.part(rows), group)
-        elif straight and (way == "sums" or (way == "auto" and sum(sizes) >= 2 * width)):
+        elif straight and (algorithm == "class_sums" or (algorithm == "auto" and sum(sizes) >= 2 * width)):
             parts = _by_sums(x, Soft.of(local, batch.ignored), group)
         if parts is None:
             every = every if width == 0 else _gather(local, sizes, group)
@@ -92,7 +73,7 @@ def across(
 
 
 def _by_sums(x: Tensor, classes: Classes, group: Any) -> Parts | None:
-    """Class sums over all processes; None where soft labels would lose digits that way."""
+    """Class sums over all processes; None where soft labels would lose digits so."""
     inverse = inverse_norms(x, classes.ignored)
     moments = _add_up(classes.moments(x, inverse), group)
     if isinstance(classes, Soft) and not sums_are_exact(moments[3][0].item(), moments[2]):
@@ -146,12 +127,12 @@ def _place(group: Any) -> tuple[int, int]:
     return rank, dist.get_world_size(group)
 
 
-def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> tuple[Checked, list[Header]]:
+def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> tuple[ValidBatch, list[Header]]:
     """Check the local batch and exchange headers, so that a bad batch stops every process instead of hanging them."""
     problem: OplError | None = None
     header = Header(0, 0, 0, 0, 0, 0)
     try:
-        batch = check(features, labels, ignore_index)
+        batch = validate(features, labels, ignore_index)
         nonnegative = bool((batch.x >= 0).all()) if batch.nonnegative is None else batch.nonnegative
         width = batch.labels.shape[1] if batch.labels.ndim == 2 and len(batch.labels) else 0
         double = batch.x.dtype == torch.float64

@@ -8,15 +8,15 @@ from torch import Tensor
 from ..errors import DerivativeError
 
 
-def first_only(gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
+def first_derivative_only(gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
     """The gradient itself; a second derivative of it raises `DerivativeError` with this sentence."""
     if not torch.is_grad_enabled():
         return gradient
-    guarded: Tensor = _FirstOnly.apply(gradient, x, sentence)  # type: ignore[no-untyped-call]
+    guarded: Tensor = _FirstDerivativeOnly.apply(gradient, x, sentence)  # type: ignore[no-untyped-call]
     return guarded
 
 
-class _FirstOnly(torch.autograd.Function):
+class _FirstDerivativeOnly(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
         ctx.sentence = sentence

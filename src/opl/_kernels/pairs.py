@@ -1,21 +1,12 @@
-"""All pairs at once: one B x B product. The quickest way for ordinary batches, and the one with every derivative."""
+"""All pairs at once: one B x B product. The fastest for ordinary batches, with derivatives of every order."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .classes import (
-    Number,
-    per_pair,
-    same_class,
-)
-from .normalize import (
-    full_precision,
-    inverse_norms,
-    to_features_,
-    watched,
-)
+from .classes import Number, per_pair, same_class
+from .normalize import feature_gradient_, full_precision, inverse_norms, is_traced
 
 
 def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
@@ -48,7 +39,7 @@ def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
         there = (~ignored).to(same.dtype)
         rows = there.sum()
         same_pairs = there @ same @ there
-    if same.device.type == "cpu" and not watched():
+    if same.device.type == "cpu" and not is_traced():
         rows, same_pairs = float(rows), float(same_pairs)
     return per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
 
@@ -81,10 +72,10 @@ class _Pairs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the way that can
+        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the operations that can
             again = pairs(x, *ctx.given)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
         per_same, per_other = ctx.per
         weights = (same * (to_same * (2 * per_same))).addcmul_(other, to_other * (2 * per_other))
         with full_precision(x):
-            return to_features_(weights @ unit, x, inverse), None, None, None
+            return feature_gradient_(weights @ unit, x, inverse), None, None, None

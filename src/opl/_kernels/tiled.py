@@ -11,22 +11,13 @@ import torch
 from torch import Tensor
 
 from .class_sums import gradient
-from .classes import (
-    Soft,
-    classes_of,
-    per_pair,
-    same_class,
-)
-from .first_derivative import first_only
-from .normalize import (
-    inverse_norms,
-    to_features_,
-    wide,
-)
+from .classes import Soft, classes_of, per_pair, same_class
+from .first_derivative import first_derivative_only
+from .normalize import accumulation_dtype, feature_gradient_, inverse_norms
 
-ONCE = (
-    "the tiled way and the global batch have a first derivative only: for a second one compute the loss of the local "
-    "batch with way='pairs', or with form='mean' or 'abs_mean' and way='linear'."
+FIRST_DERIVATIVE_ONLY = (
+    "the tiled algorithm and the global batch have a first derivative only: for a second one compute the loss of the "
+    "local batch with algorithm='pairs', or with form='mean' or 'abs_mean' and algorithm='class_sums'."
 )
 TILE = 512  # rows and columns of a tile: the product is large enough for full speed, the tile small enough for a cache
 
@@ -49,7 +40,7 @@ def attach(
     x: Tensor, same: Tensor, other: Tensor, same_gradient: Tensor, other_gradient: Tensor, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """Values and gradients that are known already, tied to `x` so that `backward` finds them."""
-    same, other = _Known.apply(x, same, other, same_gradient, other_gradient, scale)  # type: ignore[no-untyped-call]
+    same, other = _AttachedGradients.apply(x, same, other, same_gradient, other_gradient, scale)  # type: ignore[no-untyped-call]
     return same, other
 
 
@@ -69,7 +60,7 @@ def pair_sum(
     """
     start, stop, _ = rows.indices(len(unit))
     mirrored = (start, stop) == (0, len(unit))
-    cosine_sum = torch.zeros((), dtype=wide(unit), device=unit.device)
+    cosine_sum = torch.zeros((), dtype=accumulation_dtype(unit), device=unit.device)
     weight_sum = torch.zeros_like(cosine_sum)
     out = unit.new_zeros((stop - start if pull else 0), unit.shape[1])
     for top, left in _tiles(start, stop, len(unit), mirrored):
@@ -129,7 +120,7 @@ def finish(x: Tensor, inverse: Tensor, part: PairSum) -> tuple[Tensor, Tensor]:
     """The mean of a sum over pairs and its gradient for the features, in place of the unit rows' own."""
     per = per_pair(part.weights)
     mean = (part.cosines * per).to(x.dtype)
-    return mean, to_features_(part.pull.mul_(2 * per), x, inverse) if len(part.pull) else part.pull
+    return mean, feature_gradient_(part.pull.mul_(2 * per), x, inverse) if len(part.pull) else part.pull
 
 
 _measure = torch.library.custom_op("opl::measure", _measure_now, mutates_args=())
@@ -141,7 +132,7 @@ def _(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool, backwar
     return x.new_empty(()), x.new_empty(()), *gradients
 
 
-class _Known(torch.autograd.Function):
+class _AttachedGradients(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, same: Tensor, other: Tensor, same_gradient: Tensor, other_gradient: Tensor, scale: float
@@ -154,4 +145,4 @@ class _Known(torch.autograd.Function):
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, same_gradient, other_gradient = ctx.saved_tensors
         out = (same_gradient * (to_same * ctx.scale)).addcmul_(other_gradient, to_other * ctx.scale)
-        return first_only(out, x, ONCE), None, None, None, None, None
+        return first_derivative_only(out, x, FIRST_DERIVATIVE_ONLY), None, None, None, None, None

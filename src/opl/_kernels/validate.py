@@ -6,16 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import (
-    FeatureError,
-    LabelError,
-)
-from .normalize import watched
+from ..errors import FeatureError, LabelError
+from .normalize import is_traced
 
-LOOK_FROM = 2048  # rows beyond which an accelerator may be waited for
+READ_FROM = 2048  # rows beyond which an accelerator may be waited for
 
 
-class Checked(NamedTuple):
+class ValidBatch(NamedTuple):
     """A batch that can be used.
 
     `x` is (B, D) in fp32 or fp64, `ignored` the rows to leave out; `nonnegative` is None where nobody may look at the
@@ -28,25 +25,25 @@ class Checked(NamedTuple):
     nonnegative: bool | None
 
 
-def check(features: Tensor, labels: Tensor, ignore_index: int) -> Checked:
+def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
     """Bring features and labels into one shape and type, and refuse what cannot be used."""
     x = check_vectors(features)
     labels = check_labels(labels, x)
-    if not can_look(x, ordinary=False):
-        return Checked(x, labels, _ignored(labels, ignore_index), None)
+    if not may_read_values(x, ordinary=False):
+        return ValidBatch(x, labels, _ignored(labels, ignore_index), None)
     some_ignored, largest = _check_label_values(labels, ignore_index)
     ignored = _ignored(labels, ignore_index) if some_ignored else None
     if largest < 1 / torch.finfo(x.dtype).eps:
         labels = labels.to(x.dtype)
     if x.numel() == 0:
-        return Checked(x, labels, ignored, True)
+        return ValidBatch(x, labels, ignored, True)
     low, high = (value.item() for value in torch.aminmax(x.detach()))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise FeatureError(
             f"the features hold {'NaN' if math.isnan(low) else 'infinite values'}: the model has diverged or its input "
             "is broken; lower the learning rate, clip gradients, or check the batch before the loss."
         )
-    return Checked(x, labels, ignored, low >= 0)
+    return ValidBatch(x, labels, ignored, low >= 0)
 
 
 def _ignored(labels: Tensor, ignore_index: int) -> Tensor:
@@ -54,11 +51,11 @@ def _ignored(labels: Tensor, ignore_index: int) -> Tensor:
     return ignored if labels.ndim == 1 else ignored.all(1)
 
 
-def can_look(x: Tensor, ordinary: bool = True) -> bool:
+def may_read_values(x: Tensor, ordinary: bool = True) -> bool:
     """Whether values may decide: always on the CPU, on an accelerator only where the batch is large (`ordinary`)."""
-    if watched():
+    if is_traced():
         return False
-    return x.device.type == "cpu" or (ordinary and len(x) > LOOK_FROM)
+    return x.device.type == "cpu" or (ordinary and len(x) > READ_FROM)
 
 
 def check_vectors(x: Tensor, name: str = "features") -> Tensor:

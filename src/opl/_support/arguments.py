@@ -6,22 +6,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from .._kernels.validate import (
-    can_look,
-    check_labels,
-    check_vectors,
-)
-from ..errors import (
-    LabelError,
-    OptionError,
-    unknown,
-)
+from .._kernels.validate import check_labels, check_vectors, may_read_values
+from ..errors import LabelError, OptionError, did_you_mean
 from ..experiments.types import Batch
 
 Reduction = Literal["mean", "sum", "none"]
 
 
-def vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tensor:
+def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tensor:
     """(B, width) features or logits, in fp32 or fp64 whatever came in."""
     x = check_vectors(x, name)
     if width is not None and x.shape[1] != width:
@@ -31,12 +23,12 @@ def vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tens
     return x
 
 
-def class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
+def as_class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
     """(B,) class ids from 0 to `num_classes - 1`; values are looked at on the CPU only."""
     labels = check_labels(labels, x)
     if labels.ndim != 1:
         raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
-    if len(labels) and can_look(x, ordinary=False):
+    if len(labels) and may_read_values(x, ordinary=False):
         low, high = (int(value) for value in torch.aminmax(labels))
         if low < 0 or high >= num_classes:
             wrong = low if low < 0 else high
@@ -48,13 +40,13 @@ def class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
     return labels
 
 
-def reduced(values: Tensor, reduction: Reduction) -> Tensor:
+def reduce_losses(values: Tensor, reduction: Reduction) -> Tensor:
     """(B,) losses of samples as their mean (0 where there is none), their sum, or as they are."""
     check_reduction(reduction)
-    return mean(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
+    return mean_or_zero(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
-def from_zero(name: str, value: int) -> int:
+def check_steps(name: str, value: int) -> int:
     """The value, if it is a number of steps."""
     if value < 0:
         raise OptionError(f"{name} is {value}: give a number of steps from 0 up.")
@@ -64,24 +56,24 @@ def from_zero(name: str, value: int) -> int:
 def check_reduction(reduction: str) -> None:
     """Refuse a reduction that does not exist."""
     if reduction not in get_args(Reduction):
-        raise OptionError(unknown("reduction", reduction, get_args(Reduction)))
+        raise OptionError(did_you_mean("reduction", reduction, get_args(Reduction)))
 
 
-def mean(values: Tensor) -> Tensor:
+def mean_or_zero(values: Tensor) -> Tensor:
     """The mean, and 0 where there is nothing."""
     return values.sum() / max(1, values.numel())
 
 
-def grown(step: Tensor, steps: int) -> Tensor | float:
+def ramp(step: Tensor, steps: int) -> Tensor | float:
     """How much of a setting is there: from 0 at step 0 to all of it after `steps` steps, in a straight line."""
     return (step / max(1, steps)).clamp(max=1) if steps else 1.0
 
 
-class Stepped(nn.Module):
+class StepCounter(nn.Module):
     """A part with a setting that changes from step to step.
 
     It counts its own training calls, in a buffer, so that a checkpoint knows where it was; a training loop that knows
-    its step says so with `at_step`, and then the setting is a function of that step and of nothing else.
+    its step says so with `set_step`, and then the setting is a function of that step and of nothing else.
     """
 
     step: Tensor
@@ -90,7 +82,7 @@ class Stepped(nn.Module):
         super().__init__()
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
-    def at_step(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """The next call is that of this step, counted from 0."""
         self.step.fill_(step)
 
@@ -105,7 +97,7 @@ class Stepped(nn.Module):
 class BetweenEpochs(nn.Module):
     """An objective with something to do between epochs, on every process; what it learns there is in its state."""
 
-    judged_by: str = ""
+    monitor: str = ""
     """The number of the records by which it judges a model; with one of `test/` the run tests after every epoch."""
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
@@ -124,7 +116,7 @@ def check_sizes(num_classes: int, feature_dim: int) -> None:
         )
 
 
-def positive(name: str, value: float) -> float:
+def check_positive(name: str, value: float) -> float:
     """The value, if it is a finite number above 0."""
     if not 0 < value < float("inf"):
         raise OptionError(f"{name} is {value}: give a finite number above 0.")

@@ -11,7 +11,7 @@ def check_radius(eps: float, norm: str) -> None:
         raise OptionError(f"eps is {eps:g}, and pixels reach from 0 to 1: is {eps:g}/255 meant?")
 
 
-def spelled(eps: float) -> str:
+def format_radius(eps: float) -> str:
     """A radius as people write it: in 255ths where it is a whole number of those.
 
     Example:
@@ -22,7 +22,7 @@ def spelled(eps: float) -> str:
     return f"{parts}/255" if parts and abs(eps * 255 - parts) < 1e-6 else f"{eps:g}"
 
 
-def radius(word: str) -> float:
+def parse_radius(word: str) -> float:
     """A radius from the command line: `8/255`, `0.031`.
 
     Example:

@@ -6,14 +6,8 @@ import typing
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from ..errors import (
-    OptionError,
-    unknown,
-)
-from ..optim import (
-    Optimizer,
-    Schedule,
-)
+from ..errors import OptionError, did_you_mean
+from ..optim import Optimizer, Schedule
 from .data.noisy_labels import Noise
 from .data.sets import DataSet
 from .methods import Method
@@ -118,7 +112,7 @@ def from_json(value: Any, kind: Any = Recipe) -> Any:
     if isinstance(value, dict) and "kind" in value:
         known = {option.__name__: option for option in _dataclasses(kind)}
         if value["kind"] not in known:
-            raise OptionError(unknown("kind", value["kind"], known))
+            raise OptionError(did_you_mean("kind", value["kind"], known))
         return _build(known[value["kind"]], value)
     if isinstance(value, list):
         options = [option for option in _options(kind) if get_origin(option) is tuple]
@@ -132,7 +126,7 @@ def _build(kind: type, value: dict[str, Any]) -> Any:
     names = {field.name for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:
-            raise OptionError(unknown(f"setting of {kind.__name__}", name, sorted(names)))
+            raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
     return kind(**{name: from_json(item, hints[name]) for name, item in value.items() if name != "kind"})
 
 

@@ -59,7 +59,7 @@ def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
     return (low if hits else 0.0), (high if hits < total else 1.0)  # there exactly so, but for rounding
 
 
-def paired(ours: dict[int, float], theirs: dict[int, float]) -> Interval:
+def paired_difference(ours: dict[int, float], theirs: dict[int, float]) -> Interval:
     """The difference `ours - theirs` over the seeds that both have.
 
     Example:

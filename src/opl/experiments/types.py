@@ -17,15 +17,15 @@ class Output(NamedTuple):
 class Batch(NamedTuple):
     """Images ready for the model, (B, C, H, W) floats; their labels; and their rows in the training set.
 
-    `each` is what one image counts in a mean over the global batch, times the number of processes, because their
-    gradients are averaged: an objective adds up its losses of images and multiplies with it, so that uneven and even
+    `sample_weight` is what one image counts in a mean over the global batch, times the number of processes, because
+    their gradients are averaged: an objective adds up its losses of images and multiplies with it, so that uneven and even
     empty shares of a batch train as one process would.
     """
 
     images: Tensor
     labels: Tensor
     rows: Tensor
-    each: float
+    sample_weight: float
 
 
 class Terms(NamedTuple):
@@ -85,6 +85,6 @@ class Splits(NamedTuple):
 EpochRecord = dict[str, Any]  # a line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...
 
 
-def no_images(like: Images) -> Images:
+def empty_part(like: Images) -> Images:
     """An empty part of the same data."""
     return Images(like.pixels, like.labels, torch.zeros(0, dtype=torch.long))

@@ -4,10 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._kernels.normalize import (
-    full_precision,
-    wide,
-)
+from .._kernels.normalize import accumulation_dtype, full_precision
 
 
 def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor | None = None) -> Tensor:
@@ -16,7 +13,7 @@ def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor |
     `|f|^2 - 2 f.c + |c|^2` in float64: two products, no (B, C, D) difference, and none of the digits that this form
     loses in fp32.
     """
-    kind = wide(features)
+    kind = accumulation_dtype(features)
     with full_precision(features):
         f, c = features.to(kind), centers.to(kind)
         if log_variances is None:

@@ -6,24 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._kernels.normalize import (
-    full_precision,
-    unit,
-)
-from .._support.arguments import (
-    check_sizes,
-    class_ids,
-    vectors,
-)
+from .._kernels.normalize import full_precision, unit_rows
+from .._support.arguments import as_class_ids, as_vectors, check_sizes
 
 
 class Head(nn.Module):
     """The last layer of a classifier: with labels, in training mode, logits with its margin; otherwise plain ones.
 
-    `own` names the parameters that an optimizer should treat otherwise than the rest: see `opl.optim.groups`.
+    `param_options` names the parameters that an optimizer should treat otherwise than the rest: see `opl.optim.groups`.
     """
 
-    own: Mapping[str, Mapping[str, float]] = {}
+    param_options: Mapping[str, Mapping[str, float]] = {}
 
     def __init__(self, feature_dim: int, num_classes: int) -> None:
         super().__init__()
@@ -32,10 +25,10 @@ class Head(nn.Module):
 
     def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:
         """(B, D) features to (B, C) logits; the margin needs labels, and is off after `eval()`."""
-        features = vectors(features, self.feature_dim)
+        features = as_vectors(features, self.feature_dim)
         if labels is None or not self.training:
             return self.logits(features, None)
-        return self.logits(features, class_ids(labels, features, self.num_classes))
+        return self.logits(features, as_class_ids(labels, features, self.num_classes))
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """The formula, on features in fp32 or fp64."""
@@ -54,6 +47,6 @@ def xavier(num_classes: int, feature_dim: int) -> nn.Parameter:
 def cosines(features: Tensor, weight: Tensor) -> Tensor:
     """(B, C) cosines of features with class vectors, in fp32 or fp64; those of a zero vector are 0."""
     with full_precision(features):
-        features, weight = unit(features), unit(weight)
+        features, weight = unit_rows(features), unit_rows(weight)
         kind = torch.promote_types(features.dtype, weight.dtype)
         return F.linear(features.to(kind), weight.to(kind))

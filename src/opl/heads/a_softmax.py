@@ -7,16 +7,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import (
-    Stepped,
-    positive,
-)
+from .._support.arguments import StepCounter, check_positive
 from ..errors import OptionError
-from ._head import (
-    Head,
-    cosines,
-    xavier,
-)
+from ._head import Head, cosines, xavier
 
 
 def a_softmax(
@@ -50,11 +43,11 @@ def a_softmax(
         if labels is None:
             return length * cosine
         target = cosine.gather(1, labels[:, None])
-        moved = (blend * target + falling(target, margin)) / (1 + blend)
+        moved = (blend * target + monotone_cosine(target, margin)) / (1 + blend)
         return length * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
 
 
-def falling(cosine: Tensor, margin: int) -> Tensor:
+def monotone_cosine(cosine: Tensor, margin: int) -> Tensor:
     """Psi of the paper, as a function of the cosine: 1 at angle 0, falling to `1 - 2 * margin` at pi."""
     before, now = torch.ones_like(cosine), cosine
     for _ in range(margin - 1):
@@ -64,16 +57,16 @@ def falling(cosine: Tensor, margin: int) -> Tensor:
     return (1 - 2 * (k % 2)) * now - 2 * k
 
 
-def annealed(step: Tensor, base: float, gamma: float, power: float, floor: float) -> Tensor:
+def anneal_blend(step: Tensor, base: float, gamma: float, power: float, floor: float) -> Tensor:
     """The blend of a step: `max(floor, base * (1 + gamma * step)^-power)`."""
     return (base * (1 + gamma * step.float()).pow(-power)).clamp(min=floor)
 
 
-class ASoftmaxHead(Head, Stepped):
-    """A classifier head with A-Softmax's margin, let in over the first steps: see `a_softmax` and `annealed`.
+class ASoftmaxHead(Head, StepCounter):
+    """A classifier head with A-Softmax's margin, let in over the first steps: see `a_softmax` and `anneal_blend`.
 
     The defaults are the released ones: from 1000 down to 5, reached after about 1,700 steps. The head counts its
-    training calls in its state; `head.at_step(n)` sets the count. At test time the largest cosine wins.
+    training calls in its state; `head.set_step(n)` sets the count. At test time the largest cosine wins.
 
     Example:
         >>> head = ASoftmaxHead(feature_dim=64, num_classes=100)
@@ -95,7 +88,7 @@ class ASoftmaxHead(Head, Stepped):
         if not 1 <= margin < float("inf") or margin != int(margin):
             raise OptionError(f"margin is {margin}: give a whole number from 1 (no margin) up, such as 4.")
         self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
-        positive("base", base)
+        check_positive("base", base)
         if not (gamma >= 0 and power >= 0 and floor >= 0):
             raise OptionError(
                 f"gamma {gamma}, power {power} and floor {floor} say how the margin is let in: from 0 up."
@@ -106,5 +99,5 @@ class ASoftmaxHead(Head, Stepped):
         """See `a_softmax`."""
         if labels is None:
             return a_softmax(features, self.weight)
-        blend = annealed(self.tick(), self.base, self.gamma, self.power, self.floor)
+        blend = anneal_blend(self.tick(), self.base, self.gamma, self.power, self.floor)
         return a_softmax(features, self.weight, labels, margin=self.margin, blend=blend)

@@ -6,18 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Stepped,
-    from_zero,
-    grown,
-    positive,
-)
+from .._support.arguments import StepCounter, check_positive, check_steps, ramp
 from ..errors import OptionError
-from ._head import (
-    Head,
-    cosines,
-    xavier,
-)
+from ._head import Head, cosines, xavier
 
 NEAR = 1e-6  # sin^2 below which an angle has no usable derivative in fp32
 
@@ -65,11 +56,11 @@ def arcface(
     return scale * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
 
 
-class ArcFaceHead(Head, Stepped):
+class ArcFaceHead(Head, StepCounter):
     """A classifier head with ArcFace's margin: see `arcface`. At test time the largest cosine wins.
 
     Over `warmup` steps the margin grows from 0, which keeps features from falling together early on: the head counts
-    its training calls in its state, and `head.at_step(n)` sets the count.
+    its training calls in its state, and `head.set_step(n)` sets the count.
 
     Example:
         >>> head = ArcFaceHead(feature_dim=64, num_classes=100, scale=30.0)
@@ -90,14 +81,14 @@ class ArcFaceHead(Head, Stepped):
         if not 0 <= margin < math.pi:
             raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
         self.scale, self.margin, self.easy, self.warmup = (
-            positive("scale", scale),
+            check_positive("scale", scale),
             margin,
             easy,
-            from_zero("warmup", warmup),
+            check_steps("warmup", warmup),
         )
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """See `arcface`."""
-        margin = self.margin if labels is None else self.margin * grown(self.tick(), self.warmup)
+        margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
         return arcface(features, self.weight, labels, scale=self.scale, margin=margin, easy=self.easy)

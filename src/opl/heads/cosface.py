@@ -3,18 +3,9 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Stepped,
-    from_zero,
-    grown,
-    positive,
-)
+from .._support.arguments import StepCounter, check_positive, check_steps, ramp
 from ..errors import OptionError
-from ._head import (
-    Head,
-    cosines,
-    xavier,
-)
+from ._head import Head, cosines, xavier
 
 
 def cosface(
@@ -44,10 +35,10 @@ def cosface(
     return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)).to(cosine))
 
 
-class CosFaceHead(Head, Stepped):
+class CosFaceHead(Head, StepCounter):
     """A classifier head with CosFace's margin: see `cosface`. At test time the largest cosine wins.
 
-    Over `warmup` steps the margin grows from 0: the head counts its training calls in its state, and `head.at_step(n)`
+    Over `warmup` steps the margin grows from 0: the head counts its training calls in its state, and `head.set_step(n)`
     sets the count.
 
     Example:
@@ -62,10 +53,10 @@ class CosFaceHead(Head, Stepped):
         super().__init__(feature_dim, num_classes)
         if not 0 <= margin <= 2:
             raise OptionError(f"margin is {margin}: give what is taken off the cosine, from 0 to 2, such as 0.35.")
-        self.scale, self.margin, self.warmup = positive("scale", scale), margin, from_zero("warmup", warmup)
+        self.scale, self.margin, self.warmup = check_positive("scale", scale), margin, check_steps("warmup", warmup)
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """See `cosface`."""
-        margin = self.margin if labels is None else self.margin * grown(self.tick(), self.warmup)
+        margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
         return cosface(features, self.weight, labels, scale=self.scale, margin=margin)

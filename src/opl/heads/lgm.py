@@ -5,13 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import (
-    Stepped,
-    class_ids,
-    mean,
-    positive,
-    vectors,
-)
+from .._support.arguments import StepCounter, as_class_ids, as_vectors, check_positive, mean_or_zero
 from ..errors import OptionError
 from ._distance import squared_distances
 from ._head import Head
@@ -55,18 +49,18 @@ def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_varianc
         tensor(2.)
     """
     with full_precision(features):
-        squares = (vectors(features) - means[labels].to(torch.promote_types(means.dtype, torch.float32))).square()
+        squares = (as_vectors(features) - means[labels].to(torch.promote_types(means.dtype, torch.float32))).square()
         if log_variances is None:
-            return mean(squares.sum(1)) / 2
+            return mean_or_zero(squares.sum(1)) / 2
         chosen = log_variances[labels].to(squares.dtype)
-        return mean((squares * (-chosen).exp() + chosen).sum(1)) / 2
+        return mean_or_zero((squares * (-chosen).exp() + chosen).sum(1)) / 2
 
 
-class LGMHead(Head, Stepped):
+class LGMHead(Head, StepCounter):
     """A head of Gaussians: see `gaussian`. At test time the nearest mean wins, where variances are equal.
 
     The margin starts at `start` and doubles every `double_every` steps up to `margin`: the head counts its training
-    calls in its state, and `head.at_step(n)` sets the count. The means learn twice as fast as the rest, as released.
+    calls in its state, and `head.set_step(n)` sets the count. The means learn twice as fast as the rest, as released.
 
     Example:
         >>> head = LGMHead(feature_dim=64, num_classes=100)
@@ -74,7 +68,7 @@ class LGMHead(Head, Stepped):
         >>> loss = F.cross_entropy(head(features, labels), labels) + 0.1 * head.penalty(features, labels)
     """
 
-    own = {"means": {"lr": 2.0}}  # noqa: RUF012
+    param_options = {"means": {"lr_mult": 2.0}}  # noqa: RUF012
 
     def __init__(
         self,
@@ -88,7 +82,7 @@ class LGMHead(Head, Stepped):
         super().__init__(feature_dim, num_classes)
         if not 0 <= margin < float("inf") or double_every < 1:
             raise OptionError(f"margin {margin} and double_every {double_every}: give one from 0 up and one from 1 up.")
-        self.margin, self.start, self.double_every = margin, positive("start", start), double_every
+        self.margin, self.start, self.double_every = margin, check_positive("start", start), double_every
         self.means = nn.Parameter(nn.init.kaiming_normal_(torch.empty(num_classes, feature_dim)))
         self.log_variances = nn.Parameter(torch.zeros(num_classes, feature_dim)) if learn_variances else None
 
@@ -103,6 +97,6 @@ class LGMHead(Head, Stepped):
 
     def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
         """See `unlikelihood`."""
-        features = vectors(features, self.feature_dim)
-        labels = class_ids(labels, features, self.num_classes)
+        features = as_vectors(features, self.feature_dim)
+        labels = as_class_ids(labels, features, self.num_classes)
         return unlikelihood(features, self.means, labels, log_variances=self.log_variances)

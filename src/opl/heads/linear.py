@@ -25,7 +25,7 @@ class LinearHead(Head):
         first = nn.Linear(feature_dim, num_classes)
         self.weight, self.bias = first.weight, first.bias
         if prior:
-            self.own = {"bias": {"weight_decay": 0.0}}
+            self.param_options = {"bias": {"weight_decay": 0.0}}
             with torch.no_grad():
                 self.bias.fill_(-math.log(max(1, num_classes - 1)))
 

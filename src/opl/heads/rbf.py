@@ -2,12 +2,9 @@
 
 from torch import Tensor
 
-from .._support.arguments import positive
+from .._support.arguments import check_positive
 from ._distance import squared_distances
-from ._head import (
-    Head,
-    xavier,
-)
+from ._head import Head, xavier
 
 
 def rbf(features: Tensor, prototypes: Tensor, *, scale: float = 35.0, gamma: float = 35.0) -> Tensor:
@@ -43,8 +40,8 @@ class RBFHead(Head):
 
     def __init__(self, feature_dim: int, num_classes: int, scale: float = 35.0, gamma: float | None = None) -> None:
         super().__init__(feature_dim, num_classes)
-        self.scale = positive("scale", scale)
-        self.gamma = positive("gamma", 2.0 * feature_dim if gamma is None else gamma)
+        self.scale = check_positive("scale", scale)
+        self.gamma = check_positive("gamma", 2.0 * feature_dim if gamma is None else gamma)
         self.prototypes = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:

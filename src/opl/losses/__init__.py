@@ -8,34 +8,16 @@ function in its own file, for instance `opl.losses.focal.focal`.
 """
 
 from .anchor import AnchorLoss
-from .center import (
-    CenterLoss,
-    moved_centers,
-)
-from .class_balanced import (
-    ClassBalancedFocalLoss,
-    class_balanced_weights,
-)
-from .distillation import (
-    DistillationProjectionLoss,
-    distillation_projection,
-)
+from .center import CenterLoss, update_centers
+from .class_balanced import ClassBalancedFocalLoss, class_balanced_weights
+from .distillation import DistillationProjectionLoss, distillation_projection
 from .focal import FocalLoss
-from .knowledge import (
-    KnowledgeDistillationLoss,
-    knowledge_distillation,
-)
-from .negative_cam import (
-    NegativeCAMLoss,
-    class_activation_maps,
-)
+from .knowledge import KnowledgeDistillationLoss, knowledge_distillation
+from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
-from .truncated import (
-    GeneralizedCrossEntropyLoss,
-    TruncatedLoss,
-)
+from .truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 __all__ = [
     "AnchorLoss",
@@ -54,5 +36,5 @@ __all__ = [
     "class_balanced_weights",
     "distillation_projection",
     "knowledge_distillation",
-    "moved_centers",
+    "update_centers",
 ]

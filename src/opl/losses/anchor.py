@@ -6,18 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Reduction,
-    Stepped,
-    check_reduction,
-    class_ids,
-    reduced,
-    vectors,
-)
-from ..errors import (
-    OptionError,
-    unknown,
-)
+from .._support.arguments import Reduction, StepCounter, as_class_ids, as_vectors, check_reduction, reduce_losses
+from ..errors import OptionError, did_you_mean
 
 Variant = Literal["neg", "pos"]
 
@@ -51,18 +41,18 @@ def anchor(
         tensor(1.3863)
     """
     check_anchor(gamma, delta, variant)
-    logits = vectors(logits, name="logits")
-    labels = class_ids(labels, logits, logits.shape[1])
+    logits = as_vectors(logits, name="logits")
+    labels = as_class_ids(labels, logits, logits.shape[1])
     target = F.one_hot(labels, logits.shape[1]).bool()
     p = logits.sigmoid()
     yes, no = F.softplus(-logits), F.softplus(logits)
     if variant == "neg":
         anchors = (p.detach().gather(1, labels[:, None]) - delta).clamp(min=0)
         weight = _power(1 + p - anchors, gamma)
-        return reduced(torch.where(target, yes, weight * no).sum(1), reduction)
+        return reduce_losses(torch.where(target, yes, weight * no).sum(1), reduction)
     highest = p.detach().masked_fill(target, 0).amax(1, keepdim=True)
     weight = _power(1 - p + (highest + delta).clamp(max=1), gamma)
-    return reduced(torch.where(target, weight * yes, no).sum(1), reduction)
+    return reduce_losses(torch.where(target, weight * yes, no).sum(1), reduction)
 
 
 def _power(base: Tensor, gamma: float) -> Tensor:
@@ -77,14 +67,14 @@ def check_anchor(gamma: float, delta: float, variant: str) -> None:
     if not 0 <= delta <= 1:
         raise OptionError(f"delta is {delta}: give a probability from 0 to 1, such as 0.05.")
     if variant not in get_args(Variant):
-        raise OptionError(unknown("variant", variant, get_args(Variant)))
+        raise OptionError(did_you_mean("variant", variant, get_args(Variant)))
 
 
-class AnchorLoss(Stepped):
+class AnchorLoss(StepCounter):
     """Anchor loss of logits, after `warmup` steps of softmax cross-entropy: see `anchor`.
 
-    The original warms up for five epochs. The module counts its training calls in its state; `loss.at_step(n)` sets the
-    count. After `eval()` it is the loss of the step that training has reached.
+    The original warms up for five epochs. The module counts its training calls in its state; `loss.set_step(n)` sets
+    the count. After `eval()` it is the loss of the step that training has reached.
 
     Example:
         >>> AnchorLoss(gamma=0.0)(torch.zeros(1, 2), torch.tensor([0]))
@@ -114,9 +104,9 @@ class AnchorLoss(Stepped):
         )
         if self.warmup == 0:
             return value
-        logits = vectors(logits, name="logits")
-        entropy = F.cross_entropy(logits, class_ids(labels, logits, logits.shape[1]), reduction="none")
-        plain = reduced(entropy, self.reduction)
+        logits = as_vectors(logits, name="logits")
+        entropy = F.cross_entropy(logits, as_class_ids(labels, logits, logits.shape[1]), reduction="none")
+        plain = reduce_losses(entropy, self.reduction)
         return torch.where(self.tick() < self.warmup, plain, value)
 
     def extra_repr(self) -> str:

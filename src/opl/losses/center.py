@@ -7,12 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._support.arguments import (
-    check_sizes,
-    class_ids,
-    mean,
-    vectors,
-)
+from .._support.arguments import as_class_ids, as_vectors, check_sizes, mean_or_zero
 from ..errors import OptionError
 from ..functional import is_number
 from .projection import default_group
@@ -33,16 +28,16 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
         >>> center(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
         tensor(6.2500)
     """
-    centers = vectors(centers, name="centers")
-    features = vectors(features, centers.shape[1])
-    labels = class_ids(labels, features, len(centers))
+    centers = as_vectors(centers, name="centers")
+    features = as_vectors(features, centers.shape[1])
+    labels = as_class_ids(labels, features, len(centers))
     # A plain difference: |f|^2 - 2 f c + |c|^2 loses all its digits where the features are large and close together.
     gaps = features - centers[labels].to(features.dtype)
-    return mean(gaps.square().sum(1)) / 2
+    return mean_or_zero(gaps.square().sum(1)) / 2
 
 
 @torch.no_grad()
-def moved_centers(
+def update_centers(
     centers: Tensor, features: Tensor, labels: Tensor, alpha: float = 0.5, *, group: Any = None
 ) -> Tensor:
     """The centers after a step towards the features of their class; the rule of the paper, which is no gradient.
@@ -63,9 +58,9 @@ def moved_centers(
                 [0.0000]])
     """
     _check_alpha(alpha)
-    centers = vectors(centers, name="centers")
-    features = vectors(features, centers.shape[1])
-    labels = class_ids(labels, features, len(centers))
+    centers = as_vectors(centers, name="centers")
+    features = as_vectors(features, centers.shape[1])
+    labels = as_class_ids(labels, features, len(centers))
     gaps = torch.zeros_like(centers).index_add_(0, labels, centers[labels] - features.to(centers.dtype))
     counts = centers.new_zeros(len(centers)).index_add_(0, labels, centers.new_ones(len(labels)))
     if group is not None:
@@ -75,7 +70,7 @@ def moved_centers(
 
 
 class CenterLoss(nn.Module):
-    """The center loss and its centers: see `center` and `moved_centers`.
+    """The center loss and its centers: see `center` and `update_centers`.
 
     The centers are a buffer and no parameter. They move at the end of each call in training mode with gradients
     enabled, as the statistics of a batch normalization do. So no optimizer has to know them, and neither the loss's
@@ -115,7 +110,7 @@ class CenterLoss(nn.Module):
         loss = center(features, labels, self.centers)
         if moving:
             # A new tensor and no change in place: the backward pass of torch.compile may read the old centers again.
-            self.centers = moved_centers(self.centers, features, labels, self.alpha, group=group)
+            self.centers = update_centers(self.centers, features, labels, self.alpha, group=group)
         return loss
 
     def extra_repr(self) -> str:

@@ -5,17 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .._support.arguments import (
-    Reduction,
-    check_reduction,
-    vectors,
-)
+from .._support.arguments import Reduction, as_vectors, check_reduction
 from ..errors import OptionError
-from .focal import (
-    FocalForm,
-    check_focal,
-    focal,
-)
+from .focal import FocalForm, check_focal, focal
 
 
 def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = 0.9999) -> Tensor:
@@ -73,7 +65,7 @@ class ClassBalancedFocalLoss(nn.Module):
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """The loss of (B, C) logits."""
-        logits = vectors(logits, name="logits")
+        logits = as_vectors(logits, name="logits")
         if logits.shape[1] != len(self.weights):
             raise OptionError(
                 f"{logits.shape[1]} logits a sample, and counts of {len(self.weights)} classes: give a count for each."

@@ -7,16 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._kernels.normalize import (
-    full_precision,
-    unit,
-)
-from .._support.arguments import vectors
-from ..errors import (
-    FeatureError,
-    OptionError,
-    unknown,
-)
+from .._kernels.normalize import full_precision, unit_rows
+from .._support.arguments import as_vectors
+from ..errors import FeatureError, OptionError, did_you_mean
 from ..functional import is_number
 
 Form = Literal["absolute", "softmax"]
@@ -50,8 +43,8 @@ def distillation_projection(
         tensor(1.)
     """
     _check_options(form, temperature)
-    student = vectors(student, name="student_features")
-    teacher = vectors(teacher, name="teacher_features").detach()
+    student = as_vectors(student, name="student_features")
+    teacher = as_vectors(teacher, name="teacher_features").detach()
     rows = len(student)
     if len(teacher) != rows:
         raise FeatureError(
@@ -101,12 +94,12 @@ class DistillationProjectionLoss(nn.Module):
 
 
 def _cosines(features: Tensor) -> Tensor:
-    directions = unit(features)
+    directions = unit_rows(features)
     return directions @ directions.T
 
 
 def _check_options(form: str, temperature: float) -> None:
     if form not in get_args(Form):
-        raise OptionError(unknown("form", form, get_args(Form)))
+        raise OptionError(did_you_mean("form", form, get_args(Form)))
     if not is_number(temperature) or not math.isfinite(temperature) or temperature <= 0:
         raise OptionError(f"temperature is {temperature!r}: give a finite number above 0, such as 1.")

@@ -6,17 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Reduction,
-    check_reduction,
-    class_ids,
-    reduced,
-    vectors,
-)
-from ..errors import (
-    OptionError,
-    unknown,
-)
+from .._support.arguments import Reduction, as_class_ids, as_vectors, check_reduction, reduce_losses
+from ..errors import OptionError, did_you_mean
 
 FocalForm = Literal["softmax", "sigmoid"]
 
@@ -48,12 +39,12 @@ def focal(
         tensor(0.6931)
     """
     check_focal(gamma, form)
-    logits = vectors(logits, name="logits")
-    labels = class_ids(labels, logits, logits.shape[1])
+    logits = as_vectors(logits, name="logits")
+    labels = as_class_ids(labels, logits, logits.shape[1])
     values = (_softmax if form == "softmax" else _sigmoid)(logits, labels, gamma)
     if class_weights is not None:
         values = values * class_weights.to(values)[labels]
-    return reduced(values, reduction)
+    return reduce_losses(values, reduction)
 
 
 def _softmax(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
@@ -75,7 +66,7 @@ def check_focal(gamma: float, form: str) -> None:
     if not 0 <= gamma < float("inf"):
         raise OptionError(f"gamma is {gamma}: give a finite number from 0 (cross-entropy) up, such as 2.")
     if form not in get_args(FocalForm):
-        raise OptionError(unknown("form", form, get_args(FocalForm)))
+        raise OptionError(did_you_mean("form", form, get_args(FocalForm)))
 
 
 class FocalLoss(nn.Module):

@@ -3,13 +3,7 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Reduction,
-    check_reduction,
-    positive,
-    reduced,
-    vectors,
-)
+from .._support.arguments import Reduction, as_vectors, check_positive, check_reduction, reduce_losses
 from ..errors import FeatureError
 
 
@@ -32,9 +26,9 @@ def knowledge_distillation(
         >>> knowledge_distillation(torch.tensor([[1.0, 0.0]]), torch.tensor([[3.0, 2.0]]))
         tensor(0.)
     """
-    positive("temperature", temperature)
-    student = vectors(student, name="student_logits")
-    teacher = vectors(teacher, name="teacher_logits").detach()
+    check_positive("temperature", temperature)
+    student = as_vectors(student, name="student_logits")
+    teacher = as_vectors(teacher, name="teacher_logits").detach()
     if student.shape != teacher.shape:
         raise FeatureError(
             f"student_logits have shape {tuple(student.shape)} and teacher_logits {tuple(teacher.shape)}: give both "
@@ -42,7 +36,7 @@ def knowledge_distillation(
         )
     log_p = F.log_softmax(student / temperature, dim=1)
     log_q = F.log_softmax(teacher.to(student.dtype) / temperature, dim=1)
-    return reduced(temperature**2 * (log_q.exp() * (log_q - log_p)).sum(1), reduction)
+    return reduce_losses(temperature**2 * (log_q.exp() * (log_q - log_p)).sum(1), reduction)
 
 
 class KnowledgeDistillationLoss(nn.Module):
@@ -58,7 +52,7 @@ class KnowledgeDistillationLoss(nn.Module):
     def __init__(self, temperature: float = 4.0, reduction: Reduction = "mean") -> None:
         super().__init__()
         check_reduction(reduction)
-        self.temperature, self.reduction = positive("temperature", temperature), reduction
+        self.temperature, self.reduction = check_positive("temperature", temperature), reduction
 
     def forward(self, student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
         """The loss of (B, C) logits."""

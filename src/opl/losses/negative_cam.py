@@ -7,15 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import (
-    class_ids,
-    mean,
-)
-from ..errors import (
-    FeatureError,
-    OptionError,
-    unknown,
-)
+from .._support.arguments import as_class_ids, mean_or_zero
+from ..errors import FeatureError, OptionError, did_you_mean
 
 Form = Literal["kd", "mse"]
 
@@ -71,14 +64,14 @@ def negative_cam(maps: Tensor, labels: Tensor, *, k: int = 10, form: Form = "kd"
     num_classes = maps.shape[1]
     if num_classes < 2:
         raise OptionError("maps of one class have no wrong class to choose: give (B, C, H, W) with C of at least 2.")
-    labels = class_ids(labels, maps, num_classes)
+    labels = as_class_ids(labels, maps, num_classes)
     maps = maps.flatten(2)
     strength = maps.detach().sum(2).scatter(1, labels[:, None], -torch.inf)
     negatives = strength.topk(min(k, num_classes - 1), dim=1).indices
     chosen = maps.take_along_dim(negatives[:, :, None], dim=1)
     if form == "mse":
-        return mean(chosen.square())
-    return mean(-F.log_softmax(chosen, dim=2).mean(2).sum(1))
+        return mean_or_zero(chosen.square())
+    return mean_or_zero(-F.log_softmax(chosen, dim=2).mean(2).sum(1))
 
 
 class NegativeCAMLoss(nn.Module):
@@ -128,4 +121,4 @@ def _check_options(k: int, form: str) -> None:
     if not isinstance(k, int) or k < 1:
         raise OptionError(f"k is {k!r}: give the number of wrong classes a sample, an integer from 1 up, such as 10.")
     if form not in get_args(Form):
-        raise OptionError(unknown("form", form, get_args(Form)))
+        raise OptionError(did_you_mean("form", form, get_args(Form)))

@@ -6,21 +6,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._kernels.first_derivative import first_only
-from .._kernels.normalize import (
-    full_precision,
-    wide,
-)
+from .._kernels.first_derivative import first_derivative_only
+from .._kernels.normalize import accumulation_dtype, full_precision
 from .._kernels.validate import check_labels
-from .._support.arguments import vectors
-from ..errors import (
-    FeatureError,
-    LabelError,
-    OptionError,
-)
+from .._support.arguments import as_vectors
+from ..errors import FeatureError, LabelError, OptionError
 from ..functional import is_number
 
-ONCE = "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
+FIRST_DERIVATIVE_ONLY = (
+    "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
+)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -48,7 +43,7 @@ def ole(features: Tensor, labels: Tensor, *, delta: float = 1.0, threshold: floa
         (tensor(0.), tensor(0.6972))
     """
     _check_options(delta, threshold)
-    features = vectors(features)
+    features = as_vectors(features)
     labels = _classes(labels, features)
     if not bool(features.isfinite().all()):
         raise FeatureError(
@@ -92,14 +87,14 @@ class _OLE(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, labels: Tensor, delta: float, threshold: float) -> Tensor:
         with full_precision(x):
-            value, gradient = _value_and_gradient(x.to(wide(x)), labels, delta, threshold)
+            value, gradient = _value_and_gradient(x.to(accumulation_dtype(x)), labels, delta, threshold)
         ctx.save_for_backward(x, gradient.to(x.dtype))
         return value.to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, incoming: Tensor) -> tuple[Tensor | None, ...]:
         x, gradient = ctx.saved_tensors
-        return first_only(incoming * gradient, x, ONCE), None, None, None
+        return first_derivative_only(incoming * gradient, x, FIRST_DERIVATIVE_ONLY), None, None, None
 
 
 def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: float) -> tuple[Tensor, Tensor]:

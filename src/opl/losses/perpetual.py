@@ -7,16 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._kernels.normalize import (
-    full_precision,
-    unit,
-)
-from .._support.arguments import (
-    check_sizes,
-    class_ids,
-    mean,
-    vectors,
-)
+from .._kernels.normalize import full_precision, unit_rows
+from .._support.arguments import as_class_ids, as_vectors, check_sizes, mean_or_zero
 from ..errors import OptionError
 from .projection import default_group
 
@@ -47,17 +39,17 @@ def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int
         tensor(0.4268)
     """
     _check_version(version)
-    centers = vectors(centers, name="centers")
-    features = vectors(features, centers.shape[1])
-    labels = class_ids(labels, features, len(centers))
+    centers = as_vectors(centers, name="centers")
+    features = as_vectors(features, centers.shape[1])
+    labels = as_class_ids(labels, features, len(centers))
     num_classes = len(centers)
     with full_precision(features):
-        f, v = unit(features), unit(centers.to(features.dtype))
-        along = 0.5 * mean(1 - (f * v[labels]).sum(1))  # never negative, so |1 - cos| of version 2 is the same
+        f, v = unit_rows(features), unit_rows(centers.to(features.dtype))
+        along = 0.5 * mean_or_zero(1 - (f * v[labels]).sum(1))  # never negative, so |1 - cos| of version 2 is the same
         if version == 1:
             others = v.sum(0) - v[labels]  # the sum over j != y_i, so that no (B, C) matrix is needed
             across = (f * others).sum(1)
-            return along + mean(across) * _sign(across, group) / max(1, num_classes - 1)
+            return along + mean_or_zero(across) * _sign(across, group) / max(1, num_classes - 1)
         apart = (v @ v.T - torch.eye(num_classes, dtype=v.dtype, device=v.device)).abs().sum() / num_classes**2
         return along + apart * min(1, len(features))
 
@@ -66,8 +58,8 @@ class PerpetualProjectionLoss(nn.Module):
     """Perpetual OPL with its learned class directions: see `perpetual`.
 
     The directions are the parameter `centers`, and must be given to an optimizer: `loss.parameters()` beside those of
-    the model. `own` is read where opl builds the optimizer: `lr` multiplies the recipe's rate (5 x 0.1 is the 0.5 of
-    the released code), and there is no weight decay, because the length of a direction does not matter.
+    the model. `opl.optim.param_groups` reads `param_options`: `lr_mult` multiplies the rate (5 x 0.1 is the 0.5 of the
+    released code), and there is no weight decay, because the length of a direction does not matter.
 
     Args:
         num_classes: C.
@@ -82,7 +74,7 @@ class PerpetualProjectionLoss(nn.Module):
         >>> optimizer.step()
     """
 
-    own: Mapping[str, Mapping[str, float]] = {"centers": {"lr": 5.0, "weight_decay": 0.0}}
+    param_options: Mapping[str, Mapping[str, float]] = {"centers": {"lr_mult": 5.0, "weight_decay": 0.0}}
 
     def __init__(self, num_classes: int, feature_dim: int, version: int = 1, global_batch: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Orthogonal Projection Loss as a module; the formula and its ways are in `opl.functional`."""
+"""The Orthogonal Projection Loss as a module; the formula and its algorithms are in `opl.functional`."""
 
 from typing import Any
 
@@ -6,12 +6,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import DistributedError
-from ..functional import (
-    Form,
-    Projection,
-    check_options,
-    orthogonal_projection,
-)
+from ..functional import Form, Projection, check_options, orthogonal_projection
 
 
 class OrthogonalProjectionLoss(nn.Module):

@@ -6,13 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import (
-    Reduction,
-    check_reduction,
-    class_ids,
-    reduced,
-    vectors,
-)
+from .._support.arguments import Reduction, as_class_ids, as_vectors, check_reduction, reduce_losses
 from ..errors import OptionError
 
 
@@ -36,7 +30,7 @@ def generalized_cross_entropy(
         tensor(0.5000)
     """
     check_truncated(q)
-    return reduced(_lq(entropies(logits, labels), q), reduction)
+    return reduce_losses(_lq(cross_entropies(logits, labels), q), reduction)
 
 
 def truncated(
@@ -51,7 +45,7 @@ def truncated(
     """The mean over samples of `w Lq(p) + (1 - w) Lq(k)`, with Lq of `generalized_cross_entropy`, same source.
 
     Without weights a sample counts (w = 1) where p is above k, so that the loss is Lq cut off at `Lq(k)`. With weights,
-    as in training, they were made before, by `believed` (pruning). The released code leaves the constant `Lq(k)` out,
+    as in training, they were made before, by `keep_mask` (pruning). The released code leaves the constant `Lq(k)` out,
     which has no gradient.
 
     Args:
@@ -68,25 +62,25 @@ def truncated(
         (tensor(0.5000), tensor(0.7500))
     """
     check_truncated(q, k)
-    entropy = entropies(logits, labels)
+    entropy = cross_entropies(logits, labels)
     if weights is None:
         weights = entropy < -math.log(k)
     if weights.shape != entropy.shape:
         raise OptionError(f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: give one for each.")
     kept = weights.to(entropy)
-    return reduced(kept * _lq(entropy, q) + (1 - kept) * _bound(q, k), reduction)
+    return reduce_losses(kept * _lq(entropy, q) + (1 - kept) * _bound(q, k), reduction)
 
 
-def believed(logits: Tensor, labels: Tensor, *, k: float = 0.5) -> Tensor:
+def keep_mask(logits: Tensor, labels: Tensor, *, k: float = 0.5) -> Tensor:
     """(B,) truths: whether the probability of the label is above k, so that its sample is not pruned."""
     check_truncated(0.0, k)
-    return entropies(logits, labels) < -math.log(k)
+    return cross_entropies(logits, labels) < -math.log(k)
 
 
-def entropies(logits: Tensor, labels: Tensor) -> Tensor:
+def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     """(B,) cross-entropies, by how far the label is behind all others together: p = 1 keeps its digits."""
-    logits = vectors(logits, name="logits")
-    labels = class_ids(labels, logits, logits.shape[1])
+    logits = as_vectors(logits, name="logits")
+    labels = as_class_ids(labels, logits, logits.shape[1])
     if logits.shape[1] == 1:
         return 0 * logits[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf)

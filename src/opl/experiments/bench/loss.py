@@ -102,10 +102,7 @@ def _speed(case: Case, seconds: float) -> dict[str, Any]:
     import torch
     from torch.nn import functional as F
 
-    from ...functional import (
-        orthogonal_projection,
-        which_way,
-    )
+    from ...functional import orthogonal_projection, select_algorithm
 
     features, labels = _batch(case)
     ones = torch.ones_like(features)
@@ -116,11 +113,11 @@ def _speed(case: Case, seconds: float) -> dict[str, Any]:
         "floor": lambda: torch.autograd.backward(F.normalize(features, dim=1), ones),
     }
     times = _take_turns(versions, features, seconds)
-    way = which_way(features, labels)
+    algorithm = select_algorithm(features, labels)
     milliseconds = {name: 1e3 * median(values) for name, values in times.items()}
     return {
         **_named(case),
-        "way": way,
+        "algorithm": algorithm,
         "ms": milliseconds,
         "faster": milliseconds["textbook"] / milliseconds["opl"],
         "of_floor": milliseconds["opl"] / milliseconds["floor"],
@@ -211,11 +208,11 @@ def _print_tables(result: dict[str, Any]) -> None:
 
     console = Console()
     table = Table(title=f"forward + backward in ms, medians, torch {result['torch']}, {result['threads']} threads")
-    for name in ("B", "D", "C", "features", "way", "textbook", "opl", "faster", "of floor"):
-        table.add_column(name, justify="left" if name in ("features", "way") else "right", no_wrap=True)
+    for name in ("B", "D", "C", "features", "algorithm", "textbook", "opl", "faster", "of floor"):
+        table.add_column(name, justify="left" if name in ("features", "algorithm") else "right", no_wrap=True)
     for row in result["speed"]:
         numbers = [f"{row['ms']['textbook']:.2f}", f"{row['ms']['opl']:.2f}"]
-        shape = [str(row[name]) for name in ("B", "D", "C", "features", "way")]
+        shape = [str(row[name]) for name in ("B", "D", "C", "features", "algorithm")]
         table.add_row(*shape, *numbers, f"{row['faster']:.1f}x", f"{row['of_floor']:.2f}x")
     console.print(table)
     if not result["memory"]:

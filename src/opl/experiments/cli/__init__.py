@@ -8,12 +8,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import (
-    WARNING,
-    OplError,
-    OplWarning,
-    unknown,
-)
+from ...errors import WARNING, OplError, OplWarning, did_you_mean
 
 
 class Command(NamedTuple):
@@ -52,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     if words[0] not in COMMANDS:
-        return _say(unknown("command", words[0], COMMANDS), 2)
+        return _say(did_you_mean("command", words[0], COMMANDS), 2)
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
     try:

@@ -8,10 +8,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from ...errors import (
-    FolderError,
-    OptionError,
-)
+from ...errors import FolderError, OptionError
 
 Scale = Literal["paper", "small", "tiny"]
 
@@ -85,29 +82,13 @@ class Reproduce:
 
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
-        from ..cluster.local import (
-            jobs_of,
-            measure_all,
-            run_all,
-        )
+        from ..cluster.local import jobs_of, measure_all, run_all
         from ..recipes import recipe
         from ..report.page import write_report
-        from ..results.comparisons import (
-            matched,
-            runs_below,
-            said,
-        )
+        from ..results.comparisons import compare, describe_comparison, runs_below
         from ..results.shares import shares
-        from ..results.tables import (
-            as_json,
-            lines,
-            markdown,
-            show,
-        )
-        from ..tables import (
-            ITEMS,
-            item,
-        )
+        from ..results.tables import as_json, lines, markdown, show
+        from ..tables import ITEMS, item
 
         chosen = item(self.item)
         if self.jobs < 1 or self.seeds < 0:
@@ -125,7 +106,7 @@ class Reproduce:
         if not failed:
             failed = measure_all(chosen, jobs, self.jobs, self.scale)
         rows, runs = lines(chosen, out, self.scale), runs_below(out, self.scale)
-        below = [*shares(chosen, self.scale, runs), *map(said, matched(chosen, self.scale, runs))]
+        below = [*shares(chosen, self.scale, runs), *map(describe_comparison, compare(chosen, self.scale, runs))]
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
         text = "\n".join([markdown(chosen, rows), *(f"\n{line}" for line in below)])
         (out / f"{stem}.md").write_text(text + "\n")

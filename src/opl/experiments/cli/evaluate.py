@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 import tyro
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
+from ...errors import OptionError, did_you_mean
 
 Settings = tuple[Any, ...]
 
@@ -37,7 +34,7 @@ def _few_shot(words: list[str]) -> Settings:
 def _attacks(words: list[str]) -> Settings:
     """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
     from ..evaluation.attack.settings import Attack
-    from ..radius import radius
+    from ..radius import parse_radius
 
     parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
     parser.add_argument("--eps", nargs="+", default=["8/255"])
@@ -48,7 +45,7 @@ def _attacks(words: list[str]) -> Settings:
         prog="opl evaluate RUN attack",
         description="Attacks. Radii are written 8/255 or 0.031; several after --eps are tried one after another:",
     )
-    return tuple(replace(chosen, eps=radius(word)) for word in given.eps)
+    return tuple(replace(chosen, eps=parse_radius(word)) for word in given.eps)
 
 
 class Protocol(NamedTuple):
@@ -114,7 +111,7 @@ class Evaluate:
                 raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
         if given.protocol not in PROTOCOLS:
-            raise OptionError(unknown("protocol", given.protocol, PROTOCOLS))
+            raise OptionError(did_you_mean("protocol", given.protocol, PROTOCOLS))
         read = PROTOCOLS[given.protocol].settings
         if read is None:
             argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)

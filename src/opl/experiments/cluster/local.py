@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import WARNING
 from ..run_folder import RunFolder
-from ..tables import (
-    NEEDS,
-    Item,
-)
+from ..tables import NEEDS, Item
 
 if TYPE_CHECKING:
     from ..recipe import Recipe

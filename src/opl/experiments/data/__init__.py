@@ -7,60 +7,28 @@ from .augment import (
     Augmentation,
     ColorJitter,
     Flip,
-    Gray,
+    Grayscale,
     Normalize,
     PadCrop,
     QuarterTurns,
     RandomResizedCrop,
     rotate,
 )
-from .batches import (
-    Batches,
-    seed_for,
-)
-from .domains import (
-    DomainFolder,
-    Pacs,
-)
-from .few_shot import (
-    CifarFS,
-    MiniImageNet,
-    TieredImageNet,
-)
-from .noisy_labels import (
-    ClassDependent,
-    Noise,
-    NoiseMatrix,
-    PairFlip,
-    UniformNoise,
-)
-from .readers.catalog import (
-    KNOWN,
-    Known,
-)
-from .readers.source import (
-    find,
-    here,
-)
-from .sets import (
-    Cifar10,
-    Cifar100,
-    DataSet,
-    Digits,
-    FashionMnist,
-    MadeUp,
-    Mnist,
-)
-from .split import (
-    split,
-    subset,
-)
-from .synthetic_domains import MadeUpDomains
+from .batches import Batches, seed_for
+from .domains import DomainFolder, Pacs
+from .few_shot import CifarFS, MiniImageNet, TieredImageNet
+from .noisy_labels import ClassDependent, Noise, NoiseMatrix, PairFlip, UniformNoise
+from .readers.catalog import CATALOG, CatalogEntry
+from .readers.source import find, find_local
+from .sets import Cifar10, Cifar100, DataSet, Digits, FashionMnist, Mnist, Synthetic
+from .split import split, subset
+from .synthetic_domains import SyntheticDomains
 
 __all__ = [
-    "KNOWN",
+    "CATALOG",
     "Augmentation",
     "Batches",
+    "CatalogEntry",
     "Cifar10",
     "Cifar100",
     "CifarFS",
@@ -71,10 +39,7 @@ __all__ = [
     "DomainFolder",
     "FashionMnist",
     "Flip",
-    "Gray",
-    "Known",
-    "MadeUp",
-    "MadeUpDomains",
+    "Grayscale",
     "MiniImageNet",
     "Mnist",
     "Noise",
@@ -85,11 +50,13 @@ __all__ = [
     "PairFlip",
     "QuarterTurns",
     "RandomResizedCrop",
+    "Synthetic",
+    "SyntheticDomains",
     "TieredImageNet",
     "UniformNoise",
     "describe",
     "find",
-    "here",
+    "find_local",
     "rotate",
     "seed_for",
     "split",
@@ -106,13 +73,13 @@ def describe() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"name": "digits", "here": True, "where": "scikit-learn", "images": 1797, "get": "built in"}
     ]
-    for known in KNOWN.values():
+    for known in CATALOG.values():
         hub = f"Hub {known.hub}, or " if known.hub else ""
         row = {"name": known.name, "here": False, "where": "", "images": sum(known.images.values())}
         folders = " or ".join(f"{name}/" for name in (known.name, known.made_of) if name)
         row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.license}"
         try:
-            if found := here(known):
+            if found := find_local(known):
                 row.update(here=True, where=found.where, images=found.count() or row["images"])
         except DataError as error:
             row["where"] = str(error)

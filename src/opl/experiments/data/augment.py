@@ -82,7 +82,7 @@ class ColorJitter:
 
 
 @dataclass(frozen=True)
-class Gray:
+class Grayscale:
     """The gray image in all three channels, with probability `p`."""
 
     p: float = 0.1
@@ -93,7 +93,7 @@ class Gray:
         """Gray each image or not."""
         rows, total = _place(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
-        return torch.where(chosen[:, None, None, None], gray(images), images)
+        return torch.where(chosen[:, None, None, None], grayscale(images), images)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Normalize:
         return (images - mean).div_(std)
 
 
-Augmentation = PadCrop | Flip | ColorJitter | Gray | QuarterTurns | RandomResizedCrop | Normalize
+Augmentation = PadCrop | Flip | ColorJitter | Grayscale | QuarterTurns | RandomResizedCrop | Normalize
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def brighten(images: Tensor, factors: Tensor) -> Tensor:
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
     """Blend each image with the mean of its gray image, cut to [0, 1]."""
     factors = factors[:, None, None, None]
-    middle = gray(images).mean((1, 2, 3), keepdim=True)
+    middle = grayscale(images).mean((1, 2, 3), keepdim=True)
     return (images * factors).add_(middle * (1 - factors)).clamp_(0, 1)
 
 
@@ -194,7 +194,7 @@ def saturate(images: Tensor, factors: Tensor) -> Tensor:
     if images.shape[1] == 1:
         return images
     factors = factors[:, None, None, None]
-    return (images * factors).add_(gray(images).mul_(1 - factors)).clamp_(0, 1)
+    return (images * factors).add_(grayscale(images).mul_(1 - factors)).clamp_(0, 1)
 
 
 def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
@@ -217,7 +217,7 @@ def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
     return torch.stack(channels, 1)
 
 
-def gray(images: Tensor) -> Tensor:
+def grayscale(images: Tensor) -> Tensor:
     """(B, 1, H, W): 0.299 red + 0.587 green + 0.114 blue, or what is gray already."""
     if images.shape[1] == 1:
         return images

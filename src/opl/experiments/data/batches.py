@@ -7,14 +7,8 @@ import torch
 from torch import Tensor
 
 from ...errors import OptionError
-from ..types import (
-    Batch,
-    Images,
-)
-from .augment import (
-    Augmentation,
-    Normalize,
-)
+from ..types import Batch, Images
+from .augment import Augmentation, Normalize
 
 _ORDER, _AUGMENT = 1, 2  # so that what is drawn for one purpose says nothing about the other
 
@@ -49,7 +43,7 @@ class Batches:
         device: where the batches go, and where they are augmented.
         rank: which process this is.
         world: how many there are.
-        balanced: draw as many images of each domain into every batch (see `evenly`); the part must tell its domains.
+        balanced: draw as many images of each domain into every batch (see `balanced_order`); needs domains.
         doubled: follow the images of every batch with their mirror images: twice as many in all, labels repeated.
         channels_last: lay the images out as (B, H, W, C) in memory, which convolutions like; the shape stays.
 
@@ -102,7 +96,7 @@ class Batches:
             for augmentation in self.augment:
                 images = augmentation(images, chance, mine, len(rows))
             batch = self._batch(images, labels, rows[mine], self.world / len(rows))
-            yield mirrored(batch) if self.doubled else batch
+            yield append_mirror_images(batch) if self.doubled else batch
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """All images in order, normalized and nothing else; of this process's share, `batch_size` at a time."""
@@ -116,7 +110,7 @@ class Batches:
 
     def _order(self, shuffle: torch.Generator) -> Tensor:
         if self.balanced and self.part.domains is not None:
-            return evenly(self.part.domains[self.part.rows], shuffle)
+            return balanced_order(self.part.domains[self.part.rows], shuffle)
         return torch.randperm(len(self.part), generator=shuffle)
 
     def _share(self, count: int) -> slice:
@@ -126,12 +120,12 @@ class Batches:
         pixels, labels = self.part.take(rows)
         return pixels.to(self.device).float().div_(255), labels.to(self.device)
 
-    def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, each: float) -> Batch:
+    def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, sample_weight: float) -> Batch:
         images = self.normalize(images).contiguous(memory_format=self.layout)
-        return Batch(images, labels, rows.to(self.device), each)
+        return Batch(images, labels, rows.to(self.device), sample_weight)
 
 
-def evenly(domains: Tensor, shuffle: torch.Generator) -> Tensor:
+def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
     """An order of as many places as there are images, in which the domains take turns, so that in any stretch of it
     their numbers differ by one at most. A small domain begins again, in a new order; a large one is not all there.
 
@@ -148,15 +142,15 @@ def evenly(domains: Tensor, shuffle: torch.Generator) -> Tensor:
     return order
 
 
-def mirrored(batch: Batch) -> Batch:
+def append_mirror_images(batch: Batch) -> Batch:
     """The images, then all of them with left and right exchanged; one image counts half.
 
     Example:
         >>> batch = Batch(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([5]), torch.tensor([0]), 1.0)
-        >>> mirrored(batch).images.flatten(), mirrored(batch).labels, mirrored(batch).each
+        >>> mirrored(batch).images.flatten(), mirrored(batch).labels, mirrored(batch).sample_weight
         (tensor([1., 2., 2., 1.]), tensor([5, 5]), 0.5)
     """
     layout = torch.channels_last if batch.images.is_contiguous(memory_format=torch.channels_last) else None
     images = torch.cat([batch.images, batch.images.flip(3)])
     images = images.contiguous(memory_format=layout) if layout else images
-    return Batch(images, batch.labels.repeat(2), batch.rows.repeat(2), batch.each / 2)
+    return Batch(images, batch.labels.repeat(2), batch.rows.repeat(2), batch.sample_weight / 2)

@@ -5,23 +5,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
-from ...errors import (
-    DataError,
-    OptionError,
-)
+from ...errors import DataError, OptionError
 from .augment import Augmentation
-from .photos import Photographs
-from .stored import (
-    Stored,
-    superclasses_of,
-)
+from .photos import PhotoAugmentation
+from .stored import FileDataSet, superclasses_of
 
 if TYPE_CHECKING:
-    from .readers.cache import Decoded
+    from .readers.cache import DecodedData
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
-class _Cifar(Photographs, Stored):
+class _Cifar(PhotoAugmentation, FileDataSet):
     """What both CIFARs share."""
 
     channels: ClassVar[int] = 3
@@ -64,11 +61,11 @@ class Cifar100(_Cifar):
         """After the choice of classes."""
         return self.per_superclass * len(self.superclasses) or super().num_classes
 
-    def _read(self) -> "Decoded":
+    def _read(self) -> "DecodedData":
         return _gathered(super()._read(), self) if self.superclasses else super()._read()
 
 
-def _gathered(decoded: "Decoded", settings: Cifar100) -> "Decoded":
+def _gathered(decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
     """The same with its classes numbered anew: those of the chosen super-classes first, else in their order."""
     there = settings.all_classes // settings.per_superclass
     wanted = settings.superclasses

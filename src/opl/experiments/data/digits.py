@@ -6,10 +6,7 @@ from typing import ClassVar
 import torch
 
 from ...errors import OptionError
-from ..types import (
-    Images,
-    Splits,
-)
+from ..types import Images, Splits
 from .augment import Augmentation
 from .split import split
 

@@ -10,35 +10,19 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from ...errors import (
-    DataError,
-    OptionError,
-    unknown,
-)
-from ..types import (
-    Images,
-    Splits,
-)
-from .augment import (
-    Augmentation,
-    ColorJitter,
-    Flip,
-    Gray,
-    RandomResizedCrop,
-)
+from ...errors import DataError, OptionError, did_you_mean
+from ..types import Images, Splits
+from .augment import Augmentation, ColorJitter, Flip, Grayscale, RandomResizedCrop
 from .batches import seed_for
-from .readers.catalog import (
-    KNOWN,
-    Known,
-)
-from .readers.domain_lists import listed
-from .split import (
-    split,
-    subset,
-)
+from .readers.catalog import CATALOG, CatalogEntry
+from .readers.domain_lists import read_lists
+from .split import split, subset
 
 if TYPE_CHECKING:
-    from .readers.cache import Decoded
+    from .readers.cache import DecodedData
+
+if TYPE_CHECKING:
+    pass
 
 PACS = {  # the official sizes of each domain, to train on and to validate on
     "art_painting": (1840, 208),
@@ -94,7 +78,7 @@ class _Domains:
         names, classes = decoded.names["domain"], decoded.names[decoded.label]
         self._check(names, domains, classes, decoded.source)
         if self.target not in names:
-            raise OptionError(unknown("domain", self.target, names))
+            raise OptionError(did_you_mean("domain", self.target, names))
         seed = seed if self.split_seed == -1 else self.split_seed
         fits, helds = [], []
         for number, name in enumerate(names):
@@ -108,28 +92,25 @@ class _Domains:
         train, val, test = (Images(part.pixels, labels, rows, domains) for rows in parts)
         return Splits(train, val, test, classes, decoded.source, domain_names=names)
 
-    def _cut(self, decoded: "Decoded", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    def _cut(self, decoded: "DecodedData", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """The rows of a domain to train on, and those to validate on."""
         if self.lists:
-            return listed(self.lists, domain, decoded, self._sizes().get(domain))
+            return read_lists(self.lists, domain, decoded, self._sizes().get(domain))
         labels = decoded.parts["train"].labels[decoded.label][rows]
         fit, val = split(labels, self._held(domain, len(rows)), seed=seed, stratified=True)
         return rows[fit], rows[val]
 
-    def _read(self) -> "Decoded":
-        from .readers import (
-            cache,
-            source,
-        )
+    def _read(self) -> "DecodedData":
+        from .readers import cache, source
 
         if self.size < 1:
             raise OptionError(f"size is {self.size}: give the height and width of the images in pixels.")
-        found = source.find_known(self._known(), self.root)
-        return cache.load_found(
+        found = source.find_entry(self._known(), self.root)
+        return cache.load_source(
             replace(found, layout=source.DOMAINS, known=replace(found.known, size=self.size)), ("train",)
         )
 
-    def _known(self) -> Known:
+    def _known(self) -> CatalogEntry:
         raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
@@ -160,8 +141,8 @@ class Pacs(_Domains):
     name: ClassVar[str] = "pacs"
     num_classes: ClassVar[int] = 7
 
-    def _known(self) -> Known:
-        return KNOWN[self.name]
+    def _known(self) -> CatalogEntry:
+        return CATALOG[self.name]
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
         return PACS
@@ -208,11 +189,13 @@ class DomainFolder(_Domains):
     val: float = 0.1
     """The part of each domain that is held out for validation, the same share of every class."""
 
-    def _known(self) -> Known:
+    def _known(self) -> CatalogEntry:
         if self.num_classes < 2:
             raise OptionError(f"num_classes is {self.num_classes}: give the number of classes of {self.name}.")
         license = "see where it comes from"
-        return Known(self.name, self.hub, {"train": 0}, self.num_classes, "RGB", license, other_columns=(self.column,))
+        return CatalogEntry(
+            self.name, self.hub, {"train": 0}, self.num_classes, "RGB", license, other_columns=(self.column,)
+        )
 
     def _held(self, domain: str, count: int) -> int:
         if not 0 <= self.val < 1:
@@ -240,6 +223,6 @@ def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float
         (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
         (flip > 0, Flip(flip)),
         (jitter > 0, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
-        (gray > 0, Gray(gray)),
+        (gray > 0, Grayscale(gray)),
     ]
     return tuple(step for there, step in steps if there)

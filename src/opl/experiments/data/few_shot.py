@@ -1,7 +1,7 @@
 """The few-shot data sets: trained on their base classes, tested on classes that no training has seen.
 
 As the other data sets they are frozen values that load themselves as `Splits`; those hold the base classes only. The
-new classes come from `unseen("val")` and `unseen("test")`.
+new classes come from `novel_classes("val")` and `novel_classes("test")`.
 """
 
 from collections.abc import Mapping
@@ -11,28 +11,24 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ..types import (
-    Images,
-    Splits,
-    no_images,
-)
+from ...errors import OptionError, did_you_mean
+from ..types import Images, Splits, empty_part
 from .augment import Augmentation
-from .photos import Photographs
+from .photos import PhotoAugmentation
 from .split import subset
 from .stored import check_classes
 
 if TYPE_CHECKING:
-    from .readers.cache import Decoded
+    from .readers.cache import DecodedData
+
+if TYPE_CHECKING:
+    pass
 
 NewClasses = Literal["val", "test"]
 
 
 @dataclass(frozen=True)
-class _FewShot(Photographs):
+class _FewShot(PhotoAugmentation):
     """What they share."""
 
     root: str = ""
@@ -79,15 +75,15 @@ class _FewShot(Photographs):
             held = subset(more, self.classes, max(0, self.held), seed=seed)
             test = Images(extra.pixels, more, held)
         else:
-            fit, held = hold(labels, self.held, part.labels.get("kept"), seed=seed)
+            fit, held = hold_out(labels, self.held, part.labels.get("kept"), seed=seed)
             test = Images(pixels, labels, held[subset(labels[held], self.classes)])
         train = Images(pixels, labels, fit[subset(labels[fit], self.classes, self.per_class, seed=seed)])
         names = decoded.names[decoded.label][: self.num_classes]
         coarse = part.labels.get("coarse_label")
         groups = () if coarse is None else tuple(int(coarse[labels == each][0]) for each in range(self.num_classes))
-        return Splits(train, no_images(train), test, names, decoded.source, groups)
+        return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
-    def unseen(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
+    def novel_classes(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
         """All images of the new classes, numbered from 0 in alphabetical order, and the names of these classes."""
         check_part(part)
         decoded = self._read(part)
@@ -97,7 +93,7 @@ class _FewShot(Photographs):
         names = decoded.names[decoded.label][first : first + self.new_classes[part]]
         return Images(found.pixels, labels, torch.arange(len(labels))), names
 
-    def _read(self, *parts: str) -> "Decoded":
+    def _read(self, *parts: str) -> "DecodedData":
         from .readers import cache
 
         return cache.load(self.name, self.root, parts)
@@ -106,10 +102,10 @@ class _FewShot(Photographs):
 def check_part(part: str) -> None:
     """Refuse a part that has no new classes."""
     if part not in ("val", "test"):
-        raise OptionError(unknown("part of new classes", part, ("val", "test")))
+        raise OptionError(did_you_mean("part of new classes", part, ("val", "test")))
 
 
-def hold(labels: Tensor, held: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+def hold_out(labels: Tensor, held: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The rows to train on and the rows held out, `held` of each class, each in ascending order.
 
     Args:
@@ -195,7 +191,7 @@ class TieredImageNet(_FewShot):
     all_classes: ClassVar[int] = 351
     new_classes: ClassVar[Mapping[str, int]] = {"val": 97, "test": 160}
 
-    def _read(self, *parts: str) -> "Decoded":
+    def _read(self, *parts: str) -> "DecodedData":
         from .readers import cache
 
         return cache.load(self.name, self.root, parts, bgr=self.bgr)

@@ -14,14 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...errors import (
-    DataError,
-    OptionError,
-)
-from ..types import (
-    Images,
-    Splits,
-)
+from ...errors import DataError, OptionError
+from ..types import Images, Splits
 from .batches import seed_for
 
 _NOISE = 4  # what is drawn here says nothing about order (1), augmentation (2) and dropout (3)
@@ -29,7 +23,7 @@ _SLACK = 1e-6  # by how much the sum of a row may miss 1
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _Noise:
     """What all kinds of noise share."""
 
     seed: int = field(default=-1, kw_only=True)
@@ -41,7 +35,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Rated(_Kind):
+class _RatedNoise(_Noise):
     """What kinds of noise with a rate share."""
 
     rate: float = 0.4
@@ -60,7 +54,7 @@ class _Rated(_Kind):
 
 
 @dataclass(frozen=True)
-class UniformNoise(_Rated):
+class UniformNoise(_RatedNoise):
     """Any other class, all alike: "symmetric" noise."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
@@ -71,7 +65,7 @@ class UniformNoise(_Rated):
 
 
 @dataclass(frozen=True)
-class PairFlip(_Rated):
+class PairFlip(_RatedNoise):
     """The next class by number, the last the first: what the paper's code calls class-dependent."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
@@ -81,7 +75,7 @@ class PairFlip(_Rated):
 
 
 @dataclass(frozen=True)
-class ClassDependent(_Rated):
+class ClassDependent(_RatedNoise):
     """A class that looks alike: with super-classes the next of the same super-class, else by a map of the literature.
 
     CIFAR-10 and Fashion-MNIST by the paper of the truncated loss (Zhang and Sabuncu 2018), MNIST by Patrini et al.
@@ -94,7 +88,7 @@ class ClassDependent(_Rated):
 
 
 @dataclass(frozen=True)
-class NoiseMatrix(_Kind):
+class NoiseMatrix(_Noise):
     """Any transition matrix, from a file: `.npy`, JSON (a list of rows), or text with a row a line."""
 
     path: str = ""
@@ -182,7 +176,7 @@ def _read(path: str) -> Tensor:
 # Labels
 
 
-class Noisy(NamedTuple):
+class NoisyData(NamedTuple):
     """A data set with wrong labels in training and validation, and what became of it."""
 
     splits: Splits
@@ -206,14 +200,14 @@ class Noisy(NamedTuple):
         }
 
 
-def spoil(splits: Splits, noise: Noise, seed: int) -> Noisy:
+def corrupt_labels(splits: Splits, noise: Noise, seed: int) -> NoisyData:
     """The same images, those to train and validate on with labels drawn from the noise; the test part as it was."""
     matrix = noise.matrix(splits.class_names, splits.groups)
     chosen = seed if noise.seed == -1 else noise.seed
-    parts = {name: _spoilt(part, matrix, chosen) for name, part in (("train", splits.train), ("val", splits.val))}
+    parts = {name: _corrupt(part, matrix, chosen) for name, part in (("train", splits.train), ("val", splits.val))}
     clean = {name: part.labels[part.rows] for name, part in (("train", splits.train), ("val", splits.val))}
     dirty = {name: part.labels[part.rows] for name, part in parts.items()}
-    return Noisy(
+    return NoisyData(
         splits._replace(train=parts["train"], val=parts["val"]),
         matrix,
         {name: dirty[name] != clean[name] for name in parts},
@@ -221,7 +215,7 @@ def spoil(splits: Splits, noise: Noise, seed: int) -> Noisy:
     )
 
 
-def draw(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
+def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
     """(N,) labels drawn from the rows of a transition matrix; the n-th depends on its own label, the seed and n alone.
 
     Example:
@@ -235,11 +229,11 @@ def draw(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
     return torch.searchsorted(ends[labels], points[:, None], right=True).squeeze(1)
 
 
-def _spoilt(part: Images, matrix: Tensor, seed: int) -> Images:
+def _corrupt(part: Images, matrix: Tensor, seed: int) -> Images:
     """New labels for the images of a part; what else its source holds, and the source itself, is left as it is."""
     inside = part.labels.clamp(0, len(matrix) - 1)  # a source may hold classes that were left out
     labels = part.labels.clone()
-    labels[part.rows] = draw(inside, matrix, seed)[part.rows]
+    labels[part.rows] = draw_labels(inside, matrix, seed)[part.rows]
     return Images(part.pixels, labels, part.rows, part.domains)
 
 
@@ -247,7 +241,7 @@ def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:
     return torch.bincount(clean * num_classes + dirty, minlength=num_classes**2).view(num_classes, num_classes)
 
 
-def purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:
+def pruning_purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:
     """How well a choice of training images tells wrong labels: `kept`, the share of images kept; `kept/clean`, the
     share of those whose label is right; `wrong/pruned`, the share of wrong labels that are gone. What has no image to
     be a share of is left out.

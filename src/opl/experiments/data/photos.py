@@ -3,15 +3,10 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .augment import (
-    Augmentation,
-    ColorJitter,
-    Flip,
-    PadCrop,
-)
+from .augment import Augmentation, ColorJitter, Flip, PadCrop
 
 
-class Steps(NamedTuple):
+class AugmentationSteps(NamedTuple):
     """Each is one step, or none where it is switched off."""
 
     crop: tuple[Augmentation, ...]
@@ -20,7 +15,7 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Photographs:
+class PhotoAugmentation:
     """Cropped, flipped and jittered; in which order is up to the data set."""
 
     padding: int = 4
@@ -31,9 +26,9 @@ class Photographs:
     """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> AugmentationSteps:
         """What is done, each unless it is switched off."""
-        return Steps(
+        return AugmentationSteps(
             (PadCrop(self.padding),) if self.padding else (),
             (Flip(self.flip),) if self.flip else (),
             (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else (),

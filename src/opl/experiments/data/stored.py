@@ -7,22 +7,19 @@ import torch
 from torch import Tensor
 
 from ...errors import OptionError
-from ..types import (
-    Images,
-    Splits,
-)
+from ..types import Images, Splits
 from .augment import Augmentation
-from .split import (
-    split,
-    subset,
-)
+from .split import split, subset
 
 if TYPE_CHECKING:
-    from .readers.cache import Decoded
+    from .readers.cache import DecodedData
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True)
-class Stored:
+class FileDataSet:
     """What data sets made of files share."""
 
     root: str = ""
@@ -73,7 +70,7 @@ class Stored:
         )
         return cut._replace(groups=superclasses_of(test_labels, test.labels.get("coarse_label"), self.num_classes))
 
-    def unseen(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
+    def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
         if part != "test":
             raise OptionError(f"{self.name} has new classes for testing only: give the part 'test', not {part!r}.")
@@ -89,7 +86,7 @@ class Stored:
         rows = ((labels >= chosen) & (labels < last)).nonzero().flatten()
         return Images(test.pixels, labels - chosen, rows), decoded.names[decoded.label][chosen:last]
 
-    def _read(self) -> "Decoded":
+    def _read(self) -> "DecodedData":
         """Its parts, decoded, the chosen classes first."""
         from .readers import cache
 
@@ -103,7 +100,9 @@ def superclasses_of(labels: Tensor, coarse: Tensor | None, num_classes: int) -> 
     return tuple(int(coarse[labels == each].mode().values) for each in range(num_classes))
 
 
-def _cut(train: Images, test: Images, settings: "Stored", seed: int, names: tuple[str, ...], source: str) -> Splits:
+def _cut(
+    train: Images, test: Images, settings: "FileDataSet", seed: int, names: tuple[str, ...], source: str
+) -> Splits:
     chosen = settings.num_classes
     fit, val = split(train.labels, settings.val, seed=seed, stratified=settings.stratified)
     fit = fit[subset(train.labels[fit], chosen, settings.per_class, seed=seed)]
@@ -125,7 +124,7 @@ def check_classes(name: str, classes: int, there: int) -> None:
 
 
 @dataclass(frozen=True)
-class Mnist(Stored):
+class Mnist(FileDataSet):
     """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, gray; not augmented."""
 
     name: ClassVar[str] = "mnist"
@@ -137,7 +136,7 @@ class Mnist(Stored):
 
 
 @dataclass(frozen=True)
-class FashionMnist(Stored):
+class FashionMnist(FileDataSet):
     """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, gray; not augmented. Read from idx files too."""
 
     name: ClassVar[str] = "fashion-mnist"

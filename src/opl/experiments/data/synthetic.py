@@ -1,4 +1,4 @@
-"""Images that are made up, in the shape of a data set."""
+"""Images that are synthetic, in the shape of a data set."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,40 +7,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ..types import (
-    Images,
-    Splits,
-)
+from ...errors import OptionError, did_you_mean
+from ..types import Images, Splits
 from .augment import Augmentation
-from .cifar import (
-    Cifar10,
-    Cifar100,
-)
+from .cifar import Cifar10, Cifar100
 from .digits import Digits
-from .few_shot import (
-    CifarFS,
-    FewShot,
-    MiniImageNet,
-    NewClasses,
-    TieredImageNet,
-    check_part,
-)
-from .readers.catalog import KNOWN
-from .stored import (
-    FashionMnist,
-    Mnist,
-    Stored,
-    check_classes,
-)
+from .few_shot import CifarFS, FewShot, MiniImageNet, NewClasses, TieredImageNet, check_part
+from .readers.catalog import CATALOG
+from .stored import FashionMnist, FileDataSet, Mnist, check_classes
 
 
 @dataclass(frozen=True)
-class MadeUp:
-    """Made-up images in the shape of a data set, with its classes: a pattern for each class, and noise.
+class Synthetic:
+    """Synthetic images in the shape of a data set, with its classes: a pattern for each class, and noise.
 
     A smoke run learns something from them in seconds; its numbers mean nothing. Like a few-shot data set it has new
     classes as well, 16 for validation and 20 for testing.
@@ -66,15 +45,15 @@ class MadeUp:
     """Images of each new class: 20 are 5 shots and 15 queries."""
 
     @property
-    def _model(self) -> "Stored | Digits | FewShot":
+    def _model(self) -> "FileDataSet | Digits | FewShot":
         if self.like not in _LIKE:
-            raise OptionError(unknown("data set", self.like, _LIKE))
+            raise OptionError(did_you_mean("data set", self.like, _LIKE))
         return _LIKE[self.like]
 
     @property
     def name(self) -> str:
         """Says what it is."""
-        return f"made-up-{self.like}"
+        return f"synthetic-{self.like}"
 
     @property
     def channels(self) -> int:
@@ -114,13 +93,13 @@ class MadeUp:
         pixels = self._pixels(labels, self.num_classes, torch.Generator().manual_seed(0))
         cuts = torch.tensor([self.rows, self.rows + self.val])
         train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
-        known = KNOWN[self.like].names if self.like in KNOWN else ()
+        known = CATALOG[self.like].names if self.like in CATALOG else ()
         names = known or tuple(f"class {number}" for number in range(self.num_classes))
         alike = getattr(self._model, "per_superclass", 0)
         groups = tuple(number // alike for number in range(self.num_classes)) if alike else ()
-        return Splits(train, val, test, names[: self.num_classes], "made up", groups)
+        return Splits(train, val, test, names[: self.num_classes], "synthetic", groups)
 
-    def unseen(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
+    def novel_classes(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
         """New classes with patterns of their own, numbered from 0, and their names; always the same."""
         check_part(part)
         if not isinstance(self._model, FewShot):
@@ -145,7 +124,7 @@ class MadeUp:
         return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
 
 
-_LIKE: dict[str, Stored | Digits | FewShot] = {
+_LIKE: dict[str, FileDataSet | Digits | FewShot] = {
     "mnist": Mnist(),
     "fashion-mnist": FashionMnist(),
     "cifar10": Cifar10(),

@@ -1,4 +1,4 @@
-"""Made-up images with domains, for smoke runs: a pattern for each class, and in each domain other colors."""
+"""Synthetic images with domains, for smoke runs: a pattern for each class, and in each domain other colors."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,24 +6,15 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ..types import (
-    Images,
-    Splits,
-)
+from ...errors import OptionError, did_you_mean
+from ..types import Images, Splits
 from .augment import Augmentation
-from .domains import (
-    PACS,
-    augmentation,
-)
+from .domains import PACS, augmentation
 
 
 @dataclass(frozen=True)
-class MadeUpDomains:
-    """Made-up images in the shape of PACS, with its classes and domains; its numbers mean nothing.
+class SyntheticDomains:
+    """Synthetic images in the shape of PACS, with its classes and domains; its numbers mean nothing.
 
     A class is a pattern of light and dark, a domain the colors that it is painted in: a network can learn the one and
     find it again in the other.
@@ -42,7 +33,7 @@ class MadeUpDomains:
     noise: float = 0.1
     """Standard deviation of the noise; the patterns reach from 0 to 1."""
 
-    name: ClassVar[str] = "made-up-pacs"
+    name: ClassVar[str] = "synthetic-pacs"
     channels: ClassVar[int] = 3
     num_classes: ClassVar[int] = 7
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
@@ -57,7 +48,7 @@ class MadeUpDomains:
         """Make it, always the same whatever `seed`."""
         names = tuple(PACS)
         if self.target not in names:
-            raise OptionError(unknown("domain", self.target, names))
+            raise OptionError(did_you_mean("domain", self.target, names))
         chance, each = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
         labels = torch.arange(each * len(names)) % self.num_classes
         domains = torch.arange(len(labels)) // each
@@ -71,4 +62,4 @@ class MadeUpDomains:
         parts = (~target & ~held, ~target & held, target)
         train, val, test = (Images(pixels, labels, part.nonzero().flatten(), domains) for part in parts)
         classes = tuple(f"class {number}" for number in range(self.num_classes))
-        return Splits(train, val, test, classes, "made up", domain_names=names)
+        return Splits(train, val, test, classes, "synthetic", domain_names=names)

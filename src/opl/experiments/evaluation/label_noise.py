@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from ...losses.truncated import entropies
+from ...losses.truncated import cross_entropies
 from ..types import Batch
 
 
@@ -30,7 +30,7 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
         logits = model(batch.images).logits.float()
         rows = batch.rows.cpu()
         predicted[rows], given[rows] = logits.argmax(1).cpu(), batch.labels.cpu()
-        entropy[rows] = entropies(logits, batch.labels).cpu()
+        entropy[rows] = cross_entropies(logits, batch.labels).cpu()
     model.train(was_training)
     wrong = given != true
     shares = {
@@ -40,11 +40,11 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
     }
     numbers = {name: 100 * float(share.double().mean()) for name, share in shares.items() if len(share)}
     if wrong.any() and not wrong.all():
-        numbers["noise/told"] = 100 * larger(entropy[wrong], entropy[~wrong])
+        numbers["noise/told"] = 100 * probability_larger(entropy[wrong], entropy[~wrong])
     return numbers, {"predicted": predicted, "entropy": entropy}
 
 
-def larger(these: Tensor, those: Tensor) -> float:
+def probability_larger(these: Tensor, those: Tensor) -> float:
     """How often one of these is larger than one of those, over all pairs; equal ones count half.
 
     Example:

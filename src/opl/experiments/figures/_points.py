@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import OptionError
-from .style import (
-    Array,
-    Spec,
-    color,
-    glyph,
-    marker,
-    numbers,
-    printed,
-)
+from .style import Array, Spec, color, glyph, marker, numbers, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +39,7 @@ def finite(points: Array, labels: Array) -> tuple[Array, Array]:
     return points[kept], labels[kept]
 
 
-def thinned(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
+def thin_out(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
     """Every n-th of the drawable rows, at most `limit`, each class by its share.
 
     Rows are counted class by class, so data in which the classes take turns does not lose one of them.
@@ -65,7 +57,7 @@ def thinned(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
 
 def scatter(axes: "Axes", points: Array, labels: Array) -> None:
     """Draw the points into matplotlib axes, each class in its color and symbol."""
-    points, labels = thinned(points, labels, PRINTED)
+    points, labels = thin_out(points, labels, PRINTED)
     for index in np.unique(labels).tolist():
         x, y = points[labels == index].T
         axes.scatter(x, y, s=7, color=color(index), marker=glyph(index), linewidths=0, alpha=0.6)
@@ -77,13 +69,13 @@ def handles(class_names: Sequence[str]) -> "list[Line2D]":
 
     return [
         Line2D(
-            [], [], linestyle="", marker=glyph(index), markersize=5, color=color(index), label=printed(name, LEGEND)
+            [], [], linestyle="", marker=glyph(index), markersize=5, color=color(index), label=print_label(name, LEGEND)
         )
         for index, name in enumerate(class_names)
     ]
 
 
-def across(class_names: Sequence[str], width: int) -> int:
+def legend_columns(class_names: Sequence[str], width: int) -> int:
     """How many entries of a printed legend fit beside each other where `width` letters do.
 
     Example:
@@ -106,7 +98,7 @@ def traces(
         column: which subplot, from 1 up.
         looks: which color and symbol each class has; by default those of its label.
     """
-    points, labels = thinned(points, labels, ON_PAGE)
+    points, labels = thin_out(points, labels, ON_PAGE)
     looks = range(len(names)) if looks is None else looks
     return [
         {
@@ -125,7 +117,7 @@ def traces(
     ]
 
 
-def listed_once(all_traces: list[Spec]) -> list[Spec]:
+def list_once(all_traces: list[Spec]) -> list[Spec]:
     """The traces, of which only the first of each group has an entry in the legend.
 
     Example:

@@ -5,12 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import (
-    Array,
-    Spec,
-    color,
-    numbers,
-)
+from .style import Array, Spec, color, numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import OptionError
-from .style import (
-    ACCENT,
-    Array,
-    numbers,
-    paper,
-    printed,
-)
+from .style import ACCENT, Array, numbers, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +41,7 @@ class Picture:
         _check_pixels(self.pixels)
 
 
-def mended(
+def find_corrected(
     pixels: Array,
     labels: Array,
     before_top5: Array,
@@ -96,7 +90,7 @@ def draw(pictures: Sequence[Picture], names: tuple[str, str] = ("CE", "CE+OPL"))
     """For print: each picture beside the guesses of both models, the true class in the accent color.
 
     Args:
-        pictures: for instance from `mended`.
+        pictures: for instance from `find_corrected`.
         names: of the two models.
 
     Example:
@@ -153,7 +147,7 @@ def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
     Names are as given, not as HTML: the page escapes them where it writes them.
 
     Args:
-        pictures: for instance from `mended`.
+        pictures: for instance from `find_corrected`.
 
     Example:
         >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
@@ -177,7 +171,7 @@ def _plain(guesses: Guesses) -> list[list[Any]]:
 
 def _show(axes: "Axes", picture: Picture) -> None:
     axes.imshow(picture.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    axes.set_title(printed(picture.truth, 18), fontsize=7, fontweight="bold", pad=3)
+    axes.set_title(print_label(picture.truth, 18), fontsize=7, fontweight="bold", pad=3)
     axes.set_anchor("N")  # level with the guesses beside it
     axes.set_axis_off()
 
@@ -188,10 +182,10 @@ def _bars(axes: "Axes", name: str, guesses: Guesses, truth: str) -> None:
         p = probability if np.isfinite(probability) else 0.0
         axes.barh(row, p, height=0.86, color=ACCENT if true else "0.7", alpha=0.45)
         weight = "bold" if true else "normal"
-        axes.text(0.02, row, printed(guess, 18), va="center", fontsize=6, fontweight=weight)
+        axes.text(0.02, row, print_label(guess, 18), va="center", fontsize=6, fontweight=weight)
         axes.text(0.99, row, f"{100 * p:.0f} %", va="center", ha="right", fontsize=6)
     axes.set(xlim=(0, 1), ylim=(max(5, len(guesses)) - 0.5, -0.5))
-    axes.set_title(printed(name, 18), fontsize=7, pad=3)
+    axes.set_title(print_label(name, 18), fontsize=7, pad=3)
     axes.set_axis_off()
 
 

@@ -7,25 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
-from ._points import (
-    check,
-    columns,
-    handles,
-    heading,
-    keys,
-    listed_once,
-    scatter,
-    traces,
-)
-from .style import (
-    Array,
-    Spec,
-    layout,
-    paper,
-    printed,
-    text,
-    texts,
-)
+from ._points import check, columns, handles, heading, keys, list_once, scatter, traces
+from .style import Array, Spec, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +147,7 @@ def page(panels: Sequence[Panel]) -> Spec:
     titles = [
         heading(_title(text(one.label), one, "<br>"), domain) for one, domain in zip(panels, domains, strict=True)
     ]
-    return {"data": listed_once(data), "layout": layout(**axes, annotations=titles, height=420, legend={"y": 1.14})}
+    return {"data": list_once(data), "layout": layout(**axes, annotations=titles, height=420, legend={"y": 1.14})}
 
 
 def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
@@ -193,7 +176,7 @@ def _discriminants(features: Array, labels: Array) -> Array:
 
 def _panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
-    axes.set_title(_title(printed(panel.label, width=32), panel, "\n"), loc="left")
+    axes.set_title(_title(print_label(panel.label, width=32), panel, "\n"), loc="left")
     if not any(other.class_names == panel.class_names for other in neighbor):
         axes.legend(handles=handles(panel.class_names), loc="center left", bbox_to_anchor=(1.01, 0.5))
 

@@ -6,27 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...errors import (
-    FolderError,
-    OptionError,
-)
-from ..run_folder import (
-    RunFolder,
-    find_runs,
-)
+from ...errors import FolderError, OptionError
+from ..run_folder import RunFolder, find_runs
 from ..statistics import interval
-from ..tables import (
-    Item,
-    Row,
-)
-from . import (
-    gallery,
-    lda,
-    plane,
-    search,
-    similarity,
-    training,
-)
+from ..tables import Item, Row
+from . import gallery, lda, plane, search, similarity, training
 from .style import save
 
 Order = Literal["class", "cluster", "superclass"]
@@ -111,7 +95,7 @@ def _similarity(runs: Runs, order: Order) -> Drawn:
 def _neighbors(runs: Runs, order: Order) -> Drawn:
     row, found = runs[-1]
     chosen = matrix(row.label, found, order)
-    return {"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.neighbors(chosen)]
+    return {"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.describe_neighbors(chosen)]
 
 
 def _gallery(runs: Runs, _: Order) -> Drawn:
@@ -176,14 +160,14 @@ def matrix(label: str, runs: Sequence[RunFolder], order: Order = "class") -> sim
         groups = runs[0].splits().get("groups")
         if not groups:
             raise OptionError(f"{runs[0].path} knows no super-classes of its data: give --order class or cluster.")
-        return similarity.ordered(plain, groups=groups)
-    return similarity.ordered(plain, by=order)
+        return similarity.reorder(plain, groups=groups)
+    return similarity.reorder(plain, by=order)
 
 
 def mended(before: RunFolder, after: RunFolder, limit: int = 12) -> list[gallery.Picture]:
     """Test pictures that the second run gets right and the first wrong."""
     one, two = _outputs(before), _outputs(after)
-    return gallery.mended(
+    return gallery.find_corrected(
         one["pixels"], one["labels"], one["top5"], one["p5"], two["top5"], two["p5"], before.class_names(), limit
     )
 

@@ -9,28 +9,8 @@ import numpy as np
 
 from ...errors import OptionError
 from . import _ring
-from ._points import (
-    across,
-    check,
-    columns,
-    finite,
-    handles,
-    heading,
-    keys,
-    listed_once,
-    scatter,
-    traces,
-)
-from .style import (
-    Array,
-    Spec,
-    color,
-    layout,
-    paper,
-    printed,
-    text,
-    texts,
-)
+from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
+from .style import Array, Spec, color, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,10 +84,10 @@ def draw(clouds: Sequence[Cloud]) -> "Figure":
         figure = Figure(figsize=(6.4, 3.2 * len(clouds) + 0.4), layout="constrained")
         grid = figure.subplots(len(clouds), 2, squeeze=False)
         for cloud, shares, (left, right) in zip(clouds, histograms, grid, strict=True):
-            left.set_title(f"{printed(cloud.label)}\n{_angle_words(cloud)}", loc="left")
+            left.set_title(f"{print_label(cloud.label)}\n{_angle_words(cloud)}", loc="left")
             _features(left, cloud)
             _ring.draw(right, shares, directions(cloud), peak)
-        figure.legend(handles=handles(names), loc="outside lower center", ncols=across(names, 85))
+        figure.legend(handles=handles(names), loc="outside lower center", ncols=legend_columns(names, 85))
     return figure
 
 
@@ -137,7 +117,7 @@ def page(clouds: Sequence[Cloud]) -> Spec:
     titles = [heading(f"{text(c.label)}<br>{_angle_words(c)}", d) for c, d in zip(clouds, domains, strict=True)]
     circles = [_ring.circle(len(clouds) + column) for column in range(1, len(clouds) + 1)]
     more = layout(**axes, annotations=titles, shapes=circles, height=760, legend={"y": 1.07})
-    return {"data": listed_once(data), "layout": more}
+    return {"data": list_once(data), "layout": more}
 
 
 def _units(cloud: Cloud) -> list[Array]:

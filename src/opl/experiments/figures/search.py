@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
-from ..statistics import (
-    Interval,
-    interval,
-)
+from ..statistics import Interval, interval
 from .style import (
     SCALE,
     Array,
     Spec,
+    axis_title,
     color,
     glyph,
     layout,
     marker,
     numbers,
     paper,
-    printed,
+    print_label,
     text,
     texts,
-    titled,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +81,7 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
         figure = Figure(figsize=(3.4 * len(sweeps), 2.8), layout="constrained")
         grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
         for axes, (title, some) in zip(grid, sweeps.items(), strict=True):
-            axes.set_title(printed(title), loc="left")
+            axes.set_title(print_label(title), loc="left")
             _panel(axes, some)
     return figure
 
@@ -108,8 +105,8 @@ def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
     names, first = texts([sweep.label for sweep in sweeps]), len(_baselines(sweeps))
     data += [_points(sweep, names[i], first + i) for i, sweep in enumerate(sweeps)]
     ticks = _ticks(sweeps)
-    across = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:g}" for x in ticks], "title": titled(xlabel)}
-    return {"data": data, "layout": layout(xaxis=across, yaxis={"title": titled(ylabel)})}
+    across = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:g}" for x in ticks], "title": axis_title(xlabel)}
+    return {"data": data, "layout": layout(xaxis=across, yaxis={"title": axis_title(ylabel)})}
 
 
 def heat(
@@ -147,8 +144,8 @@ def heat(
         "hoverongaps": False,
     }
     axis = {"type": "category", "showgrid": False}
-    upright = {**axis, "autorange": "reversed", "title": titled(names[0])}
-    return {"data": [cells], "layout": layout(xaxis={**axis, "title": titled(names[1])}, yaxis=upright)}
+    upright = {**axis, "autorange": "reversed", "title": axis_title(names[0])}
+    return {"data": [cells], "layout": layout(xaxis={**axis, "title": axis_title(names[1])}, yaxis=upright)}
 
 
 def _interval(seeds: Sequence[float]) -> Interval:
@@ -186,7 +183,7 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     baselines = _baselines(sweeps)
     for name, seeds, look in baselines:
         mean, half, _ = _interval(seeds)
-        axes.axhline(mean, color=color(look), linestyle="--", label=printed(name))
+        axes.axhline(mean, color=color(look), linestyle="--", label=print_label(name))
         axes.axhspan(mean - half, mean + half, color=color(look), alpha=0.2, linewidth=0)
     for look, sweep in enumerate(sweeps, start=len(baselines)):
         found = _found(sweep)
@@ -198,13 +195,13 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
             marker=glyph(look),
             markersize=4,
             capsize=2.5,
-            label=printed(sweep.label),
+            label=print_label(sweep.label),
         )
     ticks = _ticks(sweeps)
     axes.set_xscale("log", base=2 if all(math.log2(x).is_integer() for x in ticks) else 10)
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
     axes.minorticks_off()
-    axes.set(xlabel=printed(sweeps[0].setting), ylabel="accuracy (%)")
+    axes.set(xlabel=print_label(sweeps[0].setting), ylabel="accuracy (%)")
     axes.legend()
 
 

@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from .style import (
-    SCALE,
-    Array,
-    Spec,
-    layout,
-    numbers,
-    paper,
-    printed,
-    texts,
-)
+from ...errors import OptionError, did_you_mean
+from .style import SCALE, Array, Spec, layout, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +54,7 @@ def off_diagonal_mean(matrix: Matrix) -> float:
     return float(pairs.mean()) if len(pairs) else 0.0
 
 
-def ordered(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = None) -> Matrix:
+def reorder(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = None) -> Matrix:
     """The same matrix with its classes in another order.
 
     Args:
@@ -80,7 +68,7 @@ def ordered(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = 
         ('pear', 'cat', 'dog')
     """
     if by not in get_args(Order):
-        raise OptionError(unknown("order by", by, get_args(Order)))
+        raise OptionError(did_you_mean("order by", by, get_args(Order)))
     order = _leaves(matrix) if by == "cluster" else list(range(len(matrix.class_names)))
     if groups is not None:
         if len(groups) != len(order):
@@ -90,7 +78,7 @@ def ordered(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = 
     return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(order, order)], names)
 
 
-def neighbors(matrix: Matrix, n: int = 3) -> list[str]:
+def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
     """A sentence for each class: its nearest classes, those of largest |cosine|, and its farthest; none in both.
 
     Args:
@@ -200,9 +188,11 @@ def _sentence(matrix: Matrix, index: int, n: int) -> str:
 def _image(axes: "Axes", matrix: Matrix) -> "AxesImage":
     count = len(matrix.class_names)
     image = axes.imshow(_absolute(matrix), cmap=SCALE.lower(), vmin=0, vmax=1, interpolation="nearest")
-    axes.set_title(f"{printed(matrix.label, width=30)}\noff-diagonal mean {off_diagonal_mean(matrix):.3f}", loc="left")
+    axes.set_title(
+        f"{print_label(matrix.label, width=30)}\noff-diagonal mean {off_diagonal_mean(matrix):.3f}", loc="left"
+    )
     shown = range(0, count, 1 if count <= ALL_NAMES else 5)
-    names = [printed(matrix.class_names[index], 20) for index in shown]
+    names = [print_label(matrix.class_names[index], 20) for index in shown]
     size = 6 if count <= 20 else 5
     axes.set_xticks(list(shown), names, rotation=90, fontsize=size)
     axes.set_yticks(list(shown), names, fontsize=size)

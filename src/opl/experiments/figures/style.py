@@ -100,7 +100,7 @@ def text(name: str) -> str:
     return html.escape(shorten(name), quote=False)
 
 
-def titled(words: str) -> Spec:
+def axis_title(words: str) -> Spec:
     """The title of an axis of a page; none for no words.
 
     Example:
@@ -127,7 +127,7 @@ def texts(names: Sequence[str]) -> list[str]:
     return list(given)
 
 
-def printed(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
+def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
     """A name as a label of a matplotlib figure: short, and never taken for a formula or for a hidden entry.
 
     Args:

@@ -8,19 +8,7 @@ import numpy as np
 
 from ...errors import OptionError
 from ..statistics import interval
-from .style import (
-    Array,
-    Spec,
-    color,
-    glyph,
-    layout,
-    marker,
-    numbers,
-    paper,
-    printed,
-    texts,
-    titled,
-)
+from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +77,7 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         figure = Figure(figsize=(max(3.2, 2.5 * len(panels)), 2.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-            axes.set_title(printed(title, width=28), loc="left")
+            axes.set_title(print_label(title, width=28), loc="left")
             axes.set_xlabel("epoch")
             for curve in curves:
                 _line(axes, curve, order.index(curve.label))
@@ -120,7 +108,7 @@ def page(curves: Sequence[Curve], ylabel: str) -> Spec:
         for look, (curve, name) in enumerate(zip(curves, names, strict=True))
         for trace in _traces(curve, name, look)
     ]
-    axes = {"xaxis": {"title": titled("epoch")}, "yaxis": {"title": titled(ylabel)}}
+    axes = {"xaxis": {"title": axis_title("epoch")}, "yaxis": {"title": axis_title(ylabel)}}
     return {"data": data, "layout": layout(**axes, hovermode="x unified")}
 
 
@@ -133,7 +121,7 @@ def _line(axes: "Axes", curve: Curve, look: int) -> None:
         "marker": glyph(look),
         "markersize": 3.5,
         "markevery": every,
-        "label": printed(curve.label),
+        "label": print_label(curve.label),
     }
     axes.plot(epochs, mean[there], color=shade, **symbols)
     axes.fill_between(epochs, low[there], high[there], color=shade, alpha=0.2, linewidth=0)

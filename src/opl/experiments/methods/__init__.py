@@ -1,50 +1,29 @@
 """Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build."""
 
-from .adversarial import Adversarial
-from .auxiliaries import (
-    OLE,
-    OPL,
-    Auxiliary,
-    Center,
-    NegativeCAM,
-    Perpetual,
-)
-from .composed import Composed
-from .criteria import (
-    Anchor,
-    ClassBalancedFocal,
-    Criterion,
-    Focal,
-    Softmax,
-)
+from .adversarial import AdversarialTraining
+from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
+from .composed import Composite
+from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
-from .distilled import Distilled
-from .heads import (
-    LGM,
-    RBF,
-    ArcFace,
-    ASoftmax,
-    CosFace,
-    HeadSettings,
-    Linear,
-)
+from .distilled import Distillation
+from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
 from .mart import MART
 from .rotations import Rotations
 from .rsc import RSC
 from .trades import TRADES
 from .truncated import TruncatedLq
-from .turned_twins import TurnedTwins
+from .turned_twins import TwinDistillation
 
 Method = (
     CrossEntropy
     | CrossEntropyOPL
-    | Composed
-    | Distilled
+    | Composite
+    | Distillation
     | Rotations
     | TruncatedLq
-    | TurnedTwins
-    | Adversarial
+    | TwinDistillation
+    | AdversarialTraining
     | MART
     | TRADES
     | RSC
@@ -59,18 +38,18 @@ __all__ = [
     "RSC",
     "TRADES",
     "ASoftmax",
-    "Adversarial",
+    "AdversarialTraining",
     "Anchor",
     "ArcFace",
     "Auxiliary",
     "Center",
     "ClassBalancedFocal",
-    "Composed",
+    "Composite",
     "CosFace",
     "Criterion",
     "CrossEntropy",
     "CrossEntropyOPL",
-    "Distilled",
+    "Distillation",
     "Focal",
     "HeadSettings",
     "Linear",
@@ -80,5 +59,5 @@ __all__ = [
     "Rotations",
     "Softmax",
     "TruncatedLq",
-    "TurnedTwins",
+    "TwinDistillation",
 ]

@@ -4,24 +4,14 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..types import (
-    Batch,
-    TaskShape,
-    Terms,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
+from ..types import Batch, TaskShape, Terms
+from .auxiliaries import Auxiliary, build_terms
 from .base import Objective
-from .inner_loop import (
-    InnerLoop,
-    entropy,
-)
+from .inner_loop import InnerLoop, attack_loss
 
 
 @dataclass(frozen=True)
-class Adversarial(InnerLoop):
+class AdversarialTraining(InnerLoop):
     """Every image is moved up its cross-entropy, then the network learns from the moved images, and from no others.
 
     Losses beside it, OPL for instance, see the features of the moved images and take no part in moving them. On a
@@ -29,23 +19,23 @@ class Adversarial(InnerLoop):
 
     Example:
         >>> from opl.experiments.methods import OPL
-        >>> method = Adversarial(eps=8 / 255, step=2 / 255, steps=10, auxiliary=(OPL(),))
+        >>> method = AdversarialTraining(eps=8 / 255, step=2 / 255, steps=10, auxiliary=(OPL(),))
     """
 
     auxiliary: tuple[Auxiliary, ...] = ()
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; it has no parameters of its own."""
-        return Attacked(self, shape)
+        return AdversarialObjective(self, shape)
 
 
-class Attacked(Objective):
+class AdversarialObjective(Objective):
     """The objective of the moved batch."""
 
-    def __init__(self, settings: Adversarial, shape: TaskShape) -> None:
-        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=terms_of(settings.auxiliary, shape))
+    def __init__(self, settings: AdversarialTraining, shape: TaskShape) -> None:
+        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
         self.settings = settings
 
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
-        return super().forward(model, batch._replace(images=self.settings.attack(model, batch, entropy)))
+        return super().forward(model, batch._replace(images=self.settings.attack(model, batch, attack_loss)))

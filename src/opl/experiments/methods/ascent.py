@@ -11,10 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
+from ...errors import OptionError, did_you_mean
 
 Norm = Literal["linf", "l2"]
 
@@ -49,7 +46,7 @@ def ascend(
     """
     check_pixels(images)
     if norm not in get_args(Norm):
-        raise OptionError(unknown("norm", norm, get_args(Norm)))
+        raise OptionError(did_you_mean("norm", norm, get_args(Norm)))
     low, high = (images - eps).clamp_(min=0), (images + eps).clamp_(max=1)
 
     def pulled(moved: Tensor) -> Tensor:
@@ -65,7 +62,7 @@ def ascend(
     return moved
 
 
-def anywhere(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
+def random_start(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
     """A point of the ball around each image, uniform in its volume; it may lie outside of [0, 1], `ascend` pulls it in.
 
     Args:
@@ -81,7 +78,7 @@ def anywhere(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.G
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def evaluation_mode(model: nn.Module) -> Iterator[None]:
     """Evaluation mode; afterwards each part has the mode that it had."""
     before = [(part, part.training) for part in model.modules()]
     model.eval()
@@ -93,7 +90,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def frozen(model: nn.Module) -> Iterator[None]:
+def frozen_parameters(model: nn.Module) -> Iterator[None]:
     """Parameters that get no gradient, which is also faster; afterwards each is what it was, its gradient too."""
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     model.requires_grad_(False)

@@ -13,12 +13,7 @@ from ...losses.ole import OLELoss
 from ...losses.perpetual import PerpetualProjectionLoss
 from ...losses.projection import OrthogonalProjectionLoss
 from ..types import TaskShape
-from .base import (
-    OnAllFeatures,
-    OnFeatures,
-    OnMaps,
-    together,
-)
+from .base import ActivationMapTerm, FeatureTerm, GlobalFeatureTerm, is_distributed
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,7 @@ class OPL:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term."""
-        return OnAllFeatures(OrthogonalProjectionLoss(self.gamma, self.form, global_batch=together()))
+        return GlobalFeatureTerm(OrthogonalProjectionLoss(self.gamma, self.form, global_batch=is_distributed()))
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class Center:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term; its centers are those of the global batch."""
-        return OnFeatures(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=together()))
+        return FeatureTerm(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=is_distributed()))
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class OLE:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term."""
-        return OnFeatures(OLELoss(self.delta))
+        return FeatureTerm(OLELoss(self.delta))
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class NegativeCAM:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term."""
-        return OnMaps(NegativeCAMLoss(self.k, self.form))
+        return ActivationMapTerm(NegativeCAMLoss(self.k, self.form))
 
 
 @dataclass(frozen=True)
@@ -85,14 +80,16 @@ class Perpetual:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The term, with its centers."""
-        loss = PerpetualProjectionLoss(shape.num_classes, shape.feature_dim, self.version, global_batch=together())
-        return OnFeatures(loss)
+        loss = PerpetualProjectionLoss(
+            shape.num_classes, shape.feature_dim, self.version, global_batch=is_distributed()
+        )
+        return FeatureTerm(loss)
 
 
 Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
 
 
-def terms_of(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> dict[str, tuple[float, nn.Module]]:
+def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> dict[str, tuple[float, nn.Module]]:
     """Their weights and terms, by name."""
     terms: dict[str, tuple[float, nn.Module]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
     if len(terms) < len(auxiliary):

@@ -9,11 +9,7 @@ from ...errors import OptionError
 from ...heads import LinearHead
 from ...losses.negative_cam import class_activation_maps
 from ...plugin import FeatureTap
-from ..types import (
-    Batch,
-    Output,
-    Terms,
-)
+from ..types import Batch, Output, Terms
 
 
 class Objective(nn.Module):
@@ -44,10 +40,10 @@ class Objective(nn.Module):
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
         for term in self.terms.values():
-            if isinstance(term, OnMaps):
+            if isinstance(term, ActivationMapTerm):
                 term.watch(model)
         output = self.answer(model, batch)
-        parts = {self.name: self.judged(output, batch) * batch.each}
+        parts = {self.name: self.judged(output, batch) * batch.sample_weight}
         total = self.weight * parts[self.name]
         beside = self.beside(batch)
         for name, term in self.terms.items():
@@ -70,7 +66,7 @@ class Objective(nn.Module):
         return batch
 
 
-class OnFeatures(nn.Module):
+class FeatureTerm(nn.Module):
     """A loss on the features; over several processes, of each one's own share, weighed by its size."""
 
     def __init__(self, loss: nn.Module) -> None:
@@ -80,10 +76,10 @@ class OnFeatures(nn.Module):
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """The loss as a part of the global mean."""
         value: Tensor = self.loss(output.features, batch.labels)
-        return value * share(batch)
+        return value * batch_share(batch)
 
 
-class OnAllFeatures(OnFeatures):
+class GlobalFeatureTerm(FeatureTerm):
     """A loss that is that of the global batch already, on every process."""
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
@@ -92,16 +88,16 @@ class OnAllFeatures(OnFeatures):
         return value
 
 
-class HeadPenalty(nn.Module):
+class HeadPenaltyTerm(nn.Module):
     """What the model's head wants added to the loss, for instance the likelihood of LGM."""
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """The penalty as a part of the global mean."""
-        value: Tensor = bare(model).fc.penalty(output.features, batch.labels)  # type: ignore[operator, union-attr]
-        return value * share(batch)
+        value: Tensor = unwrap(model).fc.penalty(output.features, batch.labels)  # type: ignore[operator, union-attr]
+        return value * batch_share(batch)
 
 
-class OnMaps(nn.Module):
+class ActivationMapTerm(nn.Module):
     """A loss on class activation maps: the linear classifier at every position of the map before the pooling."""
 
     def __init__(self, loss: nn.Module) -> None:
@@ -112,12 +108,12 @@ class OnMaps(nn.Module):
     def watch(self, model: nn.Module) -> None:
         """Listen to the model's pooling layer, before it runs."""
         if self.tap is None:
-            self.tap = FeatureTap(bare(model), "avgpool")
+            self.tap = FeatureTap(unwrap(model), "avgpool")
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """The loss as a part of the global mean."""
         assert self.tap is not None
-        maps, head = self.tap.take(), bare(model).fc
+        maps, head = self.tap.take(), unwrap(model).fc
         maps = maps[:, :, None, None] if maps.ndim == 2 else maps
         if not isinstance(head, nn.Linear | LinearHead) or head.weight.shape[1] != maps.shape[1]:
             raise OptionError(
@@ -125,20 +121,20 @@ class OnMaps(nn.Module):
                 "or layers between: take head=None and a model that ends in its average pool, such as CifarResNet."
             )
         value: Tensor = self.loss(class_activation_maps(maps, head.weight, head.bias), batch.labels)
-        return value * share(batch)
+        return value * batch_share(batch)
 
 
-def share(batch: Batch) -> float:
+def batch_share(batch: Batch) -> float:
     """What a mean over this process's images counts in the mean over all: 1 for one process."""
-    return batch.each * len(batch.labels)
+    return batch.sample_weight * len(batch.labels)
 
 
-def together() -> bool:
+def is_distributed() -> bool:
     """Whether several processes train together."""
     return dist.is_available() and dist.is_initialized()
 
 
-def bare(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """The network itself, without what the engine put around it."""
     inner: nn.Module = getattr(model, "module", model)
     return inner

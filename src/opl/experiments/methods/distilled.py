@@ -4,24 +4,17 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.arguments import positive
+from ..._support.arguments import check_positive
 from ...errors import OptionError
 from ...losses.knowledge import KnowledgeDistillationLoss
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import Auxiliary, build_terms
 from .base import Objective
 from .teacher import Teacher
 
 
 @dataclass(frozen=True)
-class Distilled:
+class Distillation:
     """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, and losses beside it.
 
     The teacher is the run that the recipe comes `after`: of the same shape, and in RFS the generation before.
@@ -36,12 +29,12 @@ class Distilled:
         """The objective; the teacher is no part of its state."""
         if not 0 <= self.weight <= 1:
             raise OptionError(f"weight is {self.weight}: give the share of the teacher's answers, from 0 to 1.")
-        taught = Taught(Teacher.of(shape), positive("temperature", self.temperature))
-        terms = {"distillation": (self.weight, taught), **terms_of(self.auxiliary, shape)}
+        taught = TeacherTerm(Teacher.of(shape), check_positive("temperature", self.temperature))
+        terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
         return Objective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
 
 
-class Taught(nn.Module):
+class TeacherTerm(nn.Module):
     """How far the logits are from the teacher's, over the global batch."""
 
     def __init__(self, teacher: Teacher, temperature: float) -> None:
@@ -51,4 +44,4 @@ class Taught(nn.Module):
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """The loss as a part of the global mean."""
         value: Tensor = self.loss(output.logits, self.teacher.logits(batch.images))
-        return value * batch.each
+        return value * batch.sample_weight

@@ -2,15 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...heads import (
-    ArcFaceHead,
-    ASoftmaxHead,
-    CosFaceHead,
-    Head,
-    LGMHead,
-    LinearHead,
-    RBFHead,
-)
+from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
 from ..types import TaskShape
 
 

@@ -9,26 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.arguments import positive
+from ..._support.arguments import check_positive
 from ...errors import OptionError
 from ..radius import check_radius
-from ..types import (
-    Batch,
-    Output,
-    Terms,
-)
-from .ascent import (
-    Norm,
-    anywhere,
-    ascend,
-    evaluating,
-)
-from .base import (
-    Objective,
-    OnMaps,
-    bare,
-    together,
-)
+from ..types import Batch, Output, Terms
+from .ascent import Norm, ascend, evaluation_mode, random_start
+from .base import ActivationMapTerm, Objective, is_distributed, unwrap
 
 Loss = Callable[[Tensor, Batch, Tensor], Tensor]
 """What the attack raises: a sum over images, from the logits of moved images, the batch, and the clean logits."""
@@ -54,19 +40,19 @@ class InnerLoop:
 
     def __post_init__(self) -> None:
         check_radius(self.eps, self.norm)
-        positive("step", self.step)
+        check_positive("step", self.step)
         if self.steps < 1:
             raise OptionError(f"steps is {self.steps}: give a whole number of at least 1.")
 
     def start(self, images: Tensor) -> Tensor | None:
         """Where the loop begins; chance is the global generator's, which the trainer seeds at every step."""
-        return anywhere(images, self.eps, self.norm) if self.random_start else None
+        return random_start(images, self.eps, self.norm) if self.random_start else None
 
     def attack(self, model: nn.Module, batch: Batch, loss: Loss, *, clean: bool = False) -> Tensor:
         """The moved images; `clean` if the loss looks at the clean logits too, which are taken once."""
-        network = bare(model)  # no engine around it: this is no training step, and other processes need not wait
+        network = unwrap(model)  # no engine around it: this is no training step, and other processes need not wait
         images = batch.images.to(next(network.parameters()).dtype)
-        with evaluating(network) if self.inner == "eval" else nullcontext():
+        with evaluation_mode(network) if self.inner == "eval" else nullcontext():
             with torch.no_grad():
                 logits = network(images).logits if clean else images.new_zeros(())
             return ascend(
@@ -93,12 +79,12 @@ class NearInnerLoop(InnerLoop):
         return images + 0.001 * torch.randn_like(images) if self.random_start else None
 
 
-def entropy(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
+def attack_loss(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
     """Cross-entropy, summed: what most attacks raise."""
     return F.cross_entropy(logits, batch.labels, reduction="sum")
 
 
-class TwoPasses(Objective):
+class TwoPassObjective(Objective):
     """An objective of clean and of moved images, each in a pass of its own; what stands beside sees the moved ones."""
 
     def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
@@ -114,13 +100,13 @@ class TwoPasses(Objective):
         images = self.moved(model, batch)
         clean: Output = model(batch.images)
         for term in self.terms.values():
-            if isinstance(term, OnMaps):
+            if isinstance(term, ActivationMapTerm):
                 term.watch(model)
         # Among several processes DDP overwrites batch norm's buffers before each of its passes, and the first pass
         # still waits for its backward: so the second goes around it. Gradients meet in the parameters either way.
-        output: Output = (bare(model) if together() else model)(images)
+        output: Output = (unwrap(model) if is_distributed() else model)(images)
         weighted = self.losses(clean, output, batch)
-        parts = {name: value * batch.each for name, (_, value) in weighted.items()}
+        parts = {name: value * batch.sample_weight for name, (_, value) in weighted.items()}
         parts |= {name: term(model, output, batch) for name, term in self.terms.items()}
         weights = {name: weight for name, (weight, _) in weighted.items()} | self.weights
         return Terms(sum((weights[name] * part for name, part in parts.items()), output.logits.new_zeros(())), parts)

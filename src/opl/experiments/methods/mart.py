@@ -7,20 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
-from .inner_loop import (
-    NearInnerLoop,
-    TwoPasses,
-    entropy,
-)
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import Auxiliary, build_terms
+from .inner_loop import NearInnerLoop, TwoPassObjective, attack_loss
 
 TINY = 1e-12  # the constants of the published code, which are part of its formula
 ABOVE_ONE = 1.0001
@@ -29,7 +18,7 @@ BARELY_ABOVE_ONE = 1.0000001
 
 @dataclass(frozen=True)
 class MART(NearInnerLoop):
-    """`boosted(x') + weight * consistency(x, x')`; see `boosted` and `consistency`.
+    """`boosted_cross_entropy(x') + weight * consistency(x, x')`; see `boosted_cross_entropy` and `consistency`.
 
     The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Losses beside it see the features of x'.
     """
@@ -40,29 +29,29 @@ class MART(NearInnerLoop):
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; it has no parameters of its own."""
-        return Mart(self, shape)
+        return MARTObjective(self, shape)
 
 
-class Mart(TwoPasses):
+class MARTObjective(TwoPassObjective):
     """The objective of MART."""
 
     def __init__(self, settings: MART, shape: TaskShape) -> None:
-        super().__init__(nn.Identity(), terms=terms_of(settings.auxiliary, shape))
+        super().__init__(nn.Identity(), terms=build_terms(settings.auxiliary, shape))
         self.settings = settings
 
     def moved(self, model: nn.Module, batch: Batch) -> Tensor:
         """Up the cross-entropy."""
-        return self.settings.attack(model, batch, entropy)
+        return self.settings.attack(model, batch, attack_loss)
 
     def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Both terms."""
         return {
-            "boosted": (1.0, boosted(moved.logits, batch.labels).sum()),
+            "boosted": (1.0, boosted_cross_entropy(moved.logits, batch.labels).sum()),
             "consistency": (self.settings.weight, consistency(clean.logits, moved.logits, batch.labels).sum()),
         }
 
 
-def boosted(logits: Tensor, labels: Tensor) -> Tensor:
+def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """`-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)`, for each sample.
 
     Args:
@@ -75,8 +64,8 @@ def boosted(logits: Tensor, labels: Tensor) -> Tensor:
     """
     logits = _wide(logits)
     p = logits.softmax(1)
-    rival = p.scatter(1, labels[:, None], -1.0).max(1).values
-    return F.cross_entropy(logits, labels, reduction="none") - torch.log(ABOVE_ONE - rival + TINY)
+    runner_up = p.scatter(1, labels[:, None], -1.0).max(1).values
+    return F.cross_entropy(logits, labels, reduction="none") - torch.log(ABOVE_ONE - runner_up + TINY)
 
 
 def consistency(clean: Tensor, moved: Tensor, labels: Tensor) -> Tensor:

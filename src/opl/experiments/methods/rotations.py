@@ -6,16 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-    Terms,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
+from ..types import Batch, Output, TaskShape, Terms
+from .auxiliaries import Auxiliary, build_terms
 from .base import Objective
 
 TURNS = 4
@@ -35,23 +27,23 @@ class Rotations:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; the layer that tells the turns is in it."""
-        turns = {"rotation": (self.weight, OnTurns(shape.num_classes))}
-        terms = {**turns, **terms_of(self.auxiliary, shape)}
-        return Turned(nn.CrossEntropyLoss(reduction="sum"), terms=terms)
+        turns = {"rotation": (self.weight, RotationTerm(shape.num_classes))}
+        terms = {**turns, **build_terms(self.auxiliary, shape)}
+        return RotationObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms)
 
 
-class Turned(Objective):
+class RotationObjective(Objective):
     """The objective of the batch in all four turns."""
 
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
         """The loss of one batch."""
-        return super().forward(model, turned(batch))
+        return super().forward(model, append_rotations(batch))
 
 
-class OnTurns(nn.Module):
+class RotationTerm(nn.Module):
     """Mean over images and turns of the binary cross-entropy with the turn that was made.
 
-    Expects the batch as `turned` lays it out: all images, then all of them turned once, twice, three times.
+    Expects the batch as `append_rotations` lays it out: all images, then all of them turned once, twice, three times.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -63,10 +55,10 @@ class OnTurns(nn.Module):
         turns = torch.arange(TURNS, device=output.logits.device).repeat_interleave(len(output.logits) // TURNS)
         logits = self.fc(output.logits)
         value = F.binary_cross_entropy_with_logits(logits, F.one_hot(turns, TURNS).to(logits), reduction="sum")
-        return value * batch.each / TURNS
+        return value * batch.sample_weight / TURNS
 
 
-def turned(batch: Batch) -> Batch:
+def append_rotations(batch: Batch) -> Batch:
     """The batch, then the batch turned by 90, 180 and 270 degrees, counter-clockwise; one image counts a fourth.
 
     Example:
@@ -77,4 +69,4 @@ def turned(batch: Batch) -> Batch:
     images = torch.cat([batch.images.rot90(turns, (2, 3)) for turns in range(TURNS)])
     layout = torch.channels_last if batch.images.is_contiguous(memory_format=torch.channels_last) else None
     images = images.contiguous(memory_format=layout) if layout else images
-    return Batch(images, batch.labels.repeat(TURNS), batch.rows.repeat(TURNS), batch.each / TURNS)
+    return Batch(images, batch.labels.repeat(TURNS), batch.rows.repeat(TURNS), batch.sample_weight / TURNS)

@@ -11,25 +11,12 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..._support.arguments import Stepped
-from ...errors import (
-    OptionError,
-    unknown,
-)
+from ..._support.arguments import StepCounter
+from ...errors import OptionError, did_you_mean
 from ..models import Network
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
-from .base import (
-    Objective,
-    bare,
-)
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import Auxiliary, build_terms
+from .base import Objective, unwrap
 
 Rule = Literal["released", "domainbed"]
 Place = Literal["after", "before"]
@@ -86,22 +73,22 @@ class RSC:
             raise OptionError(f"rise={self.rise}, every={self.every}: give a rise from 0 up, and epochs from 1 up.")
         for what, kinds in (("rule", get_args(Rule)), ("place", get_args(Place))):
             if getattr(self, what) not in kinds:
-                raise OptionError(unknown(what, getattr(self, what), kinds))
+                raise OptionError(did_you_mean(what, getattr(self, what), kinds))
         if self.rule == "domainbed" and self.spatial:
             raise OptionError(f"DomainBed's rule blanks channels alone, and spatial is {self.spatial}: set it to 0.")
-        return Challenged(self, shape)
+        return RSCObjective(self, shape)
 
 
-class Challenged(Objective):
+class RSCObjective(Objective):
     """The objective: the model's last map is challenged on its way."""
 
     def __init__(self, settings: RSC, shape: TaskShape) -> None:
-        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=terms_of(settings.auxiliary, shape))
-        self.challenge, self.place = Challenge(settings, shape.steps), settings.place
+        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
+        self.challenge, self.place = FeatureMask(settings, shape.steps), settings.place
 
     def answer(self, model: nn.Module, batch: Batch) -> Output:
         """What the model says with its map blanked in parts; with `place="before"`, beside features from before."""
-        network, before = bare(model), []
+        network, before = unwrap(model), []
         if not isinstance(network, Network):
             raise OptionError("RSC blanks the last map of a network, so it needs one of `opl.experiments.models`.")
 
@@ -115,7 +102,7 @@ class Challenged(Objective):
         return output._replace(features=before[0]) if before else output
 
 
-class Challenge(Stepped):
+class FeatureMask(StepCounter):
     """The mask of a batch of maps: (B, C, 1, 1) or (B, 1, H, W), 0 where they are blanked and 1 elsewhere."""
 
     def __init__(self, settings: RSC, steps: int) -> None:
@@ -129,11 +116,11 @@ class Challenge(Stepped):
         share = settings.share_at(int(self.tick()) // self.steps)
         scores = channel_scores(network, maps, labels)
         if torch.rand(()).item() < settings.spatial:
-            mask = blanked((maps * scores).sum(1).flatten(1), settings.cells).view(len(maps), 1, *maps.shape[2:])
+            mask = mask_largest((maps * scores).sum(1).flatten(1), settings.cells).view(len(maps), 1, *maps.shape[2:])
         else:
-            mask = blanked(scores.flatten(1), settings.channels, settings.rule)[:, :, None, None]
-        drops = right(network, maps, labels) - right(network, maps * mask, labels)
-        return torch.where(most(drops, share, settings.rule)[:, None, None, None], mask, 1.0)
+            mask = mask_largest(scores.flatten(1), settings.channels, settings.rule)[:, :, None, None]
+        drops = label_probability(network, maps, labels) - label_probability(network, maps * mask, labels)
+        return torch.where(select_largest(drops, share, settings.rule)[:, None, None, None], mask, 1.0)
 
 
 def channel_scores(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
@@ -151,12 +138,12 @@ def channel_scores(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
     return gradient.mean((2, 3), keepdim=True)
 
 
-def right(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
+def label_probability(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
     """(B,): the probability of the right class."""
     return network.after(maps).logits.float().softmax(1).gather(1, labels[:, None]).squeeze(1)
 
 
-def blanked(scores: Tensor, part: float, rule: Rule = "released") -> Tensor:
+def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor:
     """(B, K) scores to masks: 0 for the largest of each row.
 
     Args:
@@ -174,7 +161,7 @@ def blanked(scores: Tensor, part: float, rule: Rule = "released") -> Tensor:
     return (scores <= border[:, None]).to(scores.dtype)
 
 
-def most(drops: Tensor, share: float, rule: Rule = "released") -> Tensor:
+def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tensor:
     """(B,): which images have the largest drops.
 
     Args:

@@ -5,19 +5,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from .auxiliaries import (
-    Auxiliary,
-    terms_of,
-)
-from .inner_loop import (
-    NearInnerLoop,
-    TwoPasses,
-)
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import Auxiliary, build_terms
+from .inner_loop import NearInnerLoop, TwoPassObjective
 
 
 @dataclass(frozen=True)
@@ -33,14 +23,14 @@ class TRADES(NearInnerLoop):
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The objective; it has no parameters of its own."""
-        return Trades(self, shape)
+        return TRADESObjective(self, shape)
 
 
-class Trades(TwoPasses):
+class TRADESObjective(TwoPassObjective):
     """The objective of TRADES; gradients flow through both sides of the divergence."""
 
     def __init__(self, settings: TRADES, shape: TaskShape) -> None:
-        super().__init__(nn.Identity(), terms=terms_of(settings.auxiliary, shape))
+        super().__init__(nn.Identity(), terms=build_terms(settings.auxiliary, shape))
         self.settings = settings
 
     def moved(self, model: nn.Module, batch: Batch) -> Tensor:

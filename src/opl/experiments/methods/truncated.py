@@ -10,31 +10,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..._support.arguments import BetweenEpochs
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ...losses.truncated import (
-    TruncatedLoss,
-    believed,
-)
-from ..types import (
-    Batch,
-    Output,
-    TaskShape,
-)
-from .auxiliaries import (
-    OPL,
-    Auxiliary,
-    terms_of,
-)
-from .base import (
-    Objective,
-    together,
-)
+from ...errors import OptionError, did_you_mean
+from ...losses.truncated import TruncatedLoss, keep_mask
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import OPL, Auxiliary, build_terms
+from .base import Objective, is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]
-JUDGED_BY = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
+MONITORS = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
 IGNORED = -100  # the label that OPL leaves out of its pairs
 
 
@@ -70,21 +53,21 @@ class TruncatedLq:
                 "one epoch, so give whole numbers from 1 up."
             )
         if self.select not in get_args(Select):
-            raise OptionError(unknown("select", self.select, get_args(Select)))
+            raise OptionError(did_you_mean("select", self.select, get_args(Select)))
         if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
             raise OptionError("leave_out is for OPL alone: other losses cannot leave samples out of their batch.")
-        return Pruned(self, shape)
+        return TruncatedObjective(self, shape)
 
 
-class Pruned(Objective, BetweenEpochs):
+class TruncatedObjective(Objective, BetweenEpochs):
     """The objective. `kept` has a place for each training image, by its row, the same on all processes."""
 
     kept: Tensor
 
     def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
         loss = TruncatedLoss(settings.q, settings.k, "sum")
-        super().__init__(loss, "truncated", terms_of(settings.auxiliary, shape))
-        self.settings, self.judged_by = settings, JUDGED_BY[settings.select]
+        super().__init__(loss, "truncated", build_terms(settings.auxiliary, shape))
+        self.settings, self.monitor = settings, MONITORS[settings.select]
         self.register_buffer("kept", torch.ones(sum(shape.counts), dtype=torch.bool))
         self.best: dict[str, Tensor] = {}
         self.score = -1.0
@@ -107,11 +90,11 @@ class Pruned(Objective, BetweenEpochs):
             return
         if not self.best:
             raise OptionError(
-                f"no model was judged ({self.judged_by}) before epoch {epoch}, which begins with pruning: raise "
+                f"no model was judged ({self.monitor}) before epoch {epoch}, which begins with pruning: raise "
                 "method.start, or lower eval_every."
             )
         kept = self._asked(model, everything())
-        if together():
+        if is_distributed():
             dist.all_reduce(kept)
         self.kept.copy_(kept.bool())
 
@@ -123,17 +106,17 @@ class Pruned(Objective, BetweenEpochs):
         model.eval()
         for batch in batches:
             output: Output = functional_call(model, self.best, (batch.images,))
-            kept[batch.rows] = believed(output.logits, batch.labels, k=self.settings.k).int()
+            kept[batch.rows] = keep_mask(output.logits, batch.labels, k=self.settings.k).int()
         model.train(was_training)
         return kept
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Remember the model if it is the best so far."""
-        score = float(record.get(self.judged_by, -1.0))
+        score = float(record.get(self.monitor, -1.0))
         if score > self.score:
             self.score = score
             self.best = {name: value.detach().clone() for name, value in model.state_dict().items()}
-            if together():  # each process has its own running means of a batch norm
+            if is_distributed():  # each process has its own running means of a batch norm
                 for value in self.best.values():
                     dist.broadcast(value, 0)
 

@@ -5,13 +5,10 @@ from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
 from .mnist import MnistNet
 from .network import Network
-from .pretrained import start_from
+from .pretrained import load_pretrained
 from .resnet import ResNet
 from .resnet12 import ResNet12
-from .standardize import (
-    Standardize,
-    standardized,
-)
+from .standardize import Standardize, prepend_standardize
 from .vgg import Vgg11
 from .weights import load_weights
 from .wide_resnet import WideResNet
@@ -29,7 +26,7 @@ __all__ = [
     "Standardize",
     "Vgg11",
     "WideResNet",
+    "load_pretrained",
     "load_weights",
-    "standardized",
-    "start_from",
+    "prepend_standardize",
 ]

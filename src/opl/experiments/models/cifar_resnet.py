@@ -5,16 +5,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from ...errors import OptionError
-from .network import (
-    Network,
-    draw_convolutions,
-    pooled,
-)
-from .residual import (
-    BasicBlock,
-    convolution,
-    stages,
-)
+from .network import Network, draw_convolutions, with_pooling
+from .residual import BasicBlock, convolution, stages
 
 
 @dataclass(frozen=True)
@@ -39,6 +31,6 @@ class CifarResNet:
         count = (self.depth - 2) // 6
         stem = {"conv1": convolution(channels, self.width, 3), "bn1": nn.BatchNorm2d(self.width), "relu": nn.ReLU()}
         trunk = stages(BasicBlock, self.width, self.width, (count,) * 3)
-        model = Network(pooled({**stem, **trunk}), 4 * self.width, num_classes)
+        model = Network(with_pooling({**stem, **trunk}), 4 * self.width, num_classes)
         draw_convolutions(model, nn.init.kaiming_uniform_)
         return model

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .network import (
-    Network,
-    pooled,
-)
+from .network import Network, with_pooling
 
 
 @dataclass(frozen=True)
@@ -28,4 +25,4 @@ class DigitsNet:
             nn.Conv2d(self.width, 2 * self.width, 3, padding=1),
             nn.ReLU(),
         )
-        return Network(pooled({"trunk": trunk}), 2 * self.width, num_classes)
+        return Network(with_pooling({"trunk": trunk}), 2 * self.width, num_classes)

@@ -4,11 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._support.arguments import (
-    Stepped,
-    from_zero,
-    grown,
-)
+from ..._support.arguments import StepCounter, check_steps, ramp
 from ...errors import OptionError
 
 
@@ -28,17 +24,17 @@ def drop_block(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
         tensor([[[[0., 0.],
                   [0., 0.]]]])
     """
-    blanked = squares(x, rate, block)
+    blanked = square_mask(x, rate, block)
     lost = blanked.sum()
     kept = x.numel() - lost
     return torch.where(blanked, 0, x * (1 + lost / kept.clamp(min=1)))  # all / kept, and exactly 1 where none is lost
 
 
-def squares(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
+def square_mask(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
     """Which cells of (B, C, H, W) are blanked: each place where a whole square fits starts one by chance."""
     height, width = x.shape[2:]
     tall, wide = min(block, height), min(block, width)
-    ways = covers(height, tall, x.device)[:, None] * covers(width, wide, x.device)
+    ways = coverage(height, tall, x.device)[:, None] * coverage(width, wide, x.device)
     starts = x.detach()[:, :, : height - tall + 1, : width - wide + 1]
     seeds = torch.rand_like(starts, dtype=torch.float32) < seed_rate(rate, ways)  # laid out in memory as x is
     rows = F.pad(seeds, (wide - 1, wide - 1, tall - 1, tall - 1))
@@ -46,7 +42,7 @@ def squares(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
     return _any([columns[..., shift : shift + width] for shift in range(wide)])
 
 
-def covers(side: int, block: int, device: torch.device) -> Tensor:
+def coverage(side: int, block: int, device: torch.device) -> Tensor:
     """(side,) in how many ways a stretch of `block` cells inside the side can lie on each of its cells."""
     cells = torch.arange(side, device=device, dtype=torch.float32)
     return torch.minimum(cells, side - 1 - cells).clamp(max=min(block - 1, side - block)) + 1
@@ -84,10 +80,10 @@ def _any(masks: list[Tensor]) -> Tensor:
     return total
 
 
-class DropBlock(Stepped):
+class DropBlock(StepCounter):
     """Dropout of whole squares in training, at a rate that grows from 0 over the first steps: see `drop_block`.
 
-    The module counts its training calls in its state; `layer.at_step(n)` sets the count. At test time it does nothing
+    The module counts its training calls in its state; `layer.set_step(n)` sets the count. At test time it does nothing
     and counts nothing. Chance comes from PyTorch's global generator, as in `nn.Dropout`.
 
     Args:
@@ -106,14 +102,14 @@ class DropBlock(Stepped):
             raise OptionError(f"rate is {rate}: give the share of cells to blank, from 0 to 1.")
         if not 1 <= block < float("inf") or block != int(block):
             raise OptionError(f"block is {block}: give the side of the squares to blank, a whole number from 1 up.")
-        self.rate, self.block, self.ramp = rate, int(block), from_zero("ramp", ramp)
+        self.rate, self.block, self.ramp = rate, int(block), check_steps("ramp", ramp)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) to the same shape."""
         if not self.training:
             return x
         step = self.tick()
-        return drop_block(x, self.rate * grown(step, self.ramp), self.block) if self.rate else x
+        return drop_block(x, self.rate * ramp(step, self.ramp), self.block) if self.rate else x
 
     def extra_repr(self) -> str:
         """What `print` says of it."""

@@ -4,11 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .network import (
-    Network,
-    conv_chain,
-    pooled,
-)
+from .network import Network, conv_chain, with_pooling
 
 
 @dataclass(frozen=True)
@@ -28,7 +24,7 @@ class MnistNet:
     def build(self, channels: int, num_classes: int) -> Network:
         """The module, with new weights, PyTorch's own."""
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 3), bias=False)
-        parts = pooled({"trunk": trunk if self.last_relu else trunk[:-1]})
+        parts = with_pooling({"trunk": trunk if self.last_relu else trunk[:-1]})
         if self.embed:
             parts["embed"] = nn.Linear(self.widths[-1], self.embed)
         return Network(parts, self.embed or self.widths[-1], num_classes)

@@ -51,7 +51,7 @@ class Network(nn.Module):
         return Output(features, self.fc(features))
 
 
-def pooled(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+def with_pooling(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
     """The same parts, their (B, D, H, W) map averaged over its positions to (B, D)."""
     return {**parts, POOL: nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
 

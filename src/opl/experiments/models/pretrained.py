@@ -14,7 +14,7 @@ NAMES = ("model.safetensors", "pytorch_model.bin")  # of a Hub repository, or of
 FORMATS = (".safetensors", ".pth", ".pt", ".bin")
 
 
-def start_from(model: nn.Module, weights: str, checksum: str = "") -> str:
+def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
     """Load pretrained weights in torchvision's names into a model, all but its classifier; returns their SHA-256.
 
     Args:

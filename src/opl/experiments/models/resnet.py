@@ -5,23 +5,9 @@ from typing import Literal, get_args
 
 from torch import nn
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from .network import (
-    Network,
-    draw_convolutions,
-    he_normal_fan_out,
-    pooled,
-)
-from .residual import (
-    BasicBlock,
-    Block,
-    Bottleneck,
-    convolution,
-    stages,
-)
+from ...errors import OptionError, did_you_mean
+from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
+from .residual import BasicBlock, Block, Bottleneck, convolution, stages
 
 Stem = Literal["imagenet", "half", "cifar"]
 
@@ -56,13 +42,13 @@ class ResNet:
                 "the nets of depth 6n + 2 for 32x32 images are CifarResNet."
             )
         if self.stem not in get_args(Stem):
-            raise OptionError(unknown("stem", self.stem, get_args(Stem)))
+            raise OptionError(did_you_mean("stem", self.stem, get_args(Stem)))
         if self.width < 8 or self.width % 8:  # oneDNN crashes in the gradient of some others, channels last
             raise OptionError(f"width is {self.width}: give the channels of the first stage, a multiple of 8.")
         block, counts = LAYOUTS[self.depth]
         stem = _stem(self.stem, channels, self.width)
         trunk = stages(block, self.width, self.width, counts)
-        model = Network(pooled({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
+        model = Network(with_pooling({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
         if self.stem != "cifar":
             draw_convolutions(model, he_normal_fan_out)
         return model

@@ -6,12 +6,7 @@ from torch import Tensor, nn
 
 from ...errors import OptionError
 from .dropblock import DropBlock
-from .network import (
-    Network,
-    draw_convolutions,
-    he_normal_fan_out,
-    pooled,
-)
+from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
 
 
@@ -46,7 +41,7 @@ class ResNet12:
             f"layer{number + 1}": nn.Sequential(HalvingBlock(before[number], self.widths[number], drops[number]))
             for number in range(4)
         }
-        model = Network(pooled(layers), self.widths[-1], num_classes)
+        model = Network(with_pooling(layers), self.widths[-1], num_classes)
         draw_convolutions(model, he_normal_fan_out)
         return model
 

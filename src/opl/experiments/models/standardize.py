@@ -30,7 +30,7 @@ class Standardize(nn.Module):
         return (images - self.mean) / self.std
 
 
-def standardized(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
+def prepend_standardize(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
     """The network with `Standardize` before its first part; its other parts keep their names."""
     network.add_module("standardize", Standardize(mean, std))
     network.path = ("standardize", *network.path)

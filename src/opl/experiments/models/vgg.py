@@ -5,13 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from ...errors import OptionError
-from .network import (
-    Network,
-    conv_chain,
-    draw_convolutions,
-    he_normal_fan_out,
-    pooled,
-)
+from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, with_pooling
 
 
 @dataclass(frozen=True)
@@ -29,7 +23,7 @@ class Vgg11:
         if len(self.widths) != 8:
             raise OptionError(f"Vgg11 has 8 convolutions, but widths names {len(self.widths)}: {self.widths}. Give 8.")
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 4, 6, 8), bias=True)
-        model = Network(pooled({"trunk": trunk}), self.widths[-1], num_classes)
+        model = Network(with_pooling({"trunk": trunk}), self.widths[-1], num_classes)
         draw_convolutions(model, he_normal_fan_out)
         for part in model.modules():
             if isinstance(part, nn.BatchNorm2d):

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ...errors import OptionError
-from .network import (
-    Network,
-    draw_convolutions,
-    he_normal_fan_out,
-    pooled,
-)
+from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
 
 
@@ -44,7 +39,7 @@ class WideResNet:
             parts[f"layer{number + 1}"] = nn.Sequential(first, *rest)
             before = width
         parts |= {"bn": nn.BatchNorm2d(before), "relu": nn.ReLU()}
-        model = Network(pooled(parts), before, num_classes)
+        model = Network(with_pooling(parts), before, num_classes)
         draw_convolutions(model, he_normal_fan_out)
         nn.init.zeros_(model.fc.bias)  # type: ignore[arg-type]
         return model

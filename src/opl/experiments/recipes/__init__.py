@@ -1,25 +1,8 @@
 """Every recipe by name and scale; the tables and figures that they make are in `opl.experiments.tables`."""
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ..recipe import (
-    Recipe,
-    Scale,
-)
-from . import (
-    demo,
-    figure_2,
-    figure_6,
-    table_1,
-    table_3,
-    table_4,
-    table_5,
-    table_6,
-    table_8,
-    table_s1,
-)
+from ...errors import OptionError, did_you_mean
+from ..recipe import Recipe, Scale
+from . import demo, figure_2, figure_6, table_1, table_3, table_4, table_5, table_6, table_8, table_s1
 
 RECIPES: dict[str, dict[str, Recipe]] = {}
 for _shelf in (demo, table_1, table_3, table_4, table_5, table_6, table_8, table_s1, figure_2, figure_6):
@@ -30,7 +13,7 @@ for _shelf in (demo, table_1, table_3, table_4, table_5, table_6, table_8, table
 def recipe(name: str, scale: Scale) -> Recipe:
     """The recipe of that name at that scale; otherwise the nearest names."""
     if name not in RECIPES:
-        raise OptionError(unknown("recipe", name, RECIPES))
+        raise OptionError(did_you_mean("recipe", name, RECIPES))
     if scale not in RECIPES[name]:
-        raise OptionError(unknown(f"scale of {name}", scale, RECIPES[name]))
+        raise OptionError(did_you_mean(f"scale of {name}", scale, RECIPES[name]))
     return RECIPES[name][scale]

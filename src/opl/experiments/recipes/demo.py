@@ -2,18 +2,9 @@
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Cosine,
-)
-from ..data.sets import (
-    Digits,
-    MadeUp,
-)
-from ..methods import (
-    CrossEntropy,
-    CrossEntropyOPL,
-)
+from ...optim import SGD, Cosine
+from ..data.sets import Digits, Synthetic
+from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import DigitsNet
 from ..recipe import Recipe
 
@@ -29,7 +20,7 @@ CE = Recipe(
     scale="small",
 )
 OPL = replace(CE, name="digits-opl", method=CrossEntropyOPL())
-TINY = replace(CE, data=MadeUp(like="digits"), epochs=2, scale="tiny")
+TINY = replace(CE, data=Synthetic(like="digits"), epochs=2, scale="tiny")
 
 RECIPES = (
     *(replace(each, scale=scale) for each in (CE, OPL) for scale in ("paper", "small")),

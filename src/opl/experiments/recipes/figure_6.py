@@ -6,10 +6,7 @@ The paper names neither its batch sizes nor whether the learning rate follows th
 from dataclasses import replace
 
 from ..methods import CrossEntropyOPL
-from ..tables.figure_6 import (
-    SIZES,
-    WEIGHTS,
-)
+from ..tables.figure_6 import SIZES, WEIGHTS
 from .table_1 import RECIPES as TABLE_1_RECIPES
 
 CE, OPL = (

@@ -11,40 +11,13 @@ says 1 and 0.5. `-left-out` gives pruned samples no part in OPL's pairs. `unifor
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Cosine,
-    Steps,
-)
-from ..data.noisy_labels import (
-    ClassDependent,
-    Noise,
-    PairFlip,
-    UniformNoise,
-)
-from ..data.sets import (
-    Cifar10,
-    Cifar100,
-    MadeUp,
-    Mnist,
-)
-from ..methods import (
-    OPL,
-    CrossEntropy,
-    CrossEntropyOPL,
-    Method,
-    TruncatedLq,
-)
-from ..models import (
-    CifarResNet,
-    MnistNet,
-    ResNet,
-)
+from ...optim import SGD, Cosine, Steps
+from ..data.noisy_labels import ClassDependent, Noise, PairFlip, UniformNoise
+from ..data.sets import Cifar10, Cifar100, Mnist, Synthetic
+from ..methods import OPL, CrossEntropy, CrossEntropyOPL, Method, TruncatedLq
+from ..models import CifarResNet, MnistNet, ResNet
 from ..recipe import Recipe
-from ..tables.table_3 import (
-    BEYOND,
-    FOUR,
-)
+from ..tables.table_3 import BEYOND, FOUR
 
 NOISES: dict[str, Noise] = {"uniform": UniformNoise(0.4), "pair": PairFlip(0.4), "class": ClassDependent(0.4)}
 TEN = Recipe(
@@ -91,7 +64,7 @@ DIGITS = replace(
 )
 TINY = replace(
     HUNDRED,
-    data=MadeUp(like="cifar100", classes=10),
+    data=Synthetic(like="cifar100", classes=10),
     model=MnistNet(widths=(8, 8, 8, 16)),
     method=TruncatedLq(start=1, every=1),
     epochs=2,

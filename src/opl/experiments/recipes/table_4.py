@@ -13,29 +13,10 @@ its perturbations reached twice the radius; here they do not. The last weights a
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Cosine,
-    Steps,
-)
-from ..data.sets import (
-    Cifar10,
-    Cifar100,
-    DataSet,
-    MadeUp,
-)
-from ..methods import (
-    MART,
-    OPL,
-    TRADES,
-    Adversarial,
-    CrossEntropy,
-)
-from ..models import (
-    CifarResNet,
-    ResNet,
-    WideResNet,
-)
+from ...optim import SGD, Cosine, Steps
+from ..data.sets import Cifar10, Cifar100, DataSet, Synthetic
+from ..methods import MART, OPL, TRADES, AdversarialTraining, CrossEntropy
+from ..models import CifarResNet, ResNet, WideResNet
 from ..recipe import Recipe
 
 BESIDE = (OPL(),)
@@ -45,7 +26,7 @@ MADRY = Recipe(
     name="madry",
     data=Cifar10(),
     model=WideResNet(depth=34),
-    method=Adversarial(),
+    method=AdversarialTraining(),
     optimizer=SGD(lr=0.1, weight_decay=2e-4),
     schedule=Steps(milestones=(102, 153), factor=0.1),
     epochs=205,
@@ -90,7 +71,7 @@ ONE = replace(
     MADRY,
     data=Cifar100(val=5000, jitter=0.0, superclasses=(10, 18)),
     model=CifarResNet(depth=8, width=8),
-    method=Adversarial(step=3 / 255, steps=5),
+    method=AdversarialTraining(step=3 / 255, steps=5),
     optimizer=SGD(lr=0.05, weight_decay=5e-4),
     schedule=Cosine(warmup=1),
     epochs=8,
@@ -104,7 +85,7 @@ SMALL = {
     "hendrycks": replace(ONE, optimizer=SGD(lr=0.02, weight_decay=5e-4), schedule=Cosine(), epochs=3),
     "mart": replace(ONE, method=MART(eps=8 / 255, step=3 / 255, steps=5)),
 }
-FEW = MadeUp(like="cifar100", rows=64, val=16, test=16, classes=5)
+FEW = Synthetic(like="cifar100", rows=64, val=16, test=16, classes=5)
 TINY = {
     name: replace(each, data=FEW, model=CifarResNet(depth=8, width=8), epochs=1, batch_size=32, scale="tiny")
     for name, each in PAPER.items()
@@ -115,12 +96,16 @@ TINY["pretrained"] = replace(TINY["pretrained"], data=replace(FEW, classes=7))
 def _quick(each: Recipe) -> Recipe:
     """Two steps of the inner loop, for a smoke run."""
     method = each.method
-    return replace(each, method=replace(method, steps=2)) if isinstance(method, Adversarial | MART | TRADES) else each
+    return (
+        replace(each, method=replace(method, steps=2))
+        if isinstance(method, AdversarialTraining | MART | TRADES)
+        else each
+    )
 
 
 def _with_opl(each: Recipe) -> Recipe:
     method = each.method
-    assert isinstance(method, Adversarial | MART | TRADES)
+    assert isinstance(method, AdversarialTraining | MART | TRADES)
     return replace(each, method=replace(method, auxiliary=BESIDE))
 
 

@@ -13,26 +13,11 @@ not name its network; its copied figures are those of ResNet-50.
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Steps,
-)
-from ..data.domains import (
-    DomainFolder,
-    Pacs,
-)
-from ..data.sets import (
-    DataSet,
-    Domains,
-)
-from ..data.synthetic_domains import MadeUpDomains
-from ..methods import (
-    OPL,
-    RSC,
-    CrossEntropy,
-    CrossEntropyOPL,
-    Method,
-)
+from ...optim import SGD, Steps
+from ..data.domains import DomainFolder, Pacs
+from ..data.sets import DataSet, Domains
+from ..data.synthetic_domains import SyntheticDomains
+from ..methods import OPL, RSC, CrossEntropy, CrossEntropyOPL, Method
 from ..models import ResNet
 from ..recipe import Recipe
 from ..tables.table_5 import METHODS
@@ -65,7 +50,7 @@ SMALL = replace(
 )
 TINY = replace(
     R50,
-    data=MadeUpDomains(doubled=True),
+    data=SyntheticDomains(doubled=True),
     model=ResNet(depth=10, stem="half", width=8),
     epochs=1,
     batch_size=32,

@@ -11,24 +11,10 @@ No code was released for SKD with OPL: here OPL sees what cross-entropy sees, al
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Steps,
-)
-from ..data.few_shot import (
-    CifarFS,
-    MiniImageNet,
-    TieredImageNet,
-)
-from ..data.sets import MadeUp
-from ..methods import (
-    OPL,
-    CrossEntropy,
-    CrossEntropyOPL,
-    Distilled,
-    Rotations,
-    TurnedTwins,
-)
+from ...optim import SGD, Steps
+from ..data.few_shot import CifarFS, MiniImageNet, TieredImageNet
+from ..data.sets import Synthetic
+from ..methods import OPL, CrossEntropy, CrossEntropyOPL, Distillation, Rotations, TwinDistillation
 from ..models import ResNet12
 from ..recipe import Recipe
 from ..tables.table_6 import SETS
@@ -63,7 +49,7 @@ SMALL = replace(
 )
 TINY = replace(
     RFS,
-    data=MadeUp(like="cifar-fs", classes=8),
+    data=Synthetic(like="cifar-fs", classes=8),
     model=ResNet12(widths=(4, 8, 8, 16), block=2, ramp=4),
     epochs=1,
     scale="tiny",
@@ -112,14 +98,14 @@ def _variants(place: str, base: Recipe) -> dict[str, Recipe]:
         "rfs-opl": replace(base, method=CrossEntropyOPL()),
         "rfs-script": _script(base),
         "rfs-script-opl": replace(_script(base), method=CrossEntropyOPL()),
-        "rfs-distilled": replace(base, method=Distilled(), after=f"{place}-rfs"),
-        "rfs-opl-distilled": replace(base, method=Distilled(auxiliary=beside), after=f"{place}-rfs-opl"),
-        "rfs-distilled-2": replace(base, method=Distilled(), after=f"{place}-rfs-distilled"),
-        "rfs-opl-distilled-2": replace(base, method=Distilled(auxiliary=beside), after=f"{place}-rfs-opl-distilled"),
+        "rfs-distilled": replace(base, method=Distillation(), after=f"{place}-rfs"),
+        "rfs-opl-distilled": replace(base, method=Distillation(auxiliary=beside), after=f"{place}-rfs-opl"),
+        "rfs-distilled-2": replace(base, method=Distillation(), after=f"{place}-rfs-distilled"),
+        "rfs-opl-distilled-2": replace(base, method=Distillation(auxiliary=beside), after=f"{place}-rfs-opl-distilled"),
         "skd": replace(skd, method=Rotations()),
         "skd-opl": replace(skd, method=Rotations(auxiliary=beside)),
-        "skd-gen1": replace(_gen1(base, f"{place}-skd"), method=TurnedTwins()),
-        "skd-opl-gen1": replace(_gen1(base, f"{place}-skd-opl"), method=TurnedTwins(auxiliary=beside)),
+        "skd-gen1": replace(_gen1(base, f"{place}-skd"), method=TwinDistillation()),
+        "skd-opl-gen1": replace(_gen1(base, f"{place}-skd-opl"), method=TwinDistillation(auxiliary=beside)),
     }
 
 

@@ -3,11 +3,7 @@
 from dataclasses import replace
 
 from ..methods import CrossEntropyOPL
-from ..tables.table_8 import (
-    GAMMAS,
-    PAPER,
-    name_of,
-)
+from ..tables.table_8 import GAMMAS, PAPER, name_of
 from .figure_6 import OPL
 
 RECIPES = tuple(

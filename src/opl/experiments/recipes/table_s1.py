@@ -6,18 +6,9 @@ cross-entropy lands near the paper's 99.27 on validation: the widths, the schedu
 
 from dataclasses import replace
 
-from ...optim import (
-    SGD,
-    Cosine,
-)
-from ..data.sets import (
-    MadeUp,
-    Mnist,
-)
-from ..methods import (
-    CrossEntropy,
-    CrossEntropyOPL,
-)
+from ...optim import SGD, Cosine
+from ..data.sets import Mnist, Synthetic
+from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import MnistNet
 from ..recipe import Recipe
 
@@ -33,7 +24,7 @@ CE = Recipe(
 FLAT = replace(CE, name="mnist-2d-ce", model=MnistNet(widths=(16, 32, 32, 32), embed=2))
 PAPER = (CE, FLAT)
 SMALL = tuple(replace(each, epochs=3, scale="small") for each in PAPER)
-TINY = tuple(replace(each, data=MadeUp(like="mnist"), epochs=1, scale="tiny") for each in PAPER)
+TINY = tuple(replace(each, data=Synthetic(like="mnist"), epochs=1, scale="tiny") for each in PAPER)
 BASELINES = (*PAPER, *SMALL, *TINY)
 
 RECIPES = (

@@ -6,10 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from .markup import (
-    Markup,
-    tag,
-)
+from .markup import Markup, tag
 
 DIGITS = 5
 FULL = "This chart is left out: with it the page would be larger than 6 MB."
@@ -30,7 +27,7 @@ class Charts:
 
     def keep(self, values: Any) -> str:
         """The id under which `page.js` finds the values; empty where they cannot be shown."""
-        text = embedded(values)
+        text = embed_json(values)
         if not self.library or len(text) > self.room:
             return ""
         self.room -= len(text)
@@ -53,7 +50,7 @@ def library() -> str:
         return ""
 
 
-def embedded(values: Any) -> str:
+def embed_json(values: Any) -> str:
     """JSON that can stand inside a script element, whatever is in it.
 
     Example:

@@ -5,28 +5,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.training import (
-    Curve,
-    page,
-)
-from ..results.runs import (
-    Run,
-    number,
-)
+from ..figures.training import Curve, page
+from ..results.runs import Run, number
 from ..tables import Row
 from .charts import Charts
-from .groups import (
-    Group,
-    badge,
-    fresh,
-)
+from .groups import Group, badge, new_rows
 from .legend import filters
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
+from .markup import Markup, join, no_break, tag
 
 MEASURES = {
     "val/top1": "validation accuracy, %",
@@ -48,7 +33,7 @@ LEAD = (
 def section(groups: Sequence[Group], charts: Charts) -> Markup | None:
     """A chart for each measure that a group has."""
     parts = []
-    for group, rows in fresh(groups):
+    for group, rows in new_rows(groups):
         begun = [row for row in rows if any(run.records for run in group.of(row))]
         parts += [_article(group, begun, charts)] if begun else []
     return join(tag("p", LEAD, class_="lead"), *parts) if parts and charts.library else None
@@ -59,7 +44,7 @@ def _article(group: Group, rows: Sequence[Row], charts: Charts) -> Markup:
     drawn = [_chart(group, rows, measure, charts, key) for measure in MEASURES]
     return tag(
         "article",
-        tag("h3", unbroken(group.title)),
+        tag("h3", no_break(group.title)),
         badge(group.scale),
         tag("div", filters([row.label for row in rows], "Curves", key, AT_FIRST), _toggle(key), class_="controls"),
         tag("div", *drawn, class_="grid two"),

@@ -4,40 +4,16 @@ import math
 from collections.abc import Sequence
 
 from ..figures.similarity import off_diagonal_mean
-from ..results.runs import (
-    BROKEN,
-    Run,
-    number,
-)
+from ..results.runs import BROKEN, Run, number
 from ..results.tables import number as with_interval
 from ..statistics import interval
 from ..tables import Row
-from . import (
-    clouds,
-    matrices,
-)
+from . import clouds, matrices
 from .charts import Charts
-from .groups import (
-    Group,
-    badge,
-    fresh,
-)
-from .html_table import (
-    boxed,
-    cell,
-    heading,
-    row,
-)
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
-from .predictions import (
-    Seen,
-    first_seen,
-)
+from .groups import Group, badge, new_rows
+from .html_table import cell, heading, row, scroll_box
+from .markup import Markup, join, no_break, tag
+from .predictions import RunPredictions, first_seen
 
 MOST = 16  # rows of a group that are looked at more closely
 LEAD = (
@@ -49,7 +25,7 @@ LEAD = (
 def section(groups: Sequence[Group], charts: Charts) -> Markup | None:
     """One article for each group."""
     parts = []
-    for group, rows in fresh(groups):
+    for group, rows in new_rows(groups):
         finished = [each for each in rows if group.finished(each)]
         parts += [_article(group, finished, charts)] if finished else []
     return join(tag("p", LEAD, class_="lead"), *parts) if parts else None
@@ -65,10 +41,10 @@ def _article(group: Group, rows: Sequence[Row], charts: Charts) -> Markup:
             parts.append(make(group, seen, charts) or Markup())
         except BROKEN as error:
             parts.append(tag("p", f"A figure cannot be drawn: {error}", class_="absent"))
-    return tag("article", tag("h3", unbroken(group.title)), badge(group.scale), *parts)
+    return tag("article", tag("h3", no_break(group.title)), badge(group.scale), *parts)
 
 
-def _numbers(group: Group, rows: Sequence[Row], seen: Sequence[Seen]) -> Markup:
+def _numbers(group: Group, rows: Sequence[Row], seen: Sequence[RunPredictions]) -> Markup:
     """s, d and the off-diagonal mean, as text."""
     columns = {"s": "test/s", "d": "test/d"}
     means = {one.row.recipe: _mean(one) for one in seen}
@@ -79,10 +55,10 @@ def _numbers(group: Group, rows: Sequence[Row], seen: Sequence[Seen]) -> Markup:
         cells = [cell(name, _final(group.finished(each), key)) for name, key in columns.items()]
         cells += [cell(name, means.get(each.recipe) or "-") for name in last]
         body.append(row(each.label, *cells))
-    return boxed(f"s and d at the end, {group.title}, scale {group.scale}", [head], body, "narrow")
+    return scroll_box(f"s and d at the end, {group.title}, scale {group.scale}", [head], body, "narrow")
 
 
-def _mean(one: Seen) -> str:
+def _mean(one: RunPredictions) -> str:
     try:
         matrix = one.matrix()
     except BROKEN:

@@ -6,20 +6,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..results.runs import Run
-from ..tables import (
-    Item,
-    Row,
-)
-from .markup import (
-    Markup,
-    tag,
-)
+from ..tables import Item, Row
+from .markup import Markup, tag
 
 SCALES = ("paper", "small", "tiny")
 MEANING = {
     "paper": "the paper's full protocol",
     "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
-    "tiny": "a smoke run on made-up data: the numbers mean nothing",
+    "tiny": "a smoke run on synthetic data: the numbers mean nothing",
 }
 OTHER = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
 
@@ -63,7 +57,7 @@ class Group:
         return next((pair for pair in pairs if any(run.projects for run in self.of(pair[1]))), next(iter(pairs), None))
 
 
-def groups(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
+def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
     """The tables of the page, in the order of the items; runs that no item knows make one of their own.
 
     A figure often shares its runs with a table: it is left out where a group that is shown has all its rows.
@@ -82,7 +76,7 @@ def groups(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
     return kept + _others([run for run in good if id(run) not in known])
 
 
-def fresh(shown: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
+def new_rows(shown: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
     """Each group with those of its rows that no group before it has: what they share is shown once."""
     seen: set[tuple[str, str]] = set()
     for group in shown:
@@ -104,7 +98,7 @@ def slug(name: str) -> str:
 
 def badge(scale: str) -> Markup:
     """The scale of some numbers, beside them."""
-    mark = ": made-up data, the numbers mean nothing" if scale == "tiny" else ""
+    mark = ": synthetic data, the numbers mean nothing" if scale == "tiny" else ""
     return tag("span", f"scale {scale}{mark}", class_="badge warn" if scale == "tiny" else "badge")
 
 

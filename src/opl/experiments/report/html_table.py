@@ -1,9 +1,6 @@
 """Tables that become cards on a phone; their parts keep their roles, which a change of display would take from them."""
 
-from .markup import (
-    Markup,
-    tag,
-)
+from .markup import Markup, tag
 
 
 def heading(words: object, scope: str = "col", **more: object) -> Markup:
@@ -21,7 +18,7 @@ def row(name: str, *cells: Markup) -> Markup:
     return tag("tr", tag("th", name, scope="row", role="rowheader"), *cells, role="row")
 
 
-def boxed(label: str, head: list[list[Markup]], body: list[Markup], kind: str = "") -> Markup:
+def scroll_box(label: str, head: list[list[Markup]], body: list[Markup], kind: str = "") -> Markup:
     """The table, in a region of its own that can be scrolled with the keyboard where it is too wide."""
     above = tag("thead", *(tag("tr", *cells, role="row") for cells in head if cells), role="rowgroup")
     table = tag("table", above, tag("tbody", *body, role="rowgroup"), role="table", class_=f"cards {kind}".strip())

@@ -4,28 +4,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..statistics import (
-    Interval,
-    verdict,
-)
-from .markup import (
-    Markup,
-    tag,
-)
+from ..statistics import Interval, verdict
+from .markup import Markup, tag
 
 WIDTH, HEIGHT, MARGIN = 220, 24, 20
 APART = 36
 
 
 @dataclass(frozen=True)
-class Axis:
+class DifferenceAxis:
     """From where to where the differences of a table go; zero is always inside."""
 
     low: float
     high: float
 
     @classmethod
-    def over(cls, differences: Sequence[Interval]) -> "Axis | None":
+    def over(cls, differences: Sequence[Interval]) -> "DifferenceAxis | None":
         """An axis that holds them all; None where there is nothing to hold.
 
         Example:

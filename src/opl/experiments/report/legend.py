@@ -2,16 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..figures.style import (
-    color,
-    marker,
-    shorten,
-    texts,
-)
-from .markup import (
-    Markup,
-    tag,
-)
+from ..figures.style import color, marker, shorten, texts
+from .markup import Markup, tag
 
 # Plotly's symbols, as SVG paths in a square of 12.
 _SHAPES = {

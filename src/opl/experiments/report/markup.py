@@ -33,7 +33,7 @@ def join(*children: object) -> Markup:
     return Markup("".join(child if isinstance(child, Markup) else _text(child) for child in children))
 
 
-def unbroken(words: str) -> Markup:
+def no_break(words: str) -> Markup:
     """A title that no line breaks at the hyphen of a name.
 
     Example:

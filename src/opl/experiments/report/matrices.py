@@ -2,29 +2,20 @@
 
 from collections.abc import Sequence
 
-from ..figures.similarity import (
-    Matrix,
-    neighbors,
-    ordered,
-    page,
-)
+from ..figures.similarity import Matrix, describe_neighbors, page, reorder
 from ..results.runs import groups
 from .charts import Charts
 from .groups import Group
-from .markup import (
-    Markup,
-    join,
-    tag,
-)
-from .predictions import Seen
+from .markup import Markup, join, tag
+from .predictions import RunPredictions
 
 CELLS = 60_000  # of all matrices of a group: those of 100 classes six times
 NeighborS = 3
 
 
-def figures(group: Group, seen: Sequence[Seen], charts: Charts) -> Markup | None:
+def figures(group: Group, seen: Sequence[RunPredictions], charts: Charts) -> Markup | None:
     """The matrices of a group, those of the same classes together."""
-    alike: dict[tuple[str, ...], list[tuple[Seen, Matrix]]] = {}
+    alike: dict[tuple[str, ...], list[tuple[RunPredictions, Matrix]]] = {}
     for one in seen:
         matrix = one.matrix()
         if matrix is not None:
@@ -32,7 +23,7 @@ def figures(group: Group, seen: Sequence[Seen], charts: Charts) -> Markup | None
     return join(*(_figure(group, place, found, charts) for place, found in enumerate(alike.values())))
 
 
-def _figure(group: Group, place: int, found: Sequence[tuple[Seen, Matrix]], charts: Charts) -> Markup:
+def _figure(group: Group, place: int, found: Sequence[tuple[RunPredictions, Matrix]], charts: Charts) -> Markup:
     """The first two rows, and, where there are more, a choice on each side."""
     key = f"matrix-{group.key}-{place}"
     one, first = found[0]
@@ -57,9 +48,9 @@ def _figure(group: Group, place: int, found: Sequence[tuple[Seen, Matrix]], char
 def orders(matrix: Matrix, super_classes: tuple[int, ...]) -> dict[str, list[int]]:
     """The classes in each order that is offered: the same in all matrices, so that cells can be compared."""
     numbered = Matrix(matrix.label, matrix.values, tuple(map(str, range(len(matrix.class_names)))))
-    found = {"class": numbered, f"cluster of {matrix.label}": ordered(numbered, "cluster")}
+    found = {"class": numbered, f"cluster of {matrix.label}": reorder(numbered, "cluster")}
     if len(set(super_classes)) > 1:
-        found["super-class"] = ordered(numbered, "class", super_classes)
+        found["super-class"] = reorder(numbered, "class", super_classes)
     return {name: [int(place) for place in each.class_names] for name, each in found.items()}
 
 
@@ -87,7 +78,7 @@ def _in_words(matrices: Sequence[Matrix], title: str) -> Markup:
     lists = [
         join(
             tag("h5", matrix.label),
-            tag("ul", *(tag("li", line) for line in neighbors(matrix, NeighborS)), class_="columns"),
+            tag("ul", *(tag("li", line) for line in describe_neighbors(matrix, NeighborS)), class_="columns"),
         )
         for matrix in matrices
     ]

@@ -4,28 +4,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ..results.runs import (
-    Run,
-    inner,
-    number,
-)
-from ..statistics import (
-    Interval,
-    paired,
-    verdict,
-)
+from ..results.runs import Run, inner, number
+from ..statistics import Interval, paired_difference, verdict
 from ..tables import Row
-from .groups import (
-    MEANING,
-    Group,
-    badge,
-    fresh,
-)
-from .markup import (
-    Markup,
-    join,
-    tag,
-)
+from .groups import MEANING, Group, badge, new_rows
+from .markup import Markup, join, tag
 
 STATES = ("done", "failed", "unfinished", "damaged")
 WORDS = {"done": "finished"}
@@ -58,7 +41,7 @@ def state_mark(run: Run) -> Markup:
 
 
 def _findings(groups: Sequence[Group]) -> Markup | None:
-    cards = [card for group, rows in fresh(groups) if (card := _finding(group, rows))]
+    cards = [card for group, rows in new_rows(groups) if (card := _finding(group, rows))]
     return tag("ul", *cards[:FINDINGS], class_="findings", role="list") if cards else None
 
 
@@ -69,7 +52,7 @@ def _finding(group: Group, rows: Sequence[Row]) -> Markup | None:
         return None
     key, metric = next(iter(group.item.metrics.items()))
     base, own = pair
-    difference = paired(_by_seed(group, own, key), _by_seed(group, base, key))
+    difference = paired_difference(_by_seed(group, own, key), _by_seed(group, base, key))
     if not math.isfinite(difference.mean):
         return None
     return tag(

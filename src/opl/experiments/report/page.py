@@ -10,46 +10,22 @@ from pathlib import Path
 
 from ... import __version__
 from ...errors import FolderError
-from ..results.runs import (
-    Run,
-    read_runs,
-)
+from ..results.runs import Run, read_runs
 from ..tables import Item
-from . import (
-    curves,
-    overview,
-    pictures,
-)
-from . import (
-    feature_space as geometry,
-)
-from . import (
-    rerun as again,
-)
-from . import (
-    result_tables as numbers,
-)
-from . import (
-    sweeps as search,
-)
+from . import curves, overview, pictures
+from . import feature_space as geometry
+from . import rerun as again
+from . import result_tables as numbers
+from . import sweeps as search
 from .charts import Charts
-from .groups import (
-    Group,
-    groups,
-    slug,
-)
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
+from .groups import Group, group_runs, slug
+from .markup import Markup, join, no_break, tag
 
 LARGEST = 6_000_000  # bytes of the page
 ROOMS = (800_000, 250_000, 0)  # for the values of its charts; plotly itself takes 4.8 MB
 EMPTY = "There are no runs in this folder yet: opl reproduce demo makes some in two minutes."
 BARE = "The charts need plotly, which is not installed: pip install plotly, then make this page again."
-TINY = "Made-up data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
+TINY = "Synthetic data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
 
 
 def write_report(folder: Path | str, items: dict[str, Item], target: Path | str | None = None) -> Path:
@@ -80,7 +56,7 @@ def write_report(folder: Path | str, items: dict[str, Item], target: Path | str 
 def _page(folder: Path, items: dict[str, Item]) -> bytes:
     """With all its charts, or with fewer where it would grow too large."""
     runs = read_runs(folder)
-    shown = groups(runs, items)
+    shown = group_runs(runs, items)
     page = b""
     for room in ROOMS:
         page = _filled(folder, runs, shown, Charts(room)).encode("utf-8", "replace")  # half a letter becomes a "?"
@@ -135,7 +111,7 @@ def _hero(runs: list[Run], shown: list[Group], charts: Charts) -> Markup:
     return tag(
         "div",
         tag("p", " · ".join(named), class_="over") if named else None,
-        tag("h1", unbroken(title[:1].upper() + title[1:])),
+        tag("h1", no_break(title[:1].upper() + title[1:])),
         tag("p", TINY, class_="notice", role="note") if any(run.scale == "tiny" for run in runs) else None,
         tag("noscript", tag("p", "The charts need JavaScript.", class_="notice")) if charts.blocks else None,
         None if charts.library else tag("p", BARE, class_="notice", role="note"),

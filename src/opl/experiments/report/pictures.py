@@ -4,24 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..figures import gallery
-from ..results.runs import (
-    BROKEN,
-    Run,
-    class_names,
-    outputs,
-)
+from ..results.runs import BROKEN, Run, class_names, outputs
 from ..tables import Row
-from .groups import (
-    Group,
-    badge,
-    fresh,
-)
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
+from .groups import Group, badge, new_rows
+from .markup import Markup, join, no_break, tag
 
 BUDGET = 200_000  # bytes of the pictures of a group
 NONE = "Among the pictures that were kept, there is none that the second model gets right and the first wrong."
@@ -29,7 +15,7 @@ NONE = "Among the pictures that were kept, there is none that the second model g
 
 def section(groups: Sequence[Group]) -> Markup | None:
     """The pictures of each group that has a baseline and a row against it, both with outputs."""
-    pairs = [(group, pair) for group, rows in fresh(groups) if (pair := group.pair()) and pair[1] in rows]
+    pairs = [(group, pair) for group, rows in new_rows(groups) if (pair := group.pair()) and pair[1] in rows]
     parts = [part for group, pair in pairs if (part := _article(group, *pair))]
     return join(*parts) if parts else None
 
@@ -41,7 +27,7 @@ def _article(group: Group, base: Row, own: Row) -> Markup | None:
         mine = outputs(run) if "pixels" in other else {}
         if "pixels" in mine:
             words = f"{own.label} against {base.label}, seed {run.seed}; what {own.label} is surest of comes first."
-            head = [tag("h3", unbroken(group.title)), badge(group.scale), tag("p", words, class_="quiet")]
+            head = [tag("h3", no_break(group.title)), badge(group.scale), tag("p", words, class_="quiet")]
             return tag("article", *head, _cards(run, other, mine, (base.label, own.label)))
     return None
 
@@ -49,7 +35,7 @@ def _article(group: Group, base: Row, own: Row) -> Markup | None:
 def _cards(run: Run, before: dict[str, Any], after: dict[str, Any], names: tuple[str, str]) -> Markup:
     try:
         count = 1 + max(int(part.max()) for part in (after["labels"], before["top5"], after["top5"]))
-        found = gallery.mended(
+        found = gallery.find_corrected(
             after["pixels"], after["labels"],
             before["top5"], before["p5"], after["top5"], after["p5"],
             class_names(run, count),

@@ -7,17 +7,13 @@ import numpy as np
 
 from ..figures.plane import Cloud
 from ..figures.similarity import Matrix
-from ..results.runs import (
-    Run,
-    class_names,
-    outputs,
-)
+from ..results.runs import Run, class_names, outputs
 from ..tables import Row
 from .groups import Group
 
 
 @dataclass(frozen=True)
-class Seen:
+class RunPredictions:
     """A row's first finished run that kept its outputs."""
 
     row: Row
@@ -40,10 +36,10 @@ class Seen:
         return Cloud(self.row.label, features, own, class_names(self.run, int(own.max(initial=0)) + 1))
 
 
-def first_seen(group: Group, row: Row) -> Seen | None:
+def first_seen(group: Group, row: Row) -> RunPredictions | None:
     """Of the runs of a row, the one with the lowest seed that has outputs."""
     for run in sorted(group.finished(row), key=lambda each: each.seed):
         arrays = outputs(run)
         if arrays:
-            return Seen(row, run, arrays)
+            return RunPredictions(row, run, arrays)
     return None

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 from ..results.runs import Run
 from ..tables import Row
 from .groups import Group
-from .markup import (
-    Markup,
-    join,
-    tag,
-)
+from .markup import Markup, join, tag
 
 FIRST = (
     "Finished runs are kept, and an unfinished one goes on where it stopped. The same commit on the same machine gives "

@@ -4,40 +4,14 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..results.comparisons import (
-    Matched,
-    answer,
-    matched,
-    said,
-)
+from ..results.comparisons import Comparison, compare, comparison_verdict, describe_comparison
 from ..results.runs import BROKEN
-from ..results.tables import (
-    Line,
-    lines,
-    markdown,
-    number,
-)
-from ..statistics import (
-    Interval,
-    verdict,
-)
-from .groups import (
-    Group,
-    badge,
-)
-from .html_table import (
-    boxed,
-    cell,
-    heading,
-    row,
-)
-from .intervals import Axis
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
+from ..results.tables import Line, lines, markdown, number
+from ..statistics import Interval, verdict
+from .groups import Group, badge
+from .html_table import cell, heading, row, scroll_box
+from .intervals import DifferenceAxis
+from .markup import Markup, join, no_break, tag
 
 LEGEND = (
     "Ours is the mean over the seeds ± half of its 95 % interval (t distribution). A difference is taken seed by seed "
@@ -51,7 +25,7 @@ def section(groups: Sequence[Group], folder: Path) -> Markup:
 
 
 def _article(group: Group, folder: Path) -> Markup:
-    title = tag("h3", unbroken(group.title), id=f"{group.key}-title")
+    title = tag("h3", no_break(group.title), id=f"{group.key}-title")
     return tag("article", title, badge(group.scale), _content(group, folder), aria_labelledby=f"{group.key}-title")
 
 
@@ -75,14 +49,16 @@ def _table(group: Group, shown: list[Line]) -> Markup:
     axes = {name: axis for name in group.item.main if (axis := _axis(name, shown))}
     body = [_row(line, metrics, with_paper, axes) for line in shown]
     head = _head(group.item.what, metrics, with_paper, axes)
-    return boxed(f"{group.title}, scale {group.scale}", head, body)
+    return scroll_box(f"{group.title}, scale {group.scale}", head, body)
 
 
-def _axis(name: str, shown: list[Line]) -> Axis | None:
-    return Axis.over([line.difference[name] for line in shown if name in line.difference])
+def _axis(name: str, shown: list[Line]) -> DifferenceAxis | None:
+    return DifferenceAxis.over([line.difference[name] for line in shown if name in line.difference])
 
 
-def _head(what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> list[list[Markup]]:
+def _head(
+    what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[str, DifferenceAxis]
+) -> list[list[Markup]]:
     first = [heading(what, rowspan=2), heading("seeds", rowspan=2, class_="number")]
     second = []
     for name, title in metrics.items():
@@ -97,7 +73,7 @@ def _head(what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[
     return [first, second]
 
 
-def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[str, Axis]) -> Markup:
+def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[str, DifferenceAxis]) -> Markup:
     cells = [cell("seeds", str(len(line.seeds)))]
     for name, title in metrics.items():
         cells.append(cell(f"{title}, ours" if name in with_paper else title, number(line.numbers[name]), "ours"))
@@ -108,7 +84,7 @@ def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[
     return row(line.label, *cells)
 
 
-def _difference(line: Line, difference: Interval | None, axis: Axis, label: str) -> Markup:
+def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, label: str) -> Markup:
     content = []
     if difference is not None and math.isfinite(difference.mean):
         words = verdict(difference)
@@ -128,8 +104,8 @@ def _below(group: Group, shown: list[Line], absent: int) -> Markup:
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
     note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
     runs = {(run.name, run.seed): run.folder for run in group.runs if run.state == "done"}
-    pairs = matched(group.item, group.scale, runs)
-    copied = "\n\n".join([markdown(group.item, shown), *map(said, pairs)])
+    pairs = compare(group.item, group.scale, runs)
+    copied = "\n\n".join([markdown(group.item, shown), *map(describe_comparison, pairs)])
     return join(
         tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
         _matched(group, pairs) if pairs else None,
@@ -137,7 +113,7 @@ def _below(group: Group, shown: list[Line], absent: int) -> Markup:
     )
 
 
-def _matched(group: Group, pairs: list[Matched]) -> Markup:
+def _matched(group: Group, pairs: list[Comparison]) -> Markup:
     """What these networks differ in, whatever other seeds would do."""
     words = f"Differences over the same {pairs[0].difference.size} {pairs[0].unit}, for these networks"
     head = [
@@ -153,8 +129,10 @@ def _matched(group: Group, pairs: list[Matched]) -> Markup:
             cell(
                 "difference", f"{each.difference.mean:+.2f} [{each.difference.low:+.2f}, {each.difference.high:+.2f}]"
             ),
-            cell("verdict", answer(each.difference)),
+            cell("verdict", comparison_verdict(each.difference)),
         )
         for each in pairs
     ]
-    return tag("details", tag("summary", words), boxed(f"{group.title}, over the same {pairs[0].unit}", [head], body))
+    return tag(
+        "details", tag("summary", words), scroll_box(f"{group.title}, over the same {pairs[0].unit}", [head], body)
+    )

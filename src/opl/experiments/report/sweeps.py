@@ -8,26 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..figures.search import (
-    Sweep,
-    heat,
-    page,
-)
-from ..results.runs import (
-    Run,
-    number,
-)
+from ..figures.search import Sweep, heat, page
+from ..results.runs import Run, number
 from .charts import Charts
-from .groups import (
-    Group,
-    badge,
-)
-from .markup import (
-    Markup,
-    join,
-    tag,
-    unbroken,
-)
+from .groups import Group, badge
+from .markup import Markup, join, no_break, tag
 
 NAMES = {"weight": "weight λ", "gamma": "γ", "batch": "batch size"}
 IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}
@@ -118,7 +103,7 @@ def _article(group: Group, charts: Charts) -> Markup | None:
             drawn.append(_figure(f"{words} over {NAMES[name]}", spec, charts))
     if not drawn:
         return None
-    return tag("article", tag("h3", unbroken(group.title)), badge(group.scale), tag("div", *drawn, class_="grid two"))
+    return tag("article", tag("h3", no_break(group.title)), badge(group.scale), tag("div", *drawn, class_="grid two"))
 
 
 def _heats(found: Points, words: str, charts: Charts) -> list[Markup]:

@@ -11,21 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import FolderError
-from ..run_folder import (
-    RunFolder,
-    find_runs,
-)
-from ..statistics import (
-    Interval,
-    interval,
-)
-from ..tables import (
-    Item,
-    Row,
-)
+from ..run_folder import RunFolder, find_runs
+from ..statistics import Interval, interval
+from ..tables import Item, Row
 
 
-class Matched(NamedTuple):
+class Comparison(NamedTuple):
     """The difference of a row to its baseline in one number of the table."""
 
     label: str
@@ -53,7 +44,7 @@ def runs_below(folder: Path, scale: str) -> dict[tuple[str, int], RunFolder]:
     return found
 
 
-def matched(item: Item, scale: str, runs: Runs) -> list[Matched]:
+def compare(item: Item, scale: str, runs: Runs) -> list[Comparison]:
     """Every row with a baseline, in every compared number that has a value for each episode."""
     labels = {row.recipe: row.label for row in item.rows}
     found = []
@@ -65,17 +56,17 @@ def matched(item: Item, scale: str, runs: Runs) -> list[Matched]:
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
-                found.append(Matched(*names, tuple(there), interval(means), item.unit))
+                found.append(Comparison(*names, tuple(there), interval(means), item.unit))
     return found
 
 
-def said(each: Matched) -> str:
+def describe_comparison(each: Comparison) -> str:
     """One line."""
     difference = each.difference
     return (
         f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} {each.unit} "
         f"({_seeds(each.seeds)}): {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], "
-        f"{answer(difference)} for these networks"
+        f"{comparison_verdict(difference)} for these networks"
     )
 
 
@@ -83,7 +74,7 @@ def _seeds(seeds: tuple[int, ...]) -> str:
     return f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
-def answer(difference: Interval) -> str:
+def comparison_verdict(difference: Interval) -> str:
     """In a word."""
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
 

@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...errors import OplError
-from ..run_folder import (
-    RunFolder,
-    find_runs,
-)
+from ..run_folder import RunFolder, find_runs
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
 SENTENCE = 600  # characters of an error that are shown

@@ -8,17 +8,8 @@ from typing import Any
 
 from ...errors import FolderError
 from ..run_folder import find_runs
-from ..statistics import (
-    Interval,
-    interval,
-    paired,
-    verdict,
-)
-from ..tables import (
-    Average,
-    Item,
-    Row,
-)
+from ..statistics import Interval, interval, paired_difference, verdict
+from ..tables import Average, Item, Row
 
 Results = dict[str, dict[int, dict[str, Any]]]  # by recipe and seed
 
@@ -31,7 +22,7 @@ class Line:
     recipe: str
     seeds: tuple[int, ...]
     numbers: dict[str, Interval]
-    each: dict[str, tuple[float, ...]]
+    values: dict[str, tuple[float, ...]]
     paper: dict[str, float]
     difference: dict[str, Interval]
     missing: str
@@ -83,7 +74,7 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
         for name in item.metrics:
             ours = {seed: result[name] for seed, result in own.items()}
             theirs = {seed: result[name] for seed, result in base.items()}
-            differences[name] = paired(ours, theirs)
+            differences[name] = paired_difference(ours, theirs)
     numbers = {name: interval(values) for name, values in each.items()}
     missing = ", ".join([*problems.get(row.recipe, []), *(f"seed {seed} not measured" for seed in unmeasured)])
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in own.values())
@@ -157,7 +148,7 @@ def show(item: Item, rows: list[Line], scale: str) -> None:
     from rich.table import Table
 
     heading, body = cells(item, rows)
-    marked = " (made-up data: the numbers mean nothing)" if scale == "tiny" else ""
+    marked = " (synthetic data: the numbers mean nothing)" if scale == "tiny" else ""
     table = Table(title=f"{item.name}: {item.title}, scale {scale}{marked}")
     apart = len(heading) - len(item.main)
     for column, name in enumerate(heading[:apart]):

@@ -3,17 +3,8 @@
 The recipes that the rows name are in `opl.experiments.recipes`, under the same file names.
 """
 
-from ...errors import (
-    OptionError,
-    unknown,
-)
-from ..item import (
-    NEEDS,
-    Average,
-    Item,
-    Measure,
-    Row,
-)
+from ...errors import OptionError, did_you_mean
+from ..item import NEEDS, Average, Item, Measure, Row
 from . import (
     demo,
     figure_2,
@@ -41,7 +32,7 @@ ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
 def item(name: str) -> Item:
     """The table or figure of that name; otherwise the nearest names."""
     if name not in ITEMS:
-        raise OptionError(unknown("table or figure", name, ITEMS))
+        raise OptionError(did_you_mean("table or figure", name, ITEMS))
     return ITEMS[name]
 
 

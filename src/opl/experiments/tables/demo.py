@@ -1,9 +1,6 @@
 """The demo: scikit-learn's digits, not in the paper."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 
 ITEM = Item(
     name="demo",

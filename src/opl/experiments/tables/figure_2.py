@@ -1,9 +1,6 @@
 """Figure 2, MNIST features in the plane."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 
 ITEM = Item(
     name="figure-2",

@@ -1,9 +1,6 @@
 """Figure 6: accuracy over the weight of OPL and over the batch size."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 from .table_1 import ITEM as TABLE_1
 
 WEIGHTS = (0.05, 0.1, 0.5, 2.0)  # and 1, which table 1 has

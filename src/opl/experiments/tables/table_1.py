@@ -1,9 +1,6 @@
 """Table 1, CIFAR-100, thirteen losses: the paper's top-1 and top-5 with ResNet-56 and with ResNet-110."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 
 LABELS = {
     "ce": ("CE", (72.40, 92.68), (73.79, 93.11)),

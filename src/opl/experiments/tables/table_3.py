@@ -5,11 +5,7 @@ Beyond the paper: both weights of OPL, and pruned samples in its pairs or not.
 
 from dataclasses import replace
 
-from ..item import (
-    Item,
-    Measure,
-    Row,
-)
+from ..item import Item, Measure, Row
 
 SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "mnist": "MNIST"}
 NOISES = {"uniform": "uniform", "pair": "pair-flip", "class": "class-dependent"}

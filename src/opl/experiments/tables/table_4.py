@@ -1,11 +1,7 @@
 """Table 4, adversarial robustness: Madry, Hendrycks and MART with and without OPL, under the standard AutoAttack."""
 
 from ..evaluation.attack.settings import Attack
-from ..item import (
-    Item,
-    Measure,
-    Row,
-)
+from ..item import Item, Measure, Row
 
 SETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 ATTACK = Attack()

@@ -4,11 +4,7 @@ The paper has no plain training (ERM), and does not say which network it used: i
 ResNet-50, but for photo.
 """
 
-from ..item import (
-    Average,
-    Item,
-    Row,
-)
+from ..item import Average, Item, Row
 
 TARGETS = {"art": "Art", "cartoon": "Cartoon", "sketch": "Sketch", "photo": "Photo"}
 METHODS = {  # what each is called, and what it is compared with

@@ -1,11 +1,7 @@
 """Table 6, few-shot learning: RFS and SKD with and without OPL, and what the paper does not have beside them."""
 
 from ..evaluation.few_shot.settings import FewShot
-from ..item import (
-    Item,
-    Measure,
-    Row,
-)
+from ..item import Item, Measure, Row
 
 SETS = {"cifar-fs": "CIFAR-FS", "mini-imagenet": "miniImageNet", "tiered-imagenet": "tieredImageNet"}
 SHOTS = (FewShot(shot=1), FewShot(shot=5))

@@ -1,9 +1,6 @@
 """Table 8: the search of the weight and of gamma, by validation accuracy."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 from .table_1 import ITEM as TABLE_1
 
 GAMMAS = (2.0, 1.0, 0.5)

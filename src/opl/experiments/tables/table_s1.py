@@ -1,9 +1,6 @@
 """Table s1, MNIST."""
 
-from ..item import (
-    Item,
-    Row,
-)
+from ..item import Item, Row
 
 ITEM = Item(
     name="table-s1",

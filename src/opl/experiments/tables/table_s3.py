@@ -4,11 +4,7 @@ from dataclasses import replace
 
 from ..item import Row
 from .table_6 import ITEM as TABLE_6
-from .table_6 import (
-    SETS,
-    SHOTS,
-    measure,
-)
+from .table_6 import SETS, SHOTS, measure
 
 PAPER = {  # noise 0.1: one and five shots, then noise 0.05
     "cifar-fs": {"rfs": (63.30, 80.36, 68.32, 84.34), "rfs-opl": (65.42, 81.41, 71.05, 84.46)},

@@ -5,29 +5,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import (
-    FolderError,
-    OptionError,
-)
-from ..data.batches import (
-    Batches,
-    seed_for,
-)
-from ..models import (
-    Network,
-    load_weights,
-    standardized,
-    start_from,
-)
-from ..recipe import (
-    Recipe,
-    from_json,
-)
+from ...errors import FolderError, OptionError
+from ..data.batches import Batches, seed_for
+from ..models import Network, load_pretrained, load_weights, prepend_standardize
+from ..recipe import Recipe, from_json
 from ..run_folder import RunFolder
-from ..types import (
-    Images,
-    TaskShape,
-)
+from ..types import Images, TaskShape
 
 
 def build_model(recipe: Recipe) -> Network:
@@ -39,7 +22,7 @@ def build_model(recipe: Recipe) -> Network:
         if head is not None:
             model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     if recipe.normalize == "model":
-        model = standardized(model, recipe.data.mean, recipe.data.std)
+        model = prepend_standardize(model, recipe.data.mean, recipe.data.std)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
@@ -53,12 +36,12 @@ def finished_model(folder: RunFolder) -> Network:
     return model
 
 
-def begin(recipe: Recipe, model: Network, before: Network | None) -> str:
+def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
     """Put earlier weights into a new model, where the recipe names some; returns what the run starts from."""
     if recipe.inherit and before is not None:
         inherit(model, before, recipe)
     if recipe.weights:
-        return f"{recipe.weights}, SHA-256 {start_from(model, recipe.weights, recipe.checksum)}"
+        return f"{recipe.weights}, SHA-256 {load_pretrained(model, recipe.weights, recipe.checksum)}"
     return f"the run of {recipe.after}" if recipe.inherit else "scratch"
 
 
@@ -91,7 +74,7 @@ def build_objective(
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
     """The batches of this process; `alone`, all of them."""
-    mean, std = normalization(recipe)
+    mean, std = input_statistics(recipe)
     return Batches(
         part,
         recipe.batch_size,
@@ -107,7 +90,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
     )
 
 
-def normalization(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def input_statistics(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and deviation by which images are normalized before the model: 0 and 1, if that is not done there."""
     if recipe.normalize == "data":
         return recipe.data.mean, recipe.data.std

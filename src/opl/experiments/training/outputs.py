@@ -7,10 +7,7 @@ import torch
 from torch import nn
 
 from ...geometry import Geometry
-from ..types import (
-    Batch,
-    Images,
-)
+from ..types import Batch, Images
 
 FEATURE_ROWS = 10_000
 PICTURE_BYTES = 600_000

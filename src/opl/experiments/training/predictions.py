@@ -8,27 +8,21 @@ from torch import nn
 
 from ..data.batches import Batches
 from ..recipe import Recipe
-from ..types import (
-    Batch,
-    Images,
-)
+from ..types import Batch, Images
 from .accuracy import accuracy
 from .build import batches
-from .outputs import (
-    outputs,
-    pictures,
-)
+from .outputs import outputs, pictures
 
 EVAL_BATCH = 500
 
 
-def plain(data: Batches, model: nn.Module) -> Iterator[Batch]:
+def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
     """All images once, not augmented, in the type of the model's weights."""
     dtype = next(model.parameters()).dtype
     return (batch._replace(images=batch.images.to(dtype)) for batch in data.plain(EVAL_BATCH))
 
 
-def measured(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, float]:
+def evaluate_part(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, float]:
     """Accuracies, loss and geometry of a part of the data, over all processes; empty where there are no images."""
     if len(part) == 0:
         return {}
@@ -36,12 +30,12 @@ def measured(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dic
     # The bare module: an uneven share of the data must not wait for DDP's own messages. Its precision is set here.
     bare = getattr(model, "module", model)
     with fabric.autocast():
-        return accuracy(bare, plain(batches(fabric, recipe, part), bare), recipe.data.num_classes, group)
+        return accuracy(bare, plain_batches(batches(fabric, recipe, part), bare), recipe.data.num_classes, group)
 
 
-def answers(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, Any]:
+def predict_part(fabric: Any, recipe: Recipe, model: nn.Module, part: Images) -> dict[str, Any]:
     """What the model says of all images, on this process alone, and the first of the images themselves."""
     bare = getattr(model, "module", model)
     with fabric.autocast():
-        found = outputs(bare, plain(batches(fabric, recipe, part, alone=True), bare), recipe.data.num_classes)
+        found = outputs(bare, plain_batches(batches(fabric, recipe, part, alone=True), bare), recipe.data.num_classes)
     return {**found, "pixels": pictures(part)} if found else found

@@ -68,14 +68,14 @@ class Progress:
             self.bar.console.print(line)
 
 
-class Counting:
+class Counter:
     """A bar for each thing that is counted, on a terminal; elsewhere nothing."""
 
     def __init__(self) -> None:
         self.bar: Any = None
         self.tasks: dict[str, Any] = {}
 
-    def __enter__(self) -> "Counting":
+    def __enter__(self) -> "Counter":
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress as Bar

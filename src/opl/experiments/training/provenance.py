@@ -12,7 +12,7 @@ import torch
 from ... import __version__
 
 
-def about() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Versions, commit and machine, for `recipe.json`."""
     return {
         "versions": {"opl": __version__, "torch": torch.__version__, "python": platform.python_version()},

@@ -6,40 +6,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import (
-    OplError,
-    OptionError,
-)
-from ..data.noisy_labels import (
-    Noisy,
-    purity,
-    spoil,
-)
-from ..recipe import (
-    Recipe,
-    to_json,
-)
+from ...errors import OplError, OptionError
+from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
+from ..recipe import Recipe, to_json
 from ..run_folder import RunFolder
-from ..types import (
-    EpochRecord,
-    Splits,
-)
-from .build import (
-    batches,
-    begin,
-    build_model,
-    build_objective,
-    finished_model,
-)
+from ..types import EpochRecord, Splits
+from .build import batches, build_model, build_objective, finished_model, initialize
 from .engine import launch
-from .predictions import (
-    answers,
-    measured,
-    plain,
-)
+from .predictions import evaluate_part, plain_batches, predict_part
 from .progress import Progress
-from .provenance import about
-from .tensorboard import Board
+from .provenance import describe_environment
+from .tensorboard import TensorBoardLogger
 from .train import fit
 
 ORACLE = "ORACLE/test/top1"  # loud, so that nobody takes it for a result
@@ -52,7 +29,7 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     Returns the result; on processes other than the first, None.
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
-    folder.start(to_json(recipe), about())
+    folder.start(to_json(recipe), describe_environment())
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
@@ -71,12 +48,12 @@ class _Training:
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
         self.fabric, self.recipe, self.folder = fabric, recipe, folder
         splits = recipe.data.load(recipe.seed)
-        self.noisy = spoil(splits, recipe.noise, recipe.seed) if recipe.noise else None
+        self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
         self.splits = self.noisy.splits if self.noisy else splits
         self.model = build_model(recipe)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
-        self.start = str(self.state.get("start", "")) if self.state else begin(recipe, self.model, before)
+        self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
         self.model.to(fabric.device)
         self.data = batches(fabric, recipe, self.splits.train)
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
@@ -86,7 +63,7 @@ class _Training:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
         self.best = float(self.state["best"]) if self.state else -1.0
-        self.board: Board | None = None
+        self.board: TensorBoardLogger | None = None
 
     def run(self) -> dict[str, Any]:
         """Train, test, and finish the folder."""
@@ -100,7 +77,7 @@ class _Training:
                 self.model,
                 self.objective,
                 self.data,
-                everything=lambda: plain(self.data, self.model),
+                everything=lambda: plain_batches(self.data, self.model),
                 state=self.state,
                 validate=self._validate,
                 save=self._save,
@@ -111,7 +88,7 @@ class _Training:
         result = self._result(trained) | selected
         if self.fabric.is_global_zero:
             if len(self.splits.test):
-                self.folder.write_outputs(answers(self.fabric, self.recipe, trained, self.splits.test))
+                self.folder.write_outputs(predict_part(self.fabric, self.recipe, trained, self.splits.test))
             weights = {name: value.detach().cpu().contiguous() for name, value in self.model.state_dict().items()}
             self.folder.finish(weights, result)
         self.fabric.barrier()
@@ -124,14 +101,14 @@ class _Training:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.keep_epochs(self.first)
         if self.recipe.log == "tensorboard":
-            self.board = Board(self.fabric, self.recipe, self.folder, self.splits)
+            self.board = TensorBoardLogger(self.fabric, self.recipe, self.folder, self.splits)
 
     def _validate(self, model: nn.Module) -> dict[str, float]:
         """After an epoch; the test set only where a switch that is named for it says so."""
-        numbers = measured(self.fabric, self.recipe, model, self.splits.val)
+        numbers = evaluate_part(self.fabric, self.recipe, model, self.splits.val)
         named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
-        seen = measured(self.fabric, self.recipe, model, self.splits.test)["top1"] if peeks or oracle else 0.0
+        seen = evaluate_part(self.fabric, self.recipe, model, self.splits.test)["top1"] if peeks or oracle else 0.0
         return {**named, **({"test/top1": seen} if peeks else {}), **({ORACLE: seen} if oracle else {})}
 
     def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
@@ -141,7 +118,7 @@ class _Training:
         kept = getattr(self.objective, "kept", None)
         if kept is not None:  # clean labels are for the record, and reach no loss
             wrong = self.noisy.wrong["train"] if self.noisy else torch.zeros(len(self.splits.train))
-            record |= purity(kept, wrong)
+            record |= pruning_purity(kept, wrong)
         if record.get("val/top1", -1.0) > self.best:
             self.best = record["val/top1"]
             self.folder.save_best({"model": state["model"]})
@@ -159,14 +136,14 @@ class _Training:
         self.model.load_state_dict(self.folder.load_best()["model"])
         if self.recipe.selection == "best-val":
             return {}
-        numbers = measured(self.fabric, self.recipe, self.model, self.splits.test)
+        numbers = evaluate_part(self.fabric, self.recipe, self.model, self.splits.test)
         self.model.load_state_dict(last)
         return {f"selected/{name}": value for name, value in numbers.items() if name in ("top1", "top5", "s", "d")}
 
     def _result(self, model: nn.Module) -> dict[str, Any]:
         """The numbers of the end, and what they rest on."""
-        tested = measured(self.fabric, self.recipe, model, self.splits.test)
-        held_out = measured(self.fabric, self.recipe, model, self.splits.val)
+        tested = evaluate_part(self.fabric, self.recipe, model, self.splits.test)
+        held_out = evaluate_part(self.fabric, self.recipe, model, self.splits.val)
         records = self.folder.metrics()
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
         return {
@@ -184,7 +161,7 @@ class _Training:
 
 def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
     """A model that is chosen by validation needs images for that; better said now than after hours."""
-    method = str(getattr(objective, "judged_by", "")).startswith("val/")
+    method = str(getattr(objective, "monitor", "")).startswith("val/")
     if (method or recipe.selection != "last") and not len(splits.val):
         who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
         raise OptionError(
@@ -195,10 +172,10 @@ def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
 
 def _peeks(objective: nn.Module) -> bool:
     """Whether the method looks at the test set while it trains, which only a switch named for it makes it do."""
-    return str(getattr(objective, "judged_by", "")).startswith("test/")
+    return str(getattr(objective, "monitor", "")).startswith("test/")
 
 
-def _labels(noisy: Noisy) -> dict[str, Any]:
+def _labels(noisy: NoisyData) -> dict[str, Any]:
     """For the run folder: of each part the rows in their source, the labels as they are now, and which are wrong."""
     parts = {"train": noisy.splits.train, "val": noisy.splits.val}
     rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}

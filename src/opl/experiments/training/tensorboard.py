@@ -7,17 +7,14 @@ from torch import nn
 
 from ..recipe import Recipe
 from ..run_folder import RunFolder
-from ..types import (
-    EpochRecord,
-    Splits,
-)
-from .predictions import answers
+from ..types import EpochRecord, Splits
+from .predictions import predict_part
 
 PICTURES_EVERY = 5  # epochs
 PICTURED = 2000  # images that the pictures are made of
 
 
-class Board:
+class TensorBoardLogger:
     """Numbers of every epoch; pictures of some, and of the last."""
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, splits: Splits) -> None:
@@ -37,14 +34,11 @@ class Board:
 
     def _pictures(self, model: nn.Module, epoch: int) -> None:
         """The class-similarity matrix, and features in the plane where there are two, of held-out images."""
-        from ..figures import (
-            plane,
-            similarity,
-        )
+        from ..figures import plane, similarity
 
         name, names = self.recipe.name, self.splits.class_names
         part = self.splits.val if len(self.splits.val) else self.splits.train
-        found = answers(self.fabric, self.recipe, model, replace(part, rows=part.rows[:PICTURED]))
+        found = predict_part(self.fabric, self.recipe, model, replace(part, rows=part.rows[:PICTURED]))
         self.writer.add_figure(
             "similarity", similarity.draw([similarity.Matrix(name, found["similarity"], names)]), epoch
         )

@@ -11,19 +11,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..._support.arguments import (
-    BetweenEpochs,
-    Stepped,
-)
+from ..._support.arguments import BetweenEpochs, StepCounter
 from ...errors import DivergedError
-from ...optim import groups
+from ...optim import param_groups
 from ..data.batches import seed_for
 from ..recipe import Recipe
-from ..types import (
-    Batch,
-    EpochRecord,
-    Terms,
-)
+from ..types import Batch, EpochRecord, Terms
 
 _CHANCE = 3  # what is drawn for dropout says nothing about order (1) and augmentation (2), see `data.batches`
 
@@ -76,7 +69,7 @@ def fit(
         save: called at the end of every epoch with the state and the epoch's record.
         watcher: told of every step.
     """
-    optimizer = recipe.optimizer.build(groups(model, objective, lr=recipe.optimizer.lr))
+    optimizer = recipe.optimizer.build(param_groups(model, objective, lr=recipe.optimizer.lr))
     first = 0
     if state is not None:
         model.load_state_dict(state["model"])
@@ -116,7 +109,7 @@ def _train_epoch(
 ) -> EpochRecord:  # fmt: skip
     model.train()
     objective.train()
-    stepped = [part for part in (*model.modules(), *objective.modules()) if isinstance(part, Stepped)]
+    stepped = [part for part in (*model.modules(), *objective.modules()) if isinstance(part, StepCounter)]
     sums: dict[str, float] = {}
     seen, rate, started = 0, 0.0, time.perf_counter()
     for step, batch in enumerate(data.epoch(epoch)):
@@ -125,7 +118,7 @@ def _train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = rate * group["times"]
         for part in stepped:
-            part.at_step(epoch * data.steps + step)
+            part.set_step(epoch * data.steps + step)
         whole = (step + 1) % recipe.accumulate == 0 or step + 1 == data.steps
         with fabric.no_backward_sync(model, enabled=not whole):
             terms: Terms = objective(model, batch)
@@ -138,7 +131,7 @@ def _train_epoch(
                 fabric.clip_gradients(model, optimizer, max_norm=recipe.clip)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        images = round(fabric.world_size / batch.each)  # of the global batch
+        images = round(fabric.world_size / batch.sample_weight)  # of the global batch
         seen += images
         for name, value in values.items():
             sums[name] = sums.get(name, 0.0) + value * images

@@ -24,17 +24,8 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ....errors import (
-    DataError,
-    OplWarning,
-    OptionError,
-)
-from .source import (
-    Found,
-    Reading,
-    find,
-    unreadable,
-)
+from ....errors import DataError, OplWarning, OptionError
+from .source import DataSource, SourceReader, find, unreadable_error
 
 if TYPE_CHECKING:
     from .decode import Pixels
@@ -44,7 +35,7 @@ CONTENTS = "contents.json"
 
 
 @dataclass(frozen=True)
-class Part:
+class DecodedPart:
     """A split, decoded: (N, C, H, W) uint8 pixels, mapped from disk, and (N,) int64 labels by column."""
 
     pixels: Tensor
@@ -52,16 +43,16 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedData:
     """A data set, decoded. `label` is the column of the classes; `names` are those of every label column."""
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, DecodedPart]
     label: str
     names: Mapping[str, tuple[str, ...]]
     source: str
 
 
-def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> Decoded:
+def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> DecodedData:
     """The data set `name`, from the cache if it is there, else decoded into it (see `source.find` for `root`).
 
     Args:
@@ -74,10 +65,10 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
         DataError: the data set is nowhere, cannot be read, or the cache cannot be written.
     """
     found = find(name, root)
-    return load_found(_turned(found) if bgr else found, parts)
+    return load_source(_turned(found) if bgr else found, parts)
 
 
-def load_found(found: Found, parts: Collection[str] = ()) -> Decoded:
+def load_source(found: DataSource, parts: Collection[str] = ()) -> DecodedData:
     """The same for a data set that was found already."""
     folder = cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT)}"
     decoded = _open(folder, found, parts)
@@ -94,7 +85,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("OPL_CACHE") or "~/.cache/opl").expanduser()
 
 
-def _turned(found: Found) -> Found:
+def _turned(found: DataSource) -> DataSource:
     if found.layout != "zipped":
         raise OptionError(
             f"bgr is for arrays that do not tell the order of their colors ('..._images.npz'), and {found.known.name} "
@@ -106,7 +97,7 @@ def _turned(found: Found) -> Found:
 # Opening
 
 
-def _open(folder: Path, found: Found, only: Collection[str] = ()) -> Decoded | None:
+def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> DecodedData | None:
     """What is in `folder`, or None if it must be built (again)."""
     try:
         checksum, _, text = (folder / CONTENTS).read_text().partition("\n")
@@ -123,7 +114,7 @@ def _open(folder: Path, found: Found, only: Collection[str] = ()) -> Decoded | N
             return None
     labels = contents["labels"]
     parts = {
-        split: Part(
+        split: DecodedPart(
             _tensor(folder / f"{split}.pixels.npy", mapped=True),
             {label: _tensor(folder / f"{split}.{label}.npy", mapped=False) for label in labels},
         )
@@ -131,7 +122,7 @@ def _open(folder: Path, found: Found, only: Collection[str] = ()) -> Decoded | N
         if not only or split in only
     }
     names = {label: tuple(names) for label, names in contents["names"].items()}
-    return Decoded(parts, labels[0], names, found.where)
+    return DecodedData(parts, labels[0], names, found.where)
 
 
 def _warn_of_damage(folder: Path, file: str) -> None:
@@ -166,7 +157,7 @@ def _tensor(file: Path, *, mapped: bool) -> Tensor:
 # Building
 
 
-def _build_once(folder: Path, found: Found, only: Collection[str] = ()) -> None:
+def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> None:
     """Build `folder`, or wait until the process that is at it has done so."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +182,7 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(left)
 
 
-def _build(folder: Path, found: Found) -> None:
+def _build(folder: Path, found: DataSource) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         text = json.dumps(_write(temporary, found), indent=1)
@@ -203,7 +194,7 @@ def _build(folder: Path, found: Found) -> None:
         raise
 
 
-def _write(folder: Path, found: Found) -> dict[str, Any]:
+def _write(folder: Path, found: DataSource) -> dict[str, Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -230,7 +221,9 @@ def _write(folder: Path, found: Found) -> dict[str, Any]:
     }
 
 
-def _write_pixels(file: Path, found: Found, reading: Reading, split: str, advance: Callable[[int], None]) -> None:
+def _write_pixels(
+    file: Path, found: DataSource, reading: SourceReader, split: str, advance: Callable[[int], None]
+) -> None:
     """Decode a split into `file`, batch after batch.
 
     Written, not mapped: a full disk is then an error that can be told, where a mapped page would end the process.
@@ -244,17 +237,21 @@ def _write_pixels(file: Path, found: Found, reading: Reading, split: str, advanc
                 header = {"descr": "|u1", "fortran_order": False, "shape": (reading.counts[split], *shape)}
                 np.lib.format.write_array_header_1_0(stream, header)
             if pixels.shape[1:] != shape:
-                raise unreadable(found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}"))
+                raise unreadable_error(
+                    found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}")
+                )
             stream.write(pixels.tobytes())
             advance(len(pixels))
             left -= len(pixels)
     if not shape:
-        raise unreadable(found, ValueError(f"no images in the split {split!r}"))
+        raise unreadable_error(found, ValueError(f"no images in the split {split!r}"))
     if left:
-        raise unreadable(found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images"))
+        raise unreadable_error(
+            found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images")
+        )
 
 
-def _pixels(found: Found, reading: Reading, split: str) -> "Generator[Pixels, None, None]":
+def _pixels(found: DataSource, reading: SourceReader, split: str) -> "Generator[Pixels, None, None]":
     """The pixels of a split, as many images at a time as the reader gives; what goes wrong is told as a sentence."""
     from .decode import decode_all
 
@@ -268,26 +265,28 @@ def _pixels(found: Found, reading: Reading, split: str) -> "Generator[Pixels, No
     except DataError:
         raise
     except Exception as error:  # a damaged file, a picture that is none, a path that leads nowhere
-        raise unreadable(found, error) from error
+        raise unreadable_error(found, error) from error
 
 
-def _checked(found: Found, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
     size = found.known.size
     if size and shape[1:] != (size, size):
-        raise unreadable(found, ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
+        raise unreadable_error(found, ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
     return shape
 
 
-def _labels(found: Found, reading: Reading, split: str, names: dict[str, list[str]]) -> dict[str, np.ndarray[Any, Any]]:
+def _labels(
+    found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
+) -> dict[str, np.ndarray[Any, Any]]:
     """The labels of a split as numbers, by column."""
     try:
         told = reading.labels(split)
     except Exception as error:  # whatever pyarrow and `datasets` find wrong with a file
-        raise unreadable(found, error) from error
+        raise unreadable_error(found, error) from error
     return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
 
 
-def _codes(found: Found, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
+def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
     """Labels as numbers; words become numbers in alphabetical order, and `names` learns the words."""
     if any(isinstance(value, str) for value in values):
         if not names[label]:

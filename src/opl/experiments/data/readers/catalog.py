@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .few_shot_classes import (
-    CIFAR_FS,
-    MINI_IMAGENET,
-)
+from .few_shot_classes import CIFAR_FS, MINI_IMAGENET
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogEntry:
     """A data set that we know how to read; columns are candidates, the first that is there is taken."""
 
     name: str
@@ -49,7 +46,7 @@ _CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
 _SETS = (
-    Known(
+    CatalogEntry(
         "mnist",
         "ylecun/mnist",
         {"train": 60_000, "test": 10_000},
@@ -59,7 +56,7 @@ _SETS = (
         names=tuple("0123456789"),
         idx=True,
     ),
-    Known(
+    CatalogEntry(
         "fashion-mnist",
         "zalando-datasets/fashion_mnist",
         {"train": 60_000, "test": 10_000},
@@ -70,7 +67,7 @@ _SETS = (
         names=_CLOTHES,
         idx=True,
     ),
-    Known(
+    CatalogEntry(
         "cifar10",
         "uoft-cs/cifar10",
         {"train": 50_000, "test": 10_000},
@@ -79,7 +76,7 @@ _SETS = (
         "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     ),
-    Known(
+    CatalogEntry(
         "cifar100",
         "uoft-cs/cifar100",
         {"train": 50_000, "test": 10_000},
@@ -89,7 +86,7 @@ _SETS = (
         other_columns=("coarse_label",),
         respell={"cra": "crab"},
     ),
-    Known(
+    CatalogEntry(
         "pacs",
         "flwrlabs/pacs",
         {"train": 9_991},
@@ -98,7 +95,7 @@ _SETS = (
         "no formal license, research; cite Li et al. 2017",
         other_columns=("domain",),
     ),
-    Known(
+    CatalogEntry(
         "omniglot",
         "",
         {"train": 32_460},
@@ -107,7 +104,7 @@ _SETS = (
         "MIT; github.com/brendenlake/omniglot",
         other_columns=("alphabet", "character"),
     ),
-    Known(
+    CatalogEntry(
         "imagenet",
         "ILSVRC/imagenet-1k",
         {"train": 1_281_167, "validation": 50_000},
@@ -115,7 +112,7 @@ _SETS = (
         "RGB",
         "non-commercial research; accept the terms on the Hub or at image-net.org",
     ),
-    Known(
+    CatalogEntry(
         "cifar-fs",
         "uoft-cs/cifar100",
         {"train": 38_400, "val": 9_600, "test": 12_000},
@@ -128,7 +125,7 @@ _SETS = (
         size=32,
         made_of="cifar100",
     ),
-    Known(
+    CatalogEntry(
         "mini-imagenet",
         "",
         {"train": 38_400, "val": 9_600, "test": 12_000},
@@ -141,7 +138,7 @@ _SETS = (
         per_class=600,
         size=84,
     ),
-    Known(
+    CatalogEntry(
         "tiered-imagenet",
         "",
         {"train": 448_695, "val": 124_261, "test": 206_209},
@@ -152,4 +149,4 @@ _SETS = (
         size=84,
     ),
 )
-KNOWN: dict[str, Known] = {known.name: known for known in _SETS}
+CATALOG: dict[str, CatalogEntry] = {known.name: known for known in _SETS}

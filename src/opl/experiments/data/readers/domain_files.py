@@ -1,6 +1,6 @@
 """The files of a data set with domains: Parquet with a column of domains, or `<domain>/<class>/<picture>`.
 
-Both end as one `Reading` with the labels `label`, `domain` and, where the files tell it, `file`: the name of the
+Both end as one `SourceReader` with the labels `label`, `domain` and, where the files tell it, `file`: the name of the
 picture as `<domain>/<class>/<file>`, which the official lists of training and validation images go by.
 """
 
@@ -13,23 +13,20 @@ from PIL import Image
 
 from ....errors import DataError
 from .decode import Pixels
-from .few_shot_files import resized
+from .few_shot_files import resize_pictures
 from .layouts import PICTURES
-from .source import (
-    Found,
-    Reading,
-)
+from .source import DataSource, SourceReader
 
 SPLIT = "train"  # domains are cut by us, so the files have one part
 
 
-def read(found: Found, rows: int = 512) -> Reading:
+def read(found: DataSource, rows: int = 512) -> SourceReader:
     """Open it; pictures become squares of `found.known.size`, bilinear, as in the released code."""
     pictures = [] if found.parquet else [file for file in found.files[""] if file.suffix.lower() in PICTURES]
     return _pictures(found, pictures, rows) if pictures else _table(found, rows)
 
 
-def _pictures(found: Found, pictures: list[Path], rows: int) -> Reading:
+def _pictures(found: DataSource, pictures: list[Path], rows: int) -> SourceReader:
     """Pictures in a folder for each class, in a folder for each domain."""
     inside = [picture.relative_to(found.folder) for picture in pictures]
     above = {path.parts[:-3] for path in inside}
@@ -46,17 +43,17 @@ def _pictures(found: Found, pictures: list[Path], rows: int) -> Reading:
         for start in range(0, len(pictures), rows):
             yield pictures[start : start + rows]
 
-    return Reading(
+    return SourceReader(
         tuple(words),
         {name: tuple(sorted(set(values))) for name, values in words.items()},
         {SPLIT: len(pictures)},
         lambda _: words,
-        lambda _: resized(images(), found.known.size, Image.Resampling.BILINEAR),
+        lambda _: resize_pictures(images(), found.known.size, Image.Resampling.BILINEAR),
         decoded=True,
     )
 
 
-def _table(found: Found, rows: int) -> Reading:
+def _table(found: DataSource, rows: int) -> SourceReader:
     """Parquet files, or what else `datasets` reads, with a column of domains."""
     plain = replace(found, layout="").read(rows)
     column = found.known.other_columns[0]
@@ -72,17 +69,19 @@ def _table(found: Found, rows: int) -> Reading:
         labels["file"] = [f"{d}/{c}/{f}" for d, c, f in zip(domains, classes, files, strict=True)]
 
     def images(part: str) -> Iterator[Pixels]:
-        return resized(cast(Iterator[list[bytes]], plain.images(part)), found.known.size, Image.Resampling.BILINEAR)
+        return resize_pictures(
+            cast(Iterator[list[bytes]], plain.images(part)), found.known.size, Image.Resampling.BILINEAR
+        )
 
     names = {"label": plain.names.get(plain.label_columns[0], ()), "domain": tuple(sorted(set(domains)))}
-    return Reading(tuple(labels), names, plain.counts, lambda _: labels, images, decoded=True)
+    return SourceReader(tuple(labels), names, plain.counts, lambda _: labels, images, decoded=True)
 
 
 def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
     return [value if isinstance(value, str) else names[value] if names else str(value) for value in values]
 
 
-def _files(found: Found) -> list[str]:
+def _files(found: DataSource) -> list[str]:
     """The name of each picture's file, where the Parquet files tell all of them."""
     import pyarrow.parquet as pq
 

@@ -13,12 +13,17 @@ from torch import Tensor
 from ....errors import DataError
 
 if TYPE_CHECKING:
-    from .cache import Decoded
+    from .cache import DecodedData
+
+if TYPE_CHECKING:
+    pass
 
 KINDS = ("train", "crossval")
 
 
-def listed(folder: str, domain: str, decoded: "Decoded", sizes: tuple[int, int] | None) -> tuple[Tensor, Tensor]:
+def read_lists(
+    folder: str, domain: str, decoded: "DecodedData", sizes: tuple[int, int] | None
+) -> tuple[Tensor, Tensor]:
     """The rows of a domain to train on and to validate on, each in ascending order.
 
     Args:

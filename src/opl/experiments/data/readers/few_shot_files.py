@@ -1,4 +1,4 @@
-"""Readers of the few-shot data sets: one for each layout that they are passed on in, all to the same `Reading`.
+"""Readers of the few-shot data sets: one for each layout that they are passed on in, all to the same `SourceReader`.
 
 Each reader tells of a part what its files say: a number for each image, names for the numbers where there are any, and
 the images themselves, some at a time, so that no more than one file is in memory. What they say is compared with the
@@ -21,27 +21,16 @@ from PIL import Image
 from ....errors import DataError
 from . import unpickle
 from .decode import Pixels
-from .few_shot_parts import (
-    Images,
-    Numbers,
-    Sheet,
-    check,
-    wrong,
-)
+from .few_shot_parts import FilePart, Images, Numbers, check_parts, wrong_files_error
 from .layouts import PARTS
-from .source import (
-    HUB_SPLITS,
-    Found,
-    Reading,
-    as_on_the_hub,
-)
+from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
 
 
-def read(found: Found, rows: int = 512) -> Reading:
+def read(found: DataSource, rows: int = 512) -> SourceReader:
     """Open a few-shot data set, compare it with the split that it must have, and number its classes through."""
     parts = PARTS if found.layout == "hub" else [part for part in (*PARTS, "extra") if part in found.files]
     sheets = {part: _READERS[found.layout](found, part, rows) for part in parts}
-    check(found, sheets)
+    check_parts(found, sheets)
     codes: dict[str, dict[int, int]] = {}
     names: list[str] = []
     for part in PARTS:
@@ -54,7 +43,7 @@ def read(found: Found, rows: int = 512) -> Reading:
         return {"label": [codes[part][number] for number in sheets[part].ids.tolist()], **sheets[part].others}
 
     first = sheets["train"]
-    return Reading(
+    return SourceReader(
         ("label", *first.others),
         {"label": tuple(names), **first.other_names},
         {part: len(sheet.ids) for part, sheet in sheets.items()},
@@ -67,21 +56,21 @@ def read(found: Found, rows: int = 512) -> Reading:
 # The layouts
 
 
-def _labeled(found: Found, part: str, rows: int) -> Sheet:
+def _labeled(found: DataSource, part: str, rows: int) -> FilePart:
     """A pickle with `data` (N, H, W, 3), `labels`, and perhaps `catname2label`."""
     [file] = found.files[part]
     content = _entries(file, "data", "labels")
     ids, count = _numbers(file, content["labels"]), len(_array(found, file, content["data"]))
     if len(ids) != count:
-        raise wrong(found, f"{file.name} has {count} images and {len(ids)} labels")
+        raise wrong_files_error(found, f"{file.name} has {count} images and {len(ids)} labels")
     if found.known.made_of:
         names = dict(enumerate(sorted(name for each in found.known.lists.values() for name in each)))
     else:
         names = {int(number): str(name) for name, number in content.get("catname2label", {}).items()}
-    return Sheet(ids, names, _again(found, file, "data", rows))
+    return FilePart(ids, names, _again(found, file, "data", rows))
 
 
-def _indexed(found: Found, part: str, rows: int) -> Sheet:
+def _indexed(found: DataSource, part: str, rows: int) -> FilePart:
     """A pickle with `image_data` (N, H, W, 3) and `class_dict`, which has the places of each class."""
     [file] = found.files[part]
     content = _entries(file, "image_data", "class_dict")
@@ -89,19 +78,19 @@ def _indexed(found: Found, part: str, rows: int) -> Sheet:
     for number, places in enumerate(content["class_dict"].values()):
         ids[_numbers(file, places)] = number
     if (ids < 0).any() or sum(len(places) for places in content["class_dict"].values()) != len(ids):
-        raise wrong(found, f"{file.name} does not give each image to one class")
+        raise wrong_files_error(found, f"{file.name} does not give each image to one class")
     names = {number: str(name) for number, name in enumerate(content["class_dict"])}
-    return Sheet(ids, names, _again(found, file, "image_data", rows))
+    return FilePart(ids, names, _again(found, file, "image_data", rows))
 
 
-def _zipped(found: Found, part: str, rows: int) -> Sheet:
+def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
     """An archive of NumPy with `images` (N, H, W, 3), and a pickle of labels; read as a stream, for it is large."""
     file, labels = found.files[part]
     ids, names = _tiered_labels(labels)
     with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
         shape = _npy_shape(found, file, stream)
     if len(ids) != shape[0]:
-        raise wrong(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
+        raise wrong_files_error(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
 
     def images() -> Iterator[Pixels]:
         with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
@@ -111,10 +100,10 @@ def _zipped(found: Found, part: str, rows: int) -> Sheet:
                 pixels = _channels_first(np.frombuffer(block, np.uint8).reshape(-1, *shape[1:]))
                 yield np.ascontiguousarray(pixels[:, ::-1]) if found.bgr else pixels
 
-    return Sheet(ids, names, images)
+    return FilePart(ids, names, images)
 
 
-def _encoded(found: Found, part: str, rows: int) -> Sheet:
+def _encoded(found: DataSource, part: str, rows: int) -> FilePart:
     """A pickle with a list of PNG files, and a pickle of labels."""
     file, labels = found.files[part]
 
@@ -123,54 +112,54 @@ def _encoded(found: Found, part: str, rows: int) -> Sheet:
         for start in range(0, len(pictures), rows):
             yield [_picture(picture) for picture in pictures[start : start + rows]]
 
-    return Sheet(*_tiered_labels(labels), images, decoded=False)
+    return FilePart(*_tiered_labels(labels), images, decoded=False)
 
 
-def _listed(found: Found, part: str, rows: int) -> Sheet:
+def _listed(found: DataSource, part: str, rows: int) -> FilePart:
     """A table of file names and classes, and a folder of pictures."""
     [file] = found.files[part]
     with file.open(newline="") as stream:
         table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
     there = {picture.name: picture for picture in found.files["pictures"]}
     if missing := [name for name, _ in table if name not in there]:
-        raise wrong(found, f"{file.name} names the picture {missing[0]!r}, which is not in images/")
+        raise wrong_files_error(found, f"{file.name} names the picture {missing[0]!r}, which is not in images/")
     return _pictures(found, [there[name] for name, _ in table], [label for _, label in table], rows)
 
 
-def _folders(found: Found, part: str, rows: int) -> Sheet:
+def _folders(found: DataSource, part: str, rows: int) -> FilePart:
     """Pictures in a folder for each class."""
     pictures = found.files[part]
     return _pictures(found, pictures, [picture.parent.name for picture in pictures], rows)
 
 
-def _pictures(found: Found, files: Iterable[Path], classes: list[str], rows: int) -> Sheet:
+def _pictures(found: DataSource, files: Iterable[Path], classes: list[str], rows: int) -> FilePart:
     names = sorted(set(classes))
     number = {name: place for place, name in enumerate(names)}
     batches = _some(list(files), rows)
-    return Sheet(
+    return FilePart(
         np.array([number[name] for name in classes], dtype=np.int64),
         dict(enumerate(names)),
-        lambda: resized(batches(), found.known.size),
+        lambda: resize_pictures(batches(), found.known.size),
     )
 
 
-def _hub(found: Found, part: str, rows: int) -> Sheet:
+def _hub(found: DataSource, part: str, rows: int) -> FilePart:
     """Parquet files, or what else `datasets` reads: of the data set itself, or of that which it is made of."""
     known = as_on_the_hub(found.known)
-    reading = Found(known, found.folder, found.files, found.where).read(rows)
+    reading = DataSource(known, found.folder, found.files, found.where).read(rows)
     splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
     labels = {split: reading.labels(split) for split in splits}
     column, *others = reading.label_columns
     ids, names = _named(reading.names.get(column, ()), [value for split in splits for value in labels[split][column]])
     names = {number: known.respell.get(name, name) for number, name in names.items()}
     if not found.known.made_of:
-        return Sheet(ids, names, lambda: resized(_bytes(reading, splits), found.known.size))
+        return FilePart(ids, names, lambda: resize_pictures(_bytes(reading, splits), found.known.size))
     if not names:
-        raise wrong(found, "its classes have no names")
+        raise wrong_files_error(found, "its classes have no names")
     wanted = np.isin(ids, [number for number, name in names.items() if name in found.known.lists[part]])
     kept = [int(split == "test") for split in splits for _ in labels[split][column]]
     columns = {other: [value for split in splits for value in labels[split][other]] for other in others}
-    return Sheet(
+    return FilePart(
         ids[wanted],
         names,
         lambda: _chosen(_bytes(reading, splits), wanted),
@@ -180,7 +169,7 @@ def _hub(found: Found, part: str, rows: int) -> Sheet:
     )
 
 
-_READERS: dict[str, Callable[[Found, str, int], Sheet]] = {
+_READERS: dict[str, Callable[[DataSource, str, int], FilePart]] = {
     "labeled": _labeled,
     "indexed": _indexed,
     "zipped": _zipped,
@@ -194,7 +183,7 @@ _READERS: dict[str, Callable[[Found, str, int], Sheet]] = {
 # What they share
 
 
-def resized(
+def resize_pictures(
     batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
 ) -> Iterator[Pixels]:
     """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
@@ -253,26 +242,26 @@ def _numbers(file: Path, values: Any) -> Numbers:
     return numbers.astype(np.int64)
 
 
-def _array(found: Found, file: Path, array: Any) -> Pixels:
+def _array(found: DataSource, file: Path, array: Any) -> Pixels:
     size = found.known.size
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape[1:] != (size, size, 3):
         shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise wrong(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
+        raise wrong_files_error(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
     return array
 
 
-def _npy_shape(found: Found, file: Path, stream: Any) -> tuple[int, ...]:
+def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
     """From the head of an array that is being unpacked; the stream is then at its first number."""
     version = np.lib.format.read_magic(stream)
     read_head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read_head(stream)
     size = found.known.size
     if fortran or dtype != np.uint8 or shape[1:] != (size, size, 3):
-        raise wrong(found, f"{file.name} has {dtype} {shape} instead of bytes of (N, {size}, {size}, 3)")
+        raise wrong_files_error(found, f"{file.name} has {dtype} {shape} instead of bytes of (N, {size}, {size}, 3)")
     return shape
 
 
-def _again(found: Found, file: Path, name: str, rows: int) -> Images:
+def _again(found: DataSource, file: Path, name: str, rows: int) -> Images:
     """The images of a pickle, loaded anew when they are asked for: until then they need not be in memory."""
 
     def images() -> Iterator[Pixels]:
@@ -291,7 +280,7 @@ def _some(files: list[Path], rows: int) -> Callable[[], Iterator[list[Path]]]:
     return lambda: (files[start : start + rows] for start in range(0, len(files), rows))
 
 
-def _bytes(reading: Reading, splits: tuple[str, ...]) -> Iterator[list[bytes]]:
+def _bytes(reading: SourceReader, splits: tuple[str, ...]) -> Iterator[list[bytes]]:
     for split in splits:
         yield from cast(Iterator[list[bytes]], reading.images(split))
 

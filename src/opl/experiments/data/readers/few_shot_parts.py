@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import DataError
 from .decode import Pixels
 from .layouts import PARTS
-from .source import Found
+from .source import DataSource
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Images = Callable[[], Iterator[list[bytes] | Pixels]]
@@ -21,7 +21,7 @@ _CURE = {
 }
 
 
-class Sheet(NamedTuple):
+class FilePart(NamedTuple):
     """A part, as its files tell it."""
 
     ids: Numbers
@@ -36,7 +36,7 @@ class Sheet(NamedTuple):
     """Whether the images come as (n, 3, H, W) pixels."""
 
 
-def check(found: Found, sheets: Mapping[str, Sheet]) -> None:
+def check_parts(found: DataSource, sheets: Mapping[str, FilePart]) -> None:
     """Compare the parts with what is known of the data set: classes by name where there are names, and all numbers.
 
     Raises:
@@ -56,50 +56,52 @@ def check(found: Found, sheets: Mapping[str, Sheet]) -> None:
         _check_extra(found, sheets["train"], extra)
 
 
-def wrong(found: Found, what: str) -> DataError:
+def wrong_files_error(found: DataSource, what: str) -> DataError:
     """The sentence for files that are not what the data set must be."""
     name = found.known.name
     return DataError(f"{name} in {str(found.folder)!r} is not the few-shot data set: {what}; {_CURE[name]}.")
 
 
-def _check_counts(found: Found, part: str, sheet: Sheet, numbers: list[int], names: list[str]) -> None:
+def _check_counts(found: DataSource, part: str, sheet: FilePart, numbers: list[int], names: list[str]) -> None:
     known, images = found.known, np.unique(sheet.ids, return_counts=True)[1].tolist()
     if len(numbers) != known.classes[part]:
-        raise wrong(found, f"its part {part!r} has {len(numbers)} classes instead of {known.classes[part]}")
+        raise wrong_files_error(found, f"its part {part!r} has {len(numbers)} classes instead of {known.classes[part]}")
     if not sheet.names and (gaps := sorted({*range(numbers[0], numbers[-1])} - {*numbers})):
-        raise wrong(found, f"its part {part!r} has labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}")
+        raise wrong_files_error(
+            found, f"its part {part!r} has labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}"
+        )
     for name, count in zip(names, images, strict=True):
         if known.per_class and count != known.per_class:
             what = f"the class {name!r} of its part {part!r} has {count} images instead of {known.per_class}"
-            raise wrong(found, what)
+            raise wrong_files_error(found, what)
     if len(sheet.ids) != known.images[part]:
-        raise wrong(found, f"its part {part!r} has {len(sheet.ids)} images instead of {known.images[part]}")
+        raise wrong_files_error(found, f"its part {part!r} has {len(sheet.ids)} images instead of {known.images[part]}")
 
 
-def _check_extra(found: Found, train: Sheet, extra: Sheet) -> None:
+def _check_extra(found: DataSource, train: FilePart, extra: FilePart) -> None:
     file = found.files["extra"][0].name
     if other := set(extra.ids.tolist()) - set(train.ids.tolist()):
-        raise wrong(found, f"{file} has the label {min(other)}, which is no base class")
+        raise wrong_files_error(found, f"{file} has the label {min(other)}, which is no base class")
     for number, name in extra.names.items():
         if name != train.names.get(number, name):
-            raise wrong(found, f"{file} calls the base class {train.names[number]!r} {name!r}")
+            raise wrong_files_error(found, f"{file} calls the base class {train.names[number]!r} {name!r}")
 
 
-def _check_names(found: Found, part: str, names: set[str]) -> None:
+def _check_names(found: DataSource, part: str, names: set[str]) -> None:
     lists = found.known.lists
     if foreign := sorted(names - set(lists[part])):
         owner = [other for other in lists if foreign[0] in lists[other]]
         belongs = f"belongs to {owner[0]!r}" if owner else "is none of its classes"
-        raise wrong(found, f"its part {part!r} has the class {foreign[0]!r}, which {belongs}")
+        raise wrong_files_error(found, f"its part {part!r} has the class {foreign[0]!r}, which {belongs}")
     if missing := sorted(set(lists[part]) - names):
-        raise wrong(found, f"its part {part!r} has no class {missing[0]!r}")
+        raise wrong_files_error(found, f"its part {part!r} has no class {missing[0]!r}")
 
 
-def _check_new(found: Found, part: str, owner: dict[object, str], number: int, name: str | None) -> None:
+def _check_new(found: DataSource, part: str, owner: dict[object, str], number: int, name: str | None) -> None:
     """A class may be in one part only; common words, such as 'crane', are no proof that two classes are one."""
     if name is None:
         return
     key = name if _SYNSET.fullmatch(name) else (number, name)
     if key in owner:
-        raise wrong(found, f"the class {name!r} is in its part {owner[key]!r} and in its part {part!r}")
+        raise wrong_files_error(found, f"the class {name!r} is in its part {owner[key]!r} and in its part {part!r}")
     owner[key] = part

@@ -9,19 +9,19 @@ from pathlib import Path
 PATIENCE = 4.0  # seconds until a silent network counts as none
 
 
-def folder() -> Path:
+def cache_folder() -> Path:
     """Where downloads are kept, as `huggingface_hub` has it."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
 
-def forbidden() -> bool:
+def is_offline() -> bool:
     """Whether the environment says to stay offline."""
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
 
 
-def answers() -> bool:
+def is_reachable() -> bool:
     """Ask the Hub's front page, in a thread: a name server that never answers obeys no time limit."""
     said: list[bool] = []
 

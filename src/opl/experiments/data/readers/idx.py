@@ -3,21 +3,14 @@
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .decode import Pixels
-from .source import (
-    Reading,
-    unreadable,
-)
-
-if TYPE_CHECKING:
-    from .source import Found
+from .source import DataSource, SourceReader, unreadable_error
 
 
-def read(found: "Found", rows: int = 512) -> Reading:
+def read(found: DataSource, rows: int = 512) -> SourceReader:
     """Open it; images are read when they are walked through."""
     files = found.files
     sizes = {part: _shape(_start(files[part][0]), 3)[0] for part in files}
@@ -25,7 +18,7 @@ def read(found: "Found", rows: int = 512) -> Reading:
     def labels(part: str) -> dict[str, list[int]]:
         told = _array(files[part][1], 1)
         if len(told) != sizes[part]:
-            raise unreadable(found, ValueError(f"{sizes[part]} images and {len(told)} labels for {part}"))
+            raise unreadable_error(found, ValueError(f"{sizes[part]} images and {len(told)} labels for {part}"))
         return {"label": told.tolist()}
 
     def images(part: str) -> Iterator[Pixels]:
@@ -33,7 +26,7 @@ def read(found: "Found", rows: int = 512) -> Reading:
         for start in range(0, len(pixels), rows):
             yield pixels[start : start + rows]
 
-    return Reading(("label",), {"label": found.known.names}, sizes, labels, images, decoded=True)
+    return SourceReader(("label",), {"label": found.known.names}, sizes, labels, images, decoded=True)
 
 
 def _array(file: Path, dimensions: int) -> Pixels:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ....errors import DataError
-from .catalog import Known
+from .catalog import CatalogEntry
 
 PARTS = ("train", "val", "test")
 PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
@@ -45,7 +45,7 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
 }
 
 
-def locate(known: Known, folder: Path) -> tuple[str, Files] | None:
+def locate(known: CatalogEntry, folder: Path) -> tuple[str, Files] | None:
     """The reader for what is in a folder, and the files of each part; None if it has none of the layouts.
 
     Raises:
@@ -63,7 +63,7 @@ def locate(known: Known, folder: Path) -> tuple[str, Files] | None:
 IDX = {"train": "train", "test": "t10k"}  # what the idx files call the parts
 
 
-def idx_files(known: Known, folder: Path) -> Files | None:
+def idx_files(known: CatalogEntry, folder: Path) -> Files | None:
     """The idx files of each part, images then labels, zipped or not; None if there are none.
 
     Raises:
@@ -90,7 +90,7 @@ def _idx_file(base: Path, word: str, what: str) -> Path | None:
     return next((base / name for name in names if (base / name).is_file()), None)
 
 
-def _named_files(known: Known, base: Path, layout: Layout) -> Files | None:
+def _named_files(known: CatalogEntry, base: Path, layout: Layout) -> Files | None:
     """The files of a layout, if the first of any part is there; the others may belong to another layout as well."""
     if not any((base / names[0]).is_file() for names in layout.files.values()):
         return None
@@ -106,7 +106,7 @@ def _named_files(known: Known, base: Path, layout: Layout) -> Files | None:
     return files
 
 
-def _folders(known: Known, base: Path) -> Files | None:
+def _folders(known: CatalogEntry, base: Path) -> Files | None:
     """Pictures in a folder for each class, in a folder for each part."""
     files = {}
     for part in PARTS:
@@ -128,7 +128,7 @@ def _pictures(folder: Path) -> Iterator[Path]:
         )
 
 
-def _incomplete(known: Known, base: Path, missing: str) -> DataError:
+def _incomplete(known: CatalogEntry, base: Path, missing: str) -> DataError:
     return DataError(
         f"{known.name} in {str(base)!r} has some of its files, but not {missing!r}: copy or download what is missing."
     )

@@ -15,20 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....errors import (
-    DataError,
-    unknown,
-)
+from ....errors import DataError, did_you_mean
 from . import hub
-from .catalog import (
-    KNOWN,
-    Known,
-)
-from .layouts import (
-    LAYOUTS,
-    idx_files,
-    locate,
-)
+from .catalog import CATALOG, CatalogEntry
+from .layouts import LAYOUTS, idx_files, locate
 
 if TYPE_CHECKING:
     from .decode import Pixels
@@ -40,10 +30,10 @@ _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
 @dataclass(frozen=True)
-class Found:
+class DataSource:
     """A data set that is here: `files` by split where they are Parquet, else every file of the folder under ''."""
 
-    known: Known
+    known: CatalogEntry
     folder: Path
     files: Mapping[str, tuple[Path, ...]]
     where: str
@@ -83,30 +73,23 @@ class Found:
         except Exception:  # pyarrow has a dozen ways to say that a file is damaged
             return None
 
-    def read(self, rows: int = 512) -> "Reading":
+    def read(self, rows: int = 512) -> "SourceReader":
         """Open it, to be walked through `rows` images at a time."""
         try:
-            from . import (
-                domain_files,
-                idx,
-            )
-            from . import (
-                few_shot_files as packed,
-            )
-            from . import (
-                hub_files as plain_files,
-            )
+            from . import domain_files, idx
+            from . import few_shot_files as packed
+            from . import hub_files as plain_files
 
             readers = {"": plain_files.read, "idx": idx.read, DOMAINS: domain_files.read}
             return readers.get(self.layout, packed.read)(self, rows)
         except DataError:
             raise
         except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
-            raise unreadable(self, error) from error
+            raise unreadable_error(self, error) from error
 
 
 @dataclass(frozen=True)
-class Reading:
+class SourceReader:
     """An opened data set: what it holds, and a walk through its images and labels, split by split."""
 
     label_columns: tuple[str, ...]
@@ -126,7 +109,7 @@ class Reading:
         return sum(self.counts.values()) > 5000
 
 
-def unreadable(found: Found, error: Exception) -> DataError:
+def unreadable_error(found: DataSource, error: Exception) -> DataError:
     """The sentence for a folder whose content is not what it should be."""
     layout = "one of its layouts" if found.layout else "the Hugging Face layout"
     return DataError(
@@ -135,33 +118,33 @@ def unreadable(found: Found, error: Exception) -> DataError:
     )
 
 
-def find(name: str, root: str = "") -> Found:
+def find(name: str, root: str = "") -> DataSource:
     """The data set `name`: in `root` if given, else in `$OPL_DATA/<name>`, else from the Hub.
 
     Args:
-        name: one of `KNOWN`.
+        name: one of `CATALOG`.
         root: the data set's folder (or one above it); when given, nothing else is tried.
 
     Raises:
         DataError: it is nowhere; the sentence names the three ways to provide it.
     """
-    if name not in KNOWN:
-        raise DataError(unknown("data set", name, KNOWN))
-    return find_known(KNOWN[name], root)
+    if name not in CATALOG:
+        raise DataError(did_you_mean("data set", name, CATALOG))
+    return find_entry(CATALOG[name], root)
 
 
-def find_known(known: Known, root: str = "") -> Found:
+def find_entry(known: CatalogEntry, root: str = "") -> DataSource:
     """The same for a data set that is described, not named."""
-    if found := here(known, root):
+    if found := find_local(known, root):
         return found
     if root:
         raise DataError(f"there is no {known.name} in --data.root {root!r}: {_ways(known)}.")
-    if known.hub and not hub.forbidden() and hub.answers():
+    if known.hub and not hub.is_offline() and hub.is_reachable():
         return _download(known)
     raise DataError(f"there is no {known.name} here: {_ways(known)}.")
 
 
-def here(known: Known, root: str = "") -> Found | None:
+def find_local(known: CatalogEntry, root: str = "") -> DataSource | None:
     """The data set if it is on this machine already; asks no network.
 
     Raises:
@@ -176,7 +159,7 @@ def here(known: Known, root: str = "") -> Found | None:
     return _in_hub_cache(known) if known.hub else None
 
 
-def _ways(known: Known) -> str:
+def _ways(known: CatalogEntry) -> str:
     hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.license})"
     folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
     if known.classes and not known.hub:
@@ -193,18 +176,18 @@ def _ways(known: Known) -> str:
 # Folders
 
 
-def _in_folder(known: Known, folder: Path, where: str = "") -> Found | None:
+def _in_folder(known: CatalogEntry, folder: Path, where: str = "") -> DataSource | None:
     where = where or str(folder)
     if not folder.is_dir():
         return None
     if known.idx and (files := idx_files(known, folder)):
-        return Found(known, folder, files, where, layout="idx")
+        return DataSource(known, folder, files, where, layout="idx")
     return (_few_shot if known.classes else _in_hub_layout)(known, folder, where)
 
 
-def _few_shot(known: Known, folder: Path, where: str) -> Found | None:
+def _few_shot(known: CatalogEntry, folder: Path, where: str) -> DataSource | None:
     if located := locate(known, folder):
-        return Found(known, folder, located[1], where, layout=located[0])
+        return DataSource(known, folder, located[1], where, layout=located[0])
     found = _in_hub_layout(as_on_the_hub(known), folder, where)
     if found and not (found.parquet or known.made_of):
         there = ", ".join(repr(layout.files["test"][0]) for layout in LAYOUTS[known.name])
@@ -216,14 +199,14 @@ def _few_shot(known: Known, folder: Path, where: str) -> Found | None:
     return replace(found, known=known, layout="hub") if found else None
 
 
-def as_on_the_hub(known: Known) -> Known:
+def as_on_the_hub(known: CatalogEntry) -> CatalogEntry:
     """What the Hub has of a few-shot data set: the one that it is made of, or its own parts as splits."""
     if known.made_of:
-        return KNOWN[known.made_of]
+        return CATALOG[known.made_of]
     return replace(known, images={HUB_SPLITS[part]: count for part, count in known.images.items()}, classes={})
 
 
-def _in_hub_layout(known: Known, folder: Path, where: str) -> Found | None:
+def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataSource | None:
     layouts = _parquet_layouts(folder)
     bases = [base for base in layouts if known.images.keys() <= layouts[base].keys()]
     liked = [folder, folder / known.name, folder / known.hub.partition("/")[2], folder / "data", folder / "default"]
@@ -231,15 +214,15 @@ def _in_hub_layout(known: Known, folder: Path, where: str) -> Found | None:
     if chosen is not None:
         files = {split: tuple(layouts[chosen][split]) for split in known.images}
         _all_shards(known, folder, files)
-        return Found(known, folder, files, where)
+        return DataSource(known, folder, files, where)
     if layouts:
         held = sorted({split for splits in layouts.values() for split in splits})
         raise DataError(
-            f"{str(folder)!r} has no single set of Parquet files with the splits {listed(known.images)} of "
-            f"{known.name} (there are {listed(held)}): give the folder of one data set, complete."
+            f"{str(folder)!r} has no single set of Parquet files with the splits {quote_names(known.images)} of "
+            f"{known.name} (there are {quote_names(held)}): give the folder of one data set, complete."
         )
     files = {"": tuple(sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")))}
-    return Found(known, folder, files, where) if files[""] else None
+    return DataSource(known, folder, files, where) if files[""] else None
 
 
 def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
@@ -255,7 +238,7 @@ def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
     return layouts
 
 
-def _all_shards(known: Known, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
+def _all_shards(known: CatalogEntry, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
     for split, there in files.items():
         for file in there:
             shard = _SHARD.search(file.stem)
@@ -269,9 +252,9 @@ def _all_shards(known: Known, folder: Path, files: Mapping[str, tuple[Path, ...]
 # The Hub
 
 
-def _in_hub_cache(known: Known) -> Found | None:
+def _in_hub_cache(known: CatalogEntry) -> DataSource | None:
     """What an earlier download left, found without importing anything; an incomplete one is no find."""
-    snapshots = hub.folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
+    snapshots = hub.cache_folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
     for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
         try:
             found = _in_folder(known, folder, f"Hub {known.hub}")
@@ -282,7 +265,7 @@ def _in_hub_cache(known: Known) -> Found | None:
     return None
 
 
-def _download(known: Known) -> Found:
+def _download(known: CatalogEntry) -> DataSource:
     from huggingface_hub import snapshot_download
 
     try:
@@ -296,7 +279,7 @@ def _download(known: Known) -> Found:
     raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
 
 
-def listed(names: Any, joint: str = "and") -> str:
+def quote_names(names: Any, joint: str = "and") -> str:
     """Names in a sentence."""
     return f" {joint} ".join(repr(str(name)) for name in names) or "none"
 

@@ -11,12 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...data.batches import seed_for
-from ...methods.ascent import (
-    anywhere,
-    ascend,
-    evaluating,
-    frozen,
-)
+from ...methods.ascent import ascend, evaluation_mode, frozen_parameters, random_start
 from ...types import Images
 from .settings import Attack
 
@@ -24,7 +19,7 @@ _SUBSET, _START = 9, 10  # what is drawn for one purpose says nothing about the 
 Watch = Callable[[str, int, int], None]
 
 
-class Attacked(nn.Module):
+class PixelClassifier(nn.Module):
     """A network as attacks want it: from (B, C, H, W) pixels in [0, 1] to logits.
 
     Args:
@@ -42,16 +37,16 @@ class Attacked(nn.Module):
         return logits
 
 
-def chosen(part: Images, settings: Attack) -> Tensor:
+def choose_images(part: Images, settings: Attack) -> Tensor:
     """The places in a part of the images to attack, ascending: the same for every network."""
     count = min(settings.images, len(part)) or len(part)
     chance = torch.Generator().manual_seed(seed_for(settings.seed, _SUBSET))
     return torch.randperm(len(part), generator=chance)[:count].sort().values
 
 
-def correct(model: nn.Module, images: Tensor, labels: Tensor, batch: int = 250) -> Tensor:
+def is_correct(model: nn.Module, images: Tensor, labels: Tensor, batch: int = 250) -> Tensor:
     """(N,) bool: which images the model gets right; it is put into evaluation mode and back."""
-    with evaluating(model), torch.no_grad():
+    with evaluation_mode(model), torch.no_grad():
         starts = range(0, len(images), batch)
         answers = [model(images[start : start + batch]).argmax(1) for start in starts]
     return torch.cat([labels[:0], *answers]) == labels
@@ -84,7 +79,7 @@ def _moved(
     starts: Sequence[Tensor | None],
 ) -> Tensor:  # fmt: skip
     found = [images[:0]]
-    with evaluating(model), frozen(model):
+    with evaluation_mode(model), frozen_parameters(model):
         for first in range(0, len(images), settings.batch):
             some = slice(first, first + settings.batch)
             truth = labels[some]
@@ -106,4 +101,4 @@ def _moved(
 def _somewhere(image: Tensor, settings: Attack, number: int) -> Tensor:
     """A random start, whatever is attacked beside it."""
     chance = torch.Generator().manual_seed(seed_for(settings.seed, _START, number))
-    return anywhere(image, settings.eps, settings.norm, chance)
+    return random_start(image, settings.eps, settings.norm, chance)

@@ -12,15 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ....errors import OptionError
-from ...methods.ascent import (
-    check_pixels,
-    evaluating,
-    frozen,
-)
-from .attacks import (
-    Watch,
-    correct,
-)
+from ...methods.ascent import check_pixels, evaluation_mode, frozen_parameters
+from .attacks import Watch, is_correct
 from .settings import Attack
 
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -30,7 +23,7 @@ ROBUST, WRONG = -1, -2
 
 
 @dataclass
-class State:
+class AttackState:
     """How far an attack is.
 
     `broken` (N,) tells for each image which of `ATTACKS` broke it, -1 none so far, -2 none was needed. `attack` and
@@ -53,10 +46,10 @@ def autoattack(
     labels: Tensor,
     settings: Attack,
     *,
-    state: State | None = None,
-    save: Callable[[State], None] = lambda state: None,
+    state: AttackState | None = None,
+    save: Callable[[AttackState], None] = lambda state: None,
     watch: Watch = lambda what, done, of: None,
-) -> State:
+) -> AttackState:
     """Attack until nothing is left to try; the same images fall as in one call of `pyautoattack`.
 
     Args:
@@ -70,10 +63,10 @@ def autoattack(
     """
     check_pixels(images)
     if state is None:
-        right = correct(model, images, labels, settings.batch)
-        state = State(torch.where(right.cpu(), ROBUST, WRONG))
+        right = is_correct(model, images, labels, settings.batch)
+        state = AttackState(torch.where(right.cpu(), ROBUST, WRONG))
         save(state)
-    with evaluating(model), frozen(model), _apart():
+    with evaluation_mode(model), frozen_parameters(model), _apart():
         attacker = _attacker(model, images, settings)
         for number in range(state.attack, len(ATTACKS)):
             state.attack = number
@@ -117,10 +110,10 @@ def _attacker(model: nn.Module, images: Tensor, settings: Attack) -> Any:
     attacker = AutoAttack(
         model, eps=settings.eps, norm=NORMS[settings.norm], seed=settings.seed, device=images.device, version="standard"
     )
-    return tuned(attacker, settings, classes)
+    return configure(attacker, settings, classes)
 
 
-def tuned(attacker: Any, settings: Attack, classes: int) -> Any:
+def configure(attacker: Any, settings: Attack, classes: int) -> Any:
     """A `pyautoattack.AutoAttack` of the standard version with the settings' lengths, and no more targets than there
     are."""
     targets = min(TARGETS, classes - 1)

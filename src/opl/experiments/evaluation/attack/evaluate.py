@@ -10,37 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....errors import (
-    OplWarning,
-    OptionError,
-)
+from ....errors import OplWarning, OptionError
 from ...models import Standardize
-from ...recipe import (
-    Recipe,
-    to_json,
-)
+from ...recipe import Recipe, to_json
 from ...run_folder import RunFolder
 from ...statistics import wilson
-from ...training.progress import Counting
+from ...training.progress import Counter
 from ...training.provenance import commit
-from ..predict import reopened
+from ..predict import reopen
 from . import sanity
-from .attacks import (
-    Attacked,
-    chosen,
-    correct,
-    fgsm,
-    pgd,
-)
-from .autoattack import (
-    ATTACKS,
-    State,
-    autoattack,
-)
-from .settings import (
-    Attack,
-    Kind,
-)
+from .attacks import PixelClassifier, choose_images, fgsm, is_correct, pgd
+from .autoattack import ATTACKS, AttackState, autoattack
+from .settings import Attack, Kind
 
 
 def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str, Any]:
@@ -48,18 +29,18 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
 
     What was measured with the same settings is only read; an AutoAttack that was stopped is gone on with.
     """
-    fabric, recipe, model = reopened(folder)
+    fabric, recipe, model = reopen(folder)
     test = recipe.data.load(recipe.seed).test
     if not len(test):
         raise OptionError(f"{recipe.name} has no test images, so there is nothing to attack.")
-    attacked = Attacked(model, _before(recipe)).to(fabric.device)
+    attacked = PixelClassifier(model, _before(recipe)).to(fabric.device)
     numbers: dict[str, Any] = {}
-    with Counting() as watch:
+    with Counter() as watch:
         for each in settings:
-            places = chosen(test, each)
+            places = choose_images(test, each)
             pixels, labels = test.take(places)
             images = pixels.to(fabric.device).float().div_(255)
-            site = Site(folder, attacked, images, labels.to(fabric.device), places, each)
+            site = AttackRun(folder, attacked, images, labels.to(fabric.device), places, each)
             outcomes = {kind: site.outcome(kind, watch) for kind in each.kinds}
             numbers |= {name: value for outcome in outcomes.values() for name, value in outcome["numbers"].items()}
             if each.sanity:
@@ -73,17 +54,17 @@ def _before(recipe: Recipe) -> Standardize | None:
 
 
 @dataclass(frozen=True)
-class Site:
+class AttackRun:
     """One network, some images, one setting."""
 
     folder: RunFolder
-    model: Attacked
+    model: PixelClassifier
     images: Tensor
     labels: Tensor
     places: Tensor
     settings: Attack
 
-    def outcome(self, kind: Kind, watch: Counting) -> dict[str, Any]:
+    def outcome(self, kind: Kind, watch: Counter) -> dict[str, Any]:
         """The measure of one attack, taken or read."""
         name = f"attack-{self.settings.name(kind)}"
         if self.folder.has_measure(name):
@@ -123,7 +104,7 @@ class Site:
         for sentence in said:
             warnings.warn(f"{self.folder.path}: {sentence}.", OplWarning, stacklevel=2)
 
-    def _attack(self, kind: Kind, name: str, watch: Counting) -> tuple[Tensor, dict[str, Any]]:
+    def _attack(self, kind: Kind, name: str, watch: Counter) -> tuple[Tensor, dict[str, Any]]:
         """(N,) bool, which images are still right, and what else is known."""
         if kind == "autoattack":
             state = autoattack(
@@ -132,7 +113,7 @@ class Site:
             )  # fmt: skip
             counts = {attack: int((state.broken == number).sum()) for number, attack in enumerate(ATTACKS)}
             return state.robust, {"broken by": counts}
-        right = correct(self.model, self.images, self.labels, self.settings.batch)
+        right = is_correct(self.model, self.images, self.labels, self.settings.batch)
         if kind == "clean":
             return right, {}
         alive = right.nonzero().flatten()
@@ -141,12 +122,12 @@ class Site:
             moved = fgsm(self.model, images, labels, self.settings)
         else:
             moved = pgd(self.model, images, labels, self.settings, self.places[alive.cpu()].tolist())
-        right[alive] = correct(self.model, moved, labels, self.settings.batch)
+        right[alive] = is_correct(self.model, moved, labels, self.settings.batch)
         return right, {}
 
     def _left(self, settings: Attack) -> float:
         """Accuracy in per cent under PGD at another radius."""
-        held, _ = replace(self, settings=replace(settings, step=0.0))._attack("pgd", "", Counting())
+        held, _ = replace(self, settings=replace(settings, step=0.0))._attack("pgd", "", Counter())
         return 100 * float(held.float().mean())
 
     def _words(self, kind: Kind) -> dict[str, Any]:
@@ -154,14 +135,14 @@ class Site:
         words: dict[str, Any] = to_json(replace(self.settings, kinds=(kind,), sanity=True))
         return words
 
-    def _stopped(self, name: str) -> State | None:
+    def _stopped(self, name: str) -> AttackState | None:
         """What there is of an AutoAttack that was stopped, if it was this one."""
         kept = self.folder.part(name)
         if kept is None or str(kept.get("settings")) != json.dumps(self._words("autoattack")):
             return None
-        return State(torch.from_numpy(kept["broken"]).long(), int(kept["attack"]), int(kept["batches"]))
+        return AttackState(torch.from_numpy(kept["broken"]).long(), int(kept["attack"]), int(kept["batches"]))
 
-    def _keep(self, name: str, state: State) -> None:
+    def _keep(self, name: str, state: AttackState) -> None:
         self.folder.write_part(
             name,
             {

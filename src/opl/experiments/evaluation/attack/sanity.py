@@ -6,7 +6,7 @@ Numbers are accuracies in per cent on the same images. A difference of two image
 from collections.abc import Mapping
 from itertools import pairwise
 
-from ...radius import spelled
+from ...radius import format_radius
 
 LARGE = {"linf": 0.5, "l2": 30.0}  # where every image of 32 x 32 can become gray: nothing is left to tell
 NEARLY_NONE = 5.0
@@ -45,11 +45,11 @@ def suspicions(
     for low, high in pairwise(ordered):
         if curve[high] > curve[low] + chance:
             said.append(
-                f"PGD leaves {curve[high]:.1f} % at {spelled(high)} and {curve[low]:.1f} % at {spelled(low)}: "
-                "accuracy should fall with the radius"
+                f"PGD leaves {curve[high]:.1f} % at {format_radius(high)} and {curve[low]:.1f} % at "
+                f"{format_radius(low)}: accuracy should fall with the radius"
             )
     if curve.get(large, 0.0) > max(NEARLY_NONE, chance):
-        said.append(f"PGD leaves {curve[large]:.1f} % at {spelled(large)}, where nearly nothing should be left")
+        said.append(f"PGD leaves {curve[large]:.1f} % at {format_radius(large)}, where nearly nothing should be left")
     stronger = {("fgsm", "pgd"): "many steps should be stronger than one", ("pgd", "autoattack"): "it is the stronger"}
     for (weak, strong), why in stronger.items():
         if weak in found and strong in found and found[strong] > found[weak] + chance:

@@ -3,14 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ....errors import (
-    OptionError,
-    unknown,
-)
-from ...radius import (
-    check_radius,
-    spelled,
-)
+from ....errors import OptionError, did_you_mean
+from ...radius import check_radius, format_radius
 
 Kind = Literal["clean", "fgsm", "pgd", "autoattack"]
 STANDARD = {"iterations": 100, "queries": 5000}  # of AutoAttack's standard version
@@ -46,7 +40,7 @@ class Attack:
         check_radius(self.eps, self.norm)
         for kind in self.kinds:
             if kind not in get_args(Kind):
-                raise OptionError(unknown("attack", kind, get_args(Kind)))
+                raise OptionError(did_you_mean("attack", kind, get_args(Kind)))
         for least, names in ((0, ("images", "step", "seed")), (1, ("steps", "iterations", "queries", "batch"))):
             for name in names:
                 if getattr(self, name) < least:
@@ -68,7 +62,7 @@ class Attack:
             return "clean"
         words = {"fgsm": ["fgsm"], "pgd": ["pgd", str(self.steps)], "autoattack": [self._version]}[kind]
         stride = [f"step-{self.step:g}"] if kind == "pgd" and self.step else []
-        return "-".join([*words, self.norm, spelled(self.eps).replace("/", "-"), *stride])
+        return "-".join([*words, self.norm, format_radius(self.eps).replace("/", "-"), *stride])
 
     @property
     def _version(self) -> str:

@@ -3,14 +3,10 @@
 import torch
 from torch import Tensor
 
-from ....errors import (
-    FeatureError,
-    LabelError,
-    OptionError,
-)
+from ....errors import FeatureError, LabelError, OptionError
 
 
-def checked(support: Tensor, labels: Tensor, way: int) -> Tensor:
+def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
     """(E, n) labels, of features and labels that can be used."""
     if way < 2:
         raise OptionError(f"way is {way}: give at least 2 classes.")
@@ -36,10 +32,10 @@ def checked(support: Tensor, labels: Tensor, way: int) -> Tensor:
 def check_finite(sums: Tensor, support: Tensor) -> None:
     """Refuse a support of which a sum is not finite: cheaper than to look at every feature."""
     if not sums.isfinite().all():
-        raise not_finite(support)
+        raise not_finite_error(support)
 
 
-def not_finite(support: Tensor, queries: Tensor | None = None) -> FeatureError:
+def not_finite_error(support: Tensor, queries: Tensor | None = None) -> FeatureError:
     """The sentence for features of which a sum is not finite."""
     for name, features in (("the support", support), ("the queries", queries)):
         if features is not None and not features.isfinite().all():

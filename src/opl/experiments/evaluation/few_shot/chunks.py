@@ -8,11 +8,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from .checks import (
-    check_queries,
-    checked,
-    not_finite,
-)
+from .checks import check_queries, check_support, not_finite_error
 
 WORK_BYTES = 40 * 2**20  # of all portions at work, in their own type; float64 for large features takes five times more
 WORKERS = 6
@@ -44,25 +40,25 @@ def predict(
         by_row: scores are those of the support rows, and the class is the row's.
         threaded: several portions at once.
     """
-    labels = checked(support, labels, way)
+    labels = check_support(support, labels, way)
     check_queries(support, queries)
     found = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
     if not found.numel():
         return found
 
     def work(part: slice) -> None:
-        mine = working(support[part])
+        mine = as_working_type(support[part])
         values = scores(mine, labels[part], queries[part].to(mine))
         if not values.isfinite().all():
-            raise not_finite(support[part], queries[part])
+            raise not_finite_error(support[part], queries[part])
         best = first_best(values)
         found[part] = labels[part].gather(1, best) if by_row else best
 
-    each(work, support, way, queries.shape[1], threaded=threaded)
+    map_chunks(work, support, way, queries.shape[1], threaded=threaded)
     return found
 
 
-def each(
+def map_chunks(
     work: Callable[[slice], Answer], support: Tensor, way: int, queries: int = 0, *, threaded: bool = True
 ) -> list[Answer]:
     """What `work` answers for each portion of the episodes, without gradients.
@@ -121,7 +117,7 @@ def first_best(scores: Tensor) -> Tensor:
     return (scores >= scores.amax(-1, keepdim=True) - slack).to(torch.uint8).argmax(-1)
 
 
-def working(x: Tensor) -> Tensor:
+def as_working_type(x: Tensor) -> Tensor:
     """Float32, or float64 where it is that already."""
     return x if x.dtype == torch.float64 else x.float()
 

@@ -12,25 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...._support.arguments import positive
-from .checks import (
-    check_finite,
-    checked,
-    not_finite,
-)
-from .chunks import (
-    each,
-    one_hot,
-    predict,
-    working,
-)
-from .logistic import (
-    Fit,
-    few_digits_do,
-    fit,
-    inner_products,
-    warn_of,
-)
+from ...._support.arguments import check_positive
+from .checks import check_finite, check_support, not_finite_error
+from .chunks import as_working_type, map_chunks, one_hot, predict
+from .logistic import Fit, fit, float32_suffices, inner_products, warn_unconverged
 
 
 def logistic(
@@ -51,7 +36,7 @@ def logistic(
         tensor([[0, 1]])
     """
     C = _per_class(C, way)
-    positive("tol", tol)
+    check_positive("tol", tol)
     left: list[int] = []
 
     def scores(mine: Tensor, own: Tensor, asked: Tensor) -> Tensor:
@@ -60,7 +45,7 @@ def logistic(
         return torch.baddbmm(found.intercepts[:, None], asked, found.weights.mT)
 
     predictions = predict(scores, support, labels, queries, way)
-    warn_of(sum(left))
+    warn_unconverged(sum(left))
     return predictions
 
 
@@ -84,12 +69,12 @@ def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, t
         (tensor([-0.2223,  0.2223]), tensor([[ 0.1112, -0.1112]]))
     """
     C = _per_class(C, way)
-    positive("tol", tol)
-    labels, support = checked(support, labels, way), support.detach()
-    none = [fit(working(support[:0]), labels[:0], way, C, tol)]
-    fits = each(lambda part: fit(working(support[part]), labels[part], way, C, tol), support, way)
+    check_positive("tol", tol)
+    labels, support = check_support(support, labels, way), support.detach()
+    none = [fit(as_working_type(support[:0]), labels[:0], way, C, tol)]
+    fits = map_chunks(lambda part: fit(as_working_type(support[part]), labels[part], way, C, tol), support, way)
     found = Fit(*(torch.cat(values) for values in zip(*(fits or none), strict=True)))
-    warn_of(int(found.converged.logical_not().sum()))
+    warn_unconverged(int(found.converged.logical_not().sum()))
     return found
 
 
@@ -147,7 +132,7 @@ def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: 
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-    positive("alpha", alpha)
+    check_positive("alpha", alpha)
 
     def scores(mine: Tensor, own: Tensor, asked: Tensor) -> Tensor:
         return ridge_scores(mine, own, asked, way, alpha)
@@ -177,7 +162,7 @@ def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alp
     duals = torch.linalg.solve(system, (wanted - middle).mT).mT
     weights = torch.bmm(duals.to(centered), centered)
     values = torch.baddbmm(middle.mT.to(mean) - torch.bmm(mean, weights.mT), queries, weights.mT)
-    rough = few_digits_do(gram, 1 / alpha).logical_not()
+    rough = float32_suffices(gram, 1 / alpha).logical_not()
     if gram.dtype != torch.float64 and rough.any():
         again = ridge_scores(support[rough].double(), labels[rough], queries[rough].double(), way, alpha)
         values[rough] = again.to(values)
@@ -197,11 +182,11 @@ def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int,
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    positive("C", C)
+    check_positive("C", C)
 
     def scores(mine: Tensor, own: Tensor, asked: Tensor) -> Tensor:
         if not (mine.sum() + asked.sum()).isfinite():
-            raise not_finite(mine, asked)
+            raise not_finite_error(mine, asked)
         found = []
         for rows, ids, points in zip(mine.cpu().numpy(), own.cpu().numpy(), asked.cpu().numpy(), strict=True):
             model = LogisticRegression(C=C, max_iter=1000).fit(rows, ids)
@@ -214,7 +199,7 @@ def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int,
 
 def _per_class(C: float, way: int) -> float:
     """C against the penalty of all weights: of two classes, `½‖w‖²` of the difference is `‖W‖²`."""
-    return positive("C", C) / (2 if way == 2 else 1)
+    return check_positive("C", C) / (2 if way == 2 else 1)
 
 
 def _nearness(points: Tensor, queries: Tensor) -> Tensor:

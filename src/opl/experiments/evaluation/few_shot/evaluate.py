@@ -10,16 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ....errors import OptionError
-from ...data.augment import (
-    Augmentation,
-    ColorJitter,
-    Normalize,
-)
+from ...data.augment import Augmentation, ColorJitter, Normalize
 from ...data.batches import seed_for
-from ...data.episodes import (
-    Episode,
-    Episodes,
-)
+from ...data.episodes import Episode, Episodes
 from ...types import Images
 from .classifiers import CLASSIFIERS
 from .settings import FewShot
@@ -77,7 +70,7 @@ def episodes(
     return found
 
 
-class Table:
+class ViewTable:
     """Features of views: `table[places, views]` gives those of views of images."""
 
     def __init__(self, index: Tensor, features: Tensor) -> None:
@@ -108,7 +101,7 @@ class Encoder:
             watch("images", int(rows[-1]) + 1, len(self.part))
         return torch.cat(found)
 
-    def table(self, needed: Tensor, watch: Watch) -> Table:
+    def table(self, needed: Tensor, watch: Watch) -> ViewTable:
         """The views that are `needed`, (N, V) yes or no."""
         index = torch.full(needed.shape, -1)
         index[needed] = torch.arange(int(needed.sum()))
@@ -127,7 +120,7 @@ class Encoder:
                 done += len(places)
                 watch("views", done, len(features))
         assert features is not None
-        return Table(index, features)
+        return ViewTable(index, features)
 
     def copies(self, chunk: Episode, first: int) -> Tensor:
         """(E, N, K, copies, D): every copy of every support image, anew."""

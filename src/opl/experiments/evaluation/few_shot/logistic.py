@@ -8,17 +8,8 @@ from torch import Tensor
 
 from ....errors import OplWarning
 from .checks import check_finite
-from .chunks import (
-    WORK_BYTES,
-    WORKERS,
-    one_hot,
-    slices,
-)
-from .solver import (
-    Solution,
-    nothing,
-    solve,
-)
+from .chunks import WORK_BYTES, WORKERS, one_hot, slices
+from .solver import Solution, empty_solution, solve
 
 QUICK_LIMIT, LIMIT, NEWTON_LIMIT = 50, 500, 100  # iterations
 NEWTON_SIZE = 1000  # equations; with more of them a step of Newton's takes seconds
@@ -69,7 +60,7 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
     return result
 
 
-def warn_of(left: int) -> None:
+def warn_unconverged(left: int) -> None:
     """Say that some did not converge, if so."""
     if left:
         warnings.warn(
@@ -87,17 +78,17 @@ def inner_products(support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean, centered, torch.bmm(centered, centered.mT)
 
 
-def few_digits_do(gram: Tensor, C: float) -> Tensor:
+def float32_suffices(gram: Tensor, C: float) -> Tensor:
     """(E,) whether inner products in this precision move no logit by more than `ROUNDING`."""
     return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
 
 
 def _quick(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
     """Those that can be solved in few digits and iterations."""
-    which = few_digits_do(gram, C)
+    which = float32_suffices(gram, C)
     if which.all():
         return solve(gram, targets, C, tol, QUICK_LIMIT)
-    solution = nothing(targets)
+    solution = empty_solution(targets)
     solution.put(which, solve(gram[which], targets[which], C, tol, QUICK_LIMIT))
     return solution
 

@@ -30,7 +30,7 @@ class Solution(NamedTuple):
             mine[where] = theirs
 
 
-def nothing(targets: Tensor) -> Solution:
+def empty_solution(targets: Tensor) -> Solution:
     """Zeros, of no iterations."""
     zeros = torch.zeros_like(targets)
     counts = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
@@ -58,7 +58,7 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
                  [-0.2606,  0.2606]]], dtype=torch.float64)
     """
     search = (_Newton if newton else _Search).start(gram, targets, C)
-    found = nothing(targets)
+    found = empty_solution(targets)
     for iteration in range(limit + 1):
         search.record(found, search.done(tol), iteration)
         live = found.converged[search.problem].logical_not()
