@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from .scales import SCALES
+
 
 @dataclass(frozen=True)
 class Row:
@@ -12,7 +14,7 @@ class Row:
     paper: dict[str, float]
     baseline: str = ""
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
-    scales: tuple[str, ...] = ("paper", "small", "tiny")
+    scales: tuple[str, ...] = SCALES
     """Where the row is run; a row that adds only cost at a small scale is left out there."""
 
 
@@ -32,7 +34,7 @@ class Measure:
 
     words: tuple[str, ...]
     names: tuple[str, ...]
-    scales: tuple[str, ...] = ("paper", "small", "tiny")
+    scales: tuple[str, ...] = SCALES
     """Where these words are used: on fewer images at a small scale, for instance."""
 
 

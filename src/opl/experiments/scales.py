@@ -1,0 +1,11 @@
+"""The sizes at which an experiment is run, and what its numbers mean there. No torch in here."""
+
+from typing import Literal
+
+Scale = Literal["paper", "small", "tiny"]
+SCALES: tuple[Scale, ...] = ("paper", "small", "tiny")
+MEANING: dict[str, str] = {
+    "paper": "the paper's full protocol",
+    "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
+    "tiny": "a smoke run on synthetic data: the numbers mean nothing",
+}
