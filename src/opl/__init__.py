@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import errors, functional, geometry, heads, losses
-    from . import optim as optimize
+    from . import errors, functional, geometry, heads, losses, optim
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
@@ -28,7 +27,7 @@ __all__ = [
     "geometry",
     "heads",
     "losses",
-    "optimize",
+    "optim",
     "orthogonal_projection",
     "regularize",
 ]
@@ -40,7 +39,7 @@ _HOME = {
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }
-_MODULES = {"errors", "functional", "geometry", "heads", "losses", "optimize", "plugin"}
+_MODULES = {"errors", "functional", "geometry", "heads", "losses", "optim", "plugin"}
 
 
 def __getattr__(name: str) -> Any:

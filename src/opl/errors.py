@@ -59,7 +59,7 @@ def did_you_mean(what: str, given: object, known: Iterable[str]) -> str:
     """The sentence for a name that does not exist, with the nearest one that does.
 
     Example:
-        >>> unknown("form", "mean-abs", ("mean_abs", "mean"))
+        >>> did_you_mean("form", "mean-abs", ("mean_abs", "mean"))
         "form 'mean-abs' does not exist: did you mean 'mean_abs'? There are 'mean_abs', 'mean'."
     """
     names = list(known)

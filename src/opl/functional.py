@@ -44,6 +44,11 @@ from .errors import OptionError, did_you_mean
 Form = Literal["mean_abs", "abs_mean", "mean"]
 Algorithm = Literal["auto", "pairs", "class_sums", "tiled"]
 
+WEIGHT = 1.0  # the paper's lambda, of OPL against the criterion
+GAMMA = 0.5  # of d against s
+FORM: Form = "mean_abs"
+IGNORE_INDEX = -100  # the label of rows that take no part
+
 SMALL = 2_000_000  # B*B*D up to here: a tiny product costs less than the many small steps of class sums
 TILED_FROM = 1024  # rows of signed features beyond which tiles beat one B x B matrix
 
@@ -60,9 +65,9 @@ def orthogonal_projection(
     features: Tensor,
     labels: Tensor,
     *,
-    gamma: float = 0.5,
-    form: Form = "mean_abs",
-    ignore_index: int = -100,
+    gamma: float = GAMMA,
+    form: Form = FORM,
+    ignore_index: int = IGNORE_INDEX,
     group: Any = None,
     algorithm: str = "auto",
 ) -> Projection:
@@ -94,7 +99,7 @@ def orthogonal_projection(
     return Projection(torch.add(1 - same, other, alpha=float(gamma)), same, other)
 
 
-def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = "mean_abs", ignore_index: int = -100) -> str:
+def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ignore_index: int = IGNORE_INDEX) -> str:
     """The algorithm that `algorithm="auto"` takes for this batch.
 
     Example:

@@ -15,10 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ._kernels.distributed import message_device
 from ._kernels.normalize import accumulation_dtype, inverse_norms
 from ._kernels.validate import validate
 from .errors import DistributedError, FeatureError, LabelError, OptionError, did_you_mean
-from .functional import Form, check_options
+from .functional import IGNORE_INDEX, Form, check_options
 
 Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
@@ -55,7 +56,7 @@ class Geometry:
             self.raw_sums = torch.zeros_like(self.unit_sums)
 
     @torch.no_grad()
-    def update(self, features: Tensor, labels: Tensor, ignore_index: int = -100) -> "Geometry":
+    def update(self, features: Tensor, labels: Tensor, ignore_index: int = IGNORE_INDEX) -> "Geometry":
         """Add a batch; one that is refused leaves everything as it was.
 
         Args:
@@ -132,11 +133,8 @@ class Geometry:
         return self
 
     def all_reduce(self, group: Any = None) -> "Geometry":
-        """Merge the geometries of all processes of `group` into each of them, in two messages, a tiny one first.
-
-        Call it once, after the last batch: a second call would count everything again.
-        """
-        device = _meeting_place(group)
+        """Merge the geometries of all processes into each of them; once, or everything is counted again."""
+        device = message_device(group)
         shape = torch.tensor([self.num_classes, self.feature_dim], device=device)
         shapes = shape.new_empty(dist.get_world_size(group), 2)
         dist.all_gather(list(shapes.unbind(0)), shape, group=group)
@@ -155,11 +153,7 @@ class Geometry:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The sums themselves, by name, to be saved with `torch.save`.
-
-        `unit_sums` and `raw_sums` (C, D); `counts` (C,), all rows; `directed` (C,), those that are not zero; and
-        `negative`, 1 once a negative feature was seen.
-        """
+        """`unit_sums` and `raw_sums` (C, D), `counts` (C,), `directed` (C,) of nonzero rows, `negative` if any is."""
         return {name: getattr(self, name) for name in ("unit_sums", "raw_sums", "counts", "directed", "negative")}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> "Geometry":
@@ -186,7 +180,7 @@ class Geometry:
             form: `"abs_mean"`, |the mean of cos|; `"mean"`, signed; `"mean_abs"`, the mean of |cos|, which sums of
                 classes know only as long as no feature is negative: there cos = |cos|.
         """
-        check_options(0.0, form, -100)
+        check_options(0.0, form, IGNORE_INDEX)
         if form == "mean_abs" and self.negative:
             raise OptionError(
                 "form='mean_abs' needs every pair once a feature is negative, and sums of classes cannot know it: use "
@@ -200,7 +194,7 @@ class Geometry:
 
     def orthogonality(self, gamma: float = 1.0) -> float:
         """The unweighted OPL as a measure, `(1 - s) + gamma * |d|`: 0 is perfect, smaller is better."""
-        check_options(gamma, "abs_mean", -100)
+        check_options(gamma, "abs_mean", IGNORE_INDEX)
         return (1 - self.same) + gamma * self.other()
 
     def expected_orthogonality(self, reduction: Reduction = "sum") -> float:
@@ -263,7 +257,9 @@ class Geometry:
         return matrix.masked_fill(absent[:, None] | absent, torch.nan)
 
 
-def measure(features: Tensor, labels: Tensor, num_classes: int | None = None, ignore_index: int = -100) -> Geometry:
+def measure(
+    features: Tensor, labels: Tensor, num_classes: int | None = None, ignore_index: int = IGNORE_INDEX
+) -> Geometry:
     """The geometry of features that are all here.
 
     Args:
@@ -288,29 +284,15 @@ def _mean(total: Tensor, pairs: Tensor) -> float:
     return float(total) / int(pairs) if pairs else 0.0
 
 
-def _meeting_place(group: Any) -> torch.device:
-    """The device for messages, the same on every process whether it has seen a batch or not."""
-    if not (dist.is_available() and dist.is_initialized()):
-        raise DistributedError(
-            "all_reduce needs a process group and there is none: call torch.distributed.init_process_group() first "
-            "(under torchrun), or merge() geometries that are in one process."
-        )
-    if dist.get_rank(group) < 0:
-        raise DistributedError("this process is not a member of the group of all_reduce: pass one it belongs to.")
-    if "cpu:" in dist.get_backend_config(group):
-        return torch.device("cpu")
-    return torch.device(torch.accelerator.current_accelerator() or "cpu")
-
-
 def __getattr__(name: str) -> Any:
     """Bring `GeometryMetric`, and torchmetrics with it, when it is first asked for."""
     if name != "GeometryMetric":
         raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")
     try:
-        from ._support.metric import GeometryMetric
+        from ._support.metric import geometry_metric
     except ImportError as error:
         raise ImportError(
             "opl.geometry.GeometryMetric needs torchmetrics and it is not installed: pip install torchmetrics, or use "
             "opl.geometry.Geometry, which needs torch alone."
         ) from error
-    return GeometryMetric
+    return geometry_metric(Geometry, __name__)

@@ -1,9 +1,9 @@
 """Optimizers and schedules as typed values; the learning rate is a function of the step and nothing else."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -88,11 +88,22 @@ class OneCycle:
         return self.end + (1 - self.end) * (1 + math.cos(math.pi * min(1.0, down))) / 2
 
 
-def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
-    """The parameters of some modules for an optimizer, those with wishes of their own in groups of their own.
+@runtime_checkable
+class HasParamOptions(Protocol):
+    """A module some of whose parameters are to be trained otherwise than the rest.
 
-    A module says its wishes in `own`: a parameter's name, then `lr`, to multiply the rate with, or `weight_decay`. The
-    class means of LGM learn twice as fast, for instance, and the centers of Perpetual OPL do not decay.
+    `param_options` names them, each with `lr_mult`, by which its rate is multiplied, or an option of the optimizer,
+    such as `weight_decay`.
+    """
+
+    param_options: Mapping[str, Mapping[str, float]]
+
+
+def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
+    """The parameters of some modules for an optimizer, those with options of their own in groups of their own.
+
+    The class means of LGM learn twice as fast, for instance, and the centers of Perpetual OPL do not decay: see
+    `HasParamOptions`. Each group has its `lr_mult` too, for schedules that set the rate.
 
     Args:
         modules: the model, and every loss that has parameters.
@@ -100,23 +111,23 @@ def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
 
     Example:
         >>> from opl.heads import LGMHead
-        >>> [group["lr"] for group in groups(nn.Linear(2, 4), LGMHead(4, 3), lr=0.1)]
+        >>> [group["lr"] for group in param_groups(nn.Linear(2, 4), LGMHead(4, 3), lr=0.1)]
         [0.1, 0.2]
     """
-    wishes = {
-        id(part.get_parameter(name)): wish
+    options = {
+        id(part.get_parameter(name)): option
         for module in modules
         for part in module.modules()
-        for name, wish in getattr(part, "own", {}).items()
+        if isinstance(part, HasParamOptions)
+        for name, option in part.param_options.items()
     }
-    parameters = {id(each): each for module in modules for each in module.parameters()}
-    rest = [each for key, each in parameters.items() if key not in wishes]
-    found: list[dict[str, Any]] = [{"params": rest, "lr": lr, "times": 1.0}] if rest else []
-    for key, wish in wishes.items():
-        times = wish.get("lr", 1.0)
-        others = {name: value for name, value in wish.items() if name != "lr"}
-        found.append({"params": [parameters[key]], "lr": lr * times, "times": times, **others})
-    return found
+    parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
+    rest = [parameter for key, parameter in parameters.items() if key not in options]
+    groups: list[dict[str, Any]] = [{"params": rest, "lr": lr, "lr_mult": 1.0}] if rest else []
+    for key, option in options.items():
+        lr_mult = option.get("lr_mult", 1.0)
+        groups.append({**option, "params": [parameters[key]], "lr": lr * lr_mult, "lr_mult": lr_mult})
+    return groups
 
 
 def warmup_factor(step: int, steps: float) -> float:

@@ -3,17 +3,24 @@
 import difflib
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from .errors import FeatureError, LayerError, OplWarning, OptionError, TapError, did_you_mean
-from .functional import is_number
+from .functional import GAMMA, IGNORE_INDEX, WEIGHT, is_number
 from .heads import Head
 from .losses.projection import OrthogonalProjectionLoss
 
 WRAPPERS = ("module.", "_orig_mod.")  # what DDP and torch.compile put before a layer's name
+
+
+@runtime_checkable
+class HasLogits(Protocol):
+    """What many models return: an object with `logits`."""
+
+    logits: Tensor
 
 
 class LossParts(NamedTuple):
@@ -21,8 +28,8 @@ class LossParts(NamedTuple):
 
     base: Tensor
     projection: Tensor | None = None
-    s: Tensor | None = None
-    d: Tensor | None = None
+    same: Tensor | None = None
+    other: Tensor | None = None
 
 
 class _Record:
@@ -123,8 +130,8 @@ def regularize(
     criterion: Callable[..., Tensor],
     model: nn.Module,
     *,
-    weight: float = 1.0,
-    gamma: float = 0.5,
+    weight: float = WEIGHT,
+    gamma: float = GAMMA,
     layer: str | nn.Module | None = None,
     **opl_options: Any,
 ) -> "RegularizedCriterion":
@@ -143,7 +150,7 @@ def regularize(
         >>> criterion = regularize(nn.CrossEntropyLoss(), model)
         >>> loss = criterion(model(torch.ones(6, 4)), torch.tensor([0, 1, 0, 1, 0, 1]))
         >>> criterion.last._fields
-        ('base', 'projection', 's', 'd')
+        ('base', 'projection', 'same', 'other')
     """
     return RegularizedCriterion(
         criterion, FeatureTap(model, layer), weight, OrthogonalProjectionLoss(gamma, **_known(opl_options))
@@ -172,8 +179,8 @@ class RegularizedCriterion(nn.Module):
 
     def forward(self, output: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """The loss of `output`, which must come from the model's latest forward pass."""
-        logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-        if logits is None:
+        logits = output.logits if isinstance(output, HasLogits) else output
+        if not isinstance(logits, Tensor):
             raise OptionError(
                 f"the model returned a {type(output).__name__} without logits: call the criterion with the tensor of "
                 "logits, or with an object that has .logits."
@@ -186,7 +193,9 @@ class RegularizedCriterion(nn.Module):
             loss, self.last = base, LossParts(base.detach())
         if num_items_in_batch is None:
             return loss
-        return loss * (target.ne(-100).sum() / num_items_in_batch)  # as the Trainer counts: labels other than -100
+        return loss * (
+            target.ne(IGNORE_INDEX).sum() / num_items_in_batch
+        )  # as the Trainer counts: labels other than -100
 
     def _add(self, base: Tensor, features: Tensor, target: Tensor) -> Tensor:
         if not features.requires_grad:

@@ -182,3 +182,17 @@ def _gather_alike(rows: Tensor, group: Any) -> Tensor:
     out = rows.new_empty(dist.get_world_size(group), *rows.shape)
     dist.all_gather(list(out.unbind(0)), rows.contiguous(), group=group)
     return out.flatten(0, 1)
+
+
+def message_device(group: Any) -> torch.device:
+    """The device for messages, the same on every process whether it has seen a batch or not."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise DistributedError(
+            "all_reduce needs a process group and there is none: call torch.distributed.init_process_group() first "
+            "(under torchrun), or merge() geometries that are in one process."
+        )
+    if dist.get_rank(group) < 0:
+        raise DistributedError("this process is not a member of the group of all_reduce: pass one it belongs to.")
+    if "cpu:" in dist.get_backend_config(group):
+        return torch.device("cpu")
+    return torch.device(torch.accelerator.current_accelerator() or "cpu")

@@ -34,6 +34,10 @@ class Head(nn.Module):
         """The formula, on features in fp32 or fp64."""
         raise NotImplementedError(f"{type(self).__name__} has no formula: write its logits(features, labels).")
 
+    def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
+        """What the head wants added to the loss, with a weight: nothing, for most."""
+        return features.new_zeros(())
+
     def extra_repr(self) -> str:
         """The settings, for `print(model)`."""
         return f"feature_dim={self.feature_dim}, num_classes={self.num_classes}"

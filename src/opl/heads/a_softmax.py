@@ -7,9 +7,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import StepCounter, check_positive
+from .._support.arguments import check_positive
+from .._support.step_counter import StepCounter
 from ..errors import OptionError
 from ._head import Head, cosines, xavier
+
+MARGIN = 4
+BASE = 1000.0
+GAMMA = 0.12
+POWER = 1.0
+FLOOR = 5.0
 
 
 def a_softmax(
@@ -17,7 +24,7 @@ def a_softmax(
     weight: Tensor,
     labels: Tensor | None = None,
     *,
-    margin: int = 4,
+    margin: int = MARGIN,
     blend: float | Tensor = 0.0,
 ) -> Tensor:
     """Logits `|f| cos` of unit class vectors; the label's has `(blend * cos + psi) / (1 + blend)` for its cosine.
@@ -78,11 +85,11 @@ class ASoftmaxHead(Head, StepCounter):
         self,
         feature_dim: int,
         num_classes: int,
-        margin: int = 4,
-        base: float = 1000.0,
-        gamma: float = 0.12,
-        power: float = 1.0,
-        floor: float = 5.0,
+        margin: int = MARGIN,
+        base: float = BASE,
+        gamma: float = GAMMA,
+        power: float = POWER,
+        floor: float = FLOOR,
     ) -> None:
         super().__init__(feature_dim, num_classes)
         if not 1 <= margin < float("inf") or margin != int(margin):

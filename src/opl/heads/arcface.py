@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import StepCounter, check_positive, check_steps, ramp
+from .._support.arguments import check_positive, check_steps
+from .._support.step_counter import StepCounter, ramp
 from ..errors import OptionError
 from ._head import Head, cosines, xavier
+
+SCALE = 64.0
+MARGIN = 0.5
 
 NEAR = 1e-6  # sin^2 below which an angle has no usable derivative in fp32
 
@@ -18,8 +22,8 @@ def arcface(
     weight: Tensor,
     labels: Tensor | None = None,
     *,
-    scale: float = 64.0,
-    margin: float | Tensor = 0.5,
+    scale: float = SCALE,
+    margin: float | Tensor = MARGIN,
     easy: bool = False,
 ) -> Tensor:
     """Logits `scale * cos(angle + margin * [class is the label])` of unit features and unit class vectors.
@@ -72,8 +76,8 @@ class ArcFaceHead(Head, StepCounter):
         self,
         feature_dim: int,
         num_classes: int,
-        scale: float = 64.0,
-        margin: float = 0.5,
+        scale: float = SCALE,
+        margin: float = MARGIN,
         easy: bool = False,
         warmup: int = 0,
     ) -> None:

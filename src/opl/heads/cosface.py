@@ -3,9 +3,13 @@
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import StepCounter, check_positive, check_steps, ramp
+from .._support.arguments import check_positive, check_steps
+from .._support.step_counter import StepCounter, ramp
 from ..errors import OptionError
 from ._head import Head, cosines, xavier
+
+SCALE = 64.0
+MARGIN = 0.35
 
 
 def cosface(
@@ -13,8 +17,8 @@ def cosface(
     weight: Tensor,
     labels: Tensor | None = None,
     *,
-    scale: float = 64.0,
-    margin: float | Tensor = 0.35,
+    scale: float = SCALE,
+    margin: float | Tensor = MARGIN,
 ) -> Tensor:
     """Logits `scale * (cos - margin * [class is the label])` of unit features and unit class vectors.
 
@@ -48,7 +52,7 @@ class CosFaceHead(Head, StepCounter):
     """
 
     def __init__(
-        self, feature_dim: int, num_classes: int, scale: float = 64.0, margin: float = 0.35, warmup: int = 0
+        self, feature_dim: int, num_classes: int, scale: float = SCALE, margin: float = MARGIN, warmup: int = 0
     ) -> None:
         super().__init__(feature_dim, num_classes)
         if not 0 <= margin <= 2:

@@ -5,10 +5,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import StepCounter, as_class_ids, as_vectors, check_positive, mean_or_zero
+from .._support.arguments import as_class_ids, as_vectors, check_positive
+from .._support.reduction import mean_or_zero
+from .._support.step_counter import StepCounter
 from ..errors import OptionError
 from ._distance import squared_distances
 from ._head import Head
+
+MARGIN = 0.3
+START = 0.1
+DOUBLE_EVERY = 5000
 
 
 def gaussian(
@@ -17,7 +23,7 @@ def gaussian(
     labels: Tensor | None = None,
     *,
     log_variances: Tensor | None = None,
-    margin: float | Tensor = 0.3,
+    margin: float | Tensor = MARGIN,
 ) -> Tensor:
     """Logits `-d (1 + margin * [class is the label]) - log|Sigma| / 2`, d half the squared Mahalanobis distance.
 
@@ -74,9 +80,9 @@ class LGMHead(Head, StepCounter):
         self,
         feature_dim: int,
         num_classes: int,
-        margin: float = 0.3,
-        start: float = 0.1,
-        double_every: int = 5000,
+        margin: float = MARGIN,
+        start: float = START,
+        double_every: int = DOUBLE_EVERY,
         learn_variances: bool = False,
     ) -> None:
         super().__init__(feature_dim, num_classes)

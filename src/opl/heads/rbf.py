@@ -6,8 +6,10 @@ from .._support.arguments import check_positive
 from ._distance import squared_distances
 from ._head import Head, xavier
 
+SCALE = 35.0
 
-def rbf(features: Tensor, prototypes: Tensor, *, scale: float = 35.0, gamma: float = 35.0) -> Tensor:
+
+def rbf(features: Tensor, prototypes: Tensor, *, scale: float = SCALE, gamma: float = 35.0) -> Tensor:
     """Logits `scale * exp(-|f - prototype|^2 / gamma)`.
 
     RBF-Softmax: Learning Deep Representative Prototypes with Radial Basis Function Softmax (Zhang et al., ECCV 2020).
@@ -38,7 +40,7 @@ class RBFHead(Head):
         >>> loss = F.cross_entropy(head(features), labels)
     """
 
-    def __init__(self, feature_dim: int, num_classes: int, scale: float = 35.0, gamma: float | None = None) -> None:
+    def __init__(self, feature_dim: int, num_classes: int, scale: float = SCALE, gamma: float | None = None) -> None:
         super().__init__(feature_dim, num_classes)
         self.scale = check_positive("scale", scale)
         self.gamma = check_positive("gamma", 2.0 * feature_dim if gamma is None else gamma)

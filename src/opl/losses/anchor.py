@@ -6,19 +6,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import Reduction, StepCounter, as_class_ids, as_vectors, check_reduction, reduce_losses
+from .._support.arguments import as_class_ids, as_vectors
+from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._support.step_counter import StepCounter
 from ..errors import OptionError, did_you_mean
 
 Variant = Literal["neg", "pos"]
+
+GAMMA = 0.5
+DELTA = 0.05
+VARIANT: Variant = "neg"
 
 
 def anchor(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: float = 0.5,
-    delta: float = 0.05,
-    variant: Variant = "neg",
+    gamma: float = GAMMA,
+    delta: float = DELTA,
+    variant: Variant = VARIANT,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """The mean of `-log p_y - sum over the others of (1 + p - p*)^gamma log(1 - p)`, all p by sigmoids.
@@ -83,9 +89,9 @@ class AnchorLoss(StepCounter):
 
     def __init__(
         self,
-        gamma: float = 0.5,
-        delta: float = 0.05,
-        variant: Variant = "neg",
+        gamma: float = GAMMA,
+        delta: float = DELTA,
+        variant: Variant = VARIANT,
         warmup: int = 0,
         reduction: Reduction = "mean",
     ) -> None:

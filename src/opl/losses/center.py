@@ -7,10 +7,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._support.arguments import as_class_ids, as_vectors, check_sizes, mean_or_zero
+from .._support.arguments import as_class_ids, as_vectors, check_sizes
+from .._support.reduction import mean_or_zero
 from ..errors import OptionError
 from ..functional import is_number
 from .projection import default_group
+
+ALPHA = 0.5
 
 
 def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
@@ -38,7 +41,7 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
 
 @torch.no_grad()
 def update_centers(
-    centers: Tensor, features: Tensor, labels: Tensor, alpha: float = 0.5, *, group: Any = None
+    centers: Tensor, features: Tensor, labels: Tensor, alpha: float = ALPHA, *, group: Any = None
 ) -> Tensor:
     """The centers after a step towards the features of their class; the rule of the paper, which is no gradient.
 
@@ -53,7 +56,7 @@ def update_centers(
         group: a process group: the batches of all its processes count as one, and their centers must be the same.
 
     Example:
-        >>> moved_centers(torch.zeros(2, 1), torch.tensor([[3.0], [6.0]]), torch.tensor([0, 0]))
+        >>> update_centers(torch.zeros(2, 1), torch.tensor([[3.0], [6.0]]), torch.tensor([0, 0]))
         tensor([[1.5000],
                 [0.0000]])
     """
@@ -92,7 +95,7 @@ class CenterLoss(nn.Module):
 
     centers: Tensor
 
-    def __init__(self, num_classes: int, feature_dim: int, alpha: float = 0.5, global_batch: bool = False) -> None:
+    def __init__(self, num_classes: int, feature_dim: int, alpha: float = ALPHA, global_batch: bool = False) -> None:
         super().__init__()
         check_sizes(num_classes, feature_dim)
         _check_alpha(alpha)

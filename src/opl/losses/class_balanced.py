@@ -5,12 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .._support.arguments import Reduction, as_vectors, check_reduction
+from .._support.arguments import as_vectors
+from .._support.reduction import Reduction, check_reduction
 from ..errors import OptionError
 from .focal import FocalForm, check_focal, focal
 
+BETA = 0.9999
+GAMMA = 1.0
+FORM: FocalForm = "sigmoid"
 
-def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = 0.9999) -> Tensor:
+
+def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = BETA) -> Tensor:
     """(C,) weights `(1 - beta) / (1 - beta^n)` of classes with n samples, scaled to a mean of 1.
 
     Class-Balanced Loss Based on Effective Number of Samples (Cui et al., CVPR 2019). Equal counts give weights of
@@ -52,9 +57,9 @@ class ClassBalancedFocalLoss(nn.Module):
     def __init__(
         self,
         counts: Sequence[int] | Tensor,
-        beta: float = 0.9999,
-        gamma: float = 1.0,
-        form: FocalForm = "sigmoid",
+        beta: float = BETA,
+        gamma: float = GAMMA,
+        form: FocalForm = FORM,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()

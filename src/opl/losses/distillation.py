@@ -14,9 +14,12 @@ from ..functional import is_number
 
 Form = Literal["absolute", "softmax"]
 
+FORM: Form = "absolute"
+TEMPERATURE = 1.0
+
 
 def distillation_projection(
-    student: Tensor, teacher: Tensor, *, form: Form = "absolute", temperature: float = 1.0
+    student: Tensor, teacher: Tensor, *, form: Form = FORM, temperature: float = TEMPERATURE
 ) -> Tensor:
     """How far the student's cosines, S_ij of samples i and j, are from the teacher's, T_ij, over all pairs i != j.
 
@@ -78,7 +81,7 @@ class DistillationProjectionLoss(nn.Module):
         >>> total = F.cross_entropy(logits, labels) + 0.1 * loss(student_features, teacher_features)
     """
 
-    def __init__(self, form: Form = "absolute", temperature: float = 1.0) -> None:
+    def __init__(self, form: Form = FORM, temperature: float = TEMPERATURE) -> None:
         super().__init__()
         _check_options(form, temperature)
         self.form: Form = form

@@ -6,18 +6,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import Reduction, as_class_ids, as_vectors, check_reduction, reduce_losses
+from .._support.arguments import as_class_ids, as_vectors
+from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import OptionError, did_you_mean
 
 FocalForm = Literal["softmax", "sigmoid"]
+
+GAMMA = 2.0
+FORM: FocalForm = "softmax"
 
 
 def focal(
     logits: Tensor,
     labels: Tensor,
     *,
-    gamma: float = 2.0,
-    form: FocalForm = "softmax",
+    gamma: float = GAMMA,
+    form: FocalForm = FORM,
     class_weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
@@ -77,7 +81,7 @@ class FocalLoss(nn.Module):
         tensor(0.1733)
     """
 
-    def __init__(self, gamma: float = 2.0, form: FocalForm = "softmax", reduction: Reduction = "mean") -> None:
+    def __init__(self, gamma: float = GAMMA, form: FocalForm = FORM, reduction: Reduction = "mean") -> None:
         super().__init__()
         check_focal(gamma, form)
         check_reduction(reduction)

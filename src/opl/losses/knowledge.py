@@ -3,12 +3,15 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import Reduction, as_vectors, check_positive, check_reduction, reduce_losses
+from .._support.arguments import as_vectors, check_positive
+from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import FeatureError
+
+TEMPERATURE = 4.0
 
 
 def knowledge_distillation(
-    student: Tensor, teacher: Tensor, *, temperature: float = 4.0, reduction: Reduction = "mean"
+    student: Tensor, teacher: Tensor, *, temperature: float = TEMPERATURE, reduction: Reduction = "mean"
 ) -> Tensor:
     """The mean over samples of `t^2 KL(softmax(teacher / t) || softmax(student / t))`, where t is the temperature.
 
@@ -49,7 +52,7 @@ class KnowledgeDistillationLoss(nn.Module):
         >>> total = 0.5 * F.cross_entropy(student_logits, labels) + 0.5 * loss(student_logits, teacher_logits)
     """
 
-    def __init__(self, temperature: float = 4.0, reduction: Reduction = "mean") -> None:
+    def __init__(self, temperature: float = TEMPERATURE, reduction: Reduction = "mean") -> None:
         super().__init__()
         check_reduction(reduction)
         self.temperature, self.reduction = check_positive("temperature", temperature), reduction

@@ -7,10 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import as_class_ids, mean_or_zero
+from .._support.arguments import as_class_ids
+from .._support.reduction import mean_or_zero
 from ..errors import FeatureError, OptionError, did_you_mean
 
 Form = Literal["kd", "mse"]
+
+K = 10
+FORM: Form = "kd"
 
 
 def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -37,7 +41,7 @@ def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | N
         return F.conv2d(feature_maps, kernel, None if bias is None else bias.to(feature_maps.dtype))
 
 
-def negative_cam(maps: Tensor, labels: Tensor, *, k: int = 10, form: Form = "kd") -> Tensor:
+def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM) -> Tensor:
     """How uneven the maps of the k strongest wrong classes are: HNC, the loss of homogeneous negative CAMs.
 
     Fixing Localization Errors to Improve Image Classification (Sun et al., ECCV 2020). N(i) holds the k classes other
@@ -88,7 +92,7 @@ class NegativeCAMLoss(nn.Module):
         >>> total = F.cross_entropy(maps.mean((2, 3)), labels) + 0.06 * loss(maps, labels)
     """
 
-    def __init__(self, k: int = 10, form: Form = "kd") -> None:
+    def __init__(self, k: int = K, form: Form = FORM) -> None:
         super().__init__()
         _check_options(k, form)
         self.k: int = k

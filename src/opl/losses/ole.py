@@ -13,13 +13,16 @@ from .._support.arguments import as_vectors
 from ..errors import FeatureError, LabelError, OptionError
 from ..functional import is_number
 
+DELTA = 1.0
+THRESHOLD = 1e-6
+
 FIRST_DERIVATIVE_ONLY = (
     "OLE has a first derivative only: leave it out of a gradient penalty, or detach the gradient first."
 )
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def ole(features: Tensor, labels: Tensor, *, delta: float = 1.0, threshold: float = 1e-6) -> Tensor:
+def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: float = THRESHOLD) -> Tensor:
     """The nuclear norms of the classes against that of the batch: `(sum_c max(delta, |F_c|_*) - |F|_*) / B`.
 
     OLE: Orthogonal Low-rank Embedding, A Plug and Play Geometric Loss for Deep Learning (Lezama et al., CVPR 2018).
@@ -66,7 +69,7 @@ class OLELoss(nn.Module):
         >>> total = F.cross_entropy(logits, labels) + 0.25 * loss(features, labels)
     """
 
-    def __init__(self, delta: float = 1.0) -> None:
+    def __init__(self, delta: float = DELTA) -> None:
         super().__init__()
         _check_options(delta, threshold=1e-6)
         self.delta = delta

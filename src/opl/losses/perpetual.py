@@ -1,19 +1,25 @@
 """Perpetual OPL: projection onto learned class directions, which exist also for classes that are not in the batch."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_class_ids, as_vectors, check_sizes, mean_or_zero
+from .._support.arguments import as_class_ids, as_vectors, check_sizes
+from .._support.reduction import mean_or_zero
 from ..errors import OptionError
 from .projection import default_group
 
+Version = Literal[1, 2]
+VERSION: Version = 1
 
-def perpetual(features: Tensor, labels: Tensor, centers: Tensor, *, version: int = 1, group: Any = None) -> Tensor:
+
+def perpetual(
+    features: Tensor, labels: Tensor, centers: Tensor, *, version: Version = VERSION, group: Any = None
+) -> Tensor:
     """Features along the direction v of their class and across those of the others, by cosines.
 
     From the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021); the paper does not have it.
@@ -76,7 +82,9 @@ class PerpetualProjectionLoss(nn.Module):
 
     param_options: Mapping[str, Mapping[str, float]] = {"centers": {"lr_mult": 5.0, "weight_decay": 0.0}}
 
-    def __init__(self, num_classes: int, feature_dim: int, version: int = 1, global_batch: bool = False) -> None:
+    def __init__(
+        self, num_classes: int, feature_dim: int, version: Version = VERSION, global_batch: bool = False
+    ) -> None:
         super().__init__()
         check_sizes(num_classes, feature_dim)
         _check_version(version)
@@ -103,5 +111,5 @@ def _sign(across: Tensor, group: Any) -> Tensor:
 
 
 def _check_version(version: int) -> None:
-    if version not in (1, 2):
+    if version not in get_args(Version):
         raise OptionError(f"version {version!r} does not exist: give 1 or 2.")

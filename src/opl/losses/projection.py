@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..errors import DistributedError
-from ..functional import Form, Projection, check_options, orthogonal_projection
+from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, Projection, check_options, orthogonal_projection
 
 
 class OrthogonalProjectionLoss(nn.Module):
@@ -25,7 +25,7 @@ class OrthogonalProjectionLoss(nn.Module):
     """
 
     def __init__(
-        self, gamma: float = 0.5, form: Form = "mean_abs", ignore_index: int = -100, global_batch: bool = False
+        self, gamma: float = GAMMA, form: Form = FORM, ignore_index: int = IGNORE_INDEX, global_batch: bool = False
     ) -> None:
         super().__init__()
         check_options(gamma, form, ignore_index)

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import Reduction, as_class_ids, as_vectors, check_reduction, reduce_losses
+from .._support.arguments import as_class_ids, as_vectors
+from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import OptionError
 
+Q = 0.7
+K = 0.5
 
-def generalized_cross_entropy(
-    logits: Tensor, labels: Tensor, *, q: float = 0.7, reduction: Reduction = "mean"
-) -> Tensor:
+
+def generalized_cross_entropy(logits: Tensor, labels: Tensor, *, q: float = Q, reduction: Reduction = "mean") -> Tensor:
     """The mean over samples of `(1 - p^q) / q`, p the probability of the label.
 
     Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels (Zhang and Sabuncu, NeurIPS
@@ -37,8 +39,8 @@ def truncated(
     logits: Tensor,
     labels: Tensor,
     *,
-    q: float = 0.7,
-    k: float = 0.5,
+    q: float = Q,
+    k: float = K,
     weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
@@ -71,7 +73,7 @@ def truncated(
     return reduce_losses(kept * _lq(entropy, q) + (1 - kept) * _bound(q, k), reduction)
 
 
-def keep_mask(logits: Tensor, labels: Tensor, *, k: float = 0.5) -> Tensor:
+def keep_mask(logits: Tensor, labels: Tensor, *, k: float = K) -> Tensor:
     """(B,) truths: whether the probability of the label is above k, so that its sample is not pruned."""
     check_truncated(0.0, k)
     return cross_entropies(logits, labels) < -math.log(k)
@@ -100,7 +102,7 @@ def _bound(q: float, k: float) -> float:
     return -math.expm1(q * math.log(k)) / q if q else -math.log(k)
 
 
-def check_truncated(q: float, k: float = 0.5) -> None:
+def check_truncated(q: float, k: float = K) -> None:
     """Refuse settings that mean nothing."""
     if not 0 <= q <= 1:
         raise OptionError(f"q is {q}: give a number from 0 (cross-entropy) to 1 (absolute error), such as 0.7.")
@@ -116,7 +118,7 @@ class GeneralizedCrossEntropyLoss(nn.Module):
         tensor(0.5492)
     """
 
-    def __init__(self, q: float = 0.7, reduction: Reduction = "mean") -> None:
+    def __init__(self, q: float = Q, reduction: Reduction = "mean") -> None:
         super().__init__()
         check_truncated(q)
         check_reduction(reduction)
@@ -139,7 +141,7 @@ class TruncatedLoss(nn.Module):
         tensor(0.5492)
     """
 
-    def __init__(self, q: float = 0.7, k: float = 0.5, reduction: Reduction = "mean") -> None:
+    def __init__(self, q: float = Q, k: float = K, reduction: Reduction = "mean") -> None:
         super().__init__()
         check_truncated(q, k)
         check_reduction(reduction)
