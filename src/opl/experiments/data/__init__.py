@@ -4,7 +4,6 @@ from typing import Any
 
 from ...errors import DataError
 from .augment import (
-    Augmentation,
     ColorJitter,
     Flip,
     Grayscale,
@@ -14,19 +13,39 @@ from .augment import (
     RandomResizedCrop,
     rotate,
 )
-from .batches import Batches, seed_for
+from .batches import Batches
+from .cifar import Cifar10, Cifar100
+from .digits import Digits
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
-from .noisy_labels import ClassDependent, Noise, NoiseMatrix, PairFlip, UniformNoise
+from .mnist import FashionMnist, Mnist
+from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .readers.catalog import CATALOG, CatalogEntry
 from .readers.source import find, find_local
-from .sets import Cifar10, Cifar100, DataSet, Digits, FashionMnist, Mnist, Synthetic
 from .split import split, subset
+from .synthetic import Synthetic
 from .synthetic_domains import SyntheticDomains
+
+DATA_SETS = (
+    Digits,
+    Mnist,
+    FashionMnist,
+    Cifar10,
+    Cifar100,
+    CifarFS,
+    MiniImageNet,
+    TieredImageNet,
+    Pacs,
+    DomainFolder,
+    Synthetic,
+    SyntheticDomains,
+)
+"""The data sets that a recipe may name."""
 
 __all__ = [
     "CATALOG",
-    "Augmentation",
+    "DATA_SETS",
+    "NOISES",
     "Batches",
     "CatalogEntry",
     "Cifar10",
@@ -34,7 +53,6 @@ __all__ = [
     "CifarFS",
     "ClassDependent",
     "ColorJitter",
-    "DataSet",
     "Digits",
     "DomainFolder",
     "FashionMnist",
@@ -42,7 +60,6 @@ __all__ = [
     "Grayscale",
     "MiniImageNet",
     "Mnist",
-    "Noise",
     "NoiseMatrix",
     "Normalize",
     "Pacs",
@@ -58,7 +75,6 @@ __all__ = [
     "find",
     "find_local",
     "rotate",
-    "seed_for",
     "split",
     "subset",
 ]

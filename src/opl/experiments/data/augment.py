@@ -174,9 +174,6 @@ class Normalize:
         return (images - mean).div_(std)
 
 
-Augmentation = PadCrop | Flip | ColorJitter | Grayscale | QuarterTurns | RandomResizedCrop | Normalize
-
-
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
     """Blend each image with black: `factor * image`, cut to [0, 1]."""
     return (images * factors[:, None, None, None]).clamp_(0, 1)

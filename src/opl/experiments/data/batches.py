@@ -1,30 +1,16 @@
 """Batches whose order and augmentation are a function of (seed, epoch, step): never of history, nor of processes."""
 
-import hashlib
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from ...errors import OptionError
-from ..types import Batch, Images
-from .augment import Augmentation, Normalize
-
-_ORDER, _AUGMENT = 1, 2  # so that what is drawn for one purpose says nothing about the other
-
-
-def seed_for(*numbers: int) -> int:
-    """Mix integers into a seed of 63 bits: BLAKE2b of the numbers, each as 16 bytes.
-
-    Other numbers, another order or another count of them give an unrelated seed, so (seed, epoch, step) can be used
-    without the collisions of `seed + epoch`. The same on every machine and in every version of Python.
-
-    Example:
-        >>> seed_for(0, 1) == seed_for(0, 1), seed_for(0, 1) == seed_for(1, 0)
-        (True, False)
-    """
-    mixed = hashlib.blake2b(b"".join(int(n).to_bytes(16, "little", signed=True) for n in numbers), digest_size=8)
-    return int.from_bytes(mixed.digest(), "little") >> 1
+from ..seeds import Purpose
+from ..types import Augmentation, Batch, Images
+from .augment import (
+    Normalize,
+)
 
 
 class Batches:
@@ -43,8 +29,8 @@ class Batches:
         device: where the batches go, and where they are augmented.
         rank: which process this is.
         world: how many there are.
-        balanced: draw as many images of each domain into every batch (see `balanced_order`); needs domains.
-        doubled: follow the images of every batch with their mirror images: twice as many in all, labels repeated.
+        balance_domains: draw as many images of each domain into every batch (see `balanced_order`); needs domains.
+        mirror_batches: follow the images of every batch with their mirror images, labels repeated.
         channels_last: lay the images out as (B, H, W, C) in memory, which convolutions like; the shape stays.
 
     Example:
@@ -66,18 +52,20 @@ class Batches:
         device: torch.device | str,
         rank: int = 0,
         world: int = 1,
-        balanced: bool = False,
-        doubled: bool = False,
+        balance_domains: bool = False,
+        mirror_batches: bool = False,
         channels_last: bool = True,
     ) -> None:
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}: give at least 1.")
         if not 0 <= rank < world:
             raise OptionError(f"rank {rank} of {world} processes does not exist: give 0 to {world - 1}.")
-        if balanced and part.domains is None:
-            raise OptionError("these images have no domains to balance: leave balanced out, or take data with domains.")
+        if balance_domains and part.domains is None:
+            raise OptionError(
+                "these images have no domains to balance: leave balance_domains out, or take data with domains."
+            )
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
-        self.balanced, self.doubled = balanced, doubled
+        self.balance_domains, self.mirror_batches = balance_domains, mirror_batches
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
         self.steps = -(-len(part) // batch_size)  # in an epoch
@@ -85,18 +73,16 @@ class Batches:
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from `start_step` on, this process's share of each."""
-        shuffle = torch.Generator().manual_seed(seed_for(_ORDER, self.seed, epoch))
-        order = self._order(shuffle)
-        chance = torch.Generator()
+        order = self._order(Purpose.ORDER.generator(self.seed, epoch))
         for step in range(start_step, self.steps):
             rows = order[step * self.batch_size : (step + 1) * self.batch_size]
             mine = self._share(len(rows))
             images, labels = self._take(rows[mine])
-            chance.manual_seed(seed_for(_AUGMENT, self.seed, epoch, step))
+            chance = Purpose.AUGMENT.generator(self.seed, epoch, step)
             for augmentation in self.augment:
                 images = augmentation(images, chance, mine, len(rows))
             batch = self._batch(images, labels, rows[mine], self.world / len(rows))
-            yield append_mirror_images(batch) if self.doubled else batch
+            yield append_mirror_images(batch) if self.mirror_batches else batch
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """All images in order, normalized and nothing else; of this process's share, `batch_size` at a time."""
@@ -109,7 +95,7 @@ class Batches:
             yield self._batch(images, labels, rows, 1 / len(rows))
 
     def _order(self, shuffle: torch.Generator) -> Tensor:
-        if self.balanced and self.part.domains is not None:
+        if self.balance_domains and self.part.domains is not None:
             return balanced_order(self.part.domains[self.part.rows], shuffle)
         return torch.randperm(len(self.part), generator=shuffle)
 
@@ -131,7 +117,7 @@ def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
 
     Example:
         >>> domains = torch.tensor([0, 0, 0, 0, 0, 1])
-        >>> domains[evenly(domains, torch.Generator().manual_seed(0))]
+        >>> domains[balanced_order(domains, torch.Generator().manual_seed(0))]
         tensor([0, 1, 0, 1, 0, 1])
     """
     order, there = torch.empty_like(domains), domains.bincount().nonzero().flatten().tolist()
@@ -147,7 +133,8 @@ def append_mirror_images(batch: Batch) -> Batch:
 
     Example:
         >>> batch = Batch(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([5]), torch.tensor([0]), 1.0)
-        >>> mirrored(batch).images.flatten(), mirrored(batch).labels, mirrored(batch).sample_weight
+        >>> doubled = append_mirror_images(batch)
+        >>> doubled.images.flatten(), doubled.labels, doubled.sample_weight
         (tensor([1., 2., 2., 1.]), tensor([5, 5]), 0.5)
     """
     layout = torch.channels_last if batch.images.is_contiguous(memory_format=torch.channels_last) else None

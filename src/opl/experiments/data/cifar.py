@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from ...errors import DataError, OptionError
-from .augment import Augmentation
+from ..types import Augmentation
+from .file_data_set import FileDataSet, superclasses_of
 from .photos import PhotoAugmentation
-from .stored import FileDataSet, superclasses_of
 
 if TYPE_CHECKING:
     from .readers.cache import DecodedData

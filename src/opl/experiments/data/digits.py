@@ -6,13 +6,12 @@ from typing import ClassVar
 import torch
 
 from ...errors import OptionError
-from ..types import Images, Splits
-from .augment import Augmentation
+from ..types import Augmentation, DataSet, Images, Splits
 from .split import split
 
 
 @dataclass(frozen=True)
-class Digits:
+class Digits(DataSet):
     """scikit-learn's handwritten digits: 1,797 images, 8 x 8, gray; built in, nothing to download; not augmented."""
 
     root: str = ""

@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, OptionError, did_you_mean
-from ..types import Images, Splits
-from .augment import Augmentation, ColorJitter, Flip, Grayscale, RandomResizedCrop
-from .batches import seed_for
+from ..seeds import Purpose
+from ..types import Augmentation, DataSet, Images, Splits
+from .augment import (
+    ColorJitter,
+    Flip,
+    Grayscale,
+    RandomResizedCrop,
+)
 from .readers.catalog import CATALOG, CatalogEntry
 from .readers.domain_lists import read_lists
 from .split import split, subset
@@ -33,7 +38,7 @@ PACS = {  # the official sizes of each domain, to train on and to validate on
 
 
 @dataclass(frozen=True)
-class _Domains:
+class DomainDataSet(DataSet):
     """What they share; the augmentation is that of RSC's released code."""
 
     root: str = ""
@@ -48,9 +53,9 @@ class _Domains:
     """What chooses the held-out images of each class, the same for all runs; -1 takes the seed of the run."""
     per_class: int = 0
     """At most so many training images of each class in each domain; 0 takes all."""
-    balanced: bool = False
+    balance_domains: bool = False
     """Draw as many images of each domain into every batch; else batches are drawn from all of them together."""
-    doubled: bool = False
+    mirror_batches: bool = False
     """Train on every batch together with its mirror image, which makes it twice as large."""
     crop: float = 0.8
     """The smallest part of an image that a random crop takes; 1 does not crop."""
@@ -84,8 +89,9 @@ class _Domains:
         for number, name in enumerate(names):
             if name != self.target:
                 rows = (domains == number).nonzero().flatten()
-                fit, held = self._cut(decoded, name, rows, seed_for(seed, number))
-                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=seed_for(seed, number))])
+                chance = Purpose.DOMAIN_SPLIT.seed(seed, number)
+                fit, held = self._cut(decoded, name, rows, chance)
+                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=chance)])
                 helds.append(held)
         target = (domains == names.index(self.target)).nonzero().flatten()
         parts = (torch.cat(fits), torch.cat(helds), target)
@@ -127,7 +133,7 @@ class _Domains:
 
 
 @dataclass(frozen=True)
-class Pacs(_Domains):
+class Pacs(DomainDataSet):
     """PACS: 9,991 images of 7 classes: 2,048 art paintings, 2,344 cartoons, 1,670 photos, 3,929 sketches.
 
     The official lists of training and validation images name files, so they need a copy that has names: the pictures
@@ -166,7 +172,7 @@ class Pacs(_Domains):
 
 
 @dataclass(frozen=True)
-class DomainFolder(_Domains):
+class DomainFolder(DomainDataSet):
     """Any data set with domains: VLCS, Office-Home, DomainNet, your own.
 
     Pictures as `<domain>/<class>/<picture>`, or Parquet files (from the Hub too) with columns of images, labels and

@@ -10,9 +10,7 @@ import torch
 from torch import Tensor
 
 from ...errors import OptionError
-from .batches import seed_for
-
-_EPISODE = 4  # apart from what order, augmentation and dropout draw
+from ..seeds import Purpose
 
 
 class Episode(NamedTuple):
@@ -71,7 +69,7 @@ class Episodes:
     def __getitem__(self, index: int) -> Episode:
         if not 0 <= index < self.episodes:
             raise IndexError(f"episode {index} does not exist: there are {self.episodes}, counted from 0.")
-        chance = torch.Generator().manual_seed(seed_for(_EPISODE, self.seed, index))
+        chance = Purpose.EPISODE.generator(self.seed, index)
         classes = torch.randperm(len(self.places), generator=chance)[: self.way]
         images = torch.stack([self._draw(self.places[each], chance) for each in classes.tolist()])
         order = torch.rand(self.way, self.shot, max(self.views, self.copies), generator=chance).argsort(-1)

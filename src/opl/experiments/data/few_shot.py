@@ -6,17 +6,16 @@ new classes come from `novel_classes("val")` and `novel_classes("test")`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from ...errors import OptionError, did_you_mean
-from ..types import Images, Splits, empty_part
-from .augment import Augmentation
+from ..types import Augmentation, DataSet, Images, Splits, empty_part
+from .file_data_set import check_classes
 from .photos import PhotoAugmentation
 from .split import subset
-from .stored import check_classes
 
 if TYPE_CHECKING:
     from .readers.cache import DecodedData
@@ -24,16 +23,14 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     pass
 
-NewClasses = Literal["val", "test"]
-
 
 @dataclass(frozen=True)
-class _FewShot(PhotoAugmentation):
+class FewShotDataSet(PhotoAugmentation, DataSet):
     """What they share."""
 
     root: str = ""
     """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is asked."""
-    held: int = 0
+    holdout: int = 0
     """Images of each base class held out for testing; 0 holds none, as RFS, and -1 those that the files hold out."""
     per_class: int = 0
     """At most so many training images of each base class; 0 takes all."""
@@ -67,15 +64,15 @@ class _FewShot(PhotoAugmentation):
         """
         seed = seed if self.split_seed == -1 else self.split_seed
         check_classes(self.name, self.classes, self.all_classes)
-        decoded = self._read("train", *(("extra",) if self.held else ()))
+        decoded = self._read("train", *(("extra",) if self.holdout else ()))
         part = decoded.parts["train"]
         labels, pixels = part.labels[decoded.label], part.pixels
         if extra := decoded.parts.get("extra"):
             fit, more = torch.arange(len(labels)), extra.labels[decoded.label]
-            held = subset(more, self.classes, max(0, self.held), seed=seed)
+            held = subset(more, self.classes, max(0, self.holdout), seed=seed)
             test = Images(extra.pixels, more, held)
         else:
-            fit, held = hold_out(labels, self.held, part.labels.get("kept"), seed=seed)
+            fit, held = hold_out(labels, self.holdout, part.labels.get("kept"), seed=seed)
             test = Images(pixels, labels, held[subset(labels[held], self.classes)])
         train = Images(pixels, labels, fit[subset(labels[fit], self.classes, self.per_class, seed=seed)])
         names = decoded.names[decoded.label][: self.num_classes]
@@ -83,7 +80,7 @@ class _FewShot(PhotoAugmentation):
         groups = () if coarse is None else tuple(int(coarse[labels == each][0]) for each in range(self.num_classes))
         return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
-    def novel_classes(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
+    def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """All images of the new classes, numbered from 0 in alphabetical order, and the names of these classes."""
         check_part(part)
         decoded = self._read(part)
@@ -105,46 +102,46 @@ def check_part(part: str) -> None:
         raise OptionError(did_you_mean("part of new classes", part, ("val", "test")))
 
 
-def hold_out(labels: Tensor, held: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """The rows to train on and the rows held out, `held` of each class, each in ascending order.
+def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """The rows to train on and the rows held out, `holdout` of each class, each in ascending order.
 
     Args:
         labels: (N,), integer class ids.
-        held: 0 holds none, -1 all that are `kept`.
+        holdout: 0 holds none, -1 all that are `kept`.
         kept: (N,), 1 for images that are to be held out first.
         seed: the same seed and labels give the same rows.
 
     Example:
-        >>> hold(torch.tensor([0, 1, 0, 1]), 1, torch.tensor([0, 0, 1, 1]))
+        >>> hold_out(torch.tensor([0, 1, 0, 1]), 1, torch.tensor([0, 0, 1, 1]))
         (tensor([0, 1]), tensor([2, 3]))
     """
     everything = torch.arange(len(labels))
-    if held == 0:
+    if holdout == 0:
         return everything, everything[:0]
     first = torch.zeros_like(labels, dtype=torch.bool) if kept is None else kept.bool()
-    if held == -1 and first.any():
+    if holdout == -1 and first.any():
         return everything[~first], everything[first]
     fewest = int(labels.bincount().min())
-    if held == -1 or not 0 < held < fewest:
+    if holdout == -1 or not 0 < holdout < fewest:
         there = "" if first.any() else "; these files hold no image out, so -1 has nothing to choose"
         raise OptionError(
-            f"held={held} of {fewest} images of a class cannot be held out: give 0 to {fewest - 1}{there}."
+            f"holdout={holdout} of {fewest} images of a class cannot be held out: give 0 to {fewest - 1}{there}."
         )
     out = torch.zeros_like(first)
-    of_first = min(held, int(labels[first].bincount(minlength=int(labels.max()) + 1).min()))
-    for pool, count in ((everything[first], of_first), (everything[~first], held - of_first)):
+    of_first = min(holdout, int(labels[first].bincount(minlength=int(labels.max()) + 1).min()))
+    for pool, count in ((everything[first], of_first), (everything[~first], holdout - of_first)):
         if count:
             out[pool[subset(labels[pool], per_class=count, seed=seed)]] = True
     return everything[~out], everything[out]
 
 
 @dataclass(frozen=True)
-class CifarFS(_FewShot):
+class CifarFS(FewShotDataSet):
     """CIFAR-FS: 600 photographs of each of CIFAR-100's classes, 64 base classes, 16 and 20 new ones; 32 x 32.
 
     Read from CIFAR-100 in the Hugging Face layout, whose training and test images it takes together, or from the
-    pickles `CIFAR_FS_train.pickle` or `train.pickle` (and `val`, `test`). Where it is made of CIFAR-100, `held` takes
-    the test images of CIFAR-100 first, so that 100 (or -1) holds out exactly these; the pickles do not tell them.
+    pickles `CIFAR_FS_train.pickle` or `train.pickle` (and `val`, `test`). Where it is made of CIFAR-100, `holdout`
+    takes the test images of CIFAR-100 first, so that 100 (or -1) holds out exactly these; the pickles do not tell them.
     """
 
     root: str = ""
@@ -157,14 +154,14 @@ class CifarFS(_FewShot):
 
 
 @dataclass(frozen=True)
-class MiniImageNet(_FewShot):
+class MiniImageNet(FewShotDataSet):
     """miniImageNet: 600 photographs of each of 100 classes, 64 base classes, 16 and 20 new ones; 84 x 84.
 
     Read from `miniImageNet_category_split_*.pickle`, from `mini-imagenet-cache-*.pkl`, from `train.csv` (and `val`,
     `test`) with `images/`, from `train/<class>/<picture>`, or from Parquet files with the splits `train`, `validation`
     and `test`; pictures of another size are resized. The first of these layouts may come with more images of the base
-    classes (`train_phase_val`): then these are the held-out ones, at most `held` of each class or with -1 all, and none
-    of the 600 is taken from training.
+    classes (`train_phase_val`): then these are the held-out ones, at most `holdout` of each class or with -1 all, and
+    none of the 600 is taken from training.
     """
 
     padding: int = 8
@@ -174,7 +171,7 @@ class MiniImageNet(_FewShot):
 
 
 @dataclass(frozen=True)
-class TieredImageNet(_FewShot):
+class TieredImageNet(FewShotDataSet):
     """tieredImageNet: 779,165 photographs of 608 classes, 351 base classes, 97 and 160 unlike them; 84 x 84.
 
     Read from `train_images.npz` or `train_images_png.pkl` with `train_labels.pkl` (and `val`, `test`), from

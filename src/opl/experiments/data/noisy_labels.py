@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from ...errors import DataError, OptionError
-from ..types import Images, Splits
-from .batches import seed_for
+from ..seeds import Purpose
+from ..types import Images, LabelNoise, Splits
 
-_NOISE = 4  # what is drawn here says nothing about order (1), augmentation (2) and dropout (3)
 _SLACK = 1e-6  # by how much the sum of a row may miss 1
 
 
 @dataclass(frozen=True)
-class _Noise:
+class _Noise(LabelNoise):
     """What all kinds of noise share."""
 
     seed: int = field(default=-1, kw_only=True)
@@ -113,7 +112,8 @@ class NoiseMatrix(_Noise):
         return found / found.sum(1, keepdim=True)
 
 
-Noise = UniformNoise | PairFlip | ClassDependent | NoiseMatrix
+NOISES = (UniformNoise, PairFlip, ClassDependent, NoiseMatrix)
+"""The kinds of label noise that a recipe may name."""
 
 _ALIKE: tuple[dict[str, str], ...] = (
     {"truck": "automobile", "bird": "airplane", "deer": "horse", "cat": "dog", "dog": "cat"},
@@ -165,7 +165,7 @@ def _read(path: str) -> Tensor:
             found = [row for row in found if row]
         matrix = torch.from_numpy(np.array(found, dtype=np.float64))
     except (OSError, ValueError, TypeError) as error:
-        why = " ".join(str(getattr(error, "strerror", None) or error).split())[:150]
+        why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
         raise DataError(
             f"the noise matrix {path!r} cannot be read ({why}): give a .npy file, a .json list of rows, or a text file "
             "with a row a line."
@@ -200,7 +200,7 @@ class NoisyData(NamedTuple):
         }
 
 
-def corrupt_labels(splits: Splits, noise: Noise, seed: int) -> NoisyData:
+def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
     """The same images, those to train and validate on with labels drawn from the noise; the test part as it was."""
     matrix = noise.matrix(splits.class_names, splits.groups)
     chosen = seed if noise.seed == -1 else noise.seed
@@ -219,10 +219,10 @@ def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
     """(N,) labels drawn from the rows of a transition matrix; the n-th depends on its own label, the seed and n alone.
 
     Example:
-        >>> draw(torch.tensor([0, 1, 0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]), seed=0)
+        >>> draw_labels(torch.tensor([0, 1, 0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]), seed=0)
         tensor([1, 1, 1])
     """
-    chance = torch.Generator().manual_seed(seed_for(_NOISE, seed))
+    chance = Purpose.LABEL_NOISE.generator(seed)
     points = torch.rand(len(labels), generator=chance, dtype=torch.float64)
     ends = matrix.double().cumsum(1)
     ends = ends / ends[:, -1:]  # exactly 1 at the end, whatever rounding did
@@ -247,7 +247,7 @@ def pruning_purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:
     be a share of is left out.
 
     Example:
-        >>> purity(torch.tensor([True, True, False, False]), torch.tensor([False, True, True, True]))
+        >>> pruning_purity(torch.tensor([True, True, False, False]), torch.tensor([False, True, True, True]))
         {'kept': 0.5, 'kept/clean': 0.5, 'wrong/pruned': 0.6666666666666666}
     """
     kept, wrong = kept.cpu().bool(), wrong.cpu().bool()

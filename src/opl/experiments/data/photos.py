@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .augment import Augmentation, ColorJitter, Flip, PadCrop
+from ..types import Augmentation
+from .augment import (
+    ColorJitter,
+    Flip,
+    PadCrop,
+)
 
 
 class AugmentationSteps(NamedTuple):

@@ -8,17 +8,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import OptionError, did_you_mean
-from ..types import Images, Splits
-from .augment import Augmentation
+from ..types import Augmentation, DataSet, Images, Splits
 from .cifar import Cifar10, Cifar100
 from .digits import Digits
-from .few_shot import CifarFS, FewShot, MiniImageNet, NewClasses, TieredImageNet, check_part
+from .few_shot import CifarFS, FewShot, MiniImageNet, TieredImageNet, check_part
+from .file_data_set import FileDataSet, check_classes
+from .mnist import FashionMnist, Mnist
 from .readers.catalog import CATALOG
-from .stored import FashionMnist, FileDataSet, Mnist, check_classes
 
 
 @dataclass(frozen=True)
-class Synthetic:
+class Synthetic(DataSet):
     """Synthetic images in the shape of a data set, with its classes: a pattern for each class, and noise.
 
     A smoke run learns something from them in seconds; its numbers mean nothing. Like a few-shot data set it has new
@@ -95,11 +95,11 @@ class Synthetic:
         train, val, test = (Images(pixels, labels, rows) for rows in torch.arange(count).tensor_split(cuts))
         known = CATALOG[self.like].names if self.like in CATALOG else ()
         names = known or tuple(f"class {number}" for number in range(self.num_classes))
-        alike = getattr(self._model, "per_superclass", 0)
+        alike = self._model.per_superclass if isinstance(self._model, Cifar100) else 0
         groups = tuple(number // alike for number in range(self.num_classes)) if alike else ()
         return Splits(train, val, test, names[: self.num_classes], "synthetic", groups)
 
-    def novel_classes(self, part: NewClasses = "test") -> tuple[Images, tuple[str, ...]]:
+    def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """New classes with patterns of their own, numbered from 0, and their names; always the same."""
         check_part(part)
         if not isinstance(self._model, FewShot):

@@ -7,13 +7,12 @@ import torch
 import torch.nn.functional as F
 
 from ...errors import OptionError, did_you_mean
-from ..types import Images, Splits
-from .augment import Augmentation
+from ..types import Augmentation, DataSet, Images, Splits
 from .domains import PACS, augmentation
 
 
 @dataclass(frozen=True)
-class SyntheticDomains:
+class SyntheticDomains(DataSet):
     """Synthetic images in the shape of PACS, with its classes and domains; its numbers mean nothing.
 
     A class is a pattern of light and dark, a domain the colors that it is painted in: a network can learn the one and
@@ -26,9 +25,9 @@ class SyntheticDomains:
     """Height and width of the images."""
     rows: int = 42
     """Training images of each domain; 14 more are for validation, and the target has all 56 for testing."""
-    balanced: bool = False
+    balance_domains: bool = False
     """Draw as many images of each domain into every batch."""
-    doubled: bool = False
+    mirror_batches: bool = False
     """Train on every batch together with its mirror image."""
     noise: float = 0.1
     """Standard deviation of the noise; the patterns reach from 0 to 1."""

@@ -12,12 +12,10 @@ import os
 import shutil
 import tempfile
 import warnings
-import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,10 +23,11 @@ from filelock import FileLock
 from torch import Tensor
 
 from ....errors import DataError, OplWarning, OptionError
-from .source import DataSource, SourceReader, find, unreadable_error
+from .checksums import size_and_checksum, text_checksum
+from .source import DataSource, find
 
 if TYPE_CHECKING:
-    from .decode import Pixels
+    pass
 
 FORMAT = 1  # raise it when the layout of the folder changes: older ones are then left alone and built anew
 CONTENTS = "contents.json"
@@ -105,11 +104,13 @@ def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> Decode
         return None
     except ValueError:  # not even text
         checksum = text = ""
-    contents: dict[str, Any] = json.loads(text) if text and checksum == _checksum(text) else {"files": {CONTENTS: ()}}
+    contents: dict[str, Any] = (
+        json.loads(text) if text and checksum == text_checksum(text) else {"files": {CONTENTS: ()}}
+    )
     for file, facts in contents["files"].items():
         if only and file != CONTENTS and file.partition(".")[0] not in only:
             continue
-        if _size_and_checksum(folder / file) != tuple(facts):
+        if size_and_checksum(folder / file) != tuple(facts):
             _warn_of_damage(folder, file)
             return None
     labels = contents["labels"]
@@ -132,21 +133,6 @@ def _warn_of_damage(folder: Path, file: str) -> None:
         ),
         stacklevel=4,
     )
-
-
-def _size_and_checksum(file: Path) -> tuple[int, int]:
-    try:
-        size, checksum = file.stat().st_size, 0
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 22):
-                checksum = zlib.crc32(block, checksum)
-    except OSError:
-        return -1, 0
-    return size, checksum
-
-
-def _checksum(text: str) -> str:
-    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _tensor(file: Path, *, mapped: bool) -> Tensor:
@@ -184,122 +170,13 @@ def _sweep(folder: Path) -> None:
 
 def _build(folder: Path, found: DataSource) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    from .cache_writer import write_decoded
+
     try:
-        text = json.dumps(_write(temporary, found), indent=1)
-        (temporary / CONTENTS).write_text(f"{_checksum(text)}\n{text}")
+        text = json.dumps(write_decoded(temporary, found), indent=1)
+        (temporary / CONTENTS).write_text(f"{text_checksum(text)}\n{text}")
         temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
         temporary.rename(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-
-
-def _write(folder: Path, found: DataSource) -> dict[str, Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    reading, files = found.read(), {}
-    names = {label: list(reading.names.get(label, ())) for label in reading.label_columns}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"decoding {found.known.name}, once", total=sum(reading.counts.values()))
-        for split in reading.counts:
-            codes = _labels(found, reading, split, names)
-            _write_pixels(folder / f"{split}.pixels.npy", found, reading, split, lambda n: progress.advance(task, n))
-            files[f"{split}.pixels.npy"] = _size_and_checksum(folder / f"{split}.pixels.npy")
-            for label in reading.label_columns:
-                np.save(folder / f"{split}.{label}.npy", codes[label])
-                files[f"{split}.{label}.npy"] = _size_and_checksum(folder / f"{split}.{label}.npy")
-    classes = reading.label_columns[0]
-    told = names[classes] or found.known.names or [str(number) for number in range(found.known.num_classes)]
-    names[classes] = [found.known.respell.get(name, name) for name in told]
-    return {
-        "splits": list(reading.counts),
-        "labels": list(reading.label_columns),
-        "names": names,
-        "files": files,
-    }
-
-
-def _write_pixels(
-    file: Path, found: DataSource, reading: SourceReader, split: str, advance: Callable[[int], None]
-) -> None:
-    """Decode a split into `file`, batch after batch.
-
-    Written, not mapped: a full disk is then an error that can be told, where a mapped page would end the process.
-    """
-    shape: tuple[int, ...] = ()
-    left = reading.counts[split]
-    with closing(_pixels(found, reading, split)) as batches, file.open("wb") as stream:
-        for pixels in batches:
-            if not shape:
-                shape = _checked(found, pixels.shape[1:])
-                header = {"descr": "|u1", "fortran_order": False, "shape": (reading.counts[split], *shape)}
-                np.lib.format.write_array_header_1_0(stream, header)
-            if pixels.shape[1:] != shape:
-                raise unreadable_error(
-                    found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}")
-                )
-            stream.write(pixels.tobytes())
-            advance(len(pixels))
-            left -= len(pixels)
-    if not shape:
-        raise unreadable_error(found, ValueError(f"no images in the split {split!r}"))
-    if left:
-        raise unreadable_error(
-            found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images")
-        )
-
-
-def _pixels(found: DataSource, reading: SourceReader, split: str) -> "Generator[Pixels, None, None]":
-    """The pixels of a split, as many images at a time as the reader gives; what goes wrong is told as a sentence."""
-    from .decode import decode_all
-
-    try:
-        if reading.decoded:
-            yield from cast("Iterator[Pixels]", reading.images(split))
-        else:
-            pictures = cast("Iterator[list[bytes]]", reading.images(split))
-            with closing(decode_all(pictures, found.known.mode, 0 if reading.large else 1)) as decoding:
-                yield from decoding  # closing: its processes end now, whatever goes wrong
-    except DataError:
-        raise
-    except Exception as error:  # a damaged file, a picture that is none, a path that leads nowhere
-        raise unreadable_error(found, error) from error
-
-
-def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
-    size = found.known.size
-    if size and shape[1:] != (size, size):
-        raise unreadable_error(found, ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
-    return shape
-
-
-def _labels(
-    found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
-) -> dict[str, np.ndarray[Any, Any]]:
-    """The labels of a split as numbers, by column."""
-    try:
-        told = reading.labels(split)
-    except Exception as error:  # whatever pyarrow and `datasets` find wrong with a file
-        raise unreadable_error(found, error) from error
-    return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
-
-
-def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
-    """Labels as numbers; words become numbers in alphabetical order, and `names` learns the words."""
-    if any(isinstance(value, str) for value in values):
-        if not names[label]:
-            names[label] = sorted(set(values))
-        number = {name: place for place, name in enumerate(names[label])}
-        values = [number.get(value, -1) for value in values]
-    codes = np.asarray(values, dtype=np.int64)
-    limit = len(names[label])
-    if not limit and label in found.known.label_columns:
-        limit = found.known.num_classes
-    if limit and len(codes) and not (codes.min() >= 0 and codes.max() < limit):
-        raise DataError(
-            f"{found.known.name} in {str(found.folder)!r} has labels from {codes.min()} to {codes.max()} in its column "
-            f"{label!r}, which knows 0 to {limit - 1}: check that it is the labeled data set."
-        )
-    return codes

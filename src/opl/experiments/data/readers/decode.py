@@ -51,9 +51,7 @@ def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> G
     Raises:
         ValueError: a picture cannot be decoded, or they differ in size.
     """
-    workers = workers or min(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8
-    )
+    workers = workers or min(_cores(), 8)
     with ExitStack() as stack:
         idle: SimpleQueue[_Worker] = SimpleQueue()
         for _ in range(workers):
@@ -74,6 +72,14 @@ def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> G
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells; else all."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
 
 
 class _Worker:

@@ -12,9 +12,10 @@ from typing import Any, cast
 from PIL import Image
 
 from ....errors import DataError
+from . import hub_files
 from .decode import Pixels
-from .few_shot_files import resize_pictures
 from .layouts import PICTURES
+from .resize import resize_pictures
 from .source import DataSource, SourceReader
 
 SPLIT = "train"  # domains are cut by us, so the files have one part
@@ -55,7 +56,7 @@ def _pictures(found: DataSource, pictures: list[Path], rows: int) -> SourceReade
 
 def _table(found: DataSource, rows: int) -> SourceReader:
     """Parquet files, or what else `datasets` reads, with a column of domains."""
-    plain = replace(found, layout="").read(rows)
+    plain = hub_files.read(replace(found, layout=""), rows)
     column = found.known.other_columns[0]
     if column not in plain.label_columns:
         raise DataError(

@@ -7,22 +7,19 @@ split that the data set must have before a single image is converted; then the c
 """
 
 import csv
-import io
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from PIL import Image
 
 from ....errors import DataError
-from . import unpickle
+from . import hub_files, unpickle
 from .decode import Pixels
 from .few_shot_parts import FilePart, Images, Numbers, check_parts, wrong_files_error
 from .layouts import PARTS
+from .resize import channels_first, resize_pictures
 from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
 
 
@@ -97,7 +94,7 @@ def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
             shape = _npy_shape(found, file, stream)
             each = int(np.prod(shape[1:]))
             while block := stream.read(rows * each):
-                pixels = _channels_first(np.frombuffer(block, np.uint8).reshape(-1, *shape[1:]))
+                pixels = channels_first(np.frombuffer(block, np.uint8).reshape(-1, *shape[1:]))
                 yield np.ascontiguousarray(pixels[:, ::-1]) if found.bgr else pixels
 
     return FilePart(ids, names, images)
@@ -146,7 +143,7 @@ def _pictures(found: DataSource, files: Iterable[Path], classes: list[str], rows
 def _hub(found: DataSource, part: str, rows: int) -> FilePart:
     """Parquet files, or what else `datasets` reads: of the data set itself, or of that which it is made of."""
     known = as_on_the_hub(found.known)
-    reading = DataSource(known, found.folder, found.files, found.where).read(rows)
+    reading = hub_files.read(DataSource(known, found.folder, found.files, found.where), rows)
     splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
     labels = {split: reading.labels(split) for split in splits}
     column, *others = reading.label_columns
@@ -181,27 +178,6 @@ _READERS: dict[str, Callable[[DataSource, str, int], FilePart]] = {
 
 
 # What they share
-
-
-def resize_pictures(
-    batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
-) -> Iterator[Pixels]:
-    """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
-
-    In threads: unlike small pictures, large ones are decoded without the interpreter's lock.
-    """
-
-    def pixels(picture: bytes | Path) -> Any:
-        try:
-            opened = Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture).convert("RGB")
-        except (OSError, SyntaxError) as error:
-            name = "" if isinstance(picture, bytes) else f"{picture.name}: "
-            raise ValueError(f"{name}{error}") from error
-        return np.asarray(opened if opened.size == (size, size) else opened.resize((size, size), how))
-
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as threads:
-        for batch in batches:
-            yield _channels_first(np.stack(list(threads.map(pixels, batch))))
 
 
 def _entries(file: Path, *wanted: str) -> dict[str, Any]:
@@ -267,13 +243,9 @@ def _again(found: DataSource, file: Path, name: str, rows: int) -> Images:
     def images() -> Iterator[Pixels]:
         array = _array(found, file, _entries(file, name)[name])
         for start in range(0, len(array), rows):
-            yield _channels_first(array[start : start + rows])
+            yield channels_first(array[start : start + rows])
 
     return images
-
-
-def _channels_first(pixels: Pixels) -> Pixels:
-    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
 
 
 def _some(files: list[Path], rows: int) -> Callable[[], Iterator[list[Path]]]:

@@ -49,7 +49,9 @@ def _read_folder(found: DataSource, rows: int) -> SourceReader:
     parts = {split: whole[split] for split in found.known.images}
     features = next(iter(parts.values())).features
     image, columns = _columns(found, list(features))
-    names = {label: tuple(features[label].names) for label in columns if hasattr(features[label], "names")}
+    names = {
+        label: tuple(features[label].names) for label in columns if isinstance(features[label], datasets.ClassLabel)
+    }
     encoded = {split: part.cast_column(image, datasets.Image(decode=False)) for split, part in parts.items()}
 
     def labels(split: str) -> dict[str, list[Any]]:

@@ -73,20 +73,6 @@ class DataSource:
         except Exception:  # pyarrow has a dozen ways to say that a file is damaged
             return None
 
-    def read(self, rows: int = 512) -> "SourceReader":
-        """Open it, to be walked through `rows` images at a time."""
-        try:
-            from . import domain_files, idx
-            from . import few_shot_files as packed
-            from . import hub_files as plain_files
-
-            readers = {"": plain_files.read, "idx": idx.read, DOMAINS: domain_files.read}
-            return readers.get(self.layout, packed.read)(self, rows)
-        except DataError:
-            raise
-        except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
-            raise unreadable_error(self, error) from error
-
 
 @dataclass(frozen=True)
 class SourceReader:

@@ -1,4 +1,4 @@
-"""Data sets of files with a training and a test part, of which classes and images can be chosen; MNIST and its like."""
+"""What data sets of files with a training and a test part share; classes and images of them can be chosen."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from ...errors import OptionError
-from ..types import Images, Splits
-from .augment import Augmentation
+from ..types import Augmentation, DataSet, Images, Splits
 from .split import split, subset
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FileDataSet:
+class FileDataSet(DataSet):
     """What data sets made of files share."""
 
     root: str = ""
@@ -100,9 +99,7 @@ def superclasses_of(labels: Tensor, coarse: Tensor | None, num_classes: int) -> 
     return tuple(int(coarse[labels == each].mode().values) for each in range(num_classes))
 
 
-def _cut(
-    train: Images, test: Images, settings: "FileDataSet", seed: int, names: tuple[str, ...], source: str
-) -> Splits:
+def _cut(train: Images, test: Images, settings: FileDataSet, seed: int, names: tuple[str, ...], source: str) -> Splits:
     chosen = settings.num_classes
     fit, val = split(train.labels, settings.val, seed=seed, stratified=settings.stratified)
     fit = fit[subset(train.labels[fit], chosen, settings.per_class, seed=seed)]
@@ -121,27 +118,3 @@ def check_classes(name: str, classes: int, there: int) -> None:
     """Refuse a number of classes that cannot be chosen."""
     if classes < 0 or classes > there or classes == 1:
         raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {there}, or 0 for all.")
-
-
-@dataclass(frozen=True)
-class Mnist(FileDataSet):
-    """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, gray; not augmented."""
-
-    name: ClassVar[str] = "mnist"
-    channels: ClassVar[int] = 1
-    size: ClassVar[int] = 28
-    all_classes: ClassVar[int] = 10
-    mean: ClassVar[tuple[float, ...]] = (0.1307,)
-    std: ClassVar[tuple[float, ...]] = (0.3081,)
-
-
-@dataclass(frozen=True)
-class FashionMnist(FileDataSet):
-    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, gray; not augmented. Read from idx files too."""
-
-    name: ClassVar[str] = "fashion-mnist"
-    channels: ClassVar[int] = 1
-    size: ClassVar[int] = 28
-    all_classes: ClassVar[int] = 10
-    mean: ClassVar[tuple[float, ...]] = (0.2860,)
-    std: ClassVar[tuple[float, ...]] = (0.3530,)

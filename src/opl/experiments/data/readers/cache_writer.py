@@ -1,0 +1,124 @@
+"""A data set decoded into arrays on disk: see `cache`."""
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ....errors import DataError
+from .checksums import size_and_checksum
+from .decode import Pixels, decode_all
+from .read import read
+from .source import DataSource, SourceReader, unreadable_error
+
+
+def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
+    """Decode a data set into arrays in a folder; what is there, and the length and checksum of each file."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    reading, files = read(found), {}
+    names = {label: list(reading.names.get(label, ())) for label in reading.label_columns}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"decoding {found.known.name}, once", total=sum(reading.counts.values()))
+        for split in reading.counts:
+            codes = _labels(found, reading, split, names)
+            _write_pixels(folder / f"{split}.pixels.npy", found, reading, split, lambda n: progress.advance(task, n))
+            files[f"{split}.pixels.npy"] = size_and_checksum(folder / f"{split}.pixels.npy")
+            for label in reading.label_columns:
+                np.save(folder / f"{split}.{label}.npy", codes[label])
+                files[f"{split}.{label}.npy"] = size_and_checksum(folder / f"{split}.{label}.npy")
+    classes = reading.label_columns[0]
+    told = names[classes] or found.known.names or [str(number) for number in range(found.known.num_classes)]
+    names[classes] = [found.known.respell.get(name, name) for name in told]
+    return {
+        "splits": list(reading.counts),
+        "labels": list(reading.label_columns),
+        "names": names,
+        "files": files,
+    }
+
+
+def _write_pixels(
+    file: Path, found: DataSource, reading: SourceReader, split: str, advance: Callable[[int], None]
+) -> None:
+    """Decode a split into `file`, batch after batch.
+
+    Written, not mapped: a full disk is then an error that can be told, where a mapped page would end the process.
+    """
+    shape: tuple[int, ...] = ()
+    left = reading.counts[split]
+    with closing(_pixels(found, reading, split)) as batches, file.open("wb") as stream:
+        for pixels in batches:
+            if not shape:
+                shape = _checked(found, pixels.shape[1:])
+                header = {"descr": "|u1", "fortran_order": False, "shape": (reading.counts[split], *shape)}
+                np.lib.format.write_array_header_1_0(stream, header)
+            if pixels.shape[1:] != shape:
+                raise unreadable_error(
+                    found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}")
+                )
+            stream.write(pixels.tobytes())
+            advance(len(pixels))
+            left -= len(pixels)
+    if not shape:
+        raise unreadable_error(found, ValueError(f"no images in the split {split!r}"))
+    if left:
+        raise unreadable_error(
+            found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images")
+        )
+
+
+def _pixels(found: DataSource, reading: SourceReader, split: str) -> Generator[Pixels, None, None]:
+    """The pixels of a split, as many images at a time as the reader gives; what goes wrong is told as a sentence."""
+    try:
+        if reading.decoded:
+            yield from cast("Iterator[Pixels]", reading.images(split))
+        else:
+            pictures = cast("Iterator[list[bytes]]", reading.images(split))
+            with closing(decode_all(pictures, found.known.mode, 0 if reading.large else 1)) as decoding:
+                yield from decoding  # closing: its processes end now, whatever goes wrong
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file, a picture that is none, a path that leads nowhere
+        raise unreadable_error(found, error) from error
+
+
+def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
+    size = found.known.size
+    if size and shape[1:] != (size, size):
+        raise unreadable_error(found, ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
+    return shape
+
+
+def _labels(
+    found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
+) -> dict[str, np.ndarray[Any, Any]]:
+    """The labels of a split as numbers, by column."""
+    try:
+        told = reading.labels(split)
+    except Exception as error:  # whatever pyarrow and `datasets` find wrong with a file
+        raise unreadable_error(found, error) from error
+    return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
+
+
+def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
+    """Labels as numbers; words become numbers in alphabetical order, and `names` learns the words."""
+    if any(isinstance(value, str) for value in values):
+        if not names[label]:
+            names[label] = sorted(set(values))
+        number = {name: place for place, name in enumerate(names[label])}
+        values = [number.get(value, -1) for value in values]
+    codes = np.asarray(values, dtype=np.int64)
+    limit = len(names[label])
+    if not limit and label in found.known.label_columns:
+        limit = found.known.num_classes
+    if limit and len(codes) and not (codes.min() >= 0 and codes.max() < limit):
+        raise DataError(
+            f"{found.known.name} in {str(found.folder)!r} has labels from {codes.min()} to {codes.max()} in its column "
+            f"{label!r}, which knows 0 to {limit - 1}: check that it is the labeled data set."
+        )
+    return codes

@@ -1,0 +1,27 @@
+"""From files to images and labels: the reader of each layout."""
+
+from collections.abc import Callable
+
+from ....errors import DataError
+from . import domain_files, few_shot_files, hub_files, idx
+from .source import DOMAINS, DataSource, SourceReader, unreadable_error
+
+READERS: dict[str, Callable[[DataSource, int], SourceReader]] = {
+    "": hub_files.read,
+    "idx": idx.read,
+    DOMAINS: domain_files.read,
+}
+
+
+def read(source: DataSource, rows: int = 512) -> SourceReader:
+    """Open a data set, to be walked through `rows` images at a time.
+
+    Raises:
+        DataError: what was found cannot be read.
+    """
+    try:
+        return READERS.get(source.layout, few_shot_files.read)(source, rows)
+    except DataError:
+        raise
+    except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
+        raise unreadable_error(source, error) from error

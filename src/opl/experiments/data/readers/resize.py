@@ -1,0 +1,39 @@
+"""Pictures of any size to pixels of one size."""
+
+import io
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from .decode import Pixels
+
+
+def resize_pictures(
+    batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
+) -> Iterator[Pixels]:
+    """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
+
+    In threads: unlike small pictures, large ones are decoded without the interpreter's lock.
+    """
+
+    def pixels(picture: bytes | Path) -> Any:
+        try:
+            opened = Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture).convert("RGB")
+        except (OSError, SyntaxError) as error:
+            name = "" if isinstance(picture, bytes) else f"{picture.name}: "
+            raise ValueError(f"{name}{error}") from error
+        return np.asarray(opened if opened.size == (size, size) else opened.resize((size, size), how))
+
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8)) as threads:
+        for batch in batches:
+            yield channels_first(np.stack(list(threads.map(pixels, batch))))
+
+
+def channels_first(pixels: Pixels) -> Pixels:
+    """(N, H, W, C) to (N, C, H, W)."""
+    return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
