@@ -1,37 +1,42 @@
-"""Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build."""
+"""Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build.
+
+Settings of auxiliary losses, criteria and heads are in `auxiliaries`, `criteria` and `heads`.
+"""
 
 from .adversarial import AdversarialTraining
 from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
-from .composed import Composite
+from .composite import Composite
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
-from .distilled import Distillation
-from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadSettings, Linear
+from .distillation import Distillation
+from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear
 from .mart import MART
 from .rotations import Rotations
 from .rsc import RSC
 from .trades import TRADES
 from .truncated import TruncatedLq
-from .turned_twins import TwinDistillation
+from .twin_distillation import TwinDistillation
 
-Method = (
-    CrossEntropy
-    | CrossEntropyOPL
-    | Composite
-    | Distillation
-    | Rotations
-    | TruncatedLq
-    | TwinDistillation
-    | AdversarialTraining
-    | MART
-    | TRADES
-    | RSC
+METHODS = (
+    CrossEntropy,
+    CrossEntropyOPL,
+    Composite,
+    Distillation,
+    Rotations,
+    TruncatedLq,
+    TwinDistillation,
+    AdversarialTraining,
+    MART,
+    TRADES,
+    RSC,
 )
+"""The methods that a recipe may name."""
 
 __all__ = [
     "LGM",
     "MART",
+    "METHODS",
     "OLE",
     "OPL",
     "RBF",
@@ -51,9 +56,8 @@ __all__ = [
     "CrossEntropyOPL",
     "Distillation",
     "Focal",
-    "HeadSettings",
+    "HeadChoice",
     "Linear",
-    "Method",
     "NegativeCAM",
     "Perpetual",
     "Rotations",

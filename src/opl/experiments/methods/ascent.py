@@ -1,15 +1,14 @@
 """Adversarial examples: steps up a loss, inside a ball around the images and inside [0, 1].
 
-Training and evaluation share this file. Nothing is left behind: the images, the gradients of the parameters and the
-model's mode are afterwards what they were.
+Training and evaluation share this file. Nothing is left behind: the images and the gradients of the parameters are
+afterwards what they were.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import OptionError, did_you_mean
 
@@ -75,30 +74,6 @@ def random_start(images: Tensor, eps: float, norm: Norm = "linf", generator: tor
         return images + eps * (2 * _drawn(torch.rand, images, generator) - 1)
     radius = _drawn(torch.rand, images[:, :1, :1, :1], generator) ** (1 / images[0].numel()) if len(images) else 0.0
     return images + eps * radius * _unit(_drawn(torch.randn, images, generator))
-
-
-@contextmanager
-def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards each part has the mode that it had."""
-    before = [(part, part.training) for part in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part, training in before:
-            part.training = training
-
-
-@contextmanager
-def frozen_parameters(model: nn.Module) -> Iterator[None]:
-    """Parameters that get no gradient, which is also faster; afterwards each is what it was, its gradient too."""
-    before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    model.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter, wanted in before:
-            parameter.requires_grad_(wanted)
 
 
 def check_pixels(images: Tensor) -> None:

@@ -1,19 +1,19 @@
-"""Losses beside the criterion, as settings: each has a weight, a name for the records, and builds its term."""
+"""Auxiliary losses, as settings: each has a weight, a name for the records, and builds its term."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from torch import nn
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
 from ...errors import OptionError
-from ...functional import Form
+from ...functional import FORM, GAMMA, WEIGHT, Form
+from ...losses import center, negative_cam, ole, perpetual
 from ...losses.center import CenterLoss
 from ...losses.negative_cam import NegativeCAMLoss
 from ...losses.ole import OLELoss
 from ...losses.perpetual import PerpetualProjectionLoss
 from ...losses.projection import OrthogonalProjectionLoss
-from ..types import TaskShape
-from .base import ActivationMapTerm, FeatureTerm, GlobalFeatureTerm, is_distributed
+from ..types import Method, TaskShape
+from .base import WeightedTerms
+from .terms import ActivationMapTerm, FeatureTerm, GlobalFeatureTerm, Term, is_distributed
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class OPL:
     """The orthogonal projection loss; over several processes, that of the global batch."""
 
     name: ClassVar[str] = "projection"
-    weight: float = 1.0
-    gamma: float = 0.5
-    form: Form = "mean_abs"
+    weight: float = WEIGHT
+    gamma: float = GAMMA
+    form: Form = FORM
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Term:
         """The term."""
         return GlobalFeatureTerm(OrthogonalProjectionLoss(self.gamma, self.form, global_batch=is_distributed()))
 
@@ -36,9 +36,9 @@ class Center:
 
     name: ClassVar[str] = "center"
     weight: float = 0.01
-    alpha: float = 0.5
+    alpha: float = center.ALPHA
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Term:
         """The term; its centers are those of the global batch."""
         return FeatureTerm(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=is_distributed()))
 
@@ -49,9 +49,9 @@ class OLE:
 
     name: ClassVar[str] = "ole"
     weight: float = 0.1
-    delta: float = 1.0
+    delta: float = ole.DELTA
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Term:
         """The term."""
         return FeatureTerm(OLELoss(self.delta))
 
@@ -62,10 +62,10 @@ class NegativeCAM:
 
     name: ClassVar[str] = "negative_cam"
     weight: float = 0.06
-    k: int = 10
-    form: Literal["kd", "mse"] = "kd"
+    k: int = negative_cam.K
+    form: negative_cam.Form = negative_cam.FORM
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Term:
         """The term."""
         return ActivationMapTerm(NegativeCAMLoss(self.k, self.form))
 
@@ -76,9 +76,9 @@ class Perpetual:
 
     name: ClassVar[str] = "perpetual"
     weight: float = 1.0
-    version: Literal[1, 2] = 1
+    version: perpetual.Version = perpetual.VERSION
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Term:
         """The term, with its centers."""
         loss = PerpetualProjectionLoss(
             shape.num_classes, shape.feature_dim, self.version, global_batch=is_distributed()
@@ -89,9 +89,26 @@ class Perpetual:
 Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
 
 
-def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> dict[str, tuple[float, nn.Module]]:
+def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedTerms:
     """Their weights and terms, by name."""
-    terms: dict[str, tuple[float, nn.Module]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
+    terms: dict[str, tuple[float, Term]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
     if len(terms) < len(auxiliary):
         raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
     return terms
+
+
+@dataclass(frozen=True)
+class AuxiliaryMethod(Method):
+    """A method with auxiliary losses, among which OPL may be."""
+
+    auxiliary: tuple[Auxiliary, ...] = field(default=(), kw_only=True)
+    """Losses that are added, each with its weight."""
+
+    @property
+    def opl(self) -> OPL | None:
+        """The settings of OPL, where it is among the auxiliary losses."""
+        return next((each for each in self.auxiliary if isinstance(each, OPL)), None)
+
+    def baseline(self) -> Self:
+        """The same method without OPL."""
+        return replace(self, auxiliary=tuple(each for each in self.auxiliary if not isinstance(each, OPL)))

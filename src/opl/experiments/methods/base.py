@@ -1,24 +1,77 @@
-"""The one objective of supervised training: a criterion on the logits and any number of weighted terms beside it."""
+"""The objective of every method: weighted losses of a batch and auxiliary terms. Here is the only term loop."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
 
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from ...errors import OptionError
-from ...heads import LinearHead
-from ...losses.negative_cam import class_activation_maps
-from ...plugin import FeatureTap
 from ..types import Batch, Output, Terms
+from .terms import Term
+
+WeightedTerms = Mapping[str, tuple[float, Term]]
+"""Terms by name, each with its weight."""
+
+
+class Losses(NamedTuple):
+    """What a method computes of a batch before the terms: see `Objective.losses`."""
+
+    sums: dict[str, tuple[float, Tensor]]
+    """By name, a weight and the sum of a loss over the samples."""
+    output: Output
+    """The model's output that the terms are given."""
+    batch: Batch
+    """The batch that the terms are given; its `sample_weight` turns the sums into means."""
 
 
 class Objective(nn.Module):
-    """`weight * criterion + sum of weight * term`, over the global batch.
+    """`sum of weight * loss + sum of weight * term`, over the global batch.
+
+    A method defines `losses`; the terms are the same for all. Between epochs an objective may do more: see
+    `before_epoch` and `after_epoch`. What it learns there belongs into its state.
+    """
+
+    monitor: str = ""
+    """The number of the records that tells which model is best; for one of `test/` the run tests after every epoch."""
+
+    def __init__(self, terms: WeightedTerms | None = None) -> None:
+        super().__init__()
+        self.terms: dict[str, Term] = nn.ModuleDict({name: term for name, (_, term) in (terms or {}).items()})  # type: ignore[assignment]
+        self.weights = {name: weight for name, (weight, _) in (terms or {}).items()}
+
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """Run the model, and compute the losses that are the method's own."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses: define the method in the class.")
+
+    def forward(self, model: nn.Module, batch: Batch) -> Terms:
+        """The loss of one batch, and its parts."""
+        for term in self.terms.values():
+            term.prepare(model)
+        sums, output, batch = self.losses(model, batch)
+        parts = {name: value * batch.sample_weight for name, (_, value) in sums.items()}
+        parts |= {name: term(model, output, batch) for name, term in self.terms.items()}
+        weights = {name: weight for name, (weight, _) in sums.items()} | self.weights
+        return Terms(reduce(add, (weights[name] * part for name, part in parts.items())), parts)
+
+    def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
+        """An epoch begins, counted from 0; `everything()` are all training images, plain, of this process's share."""
+
+    def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
+        """An epoch ended with these numbers, which are the same on all processes."""
+
+    def kept_samples(self) -> Tensor | None:
+        """(N,) which training samples count, by row; None for a method that prunes none."""
+        return None
+
+
+class SupervisedObjective(Objective):
+    """A criterion on the logits, and terms.
 
     Args:
         criterion: called with (logits, labels), gives the *sum* over samples.
         name: of the criterion, in the records.
-        terms: by name, a weight and a module that is called with (model, output, batch).
+        terms: by name, a weight and a term.
         guided: the model's head takes the labels too, for its margin.
         weight: of the criterion.
     """
@@ -27,114 +80,28 @@ class Objective(nn.Module):
         self,
         criterion: nn.Module,
         name: str = "entropy",
-        terms: Mapping[str, tuple[float, nn.Module]] | None = None,
+        terms: WeightedTerms | None = None,
         guided: bool = False,
         weight: float = 1.0,
     ) -> None:
-        super().__init__()
-        terms = terms or {}
+        super().__init__(terms)
         self.criterion, self.name, self.guided, self.weight = criterion, name, guided, weight
-        self.terms = nn.ModuleDict({key: term for key, (_, term) in terms.items()})
-        self.weights = {key: weight for key, (weight, _) in terms.items()}
 
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        for term in self.terms.values():
-            if isinstance(term, ActivationMapTerm):
-                term.watch(model)
-        output = self.answer(model, batch)
-        parts = {self.name: self.judged(output, batch) * batch.sample_weight}
-        total = self.weight * parts[self.name]
-        beside = self.beside(batch)
-        for name, term in self.terms.items():
-            parts[name] = term(model, output, beside)
-            total = total + self.weights[name] * parts[name]
-        return Terms(total, parts)
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """The criterion."""
+        output = self.predict(model, batch)
+        return Losses({self.name: (self.weight, self.criterion_sum(output, batch))}, output, self.term_batch(batch))
 
-    def answer(self, model: nn.Module, batch: Batch) -> Output:
-        """What the model says of a batch; a method that interferes with the model does so here."""
+    def predict(self, model: nn.Module, batch: Batch) -> Output:
+        """The model's output; a method that interferes with the model does so here."""
         output: Output = model(batch.images, batch.labels) if self.guided else model(batch.images)
         return output
 
-    def judged(self, output: Output, batch: Batch) -> Tensor:
+    def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
         """The sum of the criterion over the samples."""
         value: Tensor = self.criterion(output.logits, batch.labels)
         return value
 
-    def beside(self, batch: Batch) -> Batch:
-        """What the terms see of the batch."""
+    def term_batch(self, batch: Batch) -> Batch:
+        """The batch that the terms are given."""
         return batch
-
-
-class FeatureTerm(nn.Module):
-    """A loss on the features; over several processes, of each one's own share, weighed by its size."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-
-    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean."""
-        value: Tensor = self.loss(output.features, batch.labels)
-        return value * batch_share(batch)
-
-
-class GlobalFeatureTerm(FeatureTerm):
-    """A loss that is that of the global batch already, on every process."""
-
-    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as it is."""
-        value: Tensor = self.loss(output.features, batch.labels)
-        return value
-
-
-class HeadPenaltyTerm(nn.Module):
-    """What the model's head wants added to the loss, for instance the likelihood of LGM."""
-
-    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The penalty as a part of the global mean."""
-        value: Tensor = unwrap(model).fc.penalty(output.features, batch.labels)  # type: ignore[operator, union-attr]
-        return value * batch_share(batch)
-
-
-class ActivationMapTerm(nn.Module):
-    """A loss on class activation maps: the linear classifier at every position of the map before the pooling."""
-
-    def __init__(self, loss: nn.Module) -> None:
-        super().__init__()
-        self.loss = loss
-        self.tap: FeatureTap | None = None
-
-    def watch(self, model: nn.Module) -> None:
-        """Listen to the model's pooling layer, before it runs."""
-        if self.tap is None:
-            self.tap = FeatureTap(unwrap(model), "avgpool")
-
-    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean."""
-        assert self.tap is not None
-        maps, head = self.tap.take(), unwrap(model).fc
-        maps = maps[:, :, None, None] if maps.ndim == 2 else maps
-        if not isinstance(head, nn.Linear | LinearHead) or head.weight.shape[1] != maps.shape[1]:
-            raise OptionError(
-                "class activation maps need a linear classifier on the averaged map, and this model has another head "
-                "or layers between: take head=None and a model that ends in its average pool, such as CifarResNet."
-            )
-        value: Tensor = self.loss(class_activation_maps(maps, head.weight, head.bias), batch.labels)
-        return value * batch_share(batch)
-
-
-def batch_share(batch: Batch) -> float:
-    """What a mean over this process's images counts in the mean over all: 1 for one process."""
-    return batch.sample_weight * len(batch.labels)
-
-
-def is_distributed() -> bool:
-    """Whether several processes train together."""
-    return dist.is_available() and dist.is_initialized()
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The network itself, without what the engine put around it."""
-    inner: nn.Module = getattr(model, "module", model)
-    return inner

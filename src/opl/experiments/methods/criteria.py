@@ -1,10 +1,11 @@
 """Losses on the logits, as settings: each has a name for the records and builds a module that gives sums."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from torch import nn
 
+from ...losses import anchor, class_balanced, focal
 from ...losses.anchor import AnchorLoss
 from ...losses.class_balanced import ClassBalancedFocalLoss
 from ...losses.focal import FocalLoss
@@ -28,8 +29,8 @@ class Focal:
     """Focal loss; gamma 0 is cross-entropy."""
 
     name: ClassVar[str] = "focal"
-    gamma: float = 2.0
-    form: Literal["softmax", "sigmoid"] = "softmax"
+    gamma: float = focal.GAMMA
+    form: focal.FocalForm = focal.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The module."""
@@ -41,9 +42,9 @@ class ClassBalancedFocal:
     """Focal loss whose classes count by the effective number of their training images."""
 
     name: ClassVar[str] = "class_balanced_focal"
-    beta: float = 0.9999
-    gamma: float = 1.0
-    form: Literal["softmax", "sigmoid"] = "sigmoid"
+    beta: float = class_balanced.BETA
+    gamma: float = class_balanced.GAMMA
+    form: focal.FocalForm = class_balanced.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
         """The module, for the class counts of the training part."""
@@ -55,9 +56,9 @@ class Anchor:
     """Anchor loss after some epochs of softmax cross-entropy."""
 
     name: ClassVar[str] = "anchor"
-    gamma: float = 0.5
-    delta: float = 0.05
-    variant: Literal["neg", "pos"] = "neg"
+    gamma: float = anchor.GAMMA
+    delta: float = anchor.DELTA
+    variant: anchor.Variant = anchor.VARIANT
     warmup: float = 5.0
     """Epochs."""
 

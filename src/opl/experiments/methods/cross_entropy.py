@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..types import TaskShape
-from .base import Objective
+from ..types import Method, TaskShape
+from .base import Objective, SupervisedObjective
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Method):
     """Softmax cross-entropy on the logits."""
 
     label_smoothing: float = 0.0
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; it has no parameters."""
-        return Objective(nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing))
+        return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing))

@@ -2,12 +2,25 @@
 
 from dataclasses import dataclass
 
-from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
-from ..types import TaskShape
+from ...heads import (
+    ArcFaceHead,
+    ASoftmaxHead,
+    CosFaceHead,
+    Head,
+    LGMHead,
+    LinearHead,
+    RBFHead,
+    a_softmax,
+    arcface,
+    cosface,
+    lgm,
+    rbf,
+)
+from ..types import HeadSettings, TaskShape
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(HeadSettings):
     """The ordinary classifier, with a bias that starts sigmoid losses at a probability of 1/C."""
 
     prior: bool = True
@@ -18,14 +31,14 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class ASoftmax:
+class ASoftmax(HeadSettings):
     """A-Softmax; its margin is let in by `max(floor, base * (1 + gamma * step)^-power)`."""
 
-    margin: int = 4
-    base: float = 1000.0
-    gamma: float = 0.12
-    power: float = 1.0
-    floor: float = 5.0
+    margin: int = a_softmax.MARGIN
+    base: float = a_softmax.BASE
+    gamma: float = a_softmax.GAMMA
+    power: float = a_softmax.POWER
+    floor: float = a_softmax.FLOOR
 
     def build(self, shape: TaskShape) -> Head:
         """The layer."""
@@ -35,11 +48,11 @@ class ASoftmax:
 
 
 @dataclass(frozen=True)
-class CosFace:
+class CosFace(HeadSettings):
     """CosFace, LMC in the paper."""
 
-    scale: float = 64.0
-    margin: float = 0.35
+    scale: float = cosface.SCALE
+    margin: float = cosface.MARGIN
     warmup: int = 0
     """Steps over which the margin grows."""
 
@@ -49,11 +62,11 @@ class CosFace:
 
 
 @dataclass(frozen=True)
-class ArcFace:
+class ArcFace(HeadSettings):
     """ArcFace, AAM in the paper."""
 
-    scale: float = 64.0
-    margin: float = 0.5
+    scale: float = arcface.SCALE
+    margin: float = arcface.MARGIN
     easy: bool = False
     warmup: int = 0
     """Steps over which the margin grows."""
@@ -64,15 +77,20 @@ class ArcFace:
 
 
 @dataclass(frozen=True)
-class LGM:
+class LGM(HeadSettings):
     """Large-margin Gaussians; `weight` is that of the likelihood in the loss."""
 
     weight: float = 0.1
-    margin: float = 0.3
-    start: float = 0.1
-    double_every: int = 5000
+    margin: float = lgm.MARGIN
+    start: float = lgm.START
+    double_every: int = lgm.DOUBLE_EVERY
     """Steps."""
     learn_variances: bool = False
+
+    @property
+    def penalty_weight(self) -> float:
+        """The weight of the likelihood."""
+        return self.weight
 
     def build(self, shape: TaskShape) -> Head:
         """The layer."""
@@ -82,10 +100,10 @@ class LGM:
 
 
 @dataclass(frozen=True)
-class RBF:
+class RBF(HeadSettings):
     """RBF-Softmax; without a `gamma`, twice the number of features."""
 
-    scale: float = 35.0
+    scale: float = rbf.SCALE
     gamma: float | None = None
 
     def build(self, shape: TaskShape) -> Head:
@@ -93,4 +111,4 @@ class RBF:
         return RBFHead(shape.feature_dim, shape.num_classes, self.scale, self.gamma)
 
 
-HeadSettings = Linear | ASoftmax | CosFace | ArcFace | LGM | RBF
+HeadChoice = Linear | ASoftmax | CosFace | ArcFace | LGM | RBF

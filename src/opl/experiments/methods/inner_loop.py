@@ -11,10 +11,13 @@ from torch.nn import functional as F
 
 from ..._support.arguments import check_positive
 from ...errors import OptionError
+from ..models.modes import evaluation_mode, unwrap
 from ..radius import check_radius
-from ..types import Batch, Output, Terms
-from .ascent import Norm, ascend, evaluation_mode, random_start
-from .base import ActivationMapTerm, Objective, is_distributed, unwrap
+from ..types import Batch, Output, TaskShape
+from .ascent import Norm, ascend, random_start
+from .auxiliaries import AuxiliaryMethod, build_terms
+from .base import Losses, Objective
+from .terms import is_distributed
 
 Loss = Callable[[Tensor, Batch, Tensor], Tensor]
 """What the attack raises: a sum over images, from the logits of moved images, the batch, and the clean logits."""
@@ -24,8 +27,7 @@ Loss = Callable[[Tensor, Batch, Tensor], Tensor]
 class InnerLoop:
     """Projected gradient ascent at every training step. Images are pixels in [0, 1]."""
 
-    pixels: ClassVar[bool] = True
-    """The method needs images that are not normalized."""
+    takes_pixels: ClassVar[bool] = True
 
     eps: float = 8 / 255
     """How far a pixel (or with norm l2 an image) may move."""
@@ -85,28 +87,25 @@ def attack_loss(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
 
 
 class TwoPassObjective(Objective):
-    """An objective of clean and of moved images, each in a pass of its own; what stands beside sees the moved ones."""
+    """An objective of clean and of moved images, each in a pass of its own; terms see the moved ones."""
 
-    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def __init__(self, settings: AuxiliaryMethod, shape: TaskShape) -> None:
+        super().__init__(build_terms(settings.auxiliary, shape))
+        self.settings = settings
+
+    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """By name, a weight and a sum over images."""
-        raise NotImplementedError(f"{type(self).__name__} has no losses: define it in the class.")
+        raise NotImplementedError(f"{type(self).__name__} has no two_pass_losses: define the method in the class.")
 
-    def moved(self, model: nn.Module, batch: Batch) -> Tensor:
+    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
         """The adversarial examples."""
-        raise NotImplementedError(f"{type(self).__name__} has no moved: define it in the class.")
+        raise NotImplementedError(f"{type(self).__name__} has no perturb: define the method in the class.")
 
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        images = self.moved(model, batch)
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """Both passes, and what is computed of them."""
+        images = self.perturb(model, batch)
         clean: Output = model(batch.images)
-        for term in self.terms.values():
-            if isinstance(term, ActivationMapTerm):
-                term.watch(model)
         # Among several processes DDP overwrites batch norm's buffers before each of its passes, and the first pass
         # still waits for its backward: so the second goes around it. Gradients meet in the parameters either way.
         output: Output = (unwrap(model) if is_distributed() else model)(images)
-        weighted = self.losses(clean, output, batch)
-        parts = {name: value * batch.sample_weight for name, (_, value) in weighted.items()}
-        parts |= {name: term(model, output, batch) for name, term in self.terms.items()}
-        weights = {name: weight for name, (weight, _) in weighted.items()} | self.weights
-        return Terms(sum((weights[name] * part for name, part in parts.items()), output.logits.new_zeros(())), parts)
+        return Losses(self.two_pass_losses(clean, output, batch), output, batch)

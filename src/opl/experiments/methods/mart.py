@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import Auxiliary, build_terms
+from .auxiliaries import AuxiliaryMethod
+from .base import Objective
 from .inner_loop import NearInnerLoop, TwoPassObjective, attack_loss
 
 TINY = 1e-12  # the constants of the published code, which are part of its formula
@@ -17,17 +18,16 @@ BARELY_ABOVE_ONE = 1.0000001
 
 
 @dataclass(frozen=True)
-class MART(NearInnerLoop):
+class MART(NearInnerLoop, AuxiliaryMethod):
     """`boosted_cross_entropy(x') + weight * consistency(x, x')`; see `boosted_cross_entropy` and `consistency`.
 
-    The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Losses beside it see the features of x'.
+    The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Auxiliary losses see the features of x'.
     """
 
     weight: float = 5.0
     """Of the consistency; MART's beta, or lambda."""
-    auxiliary: tuple[Auxiliary, ...] = ()
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; it has no parameters of its own."""
         return MARTObjective(self, shape)
 
@@ -35,15 +35,13 @@ class MART(NearInnerLoop):
 class MARTObjective(TwoPassObjective):
     """The objective of MART."""
 
-    def __init__(self, settings: MART, shape: TaskShape) -> None:
-        super().__init__(nn.Identity(), terms=build_terms(settings.auxiliary, shape))
-        self.settings = settings
+    settings: MART
 
-    def moved(self, model: nn.Module, batch: Batch) -> Tensor:
+    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
         """Up the cross-entropy."""
         return self.settings.attack(model, batch, attack_loss)
 
-    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Both terms."""
         return {
             "boosted": (1.0, boosted_cross_entropy(moved.logits, batch.labels).sum()),
@@ -59,7 +57,7 @@ def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
         labels: (N,), integer class ids.
 
     Example:
-        >>> boosted(torch.zeros(1, 2), torch.tensor([0]))  # -log 0.5 - log 0.5001
+        >>> boosted_cross_entropy(torch.zeros(1, 2), torch.tensor([0]))  # -log 0.5 - log 0.5001
         tensor([1.3861])
     """
     logits = _wide(logits)

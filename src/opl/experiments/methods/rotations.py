@@ -6,41 +6,41 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..types import Batch, Output, TaskShape, Terms
-from .auxiliaries import Auxiliary, build_terms
-from .base import Objective
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import AuxiliaryMethod, build_terms
+from .base import Losses, Objective, SupervisedObjective
+from .terms import Term
 
 TURNS = 4
 
 
 @dataclass(frozen=True)
-class Rotations:
+class Rotations(AuxiliaryMethod):
     """Every image also turned by 90, 180 and 270 degrees: cross-entropy of all four, plus `weight` times the binary
     cross-entropy of a linear layer that tells the turns from the *class logits*.
 
-    The losses beside it, OPL for instance, see the features of all four too, as cross-entropy does.
+    Auxiliary losses, OPL for instance, see the features of all four too, as cross-entropy does.
     """
 
     weight: float = 2.0
     """Of the turns; SKD's alpha."""
-    auxiliary: tuple[Auxiliary, ...] = ()
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; the layer that tells the turns is in it."""
         turns = {"rotation": (self.weight, RotationTerm(shape.num_classes))}
         terms = {**turns, **build_terms(self.auxiliary, shape)}
         return RotationObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms)
 
 
-class RotationObjective(Objective):
+class RotationObjective(SupervisedObjective):
     """The objective of the batch in all four turns."""
 
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
-        return super().forward(model, append_rotations(batch))
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """The criterion of all four turns."""
+        return super().losses(model, append_rotations(batch))
 
 
-class RotationTerm(nn.Module):
+class RotationTerm(Term):
     """Mean over images and turns of the binary cross-entropy with the turn that was made.
 
     Expects the batch as `append_rotations` lays it out: all images, then all of them turned once, twice, three times.
@@ -63,7 +63,7 @@ def append_rotations(batch: Batch) -> Batch:
 
     Example:
         >>> batch = Batch(torch.zeros(2, 3, 8, 8), torch.tensor([5, 6]), torch.tensor([0, 1]), 0.5)
-        >>> turned(batch).labels
+        >>> append_rotations(batch).labels
         tensor([5, 6, 5, 6, 5, 6, 5, 6])
     """
     images = torch.cat([batch.images.rot90(turns, (2, 3)) for turns in range(TURNS)])

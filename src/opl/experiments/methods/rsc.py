@@ -11,12 +11,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from ..._support.arguments import StepCounter
+from ..._support.step_counter import StepCounter
 from ...errors import OptionError, did_you_mean
 from ..models import Network
+from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import Auxiliary, build_terms
-from .base import Objective, unwrap
+from .auxiliaries import Auxiliary, AuxiliaryMethod, build_terms
+from .base import Objective, SupervisedObjective
 
 Rule = Literal["released", "domainbed"]
 Place = Literal["after", "before"]
@@ -24,7 +25,7 @@ LEAST = 1e-4  # a drop of the probability by less than this is none
 
 
 @dataclass(frozen=True)
-class RSC:
+class RSC(AuxiliaryMethod):
     """Cross-entropy of maps from which the cells or channels with the largest gradient were blanked.
 
     In each batch a coin decides between cells and channels. Only the images whose probability of the right class falls
@@ -52,8 +53,7 @@ class RSC:
     every: int = 10
     """Epochs."""
     place: Place = "after"
-    """Where the losses beside it see the averaged features: after the blanking, as the classifier does, or before."""
-    auxiliary: tuple[Auxiliary, ...] = ()
+    """Where auxiliary losses see the averaged features: after the blanking, as the classifier does, or before."""
 
     @classmethod
     def domainbed(cls, auxiliary: tuple[Auxiliary, ...] = ()) -> "RSC":
@@ -64,7 +64,7 @@ class RSC:
         """The part of the images that may keep their mask."""
         return min(1.0, self.share + self.rise * (epoch // self.every))
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; it has no parameters."""
         for name in ("cells", "channels", "spatial", "share"):
             if not 0 <= getattr(self, name) <= 1:
@@ -79,14 +79,14 @@ class RSC:
         return RSCObjective(self, shape)
 
 
-class RSCObjective(Objective):
+class RSCObjective(SupervisedObjective):
     """The objective: the model's last map is challenged on its way."""
 
     def __init__(self, settings: RSC, shape: TaskShape) -> None:
         super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
         self.challenge, self.place = FeatureMask(settings, shape.steps), settings.place
 
-    def answer(self, model: nn.Module, batch: Batch) -> Output:
+    def predict(self, model: nn.Module, batch: Batch) -> Output:
         """What the model says with its map blanked in parts; with `place="before"`, beside features from before."""
         network, before = unwrap(model), []
         if not isinstance(network, Network):
@@ -152,7 +152,7 @@ def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor
         rule: "domainbed" blanks what is not below the percentile `1 - part`.
 
     Example:
-        >>> blanked(torch.tensor([[3.0, 1.0, 2.0, 4.0]]), 1 / 3)
+        >>> mask_largest(torch.tensor([[3.0, 1.0, 2.0, 4.0]]), 1 / 3)
         tensor([[0., 1., 1., 0.]])
     """
     if rule == "domainbed":
@@ -170,7 +170,7 @@ def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tens
         rule: "domainbed" takes what is not below the percentile `1 - share`.
 
     Example:
-        >>> most(torch.tensor([0.1, 0.4, -0.2, 0.3]), 0.5)
+        >>> select_largest(torch.tensor([0.1, 0.4, -0.2, 0.3]), 0.5)
         tensor([False,  True, False,  True])
     """
     if not len(drops):

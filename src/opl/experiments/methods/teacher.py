@@ -1,4 +1,4 @@
-"""A teacher beside the objective: a trained network that is asked, and never trained, saved or counted."""
+"""A teacher of an objective: a trained network that predicts, and is never trained, saved or counted."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from ..types import TaskShape
 
 
 class Teacher:
-    """Answers of a network in evaluation mode, without gradients. No module, so that no optimizer and no checkpoint
+    """Predictions of a network in evaluation mode, without gradients. No module, so that no optimizer and no checkpoint
     finds its weights: they are in the folder of their own run."""
 
     def __init__(self, network: nn.Module) -> None:

@@ -6,22 +6,22 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import Auxiliary, build_terms
+from .auxiliaries import AuxiliaryMethod
+from .base import Objective
 from .inner_loop import NearInnerLoop, TwoPassObjective
 
 
 @dataclass(frozen=True)
-class TRADES(NearInnerLoop):
+class TRADES(NearInnerLoop, AuxiliaryMethod):
     """`cross-entropy(x) + weight * KL(p(x) || p(x'))`, where x' is moved up that same divergence.
 
-    Losses beside it see the features of x'.
+    Auxiliary losses see the features of x'.
     """
 
     weight: float = 6.0
     """Of the divergence; TRADES's beta, or 1 / lambda."""
-    auxiliary: tuple[Auxiliary, ...] = ()
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; it has no parameters of its own."""
         return TRADESObjective(self, shape)
 
@@ -29,15 +29,13 @@ class TRADES(NearInnerLoop):
 class TRADESObjective(TwoPassObjective):
     """The objective of TRADES; gradients flow through both sides of the divergence."""
 
-    def __init__(self, settings: TRADES, shape: TaskShape) -> None:
-        super().__init__(nn.Identity(), terms=build_terms(settings.auxiliary, shape))
-        self.settings = settings
+    settings: TRADES
 
-    def moved(self, model: nn.Module, batch: Batch) -> Tensor:
+    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
         """Up the divergence from the clean answer."""
         return self.settings.attack(model, batch, lambda logits, _, clean: divergence(clean, logits).sum(), clean=True)
 
-    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Both terms."""
         return {
             "entropy": (1.0, F.cross_entropy(clean.logits, batch.labels, reduction="sum")),

@@ -9,20 +9,22 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..._support.arguments import BetweenEpochs
 from ...errors import OptionError, did_you_mean
+from ...functional import IGNORE_INDEX
+from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
+from ..models.modes import evaluation_mode
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import OPL, Auxiliary, build_terms
-from .base import Objective, is_distributed
+from .auxiliaries import OPL, AuxiliaryMethod, build_terms
+from .base import Objective, SupervisedObjective
+from .terms import is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]
 MONITORS = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
-IGNORED = -100  # the label that OPL leaves out of its pairs
 
 
 @dataclass(frozen=True)
-class TruncatedLq:
+class TruncatedLq(AuxiliaryMethod):
     """`(1 - p^q) / q` of the samples that are kept, and losses beside it.
 
     All are kept at first. Before epoch `start`, and every `every` epochs from there, the best model so far is asked: a
@@ -30,9 +32,9 @@ class TruncatedLq:
     training goes on with the weights as they are, in these epochs too; in the released code they train nothing.
     """
 
-    q: float = 0.7
+    q: float = truncated.Q
     """0 is cross-entropy, 1 is half the absolute error."""
-    k: float = 0.5
+    k: float = truncated.K
     """The probability at and below which a label is not believed."""
     start: int = 39
     """The first epoch, counted from 0, that begins with pruning."""
@@ -43,9 +45,8 @@ class TruncatedLq:
     in the released code, which makes its test accuracy a number that was chosen for being high."""
     leave_out: bool = False
     """Leave pruned samples out of OPL's pairs; the released code keeps them in."""
-    auxiliary: tuple[Auxiliary, ...] = ()
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; which samples are kept is in its state."""
         if self.start < 1 or self.every < 1:
             raise OptionError(
@@ -59,7 +60,7 @@ class TruncatedLq:
         return TruncatedObjective(self, shape)
 
 
-class TruncatedObjective(Objective, BetweenEpochs):
+class TruncatedObjective(SupervisedObjective):
     """The objective. `kept` has a place for each training image, by its row, the same on all processes."""
 
     kept: Tensor
@@ -72,16 +73,16 @@ class TruncatedObjective(Objective, BetweenEpochs):
         self.best: dict[str, Tensor] = {}
         self.score = -1.0
 
-    def judged(self, output: Output, batch: Batch) -> Tensor:
+    def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
         """The sum over samples; those that were pruned add a constant."""
         value: Tensor = self.criterion(output.logits, batch.labels, self.kept[batch.rows])
         return value
 
-    def beside(self, batch: Batch) -> Batch:
+    def term_batch(self, batch: Batch) -> Batch:
         """The batch, pruned samples marked where they are to be left out."""
         if not self.settings.leave_out:
             return batch
-        return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORED))
+        return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORE_INDEX))
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
         """Prune, if it is time to."""
@@ -93,22 +94,24 @@ class TruncatedObjective(Objective, BetweenEpochs):
                 f"no model was judged ({self.monitor}) before epoch {epoch}, which begins with pruning: raise "
                 "method.start, or lower eval_every."
             )
-        kept = self._asked(model, everything())
+        kept = self._believed(model, everything())
         if is_distributed():
             dist.all_reduce(kept)
         self.kept.copy_(kept.bool())
 
     @torch.no_grad()
-    def _asked(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
+    def _believed(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
         """(N,), 1 for samples of this process's share that the best model believes; the network stays as it is."""
         kept = torch.zeros(len(self.kept), dtype=torch.int32, device=self.kept.device)
-        was_training = model.training
-        model.eval()
-        for batch in batches:
-            output: Output = functional_call(model, self.best, (batch.images,))
-            kept[batch.rows] = keep_mask(output.logits, batch.labels, k=self.settings.k).int()
-        model.train(was_training)
+        with evaluation_mode(model):
+            for batch in batches:
+                output: Output = functional_call(model, self.best, (batch.images,))
+                kept[batch.rows] = keep_mask(output.logits, batch.labels, k=self.settings.k).int()
         return kept
+
+    def kept_samples(self) -> Tensor:
+        """Those that were not pruned."""
+        return self.kept
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Remember the model if it is the best so far."""

@@ -13,13 +13,14 @@ from .vgg import Vgg11
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
-Model = CifarResNet | ResNet | ResNet12 | Vgg11 | MnistNet | DigitsNet | WideResNet
+MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet)
+"""The architectures that a recipe may name."""
 
 __all__ = [
+    "MODELS",
     "CifarResNet",
     "DigitsNet",
     "MnistNet",
-    "Model",
     "Network",
     "ResNet",
     "ResNet12",

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from torch import nn
 
 from ...errors import OptionError
+from ..types import Model
 from .network import Network, draw_convolutions, with_pooling
 from .residual import BasicBlock, convolution, stages
 
 
 @dataclass(frozen=True)
-class CifarResNet:
+class CifarResNet(Model):
     """A ResNet of `6n + 2` layers (8, 20, 32, 44, 56, 110): n basic blocks at each of widths w, 2w, 4w.
 
     Shortcuts are 1x1 convolutions where the width changes ("option B"), identities elsewhere. Features: 4w, none

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..types import Model
 from .network import Network, with_pooling
 
 
 @dataclass(frozen=True)
-class DigitsNet:
+class DigitsNet(Model):
     """Two 3x3 convolutions, a max-pool between, averaged to `2 * width` features, none negative.
 
     It has no batch norm, so that no sample's features depend on its batch: two processes train it exactly like one.

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._support.arguments import StepCounter, check_steps, ramp
+from ..._support.arguments import check_steps
+from ..._support.step_counter import StepCounter, ramp
 from ...errors import OptionError
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..types import Model
 from .network import Network, conv_chain, with_pooling
 
 
 @dataclass(frozen=True)
-class MnistNet:
+class MnistNet(Model):
     """Four 3x3 convolutions with batch norm, a max-pool after each of the first three, then averaged.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from torch import nn
 
 from ...errors import OptionError, did_you_mean
+from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import BasicBlock, Block, Bottleneck, convolution, stages
 
@@ -21,7 +22,7 @@ LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
 
 
 @dataclass(frozen=True)
-class ResNet:
+class ResNet(Model):
     """Four stages at widths 64, 128, 256, 512, or four times that from depth 50 on, the last giving the features.
 
     No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) and the

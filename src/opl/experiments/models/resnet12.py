@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ...errors import OptionError
+from ..types import Model
 from .dropblock import DropBlock
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
 
 
 @dataclass(frozen=True)
-class ResNet12:
+class ResNet12(Model):
     """Four residual blocks of three 3x3 convolutions, each halving the map; features as many as the last width.
 
     LeakyReLU of slope 0.1, so that features can be a little negative. Images must be 16 pixels or more on a side.

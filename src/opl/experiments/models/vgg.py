@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from torch import nn
 
 from ...errors import OptionError
+from ..types import Model
 from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, with_pooling
 
 
 @dataclass(frozen=True)
-class Vgg11:
+class Vgg11(Model):
     """Eight 3x3 convolutions with batch norm, five max-pools: 32x32 becomes 1x1.
 
     The features are as many as the last width, none negative. Images must be 32 pixels or more on a side; where more

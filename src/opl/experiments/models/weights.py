@@ -63,7 +63,7 @@ def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    return tuple(getattr(value, "shape", ()))
+    return tuple(value.shape) if isinstance(value, Tensor) else ()
 
 
 def _classes(weights: Mapping[str, Any]) -> str:

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ...errors import OptionError
+from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
 
 
 @dataclass(frozen=True)
-class WideResNet:
+class WideResNet(Model):
     """A ResNet of `6n + 4` layers (16, 22, 28, 34, 40): n blocks at each of widths 16w, 32w, 64w.
 
     Batch norm and ReLU come before each convolution, and once more after the last; features: 64w, none negative.

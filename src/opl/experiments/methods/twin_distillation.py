@@ -7,54 +7,47 @@ from torch import Tensor, nn
 
 from ..._support.arguments import check_positive
 from ...losses.knowledge import KnowledgeDistillationLoss
-from ..types import Batch, Output, TaskShape, Terms
-from .auxiliaries import Auxiliary, build_terms
+from ..types import Batch, Output, TaskShape
+from .auxiliaries import AuxiliaryMethod, build_terms
+from .base import Losses, Objective
 from .teacher import Teacher
 
 
 @dataclass(frozen=True)
-class TwinDistillation:
+class TwinDistillation(AuxiliaryMethod):
     """`KL(teacher || student) + weight / 3 * |logits(image) - logits(image turned by 180 degrees)|`, no labels.
 
     Student and teacher start equal: a recipe `inherit`s the run that it comes `after`. The third is left over in the
-    source from a version with three turns, and is part of what its weights mean. Losses beside it see the images as
+    source from a version with three turns, and is part of what its weights mean. Auxiliary losses see the images as
     they are.
     """
 
     weight: float = 0.1
     """Of the twins; SKD's beta."""
     temperature: float = 2.0
-    auxiliary: tuple[Auxiliary, ...] = ()
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; the teacher is no part of its state."""
         return TwinObjective(Teacher.of(shape), self, shape)
 
 
-class TwinObjective(nn.Module):
-    """The objective: images and twins go through the network together."""
+class TwinObjective(Objective):
+    """The objective: images and twins go through the network together; terms see the images."""
 
     def __init__(self, teacher: Teacher, settings: TwinDistillation, shape: TaskShape) -> None:
-        super().__init__()
+        super().__init__(build_terms(settings.auxiliary, shape))
         self.teacher, self.weight = teacher, settings.weight / 3
         self.loss = KnowledgeDistillationLoss(check_positive("temperature", settings.temperature), "sum")
-        beside = build_terms(settings.auxiliary, shape)
-        self.terms = nn.ModuleDict({name: term for name, (_, term) in beside.items()})
-        self.weights = {name: weight for name, (weight, _) in beside.items()}
 
-    def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch."""
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """The distance from the teacher, and that between images and twins."""
         both: Output = model(torch.cat([batch.images, batch.images.rot90(2, (2, 3))]))
         output, twins = (Output(*(part[half] for part in both)) for half in halves(len(batch.labels)))
-        parts = {
-            "distillation": self.loss(output.logits, self.teacher.logits(batch.images)) * batch.sample_weight,
-            "twins": sum_of_distances(output.logits, twins.logits) * batch.sample_weight,
+        sums = {
+            "distillation": (1.0, self.loss(output.logits, self.teacher.logits(batch.images))),
+            "twins": (self.weight, sum_of_distances(output.logits, twins.logits)),
         }
-        total = parts["distillation"] + self.weight * parts["twins"]
-        for name, term in self.terms.items():
-            parts[name] = term(model, output, batch)
-            total = total + self.weights[name] * parts[name]
-        return Terms(total, parts)
+        return Losses(sums, output, batch)
 
 
 def halves(rows: int) -> tuple[slice, slice]:

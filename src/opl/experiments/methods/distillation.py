@@ -6,35 +6,36 @@ from torch import Tensor, nn
 
 from ..._support.arguments import check_positive
 from ...errors import OptionError
+from ...losses import knowledge
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import Auxiliary, build_terms
-from .base import Objective
+from .auxiliaries import AuxiliaryMethod, build_terms
+from .base import Objective, SupervisedObjective
 from .teacher import Teacher
+from .terms import Term
 
 
 @dataclass(frozen=True)
-class Distillation:
-    """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, and losses beside it.
+class Distillation(AuxiliaryMethod):
+    """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, and auxiliary losses.
 
     The teacher is the run that the recipe comes `after`: of the same shape, and in RFS the generation before.
     """
 
     weight: float = 0.5
     """Of the teacher's answers; the labels have the rest."""
-    temperature: float = 4.0
-    auxiliary: tuple[Auxiliary, ...] = ()
+    temperature: float = knowledge.TEMPERATURE
 
-    def build(self, shape: TaskShape) -> nn.Module:
+    def build(self, shape: TaskShape) -> Objective:
         """The objective; the teacher is no part of its state."""
         if not 0 <= self.weight <= 1:
             raise OptionError(f"weight is {self.weight}: give the share of the teacher's answers, from 0 to 1.")
         taught = TeacherTerm(Teacher.of(shape), check_positive("temperature", self.temperature))
         terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
-        return Objective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
+        return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
 
 
-class TeacherTerm(nn.Module):
+class TeacherTerm(Term):
     """How far the logits are from the teacher's, over the global batch."""
 
     def __init__(self, teacher: Teacher, temperature: float) -> None:

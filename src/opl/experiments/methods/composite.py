@@ -1,0 +1,32 @@
+"""Any head, any criterion, any auxiliary losses: the baselines of table 1, and OPL added to any of them."""
+
+from dataclasses import dataclass, field
+
+from ..types import TaskShape
+from .auxiliaries import AuxiliaryMethod, build_terms
+from .base import Objective, SupervisedObjective
+from .criteria import Criterion, Softmax
+from .heads import HeadChoice
+from .terms import HeadPenaltyTerm
+
+
+@dataclass(frozen=True)
+class Composite(AuxiliaryMethod):
+    """`criterion(head(features), labels) + sum of weight * auxiliary(features, labels)`.
+
+    Example:
+        >>> from opl.experiments.methods import OPL, heads
+        >>> method = Composite(head=heads.ArcFace(scale=30.0), auxiliary=(OPL(weight=0.5),))
+    """
+
+    head: HeadChoice | None = None
+    """None keeps the model's own linear classifier."""
+    criterion: Criterion = field(default_factory=Softmax)
+
+    def build(self, shape: TaskShape) -> Objective:
+        """The objective; what its terms learn (centers) is in it, the head is in the model."""
+        terms = dict(build_terms(self.auxiliary, shape))
+        if self.head is not None and self.head.penalty_weight is not None:
+            terms["head"] = (self.head.penalty_weight, HeadPenaltyTerm())
+        criterion = self.criterion.build(shape)
+        return SupervisedObjective(criterion, self.criterion.name, terms, guided=self.head is not None)
