@@ -3,17 +3,15 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
 from ..errors import OptionError, did_you_mean
 from ..optim import Optimizer, Schedule
-from .data.noisy_labels import Noise
-from .data.sets import DataSet
-from .methods import Method
-from .models import Model
+from .scales import Scale
+from .types import DataSet, LabelNoise, Method, Model
 
-Scale = Literal["paper", "small", "tiny"]
 Selection = Literal["last", "best-val", "both"]
 Normalize = Literal["data", "model", "none"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
@@ -30,7 +28,7 @@ class Recipe:
     optimizer: Optimizer
     schedule: Schedule
     epochs: int
-    noise: Noise | None = None
+    noise: LabelNoise | None = None
     """Wrong labels on purpose, in training and in validation, never in testing."""
     batch_size: int = 128
     """Over all processes together."""
@@ -78,7 +76,7 @@ class Recipe:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
         if self.new_head and not self.inherit:
             raise OptionError("new_head leaves the classifier out of what is inherited: set inherit too.")
-        if self.normalize == "data" and getattr(self.method, "pixels", False):
+        if self.normalize == "data" and self.method.takes_pixels:
             raise OptionError(
                 f"{type(self.method).__name__} moves pixels in [0, 1]: set normalize='model' (or 'none'), so that the "
                 "images are not normalized before it."
@@ -101,33 +99,43 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: Any, kind: Any = Recipe) -> Any:
-    """The value that `to_json` wrote: `kind` is the type that it should have.
+Kinds = Mapping[type, tuple[type, ...]]
+"""For each protocol of `types` the dataclasses that may stand for it."""
+
+
+def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
+    """The value that `to_json` wrote.
+
+    Args:
+        value: plain JSON.
+        kind: the type that the value should have.
+        kinds: what may stand where a type is a protocol.
 
     Example:
         >>> from opl.optim import SGD
         >>> from_json(to_json(SGD(lr=0.2)), SGD).lr
         0.2
     """
+    kinds = kinds or {}
     if isinstance(value, dict) and "kind" in value:
-        known = {option.__name__: option for option in _dataclasses(kind)}
+        known = {option.__name__: option for option in _dataclasses(kind, kinds)}
         if value["kind"] not in known:
             raise OptionError(did_you_mean("kind", value["kind"], known))
-        return _build(known[value["kind"]], value)
+        return _build(known[value["kind"]], value, kinds)
     if isinstance(value, list):
         options = [option for option in _options(kind) if get_origin(option) is tuple]
         inner = get_args(options[0])[0] if options and get_args(options[0]) else Any
-        return tuple(from_json(item, inner) for item in value)
+        return tuple(from_json(item, inner, kinds) for item in value)
     return value
 
 
-def _build(kind: type, value: dict[str, Any]) -> Any:
+def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
     hints = typing.get_type_hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:
             raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
-    return kind(**{name: from_json(item, hints[name]) for name, item in value.items() if name != "kind"})
+    return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
 
 
 def _options(kind: Any) -> list[Any]:
@@ -136,5 +144,6 @@ def _options(kind: Any) -> list[Any]:
     return [kind]
 
 
-def _dataclasses(kind: Any) -> list[type]:
-    return [option for option in _options(kind) if isinstance(option, type) and dataclasses.is_dataclass(option)]
+def _dataclasses(kind: Any, kinds: Kinds) -> list[type]:
+    options = [choice for option in _options(kind) for choice in kinds.get(option, (option,))]
+    return [option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)]

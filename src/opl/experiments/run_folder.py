@@ -13,13 +13,15 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import FolderError
+from .differences import differences
+from .files import pack, read_json_lines, unpack, write_whole
 
-CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt", "best.pt"
+RECIPE, BEST = "recipe.json", "best.pt"
+CHECKPOINT, BEFORE, NEW = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt"
 
 
 class RunFolder:
@@ -42,6 +44,26 @@ class RunFolder:
         """The run of another recipe with the same seed, below the same folder."""
         return RunFolder(self.path.parents[1] / recipe / self.path.name)
 
+    @classmethod
+    def below(cls, folder: Path | str) -> "list[RunFolder]":
+        """Every run below a folder, in the order of their names."""
+        return [cls(path.parent) for path in sorted(Path(folder).rglob(RECIPE))]
+
+    @property
+    def log_file(self) -> Path:
+        """Where a process that trains this run in the background writes what it says."""
+        return self.path / "log.txt"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Where TensorBoard's events are."""
+        return self.path / "tensorboard"
+
+    def last_log_line(self) -> str:
+        """The last line of the log that says something; empty where there is none."""
+        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        return next((line for line in reversed(text.splitlines()) if line.strip()), "")
+
     @property
     def done(self) -> bool:
         """Whether the run is finished."""
@@ -50,21 +72,21 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether there is a run here, finished or not."""
-        return (self.path / "recipe.json").exists()
+        return (self.path / RECIPE).exists()
 
     def start(self, recipe: dict[str, Any], about: dict[str, Any]) -> None:
         """Write `recipe.json`, first of all; a folder with another recipe is left alone."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
-                different = _differences(self.recipe(), recipe)
+                different = differences(self.recipe(), recipe)
                 if different:
                     raise FolderError(
                         f"{self.path} holds a run with other settings ({', '.join(different[:3])}): give another "
                         "--out, or delete that folder."
                     )
                 return
-            self._write_json("recipe.json", {"recipe": recipe, **about})
+            self._write_json(RECIPE, {"recipe": recipe, **about})
         except OSError as error:
             raise FolderError(
                 f"cannot write to {self.path} ({error.strerror}): give another folder with --out."
@@ -77,7 +99,7 @@ class RunFolder:
 
     def about(self) -> dict[str, Any]:
         """`recipe.json`: the settings, versions, commit and machine."""
-        return self._read_json("recipe.json")
+        return self._read_json(RECIPE)
 
     def write_splits(self, splits: dict[str, Any]) -> None:
         """Which images were trained, validated and tested on."""
@@ -106,7 +128,7 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The epochs so far; a last line that was cut short is not one."""
-        return list(_lines(self.path / "metrics.jsonl"))
+        return list(read_json_lines(self.path / "metrics.jsonl"))
 
     def keep_epochs(self, epochs: int) -> None:
         """Forget records of epochs from this one on, which a resumed run will write again."""
@@ -120,7 +142,7 @@ class RunFolder:
         Bytes count as a checkpoint when any of the sums beside them is theirs, so at every moment of these renames
         there is one to go on from.
         """
-        data = _packed(state)
+        data = pack(state)
         new, current, before = (self.path / name for name in (NEW, CHECKPOINT, BEFORE))
         self._write(NEW, data)
         self._write(_sum_of(new).name, hashlib.sha256(data).hexdigest().encode())
@@ -135,17 +157,17 @@ class RunFolder:
         paths = [self.path / name for name in (NEW, CHECKPOINT, BEFORE)]
         sums = {_sum_of(path).read_text().strip() for path in paths if _sum_of(path).exists()}
         contents = [path.read_bytes() for path in paths if path.exists()]
-        states = [_unpacked(data) for data in contents if hashlib.sha256(data).hexdigest() in sums]
+        states = [unpack(data) for data in contents if hashlib.sha256(data).hexdigest() in sums]
         return max(states, key=lambda state: int(state["epoch"]), default=None)
 
     def save_best(self, state: dict[str, Any]) -> None:
         """Keep the weights that were best on validation."""
-        data = _packed(state)
+        data = pack(state)
         self._write(BEST, data)
 
     def load_best(self) -> dict[str, Any]:
         """Those weights."""
-        return _unpacked((self.path / BEST).read_bytes())
+        return unpack((self.path / BEST).read_bytes())
 
     def splits(self) -> dict[str, Any]:
         """`splits.json`; empty where there is none."""
@@ -156,7 +178,7 @@ class RunFolder:
         return tuple(str(name) for name in self.splits().get("class_names", ()))
 
     def write_outputs(self, arrays: dict[str, Any], name: str = "test") -> None:
-        """Keep what the model says of some images: see `opl.experiments.training.outputs`."""
+        """Keep what the model says of some images: see `training.validation`."""
         import numpy as np
 
         buffer = io.BytesIO()
@@ -212,6 +234,10 @@ class RunFolder:
         """What `write_measure` was given as content."""
         return self._read_json(f"measures/{name}.json")
 
+    def measure_arrays(self, name: str) -> dict[str, Any]:
+        """The arrays behind a measure; empty where there are none."""
+        return self.outputs(f"measures/{name}") or {}
+
     def write_part(self, name: str, arrays: dict[str, Any]) -> None:
         """Keep what there is of a measure that is under way, to go on from."""
         (self.path / "measures").mkdir(exist_ok=True)
@@ -244,59 +270,18 @@ class RunFolder:
         self._write(name, (json.dumps(content, indent=1) + "\n").encode())
 
     def _write(self, name: str, data: bytes) -> None:
-        """All of it or nothing, also when the power goes: another name, to the disk, then the name."""
-        file = self.path / name
-        temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("wb") as stream:
-                stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, file)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(self.path / name, data)
 
 
-def find_runs(folder: Path | str) -> list[RunFolder]:
-    """Every run below a folder, in the order of their names."""
-    return [RunFolder(path.parent) for path in sorted(Path(folder).rglob("recipe.json"))]
+def measure_name(metric: str) -> str:
+    """The measure that a number of a run belongs to, as `RunFolder.measure` takes it.
 
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    if not path.exists():
-        return
-    for line in path.read_text().splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            return
+    Example:
+        >>> measure_name("episodes/5-way-1-shot")
+        'episodes-5-way-1-shot'
+    """
+    return metric.replace("/", "-", 1)
 
 
 def _sum_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
-
-
-def _packed(state: dict[str, Any]) -> bytes:
-    import torch
-
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    return buffer.getvalue()
-
-
-def _unpacked(data: bytes) -> dict[str, Any]:
-    import torch
-
-    state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    return state
-
-
-def _differences(one: dict[str, Any], other: dict[str, Any], inside: str = "") -> list[str]:
-    found = []
-    for name in sorted({*one, *other}):
-        ours, theirs = one.get(name), other.get(name)
-        if isinstance(ours, dict) and isinstance(theirs, dict):
-            found += _differences(ours, theirs, f"{inside}{name}.")
-        elif ours != theirs:
-            found.append(f"{inside}{name}")
-    return found

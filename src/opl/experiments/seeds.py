@@ -2,7 +2,6 @@
 
 import hashlib
 from enum import Enum
-from typing import Literal
 
 import torch
 
@@ -47,15 +46,8 @@ class Purpose(Enum):
     DOMAIN_SPLIT = ("before", 12)
     """Held-out images of a domain."""
 
-    @property
-    def number(self) -> int:
-        """The number that stands for the purpose."""
-        return self.value[1]
-
-    @property
-    def side(self) -> Literal["before", "after"]:
-        """On which side of the seed that number stands."""
-        return "before" if self.value[0] == "before" else "after"
+    def __init__(self, side: str, number: int) -> None:
+        self.side, self.number = side, number
 
     def seed(self, seed: int, *numbers: int) -> int:
         """A seed of 63 bits for this purpose, from a seed and for instance an epoch and a step."""

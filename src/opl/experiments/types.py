@@ -1,6 +1,6 @@
 """The plain values that pass between the rooms, and what each room may ask of another's settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -96,6 +96,21 @@ def empty_part(like: Images) -> Images:
 # Settings. Each is a frozen dataclass that inherits its protocol, and with it the defaults of what is optional.
 
 
+class Augmentation(Protocol):
+    """What is done to training images, each image by its own chance."""
+
+    def __call__(
+        self,
+        images: Tensor,
+        generator: torch.Generator,
+        rows: slice | Tensor | None = None,
+        total: int | None = None,
+        /,
+    ) -> Tensor:
+        """Change a batch of images, or the `rows` of a global batch of `total` images that it is."""
+        ...
+
+
 class DataSet(Protocol):
     """What the other rooms know of a data set."""
 
@@ -130,7 +145,7 @@ class DataSet(Protocol):
         ...
 
     @property
-    def augment(self) -> tuple[Callable[..., Tensor], ...]:
+    def augment(self) -> tuple[Augmentation, ...]:
         """What is done to training images."""
         ...
 
@@ -161,7 +176,7 @@ class Model(Protocol):
         ...
 
 
-class Head(Protocol):
+class HeadSettings(Protocol):
     """What the other rooms know of a classifier head."""
 
     @property
@@ -178,7 +193,7 @@ class Method(Protocol):
     """What the other rooms know of a training method."""
 
     @property
-    def head(self) -> Head | None:
+    def head(self) -> HeadSettings | None:
         """The classifier head that takes the place of the model's own."""
         return None
 

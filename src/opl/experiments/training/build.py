@@ -6,21 +6,35 @@ import torch
 from torch import nn
 
 from ...errors import FolderError, OptionError
-from ..data.batches import Batches, seed_for
-from ..models import Network, load_pretrained, load_weights, prepend_standardize
-from ..recipe import Recipe, from_json
+from ..data import DATA_SETS, NOISES
+from ..data.batches import Batches
+from ..methods import METHODS
+from ..methods.base import Objective
+from ..models import MODELS, Network, load_pretrained, load_weights, prepend_standardize
+from ..recipe import Kinds, Recipe, from_json
 from ..run_folder import RunFolder
-from ..types import Images, TaskShape
+from ..seeds import Purpose
+from ..types import DataSet, Images, LabelNoise, Method, Model, TaskShape
+
+KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: METHODS}
+"""What the settings of a recipe may be."""
+
+
+def parse_recipe(content: dict[str, Any]) -> Recipe:
+    """The recipe that `to_json` wrote."""
+    recipe: Recipe = from_json(content, Recipe, KINDS)
+    return recipe
 
 
 def build_model(recipe: Recipe) -> Network:
     """The model of a recipe with the first weights of its seed; the global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_for(recipe.seed, 1))
+        torch.manual_seed(Purpose.MODEL.seed(recipe.seed))
         model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
-        head = getattr(recipe.method, "head", None)
-        if head is not None:
-            model.fc = head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
+        if not isinstance(model, Network):
+            raise OptionError(f"{type(recipe.model).__name__} builds no Network: let its build return one.")
+        if recipe.method.head is not None:
+            model.fc = recipe.method.head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     if recipe.normalize == "model":
         model = prepend_standardize(model, recipe.data.mean, recipe.data.std)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -31,7 +45,7 @@ def finished_model(folder: RunFolder) -> Network:
     """The model of a finished run."""
     if not folder.done:
         raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
-    model = build_model(from_json(folder.recipe()))
+    model = build_model(parse_recipe(folder.recipe()))
     model.load_state_dict(folder.weights())
     return model
 
@@ -63,13 +77,16 @@ def _classes(network: Network) -> int:
 
 def build_objective(
     recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
-) -> nn.Module:
+) -> Objective:
     """The objective of a recipe; what it learns starts from its seed, whatever the global generator."""
     counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
     shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_for(recipe.seed, 2))
-        return recipe.method.build(shape)
+        torch.manual_seed(Purpose.OBJECTIVE.seed(recipe.seed))
+        objective = recipe.method.build(shape)
+    if not isinstance(objective, Objective):
+        raise OptionError(f"{type(recipe.method).__name__} builds no Objective: let its build return one.")
+    return objective
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
@@ -85,8 +102,8 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         device=fabric.device,
         rank=0 if alone else fabric.global_rank,
         world=1 if alone else fabric.world_size,
-        balanced=getattr(recipe.data, "balanced", False),
-        doubled=getattr(recipe.data, "doubled", False),
+        balance_domains=recipe.data.balance_domains,
+        mirror_batches=recipe.data.mirror_batches,
     )
 
 

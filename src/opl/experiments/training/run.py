@@ -8,28 +8,29 @@ from torch import nn
 
 from ...errors import OplError, OptionError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
+from ..methods.base import Objective
 from ..recipe import Recipe, to_json
 from ..run_folder import RunFolder
-from ..types import EpochRecord, Splits
+from ..types import EpochRecord, Images, Splits
 from .build import batches, build_model, build_objective, finished_model, initialize
 from .engine import launch
-from .predictions import evaluate_part, plain_batches, predict_part
 from .progress import Progress
 from .provenance import describe_environment
 from .tensorboard import TensorBoardLogger
 from .train import fit
+from .validation import Validation, plain_batches, validate_part
 
 ORACLE = "ORACLE/test/top1"  # loud, so that nobody takes it for a result
 GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
 
 
 def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
-    """Train and test what the recipe says, below `out`; a finished run is only read, a broken one is gone on with.
+    """Train and test what the recipe says, below `out`; a finished run is only read, an unfinished one is resumed.
 
     Returns the result; on processes other than the first, None.
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
-    folder.start(to_json(recipe), describe_environment())
+    folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()})
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
@@ -40,6 +41,11 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
         if fabric.is_global_zero:
             folder.fail(str(error))
         raise
+
+
+def _opl(recipe: Recipe) -> dict[str, Any]:
+    """OPL's settings in the method, and the method without it: what tables and pages tell rows by."""
+    return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
 
 
 class _Training:
@@ -63,7 +69,7 @@ class _Training:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
         self.best = float(self.state["best"]) if self.state else -1.0
-        self.board: TensorBoardLogger | None = None
+        self.logger: TensorBoardLogger | None = None
 
     def run(self) -> dict[str, Any]:
         """Train, test, and finish the folder."""
@@ -85,14 +91,18 @@ class _Training:
             )
         self.fabric.barrier()
         selected = self._selected()
-        result = self._result(trained) | selected
+        tested = self._validate_part(trained, self.splits.test, keep=True)
+        result = self._result(trained, tested.numbers) | selected
         if self.fabric.is_global_zero:
-            if len(self.splits.test):
-                self.folder.write_outputs(predict_part(self.fabric, self.recipe, trained, self.splits.test))
+            if tested.arrays:
+                self.folder.write_outputs(tested.arrays)
             weights = {name: value.detach().cpu().contiguous() for name, value in self.model.state_dict().items()}
             self.folder.finish(weights, result)
         self.fabric.barrier()
         return result
+
+    def _validate_part(self, model: nn.Module, part: Images, *, keep: bool = False) -> Validation:
+        return validate_part(self.fabric, self.recipe, model, part, keep=keep)
 
     def _open(self) -> None:
         """What the folder has before the first epoch, or again before the next."""
@@ -101,21 +111,21 @@ class _Training:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.keep_epochs(self.first)
         if self.recipe.log == "tensorboard":
-            self.board = TensorBoardLogger(self.fabric, self.recipe, self.folder, self.splits)
+            self.logger = TensorBoardLogger(self.fabric, self.recipe, self.folder, self.splits)
 
     def _validate(self, model: nn.Module) -> dict[str, float]:
         """After an epoch; the test set only where a switch that is named for it says so."""
-        numbers = evaluate_part(self.fabric, self.recipe, model, self.splits.val)
+        numbers = self._validate_part(model, self.splits.val).numbers
         named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
-        seen = evaluate_part(self.fabric, self.recipe, model, self.splits.test)["top1"] if peeks or oracle else 0.0
-        return {**named, **({"test/top1": seen} if peeks else {}), **({ORACLE: seen} if oracle else {})}
+        tested = self._validate_part(model, self.splits.test).numbers["top1"] if peeks or oracle else 0.0
+        return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
     def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
         """Keep the epoch; the first process does."""
         if not self.fabric.is_global_zero:
             return
-        kept = getattr(self.objective, "kept", None)
+        kept = self.objective.kept_samples()
         if kept is not None:  # clean labels are for the record, and reach no loss
             wrong = self.noisy.wrong["train"] if self.noisy else torch.zeros(len(self.splits.train))
             record |= pruning_purity(kept, wrong)
@@ -124,8 +134,8 @@ class _Training:
             self.folder.save_best({"model": state["model"]})
         self.folder.log(record)
         self.folder.save({**state, "best": self.best, "start": self.start})
-        if self.board is not None:
-            self.board.show(self.model, record)
+        if self.logger is not None:
+            self.logger.log(self.model, record)
         self.bar.epoch(record)
 
     def _selected(self) -> dict[str, float]:
@@ -136,14 +146,13 @@ class _Training:
         self.model.load_state_dict(self.folder.load_best()["model"])
         if self.recipe.selection == "best-val":
             return {}
-        numbers = evaluate_part(self.fabric, self.recipe, self.model, self.splits.test)
+        numbers = self._validate_part(self.model, self.splits.test).numbers
         self.model.load_state_dict(last)
         return {f"selected/{name}": value for name, value in numbers.items() if name in ("top1", "top5", "s", "d")}
 
-    def _result(self, model: nn.Module) -> dict[str, Any]:
+    def _result(self, model: nn.Module, tested: dict[str, float]) -> dict[str, Any]:
         """The numbers of the end, and what they rest on."""
-        tested = evaluate_part(self.fabric, self.recipe, model, self.splits.test)
-        held_out = evaluate_part(self.fabric, self.recipe, model, self.splits.val)
+        held_out = self._validate_part(model, self.splits.val).numbers
         records = self.folder.metrics()
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
         return {
@@ -159,9 +168,9 @@ class _Training:
         }
 
 
-def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
+def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
     """A model that is chosen by validation needs images for that; better said now than after hours."""
-    method = str(getattr(objective, "monitor", "")).startswith("val/")
+    method = objective.monitor.startswith("val/")
     if (method or recipe.selection != "last") and not len(splits.val):
         who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
         raise OptionError(
@@ -170,9 +179,9 @@ def _check_judge(recipe: Recipe, objective: nn.Module, splits: Splits) -> None:
         )
 
 
-def _peeks(objective: nn.Module) -> bool:
+def _peeks(objective: Objective) -> bool:
     """Whether the method looks at the test set while it trains, which only a switch named for it makes it do."""
-    return str(getattr(objective, "monitor", "")).startswith("test/")
+    return objective.monitor.startswith("test/")
 
 
 def _labels(noisy: NoisyData) -> dict[str, Any]:

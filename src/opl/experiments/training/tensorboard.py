@@ -1,14 +1,15 @@
-"""What a run shows on TensorBoard, where its recipe asks for it."""
+"""What a run writes to TensorBoard, where its recipe asks for it."""
 
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..types import EpochRecord, Splits
-from .predictions import predict_part
+from .validation import validate_part
 
 PICTURES_EVERY = 5  # epochs
 PICTURED = 2000  # images that the pictures are made of
@@ -21,27 +22,42 @@ class TensorBoardLogger:
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self.fabric, self.recipe, self.splits = fabric, recipe, splits
-        self.writer = SummaryWriter(str(folder.path / "tensorboard"))
+        self.writer = SummaryWriter(str(folder.tensorboard))
 
-    def show(self, model: nn.Module, record: EpochRecord) -> None:
-        """An epoch ended."""
+    def log(self, model: nn.Module, record: EpochRecord) -> None:
+        """Write the numbers of an epoch, and its pictures if it is their turn."""
+        epoch = record["epoch"]
         for name, value in record.items():
             if name != "epoch":
-                self.writer.add_scalar(name, value, record["epoch"])
-        if record["epoch"] % PICTURES_EVERY == 0 or record["epoch"] + 1 == self.recipe.epochs:
-            self._pictures(model, record["epoch"])
+                self.writer.add_scalar(name, value, epoch)
+        if epoch % PICTURES_EVERY == 0 or epoch + 1 == self.recipe.epochs:
+            self._log_pictures(model, epoch)
         self.writer.flush()
 
-    def _pictures(self, model: nn.Module, epoch: int) -> None:
+    def _log_pictures(self, model: nn.Module, epoch: int) -> None:
         """The class-similarity matrix, and features in the plane where there are two, of held-out images."""
-        from ..figures import plane, similarity
-
-        name, names = self.recipe.name, self.splits.class_names
         part = self.splits.val if len(self.splits.val) else self.splits.train
-        found = predict_part(self.fabric, self.recipe, model, replace(part, rows=part.rows[:PICTURED]))
-        self.writer.add_figure(
-            "similarity", similarity.draw([similarity.Matrix(name, found["similarity"], names)]), epoch
-        )
-        if found["features"].shape[1] == 2:
-            cloud = plane.Cloud(name, found["features"].astype("float32"), found["labels"], names)
-            self.writer.add_figure("features", plane.draw([cloud]), epoch)
+        some = replace(part, rows=part.rows[:PICTURED])
+        arrays = validate_part(self.fabric, self.recipe, model, some, keep=True, alone=True).arrays
+        self.writer.add_figure("similarity", _matrix(arrays["similarity"]), epoch)
+        if arrays["features"].shape[1] == 2:
+            self.writer.add_figure("features", _plane(arrays["features"].astype("float32"), arrays["labels"]), epoch)
+
+
+def _matrix(similarity: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axes = figure.subplots()
+    figure.colorbar(axes.imshow(np.abs(similarity), vmin=0, vmax=1, cmap="cividis"), label="|cosine|")
+    return figure
+
+
+def _plane(features: Any, labels: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(features[:, 0], features[:, 1], c=labels, s=5, cmap="tab20")
+    axes.set_aspect("equal", adjustable="datalim")
+    return figure

@@ -11,14 +11,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..._support.arguments import BetweenEpochs, StepCounter
+from ..._support.step_counter import StepCounter
 from ...errors import DivergedError
 from ...optim import param_groups
-from ..data.batches import seed_for
+from ..methods.base import Objective
 from ..recipe import Recipe
+from ..seeds import Purpose
 from ..types import Batch, EpochRecord, Terms
-
-_CHANCE = 3  # what is drawn for dropout says nothing about order (1) and augmentation (2), see `data.batches`
 
 
 class Data(Protocol):
@@ -46,7 +45,7 @@ def fit(
     fabric: Any,
     recipe: Recipe,
     model: nn.Module,
-    objective: nn.Module,
+    objective: Objective,
     data: Data,
     *,
     everything: Callable[[], Iterator[Batch]],
@@ -80,15 +79,13 @@ def fit(
     for epoch in range(first, recipe.epochs):
         started = time.perf_counter()
         with torch.random.fork_rng():
-            if isinstance(objective, BetweenEpochs):
-                with fabric.autocast():
-                    objective.before_epoch(epoch, model, everything)
+            with fabric.autocast():
+                objective.before_epoch(epoch, model, everything)
             record = _train_epoch(fabric, recipe, wrapped, objective, optimizer, data, epoch, watcher)
         record = {"epoch": epoch, **record}
         if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
             record |= validate(wrapped)
-        if isinstance(objective, BetweenEpochs):
-            objective.after_epoch(model, record)
+        objective.after_epoch(model, record)
         record["seconds"] = time.perf_counter() - started
         save(
             {
@@ -104,7 +101,7 @@ def fit(
 
 
 def _train_epoch(
-    fabric: Any, recipe: Recipe, model: nn.Module, objective: nn.Module, optimizer: Any, data: Data, epoch: int,
+    fabric: Any, recipe: Recipe, model: nn.Module, objective: Objective, optimizer: Any, data: Data, epoch: int,
     watcher: Watcher,
 ) -> EpochRecord:  # fmt: skip
     model.train()
@@ -113,10 +110,10 @@ def _train_epoch(
     sums: dict[str, float] = {}
     seen, rate, started = 0, 0.0, time.perf_counter()
     for step, batch in enumerate(data.epoch(epoch)):
-        torch.manual_seed(seed_for(_CHANCE, recipe.seed, epoch, step, fabric.global_rank))
+        torch.manual_seed(Purpose.DROPOUT.seed(recipe.seed, epoch, step, fabric.global_rank))
         rate = recipe.optimizer.lr * recipe.schedule(epoch * data.steps + step, data.steps, recipe.epochs)
         for group in optimizer.param_groups:
-            group["lr"] = rate * group["times"]
+            group["lr"] = rate * group["lr_mult"]
         for part in stepped:
             part.set_step(epoch * data.steps + step)
         whole = (step + 1) % recipe.accumulate == 0 or step + 1 == data.steps

@@ -1,0 +1,156 @@
+"""One pass of images through a model: accuracies, loss and geometry, and the predictions behind them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...geometry import Geometry
+from ..data.batches import Batches
+from ..models.modes import evaluation_mode, unwrap
+from ..recipe import Recipe
+from ..types import Batch, Images
+from .build import batches
+
+EVAL_BATCH = 500
+FEATURE_ROWS = 10_000
+PICTURE_BYTES = 600_000
+
+
+class Validation(NamedTuple):
+    """What a pass gives; both are empty where there were no images.
+
+    `numbers` has `top1` and `top5` in per cent, `loss`, and `s`, `d`, `orthogonality` and `expected_orthogonality` of
+    the features. `arrays` has NumPy arrays, a row an image in the order of the batches: `labels` (N,), `top5` (N, 5)
+    class ids and `p5` their probabilities, `features` of the first 10,000 images, and `similarity` (C, C), the cosines
+    between the classes' average features, 0 where a class has no image. Over several processes the first has them.
+    """
+
+    numbers: dict[str, float]
+    arrays: dict[str, Any]
+
+
+@torch.no_grad()
+def validate(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    num_classes: int,
+    *,
+    group: Any = None,
+    keep: bool = False,
+    novel: bool = False,
+) -> Validation:
+    """Pass images through a model once.
+
+    Args:
+        model: returns `Output`; it is put into evaluation mode and back.
+        batches: each process's own share of the images.
+        num_classes: of the images.
+        group: the processes to add up over, if there are several.
+        keep: keep the predictions too; without it `arrays` is empty.
+        novel: the classes are none of the model's, so that there is neither an accuracy nor a loss.
+    """
+    sums = torch.zeros(4, dtype=torch.float64)
+    rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
+    geometry: Geometry | None = None
+    with evaluation_mode(model):
+        for batch in batches:
+            features, logits = model(batch.images)
+            logits, labels = logits.float(), batch.labels
+            top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
+            if not novel:
+                sums += _sums(logits, top5, labels)
+            geometry = geometry or Geometry(num_classes, features.shape[1])
+            geometry.update(features, labels)
+            if keep:
+                parts = (labels, top5, logits.softmax(1).gather(1, top5), features)
+                for values, part in zip(rows.values(), parts, strict=True):
+                    values.append(part.cpu())
+    if geometry is None:
+        return Validation({}, {})
+    if group is not None:
+        dist.all_reduce(sums, group=group)
+        geometry.all_reduce(group)
+    numbers = {**({} if novel else _accuracies(sums)), **_geometry(geometry)}
+    return Validation(numbers, _arrays(rows, geometry, group) if keep else {})
+
+
+def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
+    """(4,): hits of the first guess, hits of the first five, cross-entropies, images."""
+    hits = top5 == labels[:, None]
+    entropy = F.cross_entropy(logits, labels, reduction="sum")
+    return torch.stack([hits[:, 0].sum(), hits.any(1).sum(), entropy, labels.new_tensor(len(hits))]).cpu()
+
+
+def _accuracies(sums: Tensor) -> dict[str, float]:
+    first, five, entropy, rows = sums.tolist()
+    return {"top1": 100 * first / rows, "top5": 100 * five / rows, "loss": entropy / rows}
+
+
+def _geometry(geometry: Geometry) -> dict[str, float]:
+    return {
+        "s": geometry.same,
+        "d": geometry.other(),
+        "orthogonality": geometry.orthogonality(),
+        "expected_orthogonality": geometry.expected_orthogonality("mean"),
+    }
+
+
+def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
+    """The predictions in small types; those of all processes on the first, in the order of their shares."""
+    own = {name: torch.cat(values) for name, values in rows.items()}
+    own["features"] = own["features"][:FEATURE_ROWS]
+    if group is not None:
+        own = _gather(own, group)
+        if not own:
+            return {}
+    limit = torch.finfo(torch.float16).max
+    return {
+        "labels": own["labels"].int().numpy(),
+        "top5": own["top5"].short().numpy(),
+        "p5": own["p5"].half().numpy(),
+        "features": own["features"][:FEATURE_ROWS].float().clamp(-limit, limit).half().numpy(),
+        "similarity": geometry.class_similarity().nan_to_num(0.0).float().cpu().numpy(),
+    }
+
+
+def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
+    """The rows of all processes on the first of them; nothing on the others."""
+    first = dist.get_rank(group) == 0
+    parts: list[Any] | None = [None] * dist.get_world_size(group) if first else None
+    dist.gather_object(own, parts, group=group, group_dst=0)
+    return {name: torch.cat([part[name] for part in parts]) for name in own} if parts is not None else {}
+
+
+def pictures(part: Images) -> Any:
+    """(P, H, W, channels) pixels of the first images of a part, as many as fit into 600 kB."""
+    first = part.pixels[part.rows[:1]]
+    count = min(len(part), PICTURE_BYTES // max(1, first.numel()))
+    return part.pixels[part.rows[:count]].permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
+    """All images once, not augmented, in the type of the model's weights."""
+    dtype = next(model.parameters()).dtype
+    return (batch._replace(images=batch.images.to(dtype)) for batch in data.plain(EVAL_BATCH))
+
+
+def validate_part(
+    fabric: Any, recipe: Recipe, model: nn.Module, part: Images, *, keep: bool = False, alone: bool = False
+) -> Validation:
+    """Pass a part of a recipe's data through a model once, in the run's precision.
+
+    Over all processes, or on this one `alone`. With `keep` the arrays have the `pixels` of the first images too.
+    """
+    if len(part) == 0:
+        return Validation({}, {})
+    group = dist.group.WORLD if fabric.world_size > 1 and not alone else None
+    # The bare network: an uneven share of the data must not wait for DDP's own messages. Its precision is set here.
+    network = unwrap(model)
+    plain = plain_batches(batches(fabric, recipe, part, alone=alone), network)
+    with fabric.autocast():
+        found = validate(network, plain, recipe.data.num_classes, group=group, keep=keep)
+    return found._replace(arrays={**found.arrays, "pixels": pictures(part)}) if found.arrays else found
