@@ -1,87 +1,13 @@
-"""`opl evaluate RUN PROTOCOL`: words to a protocol and its settings."""
+"""`opl evaluate RUN PROTOCOL`: another measure of a finished run."""
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import tyro
-
-from ...errors import OptionError, did_you_mean
-
-Settings = tuple[Any, ...]
-
-
-def _few_shot(words: list[str]) -> Settings:
-    """The protocols that the flags ask for: `--shot 1 5` asks for two, of the same images."""
-    from ..evaluation.few_shot.settings import FewShot
-
-    parser = argparse.ArgumentParser(prog="opl evaluate RUN episodes", add_help=False)
-    parser.add_argument("--shot", nargs="+", type=int, default=[1])
-    shots, rest = parser.parse_known_args(words)
-    chosen = tyro.cli(
-        FewShot,
-        args=rest,
-        prog="opl evaluate RUN episodes",
-        description="Few-shot episodes. Several numbers after --shot are measured in one go:",
-    )
-    return tuple(replace(chosen, shot=shot) for shot in shots.shot)
-
-
-def _attacks(words: list[str]) -> Settings:
-    """The attacks that the flags ask for: `--eps 4/255 8/255` asks for two radii."""
-    from ..evaluation.attack.settings import Attack
-    from ..radius import parse_radius
-
-    parser = argparse.ArgumentParser(prog="opl evaluate RUN attack", add_help=False)
-    parser.add_argument("--eps", nargs="+", default=["8/255"])
-    given, rest = parser.parse_known_args(words)
-    chosen = tyro.cli(
-        Attack,
-        args=rest,
-        prog="opl evaluate RUN attack",
-        description="Attacks. Radii are written 8/255 or 0.031; several after --eps are tried one after another:",
-    )
-    return tuple(replace(chosen, eps=parse_radius(word)) for word in given.eps)
-
-
-class Protocol(NamedTuple):
-    """A measure: where its function lives, what it does, and who reads its flags, where it has some."""
-
-    module: str
-    function: str
-    does: str
-    settings: Callable[[list[str]], Settings] | None = None
-
-
-PROTOCOLS = {
-    "geometry": Protocol(
-        "predict",
-        "evaluate_geometry",
-        "the test features again, and how they stand to each other (writes test.npz)",
-    ),
-    "novel": Protocol("predict", "evaluate_novel", "the same of classes that the run never saw (novel.npz)"),
-    "noise": Protocol(
-        "predict",
-        "evaluate_noise",
-        "which wrong labels were learned, and which told (measures/)",
-    ),
-    "episodes": Protocol(
-        "predict",
-        "evaluate_episodes",
-        "few-shot episodes of classes that the run never saw (measures/)",
-        _few_shot,
-    ),
-    "attack": Protocol(
-        "attack.evaluate",
-        "evaluate_attacks",
-        "accuracy under FGSM, PGD and AutoAttack (measures/)",
-        _attacks,
-    ),
-}
+from ...errors import OptionError
+from ..evaluation.registry import PROTOCOLS, Protocol, protocol
 
 
 @dataclass(frozen=True)
@@ -89,13 +15,13 @@ class Evaluate:
     """Another measure of a finished run."""
 
     run_folder: Path
-    protocol: str
-    settings: Settings = ()
+    protocol: Protocol
+    settings: tuple[Any, ...] = ()
 
     @classmethod
     def parse(cls, words: list[str]) -> "Evaluate":
         """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
-        listed = "\n".join(f"  {name:<10} {protocol.does}" for name, protocol in PROTOCOLS.items())
+        listed = "\n".join(f"  {name:<10} {each.does}" for name, each in PROTOCOLS.items())
         parser = argparse.ArgumentParser(
             prog="opl evaluate",
             description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
@@ -110,19 +36,34 @@ class Evaluate:
                 parser.print_help()
                 raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
-        if given.protocol not in PROTOCOLS:
-            raise OptionError(did_you_mean("protocol", given.protocol, PROTOCOLS))
-        read = PROTOCOLS[given.protocol].settings
-        if read is None:
-            argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
-        return cls(given.run, given.protocol, read(rest) if read else ())
+        chosen = protocol(given.protocol)
+        if chosen.settings:
+            return cls(given.run, chosen, _settings(chosen, given.protocol, rest))
+        argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
+        return cls(given.run, chosen)
 
     def run(self) -> int:
-        """Measure, and print numbers."""
+        """Measure, and print the numbers."""
         from ..run_folder import RunFolder
 
-        protocol = PROTOCOLS[self.protocol]
-        measure = getattr(import_module(f"opl.experiments.evaluation.{protocol.module}"), protocol.function)
-        found = measure(RunFolder(self.run_folder), *([self.settings] if protocol.settings else []))
-        print(json.dumps(found, indent=1))
+        numbers = self.protocol.load()(RunFolder(self.run_folder), *([self.settings] if self.settings else []))
+        print(json.dumps(numbers, indent=1))
         return 0
+
+
+def _settings(chosen: Protocol, name: str, words: list[str]) -> tuple[Any, ...]:
+    """The settings that the flags ask for: `--shot 1 5` asks for two, of the same images."""
+    import tyro
+
+    kind, several = chosen.settings_type(), chosen.several
+    parser = argparse.ArgumentParser(prog=f"opl evaluate RUN {name}", add_help=False)
+    parser.add_argument(f"--{several}", nargs="+", default=None)
+    given, rest = parser.parse_known_args(words)
+    base = tyro.cli(
+        kind,
+        args=rest,
+        prog=f"opl evaluate RUN {name}",
+        description=f"{chosen.does}. --{several} takes several values, which are measured in one go:",
+    )
+    values = getattr(given, several)
+    return tuple(replace(base, **{several: chosen.parse(word)}) for word in values) if values else (base,)

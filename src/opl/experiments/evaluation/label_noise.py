@@ -1,12 +1,21 @@
 """What became of wrong labels: whether a network learned them, and whether its loss tells them from right ones."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ...errors import FolderError, OptionError
 from ...losses.truncated import cross_entropies
+from ..models.modes import evaluation_mode
+from ..run_folder import RunFolder
+from ..training.build import batches
+from ..training.provenance import commit
+from ..training.validation import plain_batches
 from ..types import Batch
+from .predict import reopen
 
 
 @torch.no_grad()
@@ -23,15 +32,13 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
         batches: the training images, plain, with the labels that they were given.
         true: (N,) the labels that they had before.
     """
-    was_training = model.training
-    model.eval()
     predicted, entropy, given = torch.empty_like(true), torch.empty(len(true)), torch.empty_like(true)
-    for batch in batches:
-        logits = model(batch.images).logits.float()
-        rows = batch.rows.cpu()
-        predicted[rows], given[rows] = logits.argmax(1).cpu(), batch.labels.cpu()
-        entropy[rows] = cross_entropies(logits, batch.labels).cpu()
-    model.train(was_training)
+    with evaluation_mode(model):
+        for batch in batches:
+            logits = model(batch.images).logits.float()
+            rows = batch.rows.cpu()
+            predicted[rows], given[rows] = logits.argmax(1).cpu(), batch.labels.cpu()
+            entropy[rows] = cross_entropies(logits, batch.labels).cpu()
     wrong = given != true
     shares = {
         "noise/fitted": (predicted == given)[~wrong],
@@ -48,10 +55,34 @@ def probability_larger(these: Tensor, those: Tensor) -> float:
     """How often one of these is larger than one of those, over all pairs; equal ones count half.
 
     Example:
-        >>> larger(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]))
+        >>> probability_larger(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]))
         0.625
     """
     order = those.double().sort().values
     below = torch.searchsorted(order, these.double()).double()
     up_to = torch.searchsorted(order, these.double(), right=True).double()
     return float(((below + up_to) / 2).mean() / len(order))
+
+
+def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:
+    """Which wrong labels a finished run has memorized, and which its loss tells apart; writes the numbers, and the
+    predicted class and the loss of each training image."""
+    fabric, recipe, model = reopen(folder)
+    stored = folder.outputs("noise")
+    if stored is None:
+        raise OptionError(
+            f"{folder.path} was trained without label noise, so there is nothing to measure: take a run of table 3, or "
+            "train one with label noise (docs/noise.md)."
+        )
+    part = recipe.data.load(recipe.seed).train
+    rows, given = (torch.from_numpy(stored[name]) for name in ("train/rows", "train/labels"))
+    if not torch.equal(rows, part.rows):
+        raise FolderError(f"{folder.path} was trained on other images than {recipe.data.name} has here now.")
+    noisy = replace(part, labels=part.labels.scatter(0, rows, given.to(part.labels)))
+    with fabric.autocast():
+        numbers, arrays = label_noise(
+            model, plain_batches(batches(fabric, recipe, noisy, alone=True), model), part.labels[rows]
+        )
+    found = {name: values.numpy() for name, values in arrays.items()}
+    folder.write_measure("noise", {"numbers": numbers, "commit": commit()}, found)
+    return numbers

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...data.batches import seed_for
-from ...methods.ascent import ascend, evaluation_mode, frozen_parameters, random_start
+from ...methods.ascent import ascend, random_start
+from ...models.modes import evaluation_mode, frozen_parameters
+from ...seeds import Purpose
 from ...types import Images
 from .settings import Attack
 
-_SUBSET, _START = 9, 10  # what is drawn for one purpose says nothing about the others
 Watch = Callable[[str, int, int], None]
 
 
@@ -40,7 +40,7 @@ class PixelClassifier(nn.Module):
 def choose_images(part: Images, settings: Attack) -> Tensor:
     """The places in a part of the images to attack, ascending: the same for every network."""
     count = min(settings.images, len(part)) or len(part)
-    chance = torch.Generator().manual_seed(seed_for(settings.seed, _SUBSET))
+    chance = Purpose.ATTACKED_IMAGES.generator(settings.seed)
     return torch.randperm(len(part), generator=chance)[:count].sort().values
 
 
@@ -100,5 +100,5 @@ def _moved(
 
 def _somewhere(image: Tensor, settings: Attack, number: int) -> Tensor:
     """A random start, whatever is attacked beside it."""
-    chance = torch.Generator().manual_seed(seed_for(settings.seed, _START, number))
+    chance = Purpose.ATTACK_START.generator(settings.seed, number)
     return random_start(image, settings.eps, settings.norm, chance)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ....errors import OptionError
-from ...methods.ascent import check_pixels, evaluation_mode, frozen_parameters
+from ...methods.ascent import check_pixels
+from ...models.modes import evaluation_mode, frozen_parameters
 from .attacks import Watch, is_correct
 from .settings import Attack
 

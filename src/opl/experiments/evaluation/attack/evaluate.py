@@ -13,7 +13,7 @@ from torch import Tensor
 from ....errors import OplWarning, OptionError
 from ...models import Standardize
 from ...recipe import Recipe, to_json
-from ...run_folder import RunFolder
+from ...run_folder import RunFolder, measure_name
 from ...statistics import wilson
 from ...training.progress import Counter
 from ...training.provenance import commit
@@ -66,7 +66,7 @@ class AttackRun:
 
     def outcome(self, kind: Kind, watch: Counter) -> dict[str, Any]:
         """The measure of one attack, taken or read."""
-        name = f"attack-{self.settings.name(kind)}"
+        name = measure_name(self.settings.metric(kind))
         if self.folder.has_measure(name):
             content = self.folder.measure(name)
             if content["settings"] == self._words(kind):
@@ -93,7 +93,7 @@ class AttackRun:
 
     def check(self, outcomes: dict[Kind, dict[str, Any]]) -> None:
         """Warn of everything that an honest attack would not show; what was found is kept."""
-        name = f"attack-sanity-{self.settings.name('pgd')}"
+        name = measure_name(f"attack/sanity-{self.settings.name('pgd')}")
         radii = sanity.radii(self.settings.eps, self.settings.norm)
         curve = {each: self._left(replace(self.settings, eps=each)) for each in radii}
         found: dict[str, float] = {kind: each["numbers"][self.settings.metric(kind)] for kind, each in outcomes.items()}

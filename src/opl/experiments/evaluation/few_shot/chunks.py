@@ -74,7 +74,7 @@ def map_chunks(
         threaded: several portions at once.
 
     Example:
-        >>> each(lambda part: part, torch.zeros(3, 5000, 4096), way=5)
+        >>> map_chunks(lambda part: part, torch.zeros(3, 5000, 4096), way=5)
         [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
     """
 
