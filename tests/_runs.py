@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opl.experiments.tables import Item, Row
+from opl.experiments.item import Item, Row
 
 CLASSES = (
     "apple", "aquarium_fish", "baby", "bear", "beaver", "bed", "bee", "beetle", "bicycle", "bottle",
@@ -88,6 +88,7 @@ def write_run(
     machine = {"system": "Linux-6.1-x86_64", "processor": "x86_64", "cores": 2, "threads": 1, "accelerator": "none"}
     about = {
         "recipe": recipe,
+        **_opl_of(recipe["method"]),
         "versions": {"opl": "0.1.0", "torch": "2.13.0+cpu", "python": "3.11.7"},
         "commit": "06f8644cf3",
         "machine": machine,
@@ -143,9 +144,25 @@ def write_everything(out: Path) -> Path:
     return out
 
 
+def write_novel(path: Path, classes: int = 26) -> None:
+    """Features of classes that a run never saw, around a direction each, beside what it says of the test images."""
+    chance = np.random.default_rng(list(path.as_posix()[-20:].encode()))
+    labels = np.arange(12 * classes) % classes
+    features = chance.normal(size=(classes, 16))[labels] + 0.3 * chance.normal(size=(len(labels), 16))
+    names = [f"novel {place}" for place in range(classes)]
+    np.savez_compressed(path / "novel.npz", features=features.astype(np.float16), labels=labels, class_names=names)
+
+
 def opl(weight: float, gamma: float = 0.5) -> dict:
     """The settings of CE+OPL."""
     return {"kind": "CrossEntropyOPL", "weight": weight, "gamma": gamma, "form": "mean_abs"}
+
+
+def _opl_of(method: dict) -> dict:
+    """What a run says of OPL in its method, and of the method without it."""
+    if method["kind"] != "CrossEntropyOPL":
+        return {"opl": None, "baseline": method}
+    return {"opl": {name: method[name] for name in ("weight", "gamma", "form")}, "baseline": {"kind": "CrossEntropy"}}
 
 
 def _groups(class_names: tuple[str, ...]) -> list[int]:
@@ -158,6 +175,7 @@ def _record(epoch: int, epochs: int, shift: float, pull: float, chance: np.rando
     if epoch % 2 == 1 or epoch + 1 == epochs:
         record["val/top1"] = (53.6 + shift) * way + chance.normal() * 0.5
         record |= {"s": 0.55 + 0.32 * way + chance.normal() * 0.01, "d": (0.3 + pull) * (1.2 - 0.2 * way)}
+        record["orthogonality"] = 0.2 * record["d"] + 0.1 * record["s"]
     return record
 
 

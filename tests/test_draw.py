@@ -9,17 +9,19 @@ import pytest
 import torch
 
 from opl.errors import DataError, FolderError, OptionError
-from opl.experiments import cli, recipes
-from opl.experiments import tables as items
-from opl.experiments.data.sets import Cifar100, Mnist
+from opl.experiments import cli, tables
+from opl.experiments.data.cifar import Cifar100
+from opl.experiments.data.mnist import Mnist
 from opl.experiments.evaluation.predict import evaluate_novel
-from opl.experiments.figures.paper import draw, finished, sweeps_of
+from opl.experiments.figures.paper import draw
+from opl.experiments.figures.search import sweeps as sweeps_of
+from opl.experiments.item import Item, Row
+from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import Item, Row
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 
-TINY = {name: recipes.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
+TINY = {name: tables.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
 
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-5", "figure-s3"])
 def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
-    files, words = draw(items.item(name), folder, "tiny")
+    files, words = draw(tables.item(name), read_runs(folder), folder, "tiny")
     assert words
     for file in files:
         assert file.stat().st_size > 0
@@ -99,11 +101,11 @@ def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
 
 
 def test_the_words_of_a_figure_are_those_of_the_records(folder):
-    _, words = draw(items.item("figure-3"), folder, "tiny")
+    _, words = draw(tables.item("figure-3"), read_runs(folder), folder, "tiny")
     ends = [run.metrics()[-1]["s"] for run in (RunFolder.of(folder, "cifar100-resnet56-opl", seed) for seed in (0, 1))]
     [said] = [line for line in words if line.startswith("s, ") and "CE+OPL" in line]
     assert f"{np.mean(ends):.3f} [" in said
-    _, words = draw(items.item("figure-4"), folder, "tiny", "cluster")
+    _, words = draw(tables.item("figure-4"), read_runs(folder), folder, "tiny", "cluster")
     matrices = [RunFolder.of(folder, "cifar100-resnet56-ce", seed).outputs()["similarity"] for seed in (0, 1)]
     mean = np.mean(matrices, axis=0)
     off = np.abs(mean[~np.eye(len(mean), dtype=bool)]).mean()
@@ -111,17 +113,17 @@ def test_the_words_of_a_figure_are_those_of_the_records(folder):
 
 
 def test_an_order_that_the_data_do_not_have_is_refused(folder, tmp_path):
-    draw(items.item("figure-4"), folder, "tiny", "superclass")
+    draw(tables.item("figure-4"), read_runs(folder), folder, "tiny", "superclass")
     copied = shutil.copytree(folder, tmp_path / "runs")
     for file in copied.glob("*/*/splits.json"):  # as the runs of an older version, or of other data
         file.write_text(json.dumps({**json.loads(file.read_text()), "groups": []}))
     with pytest.raises(OptionError, match="no super-classes"):
-        draw(items.item("figure-4"), copied, "tiny", "superclass")
+        draw(tables.item("figure-4"), read_runs(copied), copied, "tiny", "superclass")
 
 
 def test_a_figure_without_its_runs_says_which(tmp_path):
     with pytest.raises(FolderError, match="cifar100-resnet56-ce, cifar100-resnet56-opl"):
-        draw(items.item("figure-3"), tmp_path, "tiny")
+        draw(tables.item("figure-3"), read_runs(tmp_path), tmp_path, "tiny")
 
 
 def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
@@ -133,27 +135,28 @@ def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
 
 
 def test_a_scale_without_runs_is_refused(tmp_path, capfd, monkeypatch):
-    monkeypatch.setitem(items.ITEMS, "demo", replace(items.ITEMS["demo"], rows=()))
+    monkeypatch.setitem(tables.ITEMS, "demo", replace(tables.ITEMS["demo"], rows=()))
     assert cli.main(["reproduce", "demo", "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "no runs at scale tiny" in capfd.readouterr().err
 
 
 def test_sweeps_are_read_off_the_recipes_of_finished_runs(tmp_path):
-    opl = recipes.recipe("digits-opl", "tiny")
+    opl = tables.recipe("digits-opl", "tiny")
     settings = {"a": {}, "b": {"batch_size": 32}, "c": {"method": replace(opl.method, weight=0.1)}}
     for name, changes in settings.items():
         run(replace(opl, name=name, **{"batch_size": 128, **changes}), tmp_path)
-    run(replace(recipes.recipe("digits-ce", "tiny"), batch_size=128), tmp_path)
-    runs = [run for name in (*settings, "digits-ce") for run in finished(tmp_path, name, "tiny")]
+    run(replace(tables.recipe("digits-ce", "tiny"), batch_size=128), tmp_path)
+    read = read_runs(tmp_path)
+    runs = [run for name in (*settings, "digits-ce") for run in select_runs(read, name, "tiny")]
     sweeps = sweeps_of(runs)
     [weights] = sweeps["weight"]
     assert weights.xs == (0.1, 1.0)
-    assert weights.baseline == (runs[-1].result()["test/top1"],)
+    assert weights.baseline == (runs[-1].result["test/top1"],)
     assert {each.label: each.xs for each in sweeps["batch size"]} == {"CE": (128,), "CE+OPL": (32, 128)}
     item = Item(
         "x", "x", "digits", {}, tuple(Row(name, name, {}) for name in (*settings, "digits-ce")), figure="search"
     )
-    files, _ = draw(item, tmp_path, "tiny")
+    files, _ = draw(item, read, tmp_path, "tiny")
     assert len(files) == 3
 
 
@@ -163,7 +166,7 @@ def test_base_and_novel_classes_are_drawn_apart(tmp_path):
         data.load(0)
     except DataError:
         pytest.skip("MNIST is not here: set OPL_DATA")
-    recipe = replace(recipes.recipe("mnist-ce", "paper"), data=data, epochs=1, scale="small")
+    recipe = replace(tables.recipe("mnist-ce", "paper"), data=data, epochs=1, scale="small")
     for name in ("one", "two"):
         run(replace(recipe, name=name), tmp_path)
         evaluate_novel(RunFolder.of(tmp_path, name, 0))
@@ -171,7 +174,7 @@ def test_base_and_novel_classes_are_drawn_apart(tmp_path):
     assert list(arrays["class_names"]) == ["4", "5", "6", "7"]
     assert set(arrays["labels"].tolist()) == {0, 1, 2, 3}
     item = Item("x", "x", "mnist", {}, (Row("CE", "one", {}), Row("OPL", "two", {})), figure="lda")
-    _, words = draw(item, tmp_path, "small")
+    _, words = draw(item, read_runs(tmp_path), tmp_path, "small")
     assert [line.split(":")[0] for line in words] == [
         "CE, base classes", "OPL, base classes", "CE, novel classes", "OPL, novel classes",
     ]  # fmt: skip

@@ -18,7 +18,10 @@ from opl.experiments.figures import _points, _ring, gallery, lda, plane, search,
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
-MODULES = ("style", "_points", "_ring", "plane", "training", "similarity", "gallery", "search", "lda")
+MODULES = (
+    "style", "_points", "_rendering", "_ring", "_sweeps",
+    "plane", "training", "similarity", "neighbors", "gallery", "search", "lda", "paper",
+)  # fmt: skip
 HOSTILE = (
     "<b>x</b>",
     "x" * 90,

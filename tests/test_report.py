@@ -6,15 +6,16 @@ import os
 import re
 import subprocess
 import sys
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from _page import Reader
 from _runs import ITEM, ITEMS, METRICS, opl, write_everything, write_run, write_table
 from opl.errors import FolderError
+from opl.experiments.item import Item, Row
 from opl.experiments.report import charts
 from opl.experiments.report.charts import embed_json
 from opl.experiments.report.groups import group_runs, new_rows
@@ -24,43 +25,8 @@ from opl.experiments.report.page import write_report
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import lines, markdown, number
 from opl.experiments.statistics import Interval
-from opl.experiments.tables import Item, Row
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&"
-
-
-class Reader(HTMLParser):
-    """A page as a browser takes it: elements, the text between them, and JSON blocks."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.ids, self.headings, self.values, self.text = [], [], [], [], []
-        self.inside = []
-        self.feed(page)
-
-    def handle_starttag(self, name, attributes):
-        given = dict(attributes)
-        self.tags.append((name, given))
-        self.ids += [given["id"]] if "id" in given else []
-        self.inside.append((name, given))
-        if name in ("img", "input", "meta"):
-            self.inside.pop()
-
-    def handle_endtag(self, name):
-        while self.inside and self.inside.pop()[0] != name:
-            pass
-
-    def handle_data(self, data):
-        name, given = self.inside[-1] if self.inside else ("", {})
-        if name == "script":
-            self.values += [json.loads(data)] if given.get("type") == "application/json" else []
-        elif name != "style":
-            self.text.append(data)
-            self.headings += [(int(name[1]), data)] if re.fullmatch("h[1-6]", name) else []
-
-    @property
-    def words(self):
-        return " ".join(" ".join(self.text).split())
 
 
 LIBRARY = charts.library
@@ -95,7 +61,7 @@ def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
     write_table(tmp_path)
     page = page_of(tmp_path)
     read = Reader(page)
-    found = lines(ITEM, tmp_path, "small")
+    found = lines(ITEM, read_runs(tmp_path), "small")
     for line in found:
         for name in METRICS:
             assert number(line.numbers[name]) in read.words
@@ -345,7 +311,8 @@ def test_torch_is_not_needed(tmp_path):
         "    def find_spec(self, name, *_):\n"
         "        if name.split('.')[0] == 'torch': raise ModuleNotFoundError(name)\n"
         "sys.meta_path.insert(0, NoTorch())\n"
-        "from _runs import ITEMS; from opl.experiments.report.page import write_report; from opl import cli\n"
+        "from _runs import ITEMS; from opl.experiments.report.page import write_report\n"
+        "from opl.experiments import cli\n"
         f"write_report({str(tmp_path / 'runs')!r}, ITEMS)\n"
         f"assert cli.main(['report', {str(tmp_path / 'runs')!r}]) == 0\n"
         "assert not {'torch', 'matplotlib', 'datasets'} & set(sys.modules)"

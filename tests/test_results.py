@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opl.errors import FolderError
-from opl.experiments.run_folder import BEFORE, CHECKPOINT, NEW, RunFolder, find_runs
+from opl.experiments.run_folder import BEFORE, CHECKPOINT, NEW, RunFolder
 
 
 def folder_with(tmp_path, epochs):
@@ -90,7 +90,7 @@ def test_done_comes_last_and_other_settings_are_refused(tmp_path):
     assert folder.done
     assert folder.result() == {"test/top1": 1.0}
     assert torch.equal(folder.weights()["w"], torch.ones(2))
-    assert [run.path for run in find_runs(tmp_path)] == [folder.path]
+    assert [run.path for run in RunFolder.below(tmp_path)] == [folder.path]
 
 
 def test_an_unwritable_folder_is_one_sentence(tmp_path):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PRINTED, ON_PAGE = 2000, 600  # points drawn: more hide each other in print and make a page heavy
 LEGEND = 24  # characters of a name in a printed legend
+ENTRIES = 20  # classes that a printed legend names
 
 
 def check(what: str, points: Array, labels: Array, class_names: Sequence[str]) -> None:
@@ -45,7 +46,7 @@ def thin_out(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
     Rows are counted class by class, so data in which the classes take turns does not lose one of them.
 
     Example:
-        >>> _, labels = thinned(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), limit=3)
+        >>> _, labels = thin_out(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), limit=3)
         >>> labels.tolist()
         [0, 1, 0]
     """
@@ -64,22 +65,23 @@ def scatter(axes: "Axes", points: Array, labels: Array) -> None:
 
 
 def handles(class_names: Sequence[str]) -> "list[Line2D]":
-    """The entries of a legend, one for each class whether it has points or not."""
+    """The entries of a legend, one for each class whether it has points or not; the last counts those beyond."""
     from matplotlib.lines import Line2D
 
-    return [
-        Line2D(
-            [], [], linestyle="", marker=glyph(index), markersize=5, color=color(index), label=print_label(name, LEGEND)
-        )
-        for index, name in enumerate(class_names)
+    labels = [print_label(name, LEGEND) for name in class_names[:ENTRIES]]
+    entries = [
+        Line2D([], [], linestyle="", marker=glyph(index), markersize=5, color=color(index), label=label)
+        for index, label in enumerate(labels)
     ]
+    beyond = len(class_names) - len(entries)
+    return [*entries, Line2D([], [], linestyle="", label=f"and {beyond} more")] if beyond else entries
 
 
 def legend_columns(class_names: Sequence[str], width: int) -> int:
     """How many entries of a printed legend fit beside each other where `width` letters do.
 
     Example:
-        >>> across(["cat", "aquarium fish"], 85), across(["x" * 99] * 5, 85)
+        >>> legend_columns(["cat", "aquarium fish"], 85), legend_columns(["x" * 99] * 5, 85)
         (2, 2)
     """
     longest = min(LEGEND, max(map(len, class_names)))
@@ -121,7 +123,7 @@ def list_once(all_traces: list[Spec]) -> list[Spec]:
     """The traces, of which only the first of each group has an entry in the legend.
 
     Example:
-        >>> [trace["showlegend"] for trace in listed_once([{"legendgroup": "cat"}, {"legendgroup": "cat"}])]
+        >>> [trace["showlegend"] for trace in list_once([{"legendgroup": "cat"}, {"legendgroup": "cat"}])]
         [True, False]
     """
     groups = [trace["legendgroup"] for trace in all_traces]

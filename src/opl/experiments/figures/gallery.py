@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import OptionError
+from ...errors import FolderError, OptionError
+from ..results.runs import Rows, Run
+from ._rendering import Order, Rendering, arrays_of
 from .style import ACCENT, Array, numbers, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+NEEDS = ("test",)
 Guesses = tuple[tuple[str, float], ...]
 
 SMALLEST = 96  # pixels of a page: smaller pictures are enlarged
@@ -39,6 +42,20 @@ class Picture:
 
     def __post_init__(self) -> None:
         _check_pixels(self.pixels)
+
+
+def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
+    """Two rows' runs of the same seed, in the order of the second."""
+    first = {run.seed: run for run in before}
+    return [(first[run.seed], run) for run in after if run.seed in first]
+
+
+def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
+    """Test pictures that the second run gets right and the first wrong: `find_corrected` of what both kept."""
+    one, two = arrays_of(before), arrays_of(after)
+    guesses = (one["top5"], one["p5"], two["top5"], two["p5"])
+    count = 1 + max(int(np.max(part)) for part in (one["labels"], one["top5"], two["top5"]))
+    return find_corrected(one["pixels"], one["labels"], *guesses, before.class_names(count), limit)
 
 
 def find_corrected(
@@ -66,7 +83,7 @@ def find_corrected(
     Example:
         >>> best, p = np.array([[0, 1]]), np.array([[0.9, 0.1]])
         >>> pixels = np.zeros((1, 8, 8, 1), dtype=np.uint8)
-        >>> [found] = mended(pixels, np.array([1]), best, p, best[:, ::-1], p, ("cat", "dog"))
+        >>> [found] = find_corrected(pixels, np.array([1]), best, p, best[:, ::-1], p, ("cat", "dog"))
         >>> found.truth, found.before[0], found.after[0]
         ('dog', ('cat', 0.9), ('dog', 0.9))
     """
@@ -159,6 +176,18 @@ def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
         {"image": png(one.pixels), "truth": one.truth, "before": _plain(one.before), "after": _plain(one.after)}
         for one in pictures
     ]
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """The pictures of the lowest seed that both rows have; no figure where none was corrected."""
+    (before, first), (after, second) = rows[:2]
+    pairs = pair_by_seed(first, second)
+    if not pairs:
+        raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
+    pictures = corrections(*pairs[0])
+    figures = {"": draw(pictures, (before.label, after.label))} if pictures else {}
+    words = f"{after.label} gets right and {before.label} wrong, of the pictures that the runs of the first seed keep"
+    return Rendering(figures, [f"{len(pictures)} shown that {words}"])
 
 
 def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Guesses:

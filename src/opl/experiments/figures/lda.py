@@ -2,17 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import OptionError
+from ..results.runs import Rows, Run
 from ._points import check, columns, handles, heading, keys, list_once, scatter, traces
+from ._rendering import Order, Rendering, arrays_of
 from .style import Array, Spec, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NEEDS = ("test", "novel")
+ROOM = 12  # entries of a legend beside a panel; of more, in smaller letters, there is room for all that it names
+KINDS = {"base": "test", "novel": "novel"}  # which classes, and the arrays that have them
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,22 @@ class Panel:
 
     def __post_init__(self) -> None:
         check(self.label, self.points, self.labels, self.class_names)
+
+
+def panel(label: str, run: Run, name: str) -> Panel:
+    """All classes of some arrays of a run, in the two directions that tell them apart best.
+
+    Args:
+        label: of the panel.
+        run: which keeps them.
+        name: of the arrays.
+    """
+    arrays = arrays_of(run, name)
+    features = np.asarray(arrays["features"], dtype=float)
+    labels = np.asarray(arrays["labels"])[: len(features)]
+    given = arrays.get("class_names")
+    names = run.class_names(int(labels.max(initial=0)) + 1) if given is None else tuple(map(str, given))
+    return Panel(label, project(features, labels), labels, names, separation(features, labels))
 
 
 def project(features: Array, labels: Array) -> Array:
@@ -150,6 +172,15 @@ def page(panels: Sequence[Panel]) -> Spec:
     return {"data": list_once(data), "layout": layout(**axes, annotations=titles, height=420, legend={"y": 1.14})}
 
 
+def render(rows: Rows, order: Order) -> Rendering:
+    """Base classes above, novel ones below, a column for each row's first run; and how far they lie apart."""
+    panels = [
+        [panel(f"{row.label}, {kind} classes", runs[0], name) for row, runs in rows] for kind, name in KINDS.items()
+    ]
+    words = [f"{each.label}: between / within scatter {each.separation:.3f}" for some in panels for each in some]
+    return Rendering({"": draw(panels)}, words)
+
+
 def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
     """Features as floats, labels, and which rows are finite."""
     features, labels = np.asarray(features, dtype=float), np.asarray(labels)
@@ -178,7 +209,9 @@ def _panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
     axes.set_title(_title(print_label(panel.label, width=32), panel, "\n"), loc="left")
     if not any(other.class_names == panel.class_names for other in neighbor):
-        axes.legend(handles=handles(panel.class_names), loc="center left", bbox_to_anchor=(1.01, 0.5))
+        entries = handles(panel.class_names)
+        small: dict[str, Any] = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ROOM else {}
+        axes.legend(handles=entries, loc="center left", bbox_to_anchor=(1.01, 0.5), **small)
 
 
 def _title(label: str, panel: Panel, line_end: str) -> str:

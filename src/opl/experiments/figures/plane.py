@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
+from ..results.runs import Rows
 from . import _ring
 from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
+from ._rendering import Order, Rendering, arrays_of
 from .style import Array, Spec, color, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NEEDS = ("test",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,17 @@ class Cloud:
 
     def __post_init__(self) -> None:
         check(self.label, self.features, self.labels, self.class_names)
+
+
+def clouds(rows: Rows) -> list[Cloud]:
+    """The test features of each row's first run, which has two of them."""
+    found = []
+    for row, runs in rows:
+        arrays = arrays_of(runs[0])
+        features, labels = np.asarray(arrays["features"]), np.asarray(arrays["labels"])
+        names = runs[0].class_names(int(labels.max(initial=0)) + 1)
+        found.append(Cloud(row.label, features, labels[: len(features)], names))
+    return found
 
 
 def directions(cloud: Cloud) -> Array:
@@ -118,6 +133,25 @@ def page(clouds: Sequence[Cloud]) -> Spec:
     circles = [_ring.circle(len(clouds) + column) for column in range(1, len(clouds) + 1)]
     more = layout(**axes, annotations=titles, shapes=circles, height=760, legend={"y": 1.07})
     return {"data": list_once(data), "layout": more}
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """A figure for each number of classes; the mean angle of each row, and of a few classes that of each pair."""
+    found = clouds(rows)
+    words = [f"{each.label}: mean angle between class directions {mean_angle(each):.1f} degrees" for each in found]
+    for each in found:
+        if len(each.class_names) <= 4:
+            words.append(f"{each.label}, pair by pair: {', '.join(_pairs(each))}")
+    sizes = sorted({len(each.class_names) for each in found}, reverse=True)
+    alike = {size: [each for each in found if len(each.class_names) == size] for size in sizes}
+    return Rendering({"" if size == sizes[0] else f"-{size}": draw(some) for size, some in alike.items()}, words)
+
+
+def _pairs(cloud: Cloud) -> list[str]:
+    units = directions(cloud)
+    angles = np.degrees(np.arccos(np.clip(units @ units.T, -1, 1)))
+    named = combinations(enumerate(cloud.class_names), 2)
+    return [f"{one} and {other} {angles[i, j]:.1f}" for (i, one), (j, other) in named]
 
 
 def _units(cloud: Cloud) -> list[Array]:

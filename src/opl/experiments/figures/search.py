@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import OptionError
+from ..results.runs import Rows
 from ..statistics import Interval, interval
+from ._rendering import Order, Rendering
+from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
 from .style import (
     SCALE,
     Array,
@@ -29,37 +31,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
 
-@dataclass(frozen=True)
-class Sweep:
-    """What one method reaches for each value of one setting.
-
-    Args:
-        label: which method, for instance "CE+OPL".
-        setting: what was varied, for instance "lambda" or "batch size".
-        xs: its values, above zero: the axis is logarithmic.
-        values: for each of them the results of the seeds.
-        baseline: results of the seeds of a method without that setting, or None.
-    """
-
-    label: str
-    setting: str
-    xs: tuple[float, ...]
-    values: tuple[tuple[float, ...], ...]
-    baseline: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.xs or len(self.xs) != len(self.values):
-            raise OptionError(
-                f"the sweep of {self.label!r} has {len(self.xs)} values of {self.setting} and results for "
-                f"{len(self.values)}: give results for each value, and at least one."
-            )
-        wrong = [x for x in self.xs if not (x > 0 and math.isfinite(x))]
-        if wrong:
-            raise OptionError(
-                f"{self.setting} {wrong[0]} has no place on a logarithmic axis: give values above 0, and a method "
-                "without the setting as the baseline."
-            )
+NEEDS: tuple[str, ...] = ()  # the results alone
 
 
 def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
@@ -146,6 +120,18 @@ def heat(
     axis = {"type": "category", "showgrid": False}
     upright = {**axis, "autorange": "reversed", "title": axis_title(names[0])}
     return {"data": [cells], "layout": layout(xaxis={**axis, "title": axis_title(names[1])}, yaxis=upright)}
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """A panel for each setting that the runs vary, and the means in words."""
+    panels = sweeps(run for _, runs in rows for run in runs)
+    words = []
+    for setting, some in panels.items():
+        for sweep in some:
+            pairs = zip(sweep.xs, sweep.values, strict=True)
+            means = ", ".join(f"{x:g}: {interval(values).mean:.2f}" for x, values in pairs)
+            words.append(f"{sweep.label} over {setting}: {means}")
+    return Rendering({"": draw(panels)}, words)
 
 
 def _interval(seeds: Sequence[float]) -> Interval:

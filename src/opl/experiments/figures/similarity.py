@@ -1,4 +1,4 @@
-"""Figures 4 and s3: how similar the classes are to each other, as a matrix and class by class."""
+"""Figure 4: how similar the classes are to each other, as a matrix and class by class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from ...errors import OptionError, did_you_mean
+from ..results.runs import Rows, Run
+from ._rendering import Order, Rendering, arrays_of
 from .style import SCALE, Array, Spec, layout, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
@@ -14,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-Order = Literal["class", "cluster"]
-
+By = Literal["class", "cluster"]
+NEEDS = ("test",)
 ALL_NAMES, PAGE_NAMES = 30, 40  # up to so many classes each one is named, in print and on a page
 
 
@@ -42,6 +44,27 @@ class Matrix:
             )
 
 
+def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
+    """The class similarities of a row, averaged over its seeds.
+
+    Args:
+        label: of the matrix.
+        runs: one for each seed, of the same classes.
+        order: of the classes.
+    """
+    each = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
+    if len({values.shape for values in each}) > 1:
+        raise OptionError(f"the runs of {label!r} differ in their classes: give runs of the same data.")
+    count = len(each[0])
+    mean = Matrix(label, np.mean(each, axis=0), runs[0].class_names(count))
+    if order != "superclass":
+        return reorder(mean, by=order)
+    groups = runs[0].superclasses(count)
+    if not groups:
+        raise OptionError(f"{runs[0].folder.path} knows no super-classes of its data: give --order class or cluster.")
+    return reorder(mean, groups=groups)
+
+
 def off_diagonal_mean(matrix: Matrix) -> float:
     """The mean of |cosine| over the pairs of different classes; 0 where there is no pair.
 
@@ -54,7 +77,7 @@ def off_diagonal_mean(matrix: Matrix) -> float:
     return float(pairs.mean()) if len(pairs) else 0.0
 
 
-def reorder(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = None) -> Matrix:
+def reorder(matrix: Matrix, by: By = "class", groups: Sequence[int] | None = None) -> Matrix:
     """The same matrix with its classes in another order.
 
     Args:
@@ -64,11 +87,11 @@ def reorder(matrix: Matrix, by: Order = "class", groups: Sequence[int] | None = 
 
     Example:
         >>> values = np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]])
-        >>> ordered(Matrix("CE", values, ("cat", "pear", "dog")), groups=(7, 3, 7)).class_names
+        >>> reorder(Matrix("CE", values, ("cat", "pear", "dog")), groups=(7, 3, 7)).class_names
         ('pear', 'cat', 'dog')
     """
-    if by not in get_args(Order):
-        raise OptionError(did_you_mean("order by", by, get_args(Order)))
+    if by not in get_args(By):
+        raise OptionError(did_you_mean("order by", by, get_args(By)))
     order = _leaves(matrix) if by == "cluster" else list(range(len(matrix.class_names)))
     if groups is not None:
         if len(groups) != len(order):
@@ -87,7 +110,7 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
-        >>> neighbors(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
+        >>> describe_neighbors(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
         'dolphin: nearest whale 0.71; farthest pear 0.02'
     """
     if n < 1:
@@ -148,6 +171,13 @@ def page(matrix: Matrix) -> Spec:
     turn = 90 if max(map(len, names)) > 3 else 0  # upright, long names would lie across each other
     upright = {**axis, "constraintoward": "top", "autorange": "reversed", "scaleanchor": "x"}
     return {"data": [cells], "layout": layout(xaxis={**axis, "tickangle": turn}, yaxis=upright, height=560)}
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """The matrices of the rows, and the mean of each off its diagonal."""
+    matrices = [matrix(row.label, runs, order) for row, runs in rows]
+    words = [f"{each.label}: mean of |cos| off the diagonal {off_diagonal_mean(each):.3f}" for each in matrices]
+    return Rendering({"": draw(matrices)}, words)
 
 
 def _absolute(matrix: Matrix) -> Array:

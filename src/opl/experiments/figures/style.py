@@ -104,7 +104,7 @@ def axis_title(words: str) -> Spec:
     """The title of an axis of a page; none for no words.
 
     Example:
-        >>> titled("epoch"), titled("")
+        >>> axis_title("epoch"), axis_title("")
         ({'text': 'epoch'}, {'text': ''})
     """
     return {"text": text(words) if words else ""}
@@ -136,7 +136,7 @@ def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) 
         width: at most so many on a line.
 
     Example:
-        >>> print(printed("$5"))
+        >>> print(print_label("$5"))
         \\$5
     """
     shown = textwrap.fill(shorten(name, length), width).replace("$", r"\$")

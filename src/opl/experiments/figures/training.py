@@ -1,18 +1,29 @@
 """Figure 3: s, d and orthogonality during training, with an interval over the seeds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import OptionError
+from ...errors import FolderError, OptionError
+from ..item import Row
+from ..results.runs import Rows, Run, number
 from ..statistics import interval
+from ._rendering import Order, Rendering
 from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+NEEDS: tuple[str, ...] = ()  # the records alone
+MEASURES = {
+    "orthogonality": "orthogonality (lower is better)",
+    "s": "s, same class (higher is better)",
+    "d": "d, other classes (lower is better)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +49,23 @@ class Curve:
                 f"the values of {self.label!r} have shape {np.shape(self.values)} for {expected[0]} seeds and "
                 f"{expected[1]} epochs: give a row for each seed and a column for each epoch, at least one of both."
             )
+
+
+def curve(label: str, runs: Sequence[Run], measure: str, step: int = 1) -> Curve:
+    """A measure of every run over the epochs, counted from 1; a value that is missing or no number is NaN.
+
+    Args:
+        label: of the curve.
+        runs: one for each seed.
+        measure: its name in the records.
+        step: only every so many epochs, and the last.
+    """
+    tables = [{record.get("epoch"): number(record.get(measure)) for record in run.records} for run in runs]
+    there = {epoch for table in tables for epoch, value in table.items() if isinstance(epoch, int) and value == value}
+    epochs = sorted(there) or [0]
+    epochs = sorted({*epochs[::step], epochs[-1]})
+    values = np.array([[table.get(epoch, math.nan) for epoch in epochs] for table in tables])
+    return Curve(label, tuple(epoch + 1 for epoch in epochs), tuple(run.seed for run in runs), values)
 
 
 def band(curve: Curve) -> tuple[Array, Array, Array]:
@@ -110,6 +138,27 @@ def page(curves: Sequence[Curve], ylabel: str) -> Spec:
     ]
     axes = {"xaxis": {"title": axis_title("epoch")}, "yaxis": {"title": axis_title(ylabel)}}
     return {"data": data, "layout": layout(**axes, hovermode="x unified")}
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """Orthogonality, s and d of each row, and their values at the end."""
+    panels = {title: [_whole_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
+    words = []
+    for title, curves in panels.items():
+        for each in curves:
+            mean, low, high = band(each)
+            words.append(f"{title}, {each.label}: {mean[-1]:.3f} [{low[-1]:.3f}, {high[-1]:.3f}] at the end")
+    return Rendering({"": draw(panels)}, words)
+
+
+def _whole_curve(row: Row, runs: Sequence[Run], measure: str) -> Curve:
+    found = curve(row.label, runs, measure)
+    if not np.isfinite(found.values).any():
+        raise FolderError(
+            f"the records of {row.recipe} have no {measure}: it is measured on held-out images, so hold some out, for "
+            "instance with --data.val 5000."
+        )
+    return found
 
 
 def _line(axes: "Axes", curve: Curve, look: int) -> None:

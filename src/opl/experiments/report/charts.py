@@ -54,7 +54,7 @@ def embed_json(values: Any) -> str:
     """JSON that can stand inside a script element, whatever is in it.
 
     Example:
-        >>> embedded({"name": "</script>", "loss": float("nan")})
+        >>> embed_json({"name": "</script>", "loss": float("nan")})
         '{"name":"\\\\u003c/script>","loss":null}'
     """
     return json.dumps(_plain(values), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")

@@ -8,12 +8,11 @@ import numpy as np
 
 from ..figures import lda, plane
 from ..figures.style import Spec
-from ..results.runs import outputs
+from ..results.runs import Rows, Run
 from .charts import Charts
 from .groups import Group
 from .legend import filters
 from .markup import Markup, join, tag
-from .predictions import RunPredictions
 
 CLASSES = 24  # up to so many can be switched on and off
 
@@ -27,29 +26,30 @@ class CloudChart(NamedTuple):
     class_names: tuple[str, ...]
 
 
-def features(group: Group, seen: Sequence[RunPredictions], charts: Charts) -> Markup | None:
+def features(group: Group, rows: Rows, charts: Charts) -> Markup | None:
     """Features of two dimensions."""
+    there = [(row, flat) for row, runs in rows if (flat := [run for run in runs if _is_flat(run)])]
     drawn = []
-    for cloud in (cloud for one in seen if (cloud := one.cloud()) is not None):
+    for cloud in plane.clouds(there):
         angle = plane.mean_angle(cloud)
         measured = f"mean angle between classes {angle:.1f}°" if math.isfinite(angle) else ""
         drawn.append(CloudChart(cloud.label, plane.page([cloud]), measured, cloud.class_names))
     return _figures("Features in the plane", f"plane-{group.key}", "tall", drawn, charts)
 
 
-def novel(group: Group, seen: Sequence[RunPredictions], charts: Charts) -> Markup | None:
+def novel(group: Group, rows: Rows, charts: Charts) -> Markup | None:
     """Classes that a run never saw, where they were measured: `opl evaluate RUN novel`."""
+    first = [(row, run) for row, runs in rows if (run := next((run for run in runs if run.arrays("novel")), None))]
     drawn = []
-    for one in seen:
-        arrays = outputs(one.run, "novel")
-        if arrays:
-            points = np.asarray(arrays["features"], dtype=float)
-            labels = np.asarray(arrays["labels"])[: len(points)]
-            names = tuple(str(name) for name in arrays["class_names"])
-            apart = lda.separation(points, labels)
-            panel = lda.Panel(one.row.label, lda.project(points, labels), labels, names, apart)
-            drawn.append(CloudChart(one.row.label, lda.page([panel]), f"separation {apart:.2f}", names))
+    for panel in (lda.panel(row.label, run, "novel") for row, run in first):
+        measured = f"separation {panel.separation:.2f}"
+        drawn.append(CloudChart(panel.label, lda.page([panel]), measured, panel.class_names))
     return _figures("Classes that were never trained on, by LDA", f"lda-{group.key}", "square", drawn, charts)
+
+
+def _is_flat(run: Run) -> bool:
+    shape = np.shape(run.arrays().get("features", ()))
+    return len(shape) == 2 and shape[1] == 2 and "labels" in run.arrays()
 
 
 def _figures(title: str, key: str, shape: str, drawn: Sequence[CloudChart], charts: Charts) -> Markup | None:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.training import Curve, page
-from ..results.runs import Run, number
-from ..tables import Row
+from ..figures.training import curve, page
+from ..item import Row
 from .charts import Charts
+from .context import Context
 from .groups import Group, badge, new_rows
 from .legend import filters
 from .markup import Markup, join, no_break, tag
@@ -30,13 +30,13 @@ LEAD = (
 )
 
 
-def section(groups: Sequence[Group], charts: Charts) -> Markup | None:
+def section(context: Context) -> Markup | None:
     """A chart for each measure that a group has."""
     parts = []
-    for group, rows in new_rows(groups):
+    for group, rows in new_rows(context.groups):
         begun = [row for row in rows if any(run.records for run in group.of(row))]
-        parts += [_article(group, begun, charts)] if begun else []
-    return join(tag("p", LEAD, class_="lead"), *parts) if parts and charts.library else None
+        parts += [_article(group, begun, context.charts)] if begun else []
+    return join(tag("p", LEAD, class_="lead"), *parts) if parts and context.charts.library else None
 
 
 def _article(group: Group, rows: Sequence[Row], charts: Charts) -> Markup:
@@ -62,24 +62,14 @@ def _toggle(key: str) -> Markup:
 def _chart(group: Group, rows: Sequence[Row], measure: str, charts: Charts, key: str) -> Markup | None:
     runs = [[run for run in group.of(row) if run.records] for row in rows]
     step = math.ceil(sum(len(run.records) for some in runs for run in some) * len(MEASURES) / POINTS)
-    curves = [_curve(row.label, some, measure, step) for row, some in zip(rows, runs, strict=True)]
-    if not any(np.isfinite(curve.values).any() for curve in curves):
+    curves = [curve(row.label, some, measure, step) for row, some in zip(rows, runs, strict=True)]
+    if not any(np.isfinite(each.values).any() for each in curves):
         return None
     title = MEASURES[measure]
     words = f"{title} over the epochs for {', '.join(row.label for row in rows)}"
     spec = page(curves, title)
     del spec["layout"]["yaxis"]["title"]  # the caption says it
     spec["layout"]["hoverdistance"] = -1  # the nearest epoch, however far
-    few = max(curve.epochs[-1] for curve in curves) <= FEW
+    few = max(each.epochs[-1] for each in curves) <= FEW
     spec["layout"]["xaxis"] |= {"zeroline": False, **({"dtick": 1} if few else {})}
     return tag("figure", tag("figcaption", title), charts.draw(spec, words, group=key))
-
-
-def _curve(label: str, runs: Sequence[Run], measure: str, step: int) -> Curve:
-    """A row's runs as one curve; a value that is missing or no number is a gap."""
-    tables = [{record.get("epoch"): number(record.get(measure)) for record in run.records} for run in runs]
-    there = {epoch for table in tables for epoch, value in table.items() if isinstance(epoch, int) and value == value}
-    epochs = sorted(there) or [0]
-    epochs = sorted({*epochs[::step], epochs[-1]})
-    values = np.array([[table.get(epoch, math.nan) for epoch in epochs] for table in tables])
-    return Curve(label, tuple(epoch + 1 for epoch in epochs), tuple(run.seed for run in runs), values)

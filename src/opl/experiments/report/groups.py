@@ -4,17 +4,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
-from ..results.runs import Run
-from ..tables import Item, Row
+from ..item import Item, Row
+from ..results.runs import Run, select_runs
+from ..scales import SCALES, Scale
 from .markup import Markup, tag
 
-SCALES = ("paper", "small", "tiny")
-MEANING = {
-    "paper": "the paper's full protocol",
-    "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
-    "tiny": "a smoke run on synthetic data: the numbers mean nothing",
-}
 OTHER = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
 
 
@@ -47,8 +43,8 @@ class Group:
         return [run for run in self.runs if run.name == row.recipe]
 
     def finished(self, row: Row) -> list[Run]:
-        """Those that are finished."""
-        return [run for run in self.of(row) if run.state == "done"]
+        """Those that are finished, by seed."""
+        return select_runs(self.runs, row.recipe, self.scale)
 
     def pair(self) -> tuple[Row, Row] | None:
         """CE and CE+OPL, or else the first row that has a baseline here, with it."""
@@ -116,7 +112,7 @@ def _others(runs: list[Run]) -> list[Group]:
     for scale in sorted({run.scale for run in runs}):
         own = tuple(run for run in runs if run.scale == scale)
         names = list(dict.fromkeys(run.name for run in own))
-        rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(scale,)) for name in names)
+        rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(cast(Scale, scale),)) for name in names)
         results = [run.result for run in own if run.state == "done"]
         metrics = {key: name for key, name in OTHER.items() if all(key in result for result in results)}
         title = "runs that are in no table of the paper"

@@ -23,8 +23,8 @@ class DifferenceAxis:
         """An axis that holds them all; None where there is nothing to hold.
 
         Example:
-            >>> Axis.over([Interval(1.0, 0.5, 3), Interval(-0.25, math.nan, 1)])
-            Axis(low=-0.25, high=1.5)
+            >>> DifferenceAxis.over([Interval(1.0, 0.5, 3), Interval(-0.25, math.nan, 1)])
+            DifferenceAxis(low=-0.25, high=1.5)
         """
         known = [each for each in differences if math.isfinite(each.mean)]
         if not known:

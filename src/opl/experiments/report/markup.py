@@ -37,7 +37,7 @@ def no_break(words: str) -> Markup:
     """A title that no line breaks at the hyphen of a name.
 
     Example:
-        >>> unbroken("on ResNet-56")
+        >>> no_break("on ResNet-56")
         'on <span class="unbroken">ResNet-56</span>'
     """
     parts = [tag("span", word, class_="unbroken") if "-" in word and len(word) < 20 else word for word in words.split()]

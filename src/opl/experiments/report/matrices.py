@@ -1,42 +1,66 @@
 """Class-similarity matrices, two beside each other in one order, and the same in words."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from ..figures.similarity import Matrix, describe_neighbors, page, reorder
-from ..results.runs import groups
+import numpy as np
+
+from ..figures.similarity import Matrix, describe_neighbors, matrix, page, reorder
+from ..item import Row
+from ..results.runs import Rows, Run, describe_seeds
 from .charts import Charts
 from .groups import Group
 from .markup import Markup, join, tag
-from .predictions import RunPredictions
 
 CELLS = 60_000  # of all matrices of a group: those of 100 classes six times
-NeighborS = 3
+NEIGHBORS = 3
 
 
-def figures(group: Group, seen: Sequence[RunPredictions], charts: Charts) -> Markup | None:
+class MatrixChart(NamedTuple):
+    """One row's matrix, and the runs that it is the mean of."""
+
+    matrix: Matrix
+    runs: Sequence[Run]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of those runs."""
+        return [run.seed for run in self.runs]
+
+    @property
+    def caption(self) -> str:
+        """The row, and which seeds."""
+        return f"{self.matrix.label}, {describe_seeds(self.seeds)}"
+
+
+def average(row: Row, runs: Sequence[Run]) -> MatrixChart | None:
+    """The mean of a row's matrices; None where its runs keep none."""
+    there = [run for run in runs if np.ndim(run.arrays().get("similarity", ())) == 2]
+    return MatrixChart(matrix(row.label, there), there) if there else None
+
+
+def figures(group: Group, rows: Rows, charts: Charts) -> Markup | None:
     """The matrices of a group, those of the same classes together."""
-    alike: dict[tuple[str, ...], list[tuple[RunPredictions, Matrix]]] = {}
-    for one in seen:
-        matrix = one.matrix()
-        if matrix is not None:
-            alike.setdefault(matrix.class_names, []).append((one, matrix))
+    alike: dict[tuple[str, ...], list[MatrixChart]] = {}
+    for each in (found for row, runs in rows if (found := average(row, runs))):
+        alike.setdefault(each.matrix.class_names, []).append(each)
     return join(*(_figure(group, place, found, charts) for place, found in enumerate(alike.values())))
 
 
-def _figure(group: Group, place: int, found: Sequence[tuple[RunPredictions, Matrix]], charts: Charts) -> Markup:
+def _figure(group: Group, place: int, found: Sequence[MatrixChart], charts: Charts) -> Markup:
     """The first two rows, and, where there are more, a choice on each side."""
     key = f"matrix-{group.key}-{place}"
-    one, first = found[0]
-    count = len(first.class_names)
+    first = found[0]
+    count = len(first.matrix.class_names)
     if count**2 > CELLS:
         words = f"The matrices of {count} classes are too large for a page: opl reproduce figure-4 draws them."
         return tag("p", words, class_="absent")
     found = found[: CELLS // count**2]
-    words = _in_words([matrix for _, matrix in found], f"{group.title}, scale {group.scale}, {count} classes")
-    kept = [(matrix, values) for _, matrix in found if (values := charts.keep(page(matrix)))]
+    words = _in_words(found, f"{group.title}, scale {group.scale}, {count} classes")
+    kept = [(each, values) for each in found if (values := charts.keep(page(each.matrix)))]
     if not kept:
         return words
-    switch = _switch(orders(first, groups(one.run, count)), key, charts)
+    switch = _switch(orders(first.matrix, first.runs[0].superclasses(count)), key, charts)
     return join(
         tag("div", tag("h4", f"{count} classes against each other"), switch, class_="controls"),
         tag("div", *(_panel(kept, place, key, charts) for place in range(min(2, len(kept)))), class_="grid two"),
@@ -63,24 +87,24 @@ def _switch(offered: dict[str, list[int]], key: str, charts: Charts) -> Markup:
     return tag("fieldset", legend, *choices, class_="switch", data_orders=charts.keep(list(offered.values())))
 
 
-def _panel(kept: Sequence[tuple[Matrix, str]], place: int, key: str, charts: Charts) -> Markup:
-    matrix, values = kept[place]
+def _panel(kept: Sequence[tuple[MatrixChart, str]], place: int, key: str, charts: Charts) -> Markup:
+    drawn, values = kept[place]
     side = f"{key}-{place}"
-    options = [tag("option", each.label, value=own, selected=own == values) for each, own in kept]
+    options = [tag("option", each.caption, value=own, selected=own == values) for each, own in kept]
     words = f"Row of the matrix on the {'right' if place else 'left'}"
-    choice = tag("select", *options, data_panel=side, aria_label=words) if len(kept) > 2 else matrix.label
-    label = f"Matrix of |cosine| between {len(matrix.class_names)} classes; the list below says it in words"
+    choice = tag("select", *options, data_panel=side, aria_label=words) if len(kept) > 2 else drawn.caption
+    label = f"Matrix of |cosine| between {len(drawn.matrix.class_names)} classes; the list below says it in words"
     chart = charts.place(label, values=values, group=key, side=side, shape="square")
     return tag("figure", tag("figcaption", choice), chart)
 
 
-def _in_words(matrices: Sequence[Matrix], title: str) -> Markup:
+def _in_words(found: Sequence[MatrixChart], title: str) -> Markup:
     lists = [
         join(
-            tag("h5", matrix.label),
-            tag("ul", *(tag("li", line) for line in describe_neighbors(matrix, NeighborS)), class_="columns"),
+            tag("h5", each.caption),
+            tag("ul", *(tag("li", line) for line in describe_neighbors(each.matrix, NEIGHBORS)), class_="columns"),
         )
-        for matrix in matrices
+        for each in found
     ]
     words = "Nearest and farthest classes"
     box = tag("div", *lists, class_="box", tabindex="0", role="region", aria_label=f"{words}: {title}")

@@ -4,10 +4,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ..item import Row
 from ..results.runs import Run, inner, number
+from ..scales import MEANING
 from ..statistics import Interval, paired_difference, verdict
-from ..tables import Row
-from .groups import MEANING, Group, badge, new_rows
+from .context import Context
+from .groups import Group, badge, new_rows
 from .markup import Markup, join, tag
 
 STATES = ("done", "failed", "unfinished", "damaged")
@@ -16,9 +18,10 @@ MOST = 500  # runs in the list
 FINDINGS = 4
 
 
-def section(runs: Sequence[Run], groups: Sequence[Group]) -> Markup:
+def section(context: Context) -> Markup:
     """The first section of the page."""
-    return join(_findings(groups), _facts(runs), _troubled(runs), _list(runs))
+    runs = context.runs
+    return join(_findings(context.groups), _facts(runs), _troubled(runs), _list(runs))
 
 
 def duration(seconds: float) -> str:

@@ -2,23 +2,20 @@
 
 import base64
 import hashlib
-import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
 from ... import __version__
 from ...errors import FolderError
+from ..files import write_whole
+from ..item import Item
 from ..results.runs import Run, read_runs
-from ..tables import Item
-from . import curves, overview, pictures
-from . import feature_space as geometry
-from . import rerun as again
-from . import result_tables as numbers
-from . import sweeps as search
+from . import curves, feature_space, overview, pictures, rerun, result_tables, sweeps
 from .charts import Charts
-from .groups import Group, group_runs, slug
+from .context import Context
+from .groups import group_runs, slug
 from .markup import Markup, join, no_break, tag
 
 LARGEST = 6_000_000  # bytes of the page
@@ -27,73 +24,79 @@ EMPTY = "There are no runs in this folder yet: opl reproduce demo makes some in 
 BARE = "The charts need plotly, which is not installed: pip install plotly, then make this page again."
 TINY = "Synthetic data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
 
+SECTIONS: tuple[tuple[str, str, Callable[[Context], Markup | None]], ...] = (
+    ("Overview", "What was run", overview.section),
+    ("Tables", "Paper and ours", result_tables.section),
+    ("Curves", "Learning curves", curves.section),
+    ("Geometry", "Geometry of the features", feature_space.section),
+    ("Pictures", "Right with OPL, wrong without", pictures.section),
+    ("Settings", "Accuracy over the settings", sweeps.section),
+    ("Run again", "How to run it again", rerun.section),
+)
+"""The word that leads to a section, its title, and what makes it; None leaves it out."""
 
-def write_report(folder: Path | str, items: dict[str, Item], target: Path | str | None = None) -> Path:
+
+def write_report(
+    folder: Path | str,
+    items: dict[str, Item],
+    target: Path | str | None = None,
+    runs: Sequence[Run] | None = None,
+) -> Path:
     """Make the page of a folder of runs.
 
     Args:
         folder: runs anywhere below it; finished, unfinished and damaged ones are shown as such.
         items: the tables and figures that the runs may belong to, by name.
         target: where the page goes; `report.html` in the folder, where nothing is given.
+        runs: those of the folder, where they were read already.
 
     Returns:
         Where the page is.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
-    page = _page(folder, items)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    found = read_runs(folder) if runs is None else runs
+    page = _encode(folder.resolve().name, found, items)
     try:
-        temporary.write_bytes(page)
-        temporary.replace(target)
+        write_whole(target, page)
     except OSError as error:
         raise FolderError(f"cannot write {target} ({error.strerror}): give a folder that can be written to.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return target
 
 
-def _page(folder: Path, items: dict[str, Item]) -> bytes:
-    """With all its charts, or with fewer where it would grow too large."""
-    runs = read_runs(folder)
-    shown = group_runs(runs, items)
+def _encode(folder: str, runs: Sequence[Run], items: dict[str, Item]) -> bytes:
+    """The page with all its charts, or with fewer where it would grow too large."""
+    groups = group_runs(runs, items)
     page = b""
     for room in ROOMS:
-        page = _filled(folder, runs, shown, Charts(room)).encode("utf-8", "replace")  # half a letter becomes a "?"
+        text = _fill(Context(folder, runs, groups, Charts(room)))
+        page = text.encode("utf-8", "replace")  # half a letter becomes a "?"
         if len(page) <= LARGEST:
             break
     return page
 
 
-def _filled(folder: Path, runs: list[Run], shown: list[Group], charts: Charts) -> str:
-    sections = _sections(runs, shown, folder, charts) if runs else {}
+def _fill(context: Context) -> str:
+    sections = _sections(context) if context.runs else {}
+    charts = context.charts
     body = join(
         tag("a", "Skip to the content", href="#main", class_="skip"),
         _bar(sections),
-        tag("main", _hero(runs, shown, charts), *sections.values(), id="main", tabindex="-1"),
+        tag("main", _hero(context), *sections.values(), id="main", tabindex="-1"),
         tag("footer", tag("p", f"Made by opl {__version__}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC.")),
         tag("p", id="said", class_="hidden", role="status"),
         *charts.blocks,
     )
     scripts = {"page": _asset("page.js"), "plotly": charts.library if charts.blocks else ""}
-    return _document(", ".join(f"{group.item.name} ({group.scale})" for group in shown), body, scripts)
+    return _document(", ".join(f"{group.item.name} ({group.scale})" for group in context.groups), body, scripts)
 
 
-def _sections(runs: list[Run], shown: list[Group], folder: Path, charts: Charts) -> dict[str, Markup]:
+def _sections(context: Context) -> dict[str, Markup]:
     """The sections that have something to show, by the word that leads to them."""
-    contents = {
-        "Overview": ("What was run", overview.section(runs, shown)),
-        "Tables": ("Paper and ours", numbers.section(shown, folder) if shown else None),
-        "Curves": ("Learning curves", curves.section(shown, charts)),
-        "Geometry": ("Geometry of the features", geometry.section(shown, charts)),
-        "Pictures": ("Right with OPL, wrong without", pictures.section(shown)),
-        "Settings": ("Accuracy over the settings", search.section(shown, charts)),
-        "Run again": ("How to run it again", again.section(runs, shown, folder.resolve().name)),
-    }
     return {
         word: tag("section", tag("h2", title), content, id=slug(word), aria_label=title)
-        for word, (title, content) in contents.items()
-        if content
+        for word, title, make in SECTIONS
+        if (content := make(context))
     }
 
 
@@ -105,9 +108,10 @@ def _bar(sections: Iterable[str]) -> Markup:
     return tag("header", brand, nav, button, class_="bar")
 
 
-def _hero(runs: list[Run], shown: list[Group], charts: Charts) -> Markup:
-    title = shown[0].item.title if len(shown) == 1 else "Orthogonal Projection Loss, measured"
-    named = dict.fromkeys(group.item.name for group in shown)
+def _hero(context: Context) -> Markup:
+    runs, groups, charts = context.runs, context.groups, context.charts
+    title = groups[0].item.title if len(groups) == 1 else "Orthogonal Projection Loss, measured"
+    named = dict.fromkeys(group.item.name for group in groups)
     return tag(
         "div",
         tag("p", " · ".join(named), class_="over") if named else None,

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..figures import gallery
-from ..results.runs import BROKEN, Run, class_names, outputs
-from ..tables import Row
+from ..item import Row
+from ..results.runs import BROKEN, Run
+from .context import Context
 from .groups import Group, badge, new_rows
 from .markup import Markup, join, no_break, tag
 
@@ -13,33 +14,25 @@ BUDGET = 200_000  # bytes of the pictures of a group
 NONE = "Among the pictures that were kept, there is none that the second model gets right and the first wrong."
 
 
-def section(groups: Sequence[Group]) -> Markup | None:
+def section(context: Context) -> Markup | None:
     """The pictures of each group that has a baseline and a row against it, both with outputs."""
-    pairs = [(group, pair) for group, rows in new_rows(groups) if (pair := group.pair()) and pair[1] in rows]
+    pairs = [(group, pair) for group, rows in new_rows(context.groups) if (pair := group.pair()) and pair[1] in rows]
     parts = [part for group, pair in pairs if (part := _article(group, *pair))]
     return join(*parts) if parts else None
 
 
 def _article(group: Group, base: Row, own: Row) -> Markup | None:
-    runs = {run.seed: run for run in group.finished(base)}
-    for run in sorted(group.finished(own), key=lambda each: each.seed):
-        other = outputs(runs[run.seed]) if run.seed in runs else {}
-        mine = outputs(run) if "pixels" in other else {}
-        if "pixels" in mine:
-            words = f"{own.label} against {base.label}, seed {run.seed}; what {own.label} is surest of comes first."
+    for before, after in gallery.pair_by_seed(group.finished(base), group.finished(own)):
+        if "pixels" in before.arrays() and "pixels" in after.arrays():
+            words = f"{own.label} against {base.label}, seed {after.seed}; what {own.label} is surest of comes first."
             head = [tag("h3", no_break(group.title)), badge(group.scale), tag("p", words, class_="quiet")]
-            return tag("article", *head, _cards(run, other, mine, (base.label, own.label)))
+            return tag("article", *head, _cards(before, after, (base.label, own.label)))
     return None
 
 
-def _cards(run: Run, before: dict[str, Any], after: dict[str, Any], names: tuple[str, str]) -> Markup:
+def _cards(before: Run, after: Run, names: tuple[str, str]) -> Markup:
     try:
-        count = 1 + max(int(part.max()) for part in (after["labels"], before["top5"], after["top5"]))
-        found = gallery.find_corrected(
-            after["pixels"], after["labels"],
-            before["top5"], before["p5"], after["top5"], after["p5"],
-            class_names(run, count),
-        )  # fmt: skip
+        found = gallery.corrections(before, after)
         shown = gallery.page(found) if found else []
     except BROKEN as error:
         return tag("p", f"The pictures cannot be shown: {error}", class_="absent")

@@ -4,8 +4,9 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+from ..item import Row
 from ..results.runs import Run
-from ..tables import Row
+from .context import Context
 from .groups import Group
 from .markup import Markup, join, tag
 
@@ -15,11 +16,12 @@ FIRST = (
 )
 
 
-def section(runs: Sequence[Run], groups: Sequence[Group], folder: str) -> Markup:
+def section(context: Context) -> Markup:
     """The last section of the page."""
-    blocks = [_block("The code", "code", _code(runs))] if _code(runs) else []
-    blocks += [_block(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in groups]
-    blocks.append(_block("This page", "page", [f"opl report {shlex.quote(folder)}"]))
+    code = _code(context.runs)
+    blocks = [_block("The code", "code", code)] if code else []
+    blocks += [_block(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in context.groups]
+    blocks.append(_block("This page", "page", [f"opl report {shlex.quote(context.folder)}"]))
     return join(tag("p", FIRST, class_="lead"), *blocks)
 
 

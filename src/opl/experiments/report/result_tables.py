@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
-from ..results.comparisons import Comparison, compare, comparison_verdict, describe_comparison
-from ..results.runs import BROKEN
-from ..results.tables import Line, lines, markdown, number
+from ..results.comparisons import Comparison, compare, comparison_verdict, notes
+from ..results.runs import BROKEN, Run
+from ..results.tables import Line, describe_difference, document, lines, number
 from ..statistics import Interval, verdict
+from .context import Context
 from .groups import Group, badge
 from .html_table import cell, heading, row, scroll_box
 from .intervals import DifferenceAxis
@@ -19,27 +19,28 @@ LEGEND = (
 )
 
 
-def section(groups: Sequence[Group], folder: Path) -> Markup:
+def section(context: Context) -> Markup | None:
     """All tables."""
-    return join(tag("p", LEGEND, class_="lead"), *(_article(group, folder) for group in groups))
+    articles = [_article(group, context.runs) for group in context.groups]
+    return join(tag("p", LEGEND, class_="lead"), *articles) if articles else None
 
 
-def _article(group: Group, folder: Path) -> Markup:
+def _article(group: Group, runs: Sequence[Run]) -> Markup:
     title = tag("h3", no_break(group.title), id=f"{group.key}-title")
-    return tag("article", title, badge(group.scale), _content(group, folder), aria_labelledby=f"{group.key}-title")
+    return tag("article", title, badge(group.scale), _content(group, runs), aria_labelledby=f"{group.key}-title")
 
 
-def _content(group: Group, folder: Path) -> Markup:
+def _content(group: Group, runs: Sequence[Run]) -> Markup:
     if not group.item.metrics:
         return tag("p", "No finished run has numbers for this table yet.", class_="absent")
     try:
         averages = {each.row.recipe for each in group.item.averages_at(group.scale)}
         here = {row.recipe for row in group.rows} | averages
-        found = lines(group.item, folder, group.scale)
-        shown = [line for line in found if line.recipe in here]
-        return join(_table(group, shown), _below(group, shown, len(found) - len(shown)))
+        found = lines(group.item, runs, group.scale)
+        table = _table(group, [line for line in found if line.recipe in here])
+        return join(table, _below(group, found, runs, sum(line.recipe not in here for line in found)))
     except BROKEN as error:
-        words = f"a result has no {error}." if isinstance(error, KeyError) else str(error).replace(f"{folder}/", "")
+        words = f"a result has no {error}." if isinstance(error, KeyError) else str(error)
         return tag("p", f"This table cannot be made: {words}", class_="absent")
 
 
@@ -88,8 +89,7 @@ def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, l
     content = []
     if difference is not None and math.isfinite(difference.mean):
         words = verdict(difference)
-        interval = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-        text = tag("span", f"{difference.mean:+.2f}{interval}", class_="number")
+        text = tag("span", describe_difference(difference), class_="number")
         pill = tag("span", words, class_="pill gain" if words == "a gain" else "pill")
         content = [axis.draw(difference), tag("div", text, " ", pill, class_="said")]
     elif difference is None and not line.missing:
@@ -99,21 +99,21 @@ def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, l
     return tag("td", *content, role="cell", class_="difference", data_label=label)
 
 
-def _below(group: Group, shown: list[Line], absent: int) -> Markup:
+def _below(group: Group, found: list[Line], runs: Sequence[Run], absent: int) -> Markup:
+    """What stands below a table; what is copied is the same as its file, rows without runs included."""
     text = f"copy-{group.key}"
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
     note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
-    runs = {(run.name, run.seed): run.folder for run in group.runs if run.state == "done"}
-    pairs = compare(group.item, group.scale, runs)
-    copied = "\n\n".join([markdown(group.item, shown), *map(describe_comparison, pairs)])
+    pairs = compare(group.item, runs, group.scale)
+    copied = document(group.item, found, notes(group.item, runs, group.scale))
     return join(
         tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
-        _matched(group, pairs) if pairs else None,
+        _comparisons(group, pairs) if pairs else None,
         tag("pre", copied, id=text, hidden=True),
     )
 
 
-def _matched(group: Group, pairs: list[Comparison]) -> Markup:
+def _comparisons(group: Group, pairs: list[Comparison]) -> Markup:
     """What these networks differ in, whatever other seeds would do."""
     words = f"Differences over the same {pairs[0].difference.size} {pairs[0].unit}, for these networks"
     head = [
@@ -126,9 +126,7 @@ def _matched(group: Group, pairs: list[Comparison]) -> Markup:
             cell("against", each.baseline),
             cell("number", each.metric),
             cell("seeds", str(len(each.seeds))),
-            cell(
-                "difference", f"{each.difference.mean:+.2f} [{each.difference.low:+.2f}, {each.difference.high:+.2f}]"
-            ),
+            cell("difference", describe_difference(each.difference)),
             cell("verdict", comparison_verdict(each.difference)),
         )
         for each in pairs

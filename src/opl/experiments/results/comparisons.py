@@ -1,19 +1,19 @@
-"""Differences between runs that answered the same episodes (or images), one by one: over those, not over seeds.
+"""What is said below a table: binomial intervals of shares of images, and differences over the same episodes or images.
 
 Two seeds tell little of other seeds, but three thousand episodes tell whether *these* networks differ. Each episode's
 difference is averaged over the seeds that both rows have.
 """
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...errors import FolderError
-from ..run_folder import RunFolder, find_runs
+from ..item import Item, Row
 from ..statistics import Interval, interval
-from ..tables import Item, Row
+from .runs import Run, describe_seeds, select_runs
+from .tables import describe_difference
 
 
 class Comparison(NamedTuple):
@@ -27,32 +27,34 @@ class Comparison(NamedTuple):
     unit: str = "episodes"
 
 
-Runs = Mapping[tuple[str, int], RunFolder]
-"""Finished runs, by recipe and seed."""
+def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
+    """The lines below a table: its shares of images, then its comparisons."""
+    return [*wilson_lines(item, runs, scale), *map(describe_comparison, compare(item, runs, scale))]
 
 
-def runs_below(folder: Path, scale: str) -> dict[tuple[str, int], RunFolder]:
-    """The finished runs of a scale, damaged ones left out."""
-    found = {}
-    for run in find_runs(folder):
-        try:
-            recipe = run.recipe()
-        except FolderError:
-            continue
-        if run.done and recipe["scale"] == scale:
-            found[str(recipe["name"]), int(recipe["seed"])] = run
+def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
+    """A line for each row and each compared number that has a binomial interval, which knows of few images."""
+    found = []
+    for row in item.at(scale):
+        results = {run.seed: run.result for run in select_runs(runs, row.recipe, scale)}
+        for name in item.main:
+            there = {seed: result for seed, result in results.items() if f"{name}/low" in result}
+            if there:
+                images = {int(result[f"{name}/images"]) for result in there.values()}
+                each = ", ".join(_share(seed, result, name) for seed, result in there.items())
+                counted = " or ".join(map(str, sorted(images)))
+                found.append(f"{row.label}, {item.metrics[name]} of {counted} images (95 % by Wilson): {each}")
     return found
 
 
-def compare(item: Item, scale: str, runs: Runs) -> list[Comparison]:
+def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
     """Every row with a baseline, in every compared number that has a value for each episode."""
+    by_recipe = {row.recipe: {run.seed: run for run in select_runs(runs, row.recipe, scale)} for row in item.rows}
     labels = {row.recipe: row.label for row in item.rows}
     found = []
     for row in item.at(scale):
-        seeds = sorted({seed for recipe, seed in runs if recipe == row.recipe})
         for name in item.main if row.baseline else ():
-            differences = {seed: _difference(row, name, runs, seed) for seed in seeds}
-            there = {seed: each for seed, each in differences.items() if each is not None}
+            there = _differences(row, name, by_recipe)
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
@@ -65,13 +67,9 @@ def describe_comparison(each: Comparison) -> str:
     difference = each.difference
     return (
         f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} {each.unit} "
-        f"({_seeds(each.seeds)}): {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], "
-        f"{comparison_verdict(difference)} for these networks"
+        f"({describe_seeds(each.seeds)}): {describe_difference(difference)}, {comparison_verdict(difference)} for "
+        "these networks"
     )
-
-
-def _seeds(seeds: tuple[int, ...]) -> str:
-    return f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
 def comparison_verdict(difference: Interval) -> str:
@@ -79,9 +77,20 @@ def comparison_verdict(difference: Interval) -> str:
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
 
 
-def _difference(row: Row, name: str, runs: Runs, seed: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]] | None":
-    """Ours minus theirs, episode by episode; None where one of them was not measured."""
-    both = [runs[recipe, seed] for recipe in (row.recipe, row.baseline) if (recipe, seed) in runs]
-    arrays = [run.outputs("measures/" + name.replace("/", "-", 1)) or {} for run in both]
-    ours, theirs = (np.asarray(each.get("each", ()), dtype=np.float64) for each in [*arrays, {}, {}][:2])
-    return ours - theirs if len(ours) == len(theirs) > 0 else None
+def _share(seed: int, result: Mapping[str, Any], name: str) -> str:
+    return f"{result[name]:.2f} [{result[f'{name}/low']:.2f}, {result[f'{name}/high']:.2f}] (seed {seed})"
+
+
+def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> dict[int, NDArray[np.float64]]:
+    """Ours minus theirs, episode by episode, for each seed of which both were measured on the same ones."""
+    found = {}
+    baseline = by_recipe.get(row.baseline, {})
+    for seed, run in by_recipe[row.recipe].items():
+        ours, theirs = (_values(each, name) for each in (run, baseline.get(seed)))
+        if len(ours) == len(theirs) > 0:
+            found[seed] = ours - theirs
+    return found
+
+
+def _values(run: Run | None, name: str) -> NDArray[np.float64]:
+    return np.asarray(run.measure_arrays(name).get("each", ()) if run else (), dtype=np.float64)

@@ -1,15 +1,14 @@
-"""Paper and ours side by side: what is on disk for a table, as values, as Markdown, as JSON and for the terminal."""
+"""Paper and ours side by side: the runs of a table as values, as Markdown, as JSON and for the terminal."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ...errors import FolderError
-from ..run_folder import find_runs
+from ..item import Average, Item, Row
 from ..statistics import Interval, interval, paired_difference, verdict
-from ..tables import Average, Item, Row
+from .runs import Run
 
 Results = dict[str, dict[int, dict[str, Any]]]  # by recipe and seed
 
@@ -28,22 +27,15 @@ class Line:
     missing: str
 
 
-def lines(item: Item, folder: Path | str, scale: str) -> list[Line]:
-    """The rows of a table from the finished runs below a folder."""
+def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
+    """The rows of a table from the finished runs of a scale; what is said of the others is in `missing`."""
     results: Results = {}
     problems: dict[str, list[str]] = {}
-    for run in find_runs(folder):
-        try:
-            recipe = run.recipe()
-        except FolderError:
-            continue  # a damaged run is no reason to lose the others
-        if recipe["scale"] != scale:
-            continue
-        if run.done:
-            results.setdefault(recipe["name"], {})[recipe["seed"]] = run.result()
+    for run in (run for run in runs if run.scale == scale):
+        if run.state == "done":
+            results.setdefault(run.name, {})[run.seed] = run.result
         else:
-            state = "failed" if run.error() else "unfinished"
-            problems.setdefault(recipe["name"], []).append(f"seed {recipe['seed']} {state}")
+            problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}")
     averages = item.averages_at(scale)
     for each in averages:
         results[each.row.recipe], problems[each.row.recipe] = _average(item, each, results)
@@ -111,14 +103,24 @@ def number(value: Interval) -> str:
     return f"{value.mean:.{digits}f}" + ("" if math.isnan(value.half) else f" ± {value.half:.{digits}f}")
 
 
+def describe_difference(difference: Interval) -> str:
+    """A difference with its sign, and its interval where it has one.
+
+    Example:
+        >>> describe_difference(Interval(1.5, 0.25, 3)), describe_difference(interval([-2.0]))
+        ('+1.50 [+1.25, +1.75]', '-2.00')
+    """
+    if difference.size == 0:
+        return "-"
+    ends = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
+    return f"{difference.mean:+.2f}{ends}"
+
+
 def _difference(line: Line, name: str) -> str:
     if name not in line.difference:
         return line.missing or "-"
     difference = line.difference[name]
-    text = f"{difference.mean:+.2f}" if difference.size else "-"
-    if not math.isnan(difference.half):
-        text += f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-    return f"{text}, {verdict(difference)}" + (f" ({line.missing})" if line.missing else "")
+    return f"{describe_difference(difference)}, {verdict(difference)}" + (f" ({line.missing})" if line.missing else "")
 
 
 def markdown(item: Item, rows: list[Line]) -> str:
@@ -126,6 +128,11 @@ def markdown(item: Item, rows: list[Line]) -> str:
     heading, body = cells(item, rows)
     ruled = [heading, ["---"] * len(heading), *body]
     return "\n".join("| " + " | ".join(row) + " |" for row in ruled)
+
+
+def document(item: Item, rows: list[Line], notes: Sequence[str]) -> str:
+    """The table as Markdown, and a paragraph for each note below it: what a file and the page's copy have alike."""
+    return "\n\n".join([markdown(item, rows), *notes])
 
 
 def as_json(item: Item, rows: list[Line], scale: str) -> dict[str, Any]:

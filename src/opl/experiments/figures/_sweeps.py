@@ -1,0 +1,165 @@
+"""Runs that differ in OPL's weight, in its gamma or in the batch size, and in nothing else: sweeps and grids."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ...errors import OptionError
+from ..results.runs import Run, number
+from .style import Array
+
+SETTINGS = {"weight": "weight λ", "gamma": "γ", "batch size": "batch size"}
+"""What may be varied, and what it is called in a label."""
+WEIGHT, GAMMA, BATCH = range(len(SETTINGS))
+IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}  # of a recipe, beside what is varied
+LABELS = {"CrossEntropy": "CE"}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one method reaches for each value of one setting.
+
+    Args:
+        label: which method, for instance "CE+OPL".
+        setting: what was varied, for instance "lambda" or "batch size".
+        xs: its values, above zero: the axis is logarithmic.
+        values: for each of them the results of the seeds.
+        baseline: results of the seeds of a method without that setting, or None.
+    """
+
+    label: str
+    setting: str
+    xs: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+    baseline: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.xs or len(self.xs) != len(self.values):
+            raise OptionError(
+                f"the sweep of {self.label!r} has {len(self.xs)} values of {self.setting} and results for "
+                f"{len(self.values)}: give results for each value, and at least one."
+            )
+        wrong = [x for x in self.xs if not (x > 0 and math.isfinite(x))]
+        if wrong:
+            raise OptionError(
+                f"{self.setting} {wrong[0]} has no place on a logarithmic axis: give values above 0, and a method "
+                "without the setting as the baseline."
+            )
+
+
+class Grid(NamedTuple):
+    """The means that one method reaches, (weights, gammas); NaN for a pair that was not run."""
+
+    weights: tuple[float, ...]
+    gammas: tuple[float, ...]
+    means: Array
+
+
+class Settings(NamedTuple):
+    """A run but for its seed: what may be varied, and everything else."""
+
+    method: str
+    """The kind of its method without OPL."""
+    rest: str
+    """That method and the rest of the recipe, in full."""
+    projection: str | None
+    """OPL's settings beside weight and gamma; None for a run without OPL."""
+    varied: tuple[float, ...]
+    """A value for each of `SETTINGS`; 0 for OPL's in a run without it."""
+
+    @property
+    def label(self) -> str:
+        """Of its method."""
+        return LABELS.get(self.method, self.method) + ("" if self.projection is None else "+OPL")
+
+    def without(self, *places: int) -> "Settings":
+        """The same for any value of these settings."""
+        return self._replace(varied=tuple(0.0 if i in places else value for i, value in enumerate(self.varied)))
+
+    def baseline(self) -> "Settings":
+        """The same without OPL."""
+        return self._replace(projection=None).without(WEIGHT, GAMMA)
+
+
+Values = dict[float, tuple[float, ...]]
+
+
+def settings(run: Run) -> Settings:
+    """Those of a run."""
+    opl = run.opl or {}
+    others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
+    rest = json.dumps([run.baseline_method, others], sort_keys=True, default=str)
+    more = [f"{key} {value}" for key, value in sorted(opl.items()) if key not in ("kind", "weight", "gamma")]
+    weight, gamma = (number(opl.get(key)) if run.projects else 0.0 for key in ("weight", "gamma"))
+    varied = (weight, gamma, number(run.recipe.get("batch_size")))
+    return Settings(str(run.baseline_method.get("kind", "")), rest, ", ".join(more) if run.projects else None, varied)
+
+
+def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Sweep]]:
+    """For each setting that is varied its sweeps: one for each choice of the others that has at least two values.
+
+    The baseline of a sweep is the method without OPL in the same recipe. Over the batch size, which it has too, it is
+    a sweep of its own, even of one value.
+    """
+    found = _results(runs, metric)
+    made = {name: _sweeps(found, place, name) for place, name in enumerate(SETTINGS)}
+    return {name: some for name, some in made.items() if some}
+
+
+def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:
+    """The means over weight and gamma, where both have at least two values."""
+    tables: dict[Settings, dict[tuple[float, float], tuple[float, ...]]] = defaultdict(dict)
+    for key, values in _results(runs, metric).items():
+        if key.varied[WEIGHT] > 0:
+            tables[key.without(WEIGHT, GAMMA)][key.varied[WEIGHT], key.varied[GAMMA]] = values
+    made = []
+    for cells in tables.values():
+        weights, gammas = (tuple(sorted({pair[place] for pair in cells})) for place in (WEIGHT, GAMMA))
+        if len(weights) > 1 and len(gammas) > 1:
+            means = [[float(np.mean(cells.get((w, g), (math.nan,)))) for g in gammas] for w in weights]
+            made.append(Grid(weights, gammas, np.array(means)))
+    return made
+
+
+def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ...]]:
+    """A number of each run, those that differ in nothing but the seed together."""
+    found: dict[Settings, list[float]] = defaultdict(list)
+    for run in runs:
+        value = number(run.result.get(metric))
+        if math.isfinite(value):
+            found[settings(run)].append(value)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _sweeps(found: dict[Settings, tuple[float, ...]], place: int, name: str) -> list[Sweep]:
+    alike: dict[Settings, Values] = defaultdict(dict)
+    for key, values in found.items():
+        if key.varied[place] > 0:
+            alike[key.without(place)][key.varied[place]] = values
+    several = {key: reached for key, reached in alike.items() if len(reached) > 1}
+    if place == BATCH:
+        beside = {key.baseline() for key in several}
+        several |= {key: reached for key, reached in alike.items() if key in beside}
+    made = []
+    for key, reached in sorted(several.items(), key=lambda each: each[0].projection is not None):
+        xs = tuple(sorted(reached))
+        base = None if place == BATCH else found.get(key.baseline())
+        made.append(Sweep(_label(key, tuple(several)), name, xs, tuple(reached[x] for x in xs), base))
+    return made
+
+
+def _label(key: Settings, several: Sequence[Settings]) -> str:
+    """The method, and what tells its sweep from others of that method."""
+    alike = [each for each in several if each.label == key.label]
+    apart = [
+        f"{word} {key.varied[place]:g}"
+        for place, word in enumerate(SETTINGS.values())
+        if len({each.varied[place] for each in alike}) > 1
+    ]
+    forms = [key.projection] if key.projection and len({each.projection for each in alike}) > 1 else []
+    return ", ".join([key.label, *apart, *forms])

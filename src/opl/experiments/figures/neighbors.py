@@ -1,0 +1,14 @@
+"""Figure s3: the last row's similarity matrix, read class by class."""
+
+from ..results.runs import Rows
+from . import similarity
+from ._rendering import Order, Rendering
+
+NEEDS = similarity.NEEDS
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """The matrix of the last row, and in words each class's nearest and farthest classes."""
+    row, runs = rows[-1]
+    chosen = similarity.matrix(row.label, runs, order)
+    return Rendering({"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.describe_neighbors(chosen)])
