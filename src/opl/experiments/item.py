@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .scales import SCALES
+from .scales import SCALES, Scale
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Row:
     paper: dict[str, float]
     baseline: str = ""
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
-    scales: tuple[str, ...] = SCALES
+    scales: tuple[Scale, ...] = SCALES
     """Where the row is run; a row that adds only cost at a small scale is left out there."""
 
 
@@ -34,7 +34,7 @@ class Measure:
 
     words: tuple[str, ...]
     names: tuple[str, ...]
-    scales: tuple[str, ...] = SCALES
+    scales: tuple[Scale, ...] = SCALES
     """Where these words are used: on fewer images at a small scale, for instance."""
 
 
@@ -61,7 +61,7 @@ class Item:
     unit: str = "episodes"
     """What a measure has one value for, so that runs can be compared over the same ones."""
     figure: str = ""
-    """For a figure: which one, a name of `opl.experiments.figures.paper`."""
+    """For a figure: the module of `opl.experiments.figures` that draws it."""
     home: str = ""
     """The item whose folder holds the runs, where they are shared."""
     averages: tuple[Average, ...] = ()
@@ -81,13 +81,3 @@ class Item:
     def averages_at(self, scale: str) -> tuple[Average, ...]:
         """The averages that are shown at a scale."""
         return tuple(each for each in self.averages if scale in each.row.scales)
-
-
-NEEDS = {
-    "plane": ("test",),
-    "similarity": ("test",),
-    "neighbors": ("test",),
-    "gallery": ("test",),
-    "lda": ("test", "novel"),
-}
-"""Which arrays of a run (`test.npz`, `novel.npz`) a figure is drawn from; the others need its records alone."""

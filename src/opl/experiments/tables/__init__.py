@@ -1,32 +1,51 @@
-"""Every table and figure of the paper as a value: its rows, the paper's numbers, what is shown. No torch in here.
+"""Every table and figure of the paper, one file each: an `ITEM` (rows, the paper's numbers, what is shown) that needs
+no torch, and `recipes()`, which imports what it needs when it is called."""
 
-The recipes that the rows name are in `opl.experiments.recipes`, under the same file names.
-"""
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ...errors import OptionError, did_you_mean
-from ..item import NEEDS, Average, Item, Measure, Row
-from . import (
-    demo,
-    figure_2,
-    figure_6,
-    figure_s1,
-    figures_of_table_1,
-    table_1,
-    table_3,
-    table_4,
-    table_5,
-    table_6,
-    table_8,
-    table_s1,
-    table_s3,
-)
+from ..item import Item
+from ..scales import Scale
 
-_ALL = (
-    demo.ITEM, table_1.ITEM, table_3.ITEM, table_3.MORE, table_4.ITEM, table_5.ITEM, table_6.ITEM, table_8.ITEM,
-    table_s1.ITEM, table_s3.ITEM,
-    figure_2.ITEM, figure_6.ITEM, *figures_of_table_1.ITEMS, figure_s1.ITEM,
-)  # fmt: skip
-ITEMS: dict[str, Item] = {item.name: item for item in _ALL}
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+
+MODULES = (
+    "demo",
+    "table_1",
+    "table_3",
+    "table_3_beyond",
+    "table_4",
+    "table_5",
+    "table_6",
+    "table_8",
+    "table_s1",
+    "table_s3",
+    "figure_2",
+    "figure_6",
+    "figure_3",
+    "figure_4",
+    "figure_5",
+    "figure_s3",
+    "figure_s1",
+)
+"""The files of this package, in the order in which their items are listed."""
+
+
+class TableModule(Protocol):
+    """What every file of this package has."""
+
+    ITEM: Item
+
+    def recipes(self) -> tuple["Recipe", ...]:
+        """All scales of all rows, what their runs come after, and what belongs to the item without a row."""
+        ...
+
+
+_TABLES = tuple(cast(TableModule, import_module(f"{__name__}.{name}")) for name in MODULES)
+ITEMS: dict[str, Item] = {table.ITEM.name: table.ITEM for table in _TABLES}
 
 
 def item(name: str) -> Item:
@@ -36,9 +55,35 @@ def item(name: str) -> Item:
     return ITEMS[name]
 
 
-def cost_of(recipe: str) -> str:
+def cost_of(recipe_name: str) -> str:
     """What a run of a recipe costs, as its table says."""
-    return next((item.cost for item in _ALL if any(row.recipe == recipe for row in item.rows)), "")
+    return next((item.cost for item in ITEMS.values() if any(row.recipe == recipe_name for row in item.rows)), "")
 
 
-__all__ = ["ITEMS", "NEEDS", "Average", "Item", "Measure", "Row", "cost_of", "item"]
+@cache
+def recipes() -> dict[str, dict[str, "Recipe"]]:
+    """Every recipe, by name and scale; items that share one must agree on it."""
+    known: dict[str, dict[str, Recipe]] = {}
+    owners: dict[tuple[str, Scale], str] = {}
+    for table in _TABLES:
+        for made in table.recipes():
+            owner = owners.setdefault((made.name, made.scale), table.ITEM.name)
+            if known.setdefault(made.name, {}).setdefault(made.scale, made) != made:
+                raise OptionError(
+                    f"{table.ITEM.name} and {owner} have different recipes {made.name!r} at the scale {made.scale!r}: "
+                    "recipes of one name and scale must be equal, so give one of them another name."
+                )
+    return known
+
+
+def recipe(name: str, scale: Scale) -> "Recipe":
+    """The recipe of that name at that scale; otherwise the nearest names."""
+    known = recipes()
+    if name not in known:
+        raise OptionError(did_you_mean("recipe", name, known))
+    if scale not in known[name]:
+        raise OptionError(did_you_mean(f"scale of {name}", scale, known[name]))
+    return known[name][scale]
+
+
+__all__ = ["ITEMS", "MODULES", "cost_of", "item", "recipe", "recipes"]

@@ -1,27 +1,115 @@
-"""Table 1, CIFAR-100, thirteen losses: the paper's top-1 and top-5 with ResNet-56 and with ResNet-110."""
+"""Table 1, CIFAR-100, thirteen losses. Cost of one seed, the paper's figures and ours: RESULTS.md, table 1.
+
+The paper's protocol from its released trainer: 45,000 images to train on, 5,000 to validate, 200 epochs, drops at the
+start of epochs 60, 120 and 160 (counted from 1), one epoch of warm-up. The released code reports the best *test*
+accuracy of the last 80 epochs; here the last epoch is tested, once.
+
+Neither the paper nor its code gives the settings of the baselines on CIFAR-100, and most of their rows look copied.
+Each has its source's own settings here; where that has none for CIFAR-100, the choice and its reason stand beside it.
+
+A new row is one line of `VARIANTS`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..item import Item, Row
+from ..scales import SCALES, Scale
 
-LABELS = {
-    "ce": ("CE", (72.40, 92.68), (73.79, 93.11)),
-    "opl": ("CE+OPL", (73.52, 93.07), (74.85, 93.32)),
-    "center": ("Center", (72.72, 93.06), (74.27, 93.20)),
-    "focal": ("Focal", (73.09, 93.07), (74.34, 93.34)),
-    "a-softmax": ("A-Softmax", (72.20, 91.28), (72.72, 90.41)),
-    "lmc": ("LMC", (71.52, 91.64), (73.15, 91.88)),
-    "ole": ("OLE", (71.95, 92.52), (72.70, 92.63)),
-    "lgm": ("LGM", (73.08, 93.10), (74.34, 93.06)),
-    "anchor": ("Anchor", None, (74.38, 92.45)),
-    "aam": ("AAM", (71.41, 91.66), (73.72, 91.86)),
-    "cb-focal": ("CB Focal", (73.09, 93.07), (74.34, 93.34)),
-    "hnc": ("HNC", (73.47, 93.29), (74.76, 93.65)),
-    "rbf": ("RBF", (73.36, 92.94), None),
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from ..types import Method
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A loss of the table; its method is built from the package `opl.experiments.methods`, which needs torch."""
+
+    label: str
+    resnet56: tuple[float, float] | None
+    """The paper's top-1 and top-5, where it has them."""
+    resnet110: tuple[float, float] | None
+    method: "Callable[[ModuleType], Method]"
+    short: "Callable[[ModuleType], Method] | None" = None
+    """The method below the paper's scale, where it must follow the number of steps."""
+
+
+VARIANTS = {
+    "ce": Variant("CE", (72.40, 92.68), (73.79, 93.11), lambda m: m.CrossEntropy()),
+    "opl": Variant("CE+OPL", (73.52, 93.07), (74.85, 93.32), lambda m: m.CrossEntropyOPL()),
+    "center": Variant(
+        "Center", (72.72, 93.06), (74.27, 93.20), lambda m: m.Composite(auxiliary=(m.auxiliaries.Center(),))
+    ),
+    "focal": Variant("Focal", (73.09, 93.07), (74.34, 93.34), lambda m: m.Composite(criterion=m.criteria.Focal())),
+    "a-softmax": Variant("A-Softmax", (72.20, 91.28), (72.72, 90.41), lambda m: m.Composite(head=m.heads.ASoftmax())),
+    # A scale of 64, made for faces, is far above what 100 classes need.
+    "lmc": Variant("LMC", (71.52, 91.64), (73.15, 91.88), lambda m: m.Composite(head=m.heads.CosFace(scale=30.0))),
+    "ole": Variant("OLE", (71.95, 92.52), (72.70, 92.63), lambda m: m.Composite(auxiliary=(m.auxiliaries.OLE(),))),
+    # The released margin starts at 0.1: at the small scale that left the classes in a heap (18 % against 40 % of
+    # validation). It starts lower here and is all there after as many steps. The weight is that of its second release.
+    # At the smaller scales the margin doubles sooner: they have 700 steps in all.
+    "lgm": Variant(
+        "LGM", (73.08, 93.10), (74.34, 93.06),
+        method=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
+        short=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=100)),
+    ),
+    # Five epochs of softmax, as released, then leave the sigmoids with a spike (25 % against 41 % of validation at the
+    # small scale); a small prior does what they are for.
+    "anchor": Variant(
+        "Anchor", None, (74.38, 92.45),
+        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.Anchor(warmup=0)),
+    ),
+    "aam": Variant("AAM", (71.41, 91.66), (73.72, 91.86), lambda m: m.Composite(head=m.heads.ArcFace(scale=30.0))),
+    "cb-focal": Variant(
+        "CB Focal", (73.09, 93.07), (74.34, 93.34),
+        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.ClassBalancedFocal()),
+    ),
+    # A tenth of the classes, as on ImageNet, and the weight of OPL's port.
+    "hnc": Variant(
+        "HNC", (73.47, 93.29), (74.76, 93.65), lambda m: m.Composite(auxiliary=(m.auxiliaries.NegativeCAM(),))
+    ),
+    "rbf": Variant("RBF", (73.36, 92.94), None, lambda m: m.Composite(head=m.heads.RBF())),
+}  # fmt: skip
+# Relatives of OPL in the released code, in no table of the paper: recipes without a row.
+RELATIVES: "dict[str, Callable[[ModuleType], Method]]" = {
+    "perpetual-1": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=1),)),
+    "perpetual-2": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=2),)),
 }
 
 
-def _row(name: str, label: str, model: str, paper: tuple[float, float] | None, scales: tuple[str, ...]) -> Row:
+@dataclass(frozen=True)
+class Network:
+    """A network of the table, its depth at each scale, and the scales at which its rows are run."""
+
+    name: str
+    label: str
+    depths: dict[Scale, int]
+    scales: tuple[Scale, ...]
+
+
+RESNET56 = Network("cifar100-resnet56", "", {"paper": 56, "small": 8, "tiny": 8}, SCALES)
+RESNET110 = Network("cifar100-resnet110", "ResNet-110 ", {"paper": 110, "small": 14, "tiny": 8}, ("paper",))
+
+
+def name_of(key: str, network: Network = RESNET56) -> str:
+    """The name of a variant's recipe."""
+    return f"{network.name}-{key}"
+
+
+def _row(key: str, network: Network, paper: tuple[float, float] | None) -> Row:
     numbers = dict(zip(("test/top1", "test/top5"), paper, strict=True)) if paper else {}
-    return Row(label, f"{model}-{name}", numbers, "" if name == "ce" else f"{model}-ce", scales)
+    baseline = "" if key == "ce" else name_of("ce", network)
+    return Row(network.label + VARIANTS[key].label, name_of(key, network), numbers, baseline, network.scales)
+
+
+def rows() -> tuple[Row, ...]:
+    """All variants with ResNet-56, then all with ResNet-110."""
+    return (
+        *(_row(key, RESNET56, variant.resnet56) for key, variant in VARIANTS.items()),
+        *(_row(key, RESNET110, variant.resnet110) for key, variant in VARIANTS.items()),
+    )
 
 
 ITEM = Item(
@@ -29,16 +117,65 @@ ITEM = Item(
     title="CIFAR-100, ResNet-56 and ResNet-110",
     dataset="cifar100",
     metrics={"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"},
-    rows=(
-        *(
-            _row(name, label, "cifar100-resnet56", r56, ("paper", "small", "tiny"))
-            for name, (label, r56, _) in LABELS.items()
-        ),
-        *(
-            _row(name, f"ResNet-110 {label}", "cifar100-resnet110", r110, ("paper",))
-            for name, (label, _, r110) in LABELS.items()
-        ),
-    ),
+    rows=rows(),
     cost="small: 3 min on 1 core; paper: 22 h on 2 cores",
     note="The paper's single runs, the best test epoch; ours are the last epoch's.",
 )
+PAIR = tuple(row for row in ITEM.rows if row.recipe in (name_of("ce"), name_of("opl")))
+
+
+def figure(name: str, title: str, kind: str) -> Item:
+    """A figure that is drawn from the runs of CE and CE+OPL."""
+    return replace(ITEM, name=name, title=title, rows=PAIR, figure=kind, home=ITEM.name, note="")
+
+
+def recipes() -> tuple["Recipe", ...]:
+    """The recipes of the rows and of OPL's relatives, both networks at every scale."""
+    from .. import methods
+
+    return tuple(
+        replace(base, name=f"{base.name}-{key}", method=method(methods))
+        for base in _bases()
+        for key, method in _methods(base.scale).items()
+    )
+
+
+def _methods(scale: Scale) -> "dict[str, Callable[[ModuleType], Method]]":
+    losses = {
+        key: variant.short if variant.short and scale != "paper" else variant.method
+        for key, variant in VARIANTS.items()
+    }
+    return losses | RELATIVES
+
+
+def _bases() -> "Iterator[Recipe]":
+    """Cross-entropy with each network at each scale."""
+    from ...optim import SGD, Steps
+    from ..data import Cifar100, Synthetic
+    from ..methods import CrossEntropy
+    from ..models import CifarResNet
+    from ..recipe import Recipe
+
+    for network in (RESNET56, RESNET110):
+        model = {scale: CifarResNet(depth=depth) for scale, depth in network.depths.items()}
+        paper = Recipe(
+            name=network.name,
+            data=Cifar100(),
+            model=model["paper"],
+            method=CrossEntropy(),
+            optimizer=SGD(lr=0.1, weight_decay=5e-4),
+            schedule=Steps(milestones=(59, 119, 159), factor=0.2, warmup=1),
+            epochs=200,
+        )
+        yield paper
+        # Small: 20 classes, all their images, a shallow network of the same family, drops at the same parts of the way.
+        yield replace(
+            paper,
+            data=Cifar100(classes=20),
+            model=model["small"],
+            schedule=Steps(milestones=(3, 6, 8), factor=0.2, warmup=1),
+            epochs=10,
+            eval_every=2,
+            scale="small",
+        )
+        yield replace(paper, data=Synthetic(like="cifar100"), model=model["tiny"], epochs=1, scale="tiny")

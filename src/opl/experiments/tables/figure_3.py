@@ -1,0 +1,7 @@
+"""Figure 3: orthogonality, s and d during training, from the runs of table 1, whose cost is in RESULTS.md."""
+
+from .table_1 import figure, recipes
+
+ITEM = figure("figure-3", "CIFAR-100, orthogonality, s and d during training", "training")
+
+__all__ = ["ITEM", "recipes"]

@@ -1,0 +1,7 @@
+"""Figure 4: how similar the classes' average features are, from the runs of table 1, whose cost is in RESULTS.md."""
+
+from .table_1 import figure, recipes
+
+ITEM = figure("figure-4", "CIFAR-100, similarity of the classes' average features", "similarity")
+
+__all__ = ["ITEM", "recipes"]
