@@ -13,15 +13,16 @@ from torch.nn import functional as F
 from _gloo import alone_and_in_two
 from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.experiments import recipes
+from opl.experiments import tables
 from opl.experiments.methods import MART, OPL, TRADES, AdversarialTraining, CrossEntropy
-from opl.experiments.methods.ascent import ascend, evaluation_mode, frozen_parameters, random_start
+from opl.experiments.methods.ascent import ascend, random_start
 from opl.experiments.methods.mart import boosted_cross_entropy, consistency
 from opl.experiments.methods.trades import divergence
 from opl.experiments.models import CifarResNet, Standardize
-from opl.experiments.recipe import from_json, to_json
+from opl.experiments.models.modes import evaluation_mode, frozen_parameters
+from opl.experiments.recipe import to_json
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.training.build import build_model
+from opl.experiments.training.build import build_model, parse_recipe
 from opl.experiments.training.run import run
 from opl.experiments.types import Batch, Output, TaskShape
 
@@ -328,14 +329,14 @@ def test_settings_that_move_nothing_are_refused(wrong, said):
 
 # In a run
 
-DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
 ATTACKED = replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model")
 
 
 def test_attacks_need_the_normalization_inside():
     with pytest.raises(OptionError, match="normalize='model'"):
         replace(DIGITS, method=MART())
-    assert from_json(to_json(ATTACKED)) == ATTACKED
+    assert parse_recipe(to_json(ATTACKED)) == ATTACKED
 
 
 def test_a_network_with_its_normalization_inside_answers_as_one_without():
@@ -387,7 +388,7 @@ def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatc
 
 
 def test_another_number_of_classes_is_refused_until_the_classifier_is_new(tmp_path):
-    data = recipes.recipe("cifar100-resnet56-ce", "tiny").data
+    data = tables.recipe("cifar100-resnet56-ce", "tiny").data
     base = replace(DIGITS, data=replace(data, rows=16, test=8, classes=4), model=CifarResNet(8, 8), epochs=1)
     run(replace(base, name="four"), tmp_path)
     six = replace(base, name="six", data=replace(base.data, classes=6), after="four", inherit=True)
@@ -403,12 +404,12 @@ def test_another_number_of_classes_is_refused_until_the_classifier_is_new(tmp_pa
 SCRIPT = """
 import sys
 from dataclasses import replace
-from opl import recipes
+from opl.experiments import tables
 from opl.experiments.methods import *
 from opl.experiments.models import CifarResNet
 from opl.optim import SGD
 from opl.experiments.training.run import run
-base = recipes.recipe("digits-ce", "small")
+base = tables.recipe("digits-ce", "small")
 base = replace(base, epochs=1, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]), normalize="model")
 loop = {"random_start": False, "steps": 2}
 madry = AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),))

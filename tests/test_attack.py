@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from opl.errors import OplWarning, OptionError
-from opl.experiments import cli, recipes
+from opl.experiments import cli, tables
 from opl.experiments.cluster.local import jobs_of, measure_all
 from opl.experiments.evaluation.attack import sanity
 from opl.experiments.evaluation.attack.attacks import PixelClassifier, choose_images, fgsm, is_correct, pgd
@@ -23,8 +23,8 @@ from opl.experiments.evaluation.attack.evaluate import evaluate_attacks
 from opl.experiments.evaluation.attack.settings import Attack
 from opl.experiments.methods import AdversarialTraining
 from opl.experiments.radius import format_radius, parse_radius
-from opl.experiments.results.comparisons import compare, describe_comparison, runs_below
-from opl.experiments.results.shares import shares
+from opl.experiments.results.comparisons import compare, describe_comparison, wilson_lines
+from opl.experiments.results.runs import read_runs
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import wilson
 from opl.experiments.tables import item
@@ -325,7 +325,7 @@ def test_the_interval_is_wilsons():
 # In a run folder
 
 MADE_UP = replace(
-    recipes.recipe("digits-ce", "small"),
+    tables.recipe("digits-ce", "small"),
     method=AdversarialTraining(steps=1),
     normalize="model",
     epochs=2,
@@ -338,7 +338,7 @@ WORDS = ["--images", "40", "--iterations", "4", "--queries", "20", "--batch", "1
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     run(MADE_UP, out)
-    run(replace(MADE_UP, name="plain", method=recipes.recipe("digits-ce", "small").method, normalize="data"), out)
+    run(replace(MADE_UP, name="plain", method=tables.recipe("digits-ce", "small").method, normalize="data"), out)
     return {name: RunFolder.of(out, name, 0) for name in ("attacked", "plain")}
 
 
@@ -421,7 +421,7 @@ def test_suspicions_are_warned_of_and_kept(folders, monkeypatch):
 
 ODD = """
 import sys
-from opl import cli
+from opl.experiments import cli
 from opl.experiments.evaluation import sanity
 sanity.suspicions = lambda *_: ["something is odd"]
 sys.exit(cli.main(sys.argv[1:]))
@@ -465,14 +465,14 @@ def cli_settings(words):
 
 def test_fine_tuning_comes_after_pre_training_on_other_classes():
     for scale in ("paper", "small", "tiny"):
-        tuned_recipe = recipes.recipe("cifar100-robust-hendrycks-opl", scale)
-        before = recipes.recipe(tuned_recipe.after, scale)
+        tuned_recipe = tables.recipe("cifar100-robust-hendrycks-opl", scale)
+        before = tables.recipe(tuned_recipe.after, scale)
         assert tuned_recipe.inherit
         assert tuned_recipe.new_head
         assert before.data != tuned_recipe.data
         assert before.model == tuned_recipe.model
         assert before.normalize == tuned_recipe.normalize == "model"
-    small = recipes.recipe("cifar100-robust-madry", "small"), recipes.recipe("cifar100-robust-pretrained", "small")
+    small = tables.recipe("cifar100-robust-madry", "small"), tables.recipe("cifar100-robust-pretrained", "small")
     assert not set(small[0].data.superclasses) & set(small[1].data.superclasses)
 
 
@@ -486,7 +486,7 @@ def test_only_rows_are_measured_with_the_words_of_their_scale_and_warnings_are_s
         )
 
     monkeypatch.setattr("opl.experiments.cluster.local._measure", measure)
-    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: recipes.recipe(name, "tiny"))
+    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: tables.recipe(name, "tiny"))
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     assert measure_all(asked, jobs, 1, "tiny") == []
     assert capsys.readouterr().err.count("masked") == 1
@@ -505,15 +505,15 @@ def made_up_runs(out):
         numbers = {metric: sum(each) / 4, f"{metric}/low": 100 * low, f"{metric}/high": 100 * high}
         content = {"numbers": {**numbers, f"{metric}/images": 4}}
         folder.write_measure("attack-autoattack-linf-8-255", content, {"each": np.array(each, dtype=np.float32)})
-    return runs_below(out, "small")
+    return read_runs(out)
 
 
 def test_rows_are_compared_image_by_image_and_have_their_binomial_interval(tmp_path):
     runs = made_up_runs(tmp_path)
-    [difference] = compare(item("table-4"), "small", runs)
+    [difference] = compare(item("table-4"), runs, "small")
     assert difference.difference.mean == 25
     assert "AutoAttack %, over the same 4 images (seed 0): +25.00" in describe_comparison(difference)
-    lines = shares(item("table-4"), "small", runs)
+    lines = wilson_lines(item("table-4"), runs, "small")
     assert len(lines) == 2
     assert "Madry, AutoAttack % of 4 images (95 % by Wilson): 50.00 [15.00, 85.00] (seed 0)" in lines[0]
 

@@ -305,9 +305,9 @@ def test_perpetual_equals_loops_over_samples_and_directions(version, classes):
 
 def test_perpetual_directions_ask_for_a_rate_of_their_own():
     loss = PerpetualProjectionLoss(CLASSES, DIM)
-    assert set(loss.own) == {name for name, _ in loss.named_parameters()}
-    assert 0.1 * loss.own["centers"]["lr"] == pytest.approx(0.5)
-    assert loss.own["centers"]["weight_decay"] == 0
+    assert set(loss.param_options) == {name for name, _ in loss.named_parameters()}
+    assert 0.1 * loss.param_options["centers"]["lr_mult"] == pytest.approx(0.5)
+    assert loss.param_options["centers"]["weight_decay"] == 0
 
 
 # Distillation

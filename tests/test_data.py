@@ -36,11 +36,11 @@ from opl.experiments.data import (
     Synthetic,
     describe,
     find,
-    seed_for,
     split,
     subset,
 )
 from opl.experiments.data.readers import cache, hub
+from opl.experiments.seeds import mix
 from opl.experiments.types import Images
 
 # A small data set in the layout of MNIST
@@ -566,12 +566,12 @@ def test_batches_of_nothing_and_processes_that_do_not_exist():
 
 
 def test_seeds_are_63_bits_that_depend_on_every_number_and_on_their_order():
-    seeds = {seed_for(*numbers) for numbers in [(), (0,), (0, 0), (1, 0), (0, 1), (-1,), (2**70,)]}
+    seeds = {mix(*numbers) for numbers in [(), (0,), (0, 0), (1, 0), (0, 1), (-1,), (2**70,)]}
     assert len(seeds) == 7
-    many = np.array([seed_for(0, epoch, step) for epoch in range(40) for step in range(100)])
+    many = np.array([mix(0, epoch, step) for epoch in range(40) for step in range(100)])
     assert many.min() >= 0
     assert stats.kstest(many / 2.0**63, "uniform").pvalue > 1e-3
-    assert seed_for(1, 2, 3) == int.from_bytes(_blake(1, 2, 3), "little") // 2
+    assert mix(1, 2, 3) == int.from_bytes(_blake(1, 2, 3), "little") // 2
 
 
 def _blake(*numbers: int) -> bytes:

@@ -130,7 +130,8 @@ def _both(part: Images):
 def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
-    monkeypatch.setattr("opl.experiments.data.readers.few_shot_files.resized", None)  # whoever decodes again fails
+    # whoever decodes again fails
+    monkeypatch.setattr("opl.experiments.data.readers.domain_files.resize_pictures", None)
     again = replace(data, target="photo").load(0)
     assert torch.equal(first.train.pixels, again.train.pixels)
     monkeypatch.undo()
@@ -233,7 +234,7 @@ def batches(part: Images, size: int = 6, **more) -> Batches:
 def test_balanced_batches_have_as_many_of_each_domain(size):
     part = synthetic()
     seen = Counter()
-    data = batches(part, size, balanced=True)
+    data = batches(part, size, balance_domains=True)
     for batch in data.epoch(0):
         counts = torch.bincount(part.domains[part.rows[batch.rows]], minlength=3)
         assert counts.max() - counts.min() <= 1
@@ -249,21 +250,26 @@ def test_balanced_batches_have_as_many_of_each_domain(size):
 def test_balanced_order_is_a_function_of_seed_and_epoch_and_shared_out_without_gaps():
     part = synthetic()
     orders = {
-        (seed, epoch): tuple(torch.cat([b.rows for b in batches(part, seed=seed, balanced=True).epoch(epoch)]).tolist())
+        (seed, epoch): tuple(
+            torch.cat([b.rows for b in batches(part, seed=seed, balance_domains=True).epoch(epoch)]).tolist()
+        )
         for seed in (0, 1)
         for epoch in (0, 1)
     }
     assert len(set(orders.values())) == 4
-    middle = torch.cat([b.rows for b in batches(part, seed=1, balanced=True).epoch(1, start_step=2)])
+    middle = torch.cat([b.rows for b in batches(part, seed=1, balance_domains=True).epoch(1, start_step=2)])
     assert tuple(middle.tolist()) == orders[1, 1][12:]
-    shares = [batches(part, seed=1, balanced=True, doubled=True, rank=rank, world=4).epoch(1) for rank in range(4)]
-    for step, whole in enumerate(batches(part, seed=1, balanced=True).epoch(1)):
+    shares = [
+        batches(part, seed=1, balance_domains=True, mirror_batches=True, rank=rank, world=4).epoch(1)
+        for rank in range(4)
+    ]
+    for step, whole in enumerate(batches(part, seed=1, balance_domains=True).epoch(1)):
         found = [next(share) for share in shares]
         firsts = torch.cat([batch.rows[: len(batch.rows) // 2] for batch in found])
         assert torch.equal(firsts, whole.rows), step
         assert all(batch.sample_weight == pytest.approx(4 / (2 * len(whole.rows))) for batch in found)
     with pytest.raises(OptionError, match="no domains to balance"):
-        batches(replace(part, domains=None), balanced=True)
+        batches(replace(part, domains=None), balance_domains=True)
 
 
 def test_the_union_is_drawn_as_without_domains():
@@ -274,7 +280,7 @@ def test_the_union_is_drawn_as_without_domains():
 
 def test_a_doubled_batch_is_followed_by_its_mirror_image_and_weighs_the_same():
     part = synthetic()
-    for batch, plain in zip(batches(part, doubled=True).epoch(0), batches(part).epoch(0), strict=True):
+    for batch, plain in zip(batches(part, mirror_batches=True).epoch(0), batches(part).epoch(0), strict=True):
         count = len(plain.labels)
         assert torch.equal(batch.images[:count], plain.images)
         np.testing.assert_array_equal(batch.images[count:].numpy(), plain.images.numpy()[..., ::-1])
@@ -282,7 +288,7 @@ def test_a_doubled_batch_is_followed_by_its_mirror_image_and_weighs_the_same():
         assert batch.sample_weight * len(batch.labels) == pytest.approx(plain.sample_weight * count)
     images = torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
     assert append_mirror_images(plain._replace(images=images)).images.is_contiguous(memory_format=torch.channels_last)
-    assert len(next(batches(part, doubled=True).plain(5)).labels) == 5  # never at test
+    assert len(next(batches(part, mirror_batches=True).plain(5)).labels) == 5  # never at test
 
 
 def test_one_domain_alone_is_its_own_turn():

@@ -14,19 +14,20 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from opl.errors import OptionError
-from opl.experiments import cli, recipes
+from opl.experiments import cli, tables
 from opl.experiments.cluster.local import jobs_of, run_all
 from opl.experiments.data.augment import ColorJitter, Flip, PadCrop
 from opl.experiments.data.episodes import Episodes
 from opl.experiments.evaluation.few_shot import evaluate as module
-from opl.experiments.evaluation.few_shot.evaluate import episodes
+from opl.experiments.evaluation.few_shot.evaluate import episode_accuracies, evaluate_episodes
 from opl.experiments.evaluation.few_shot.settings import FewShot
-from opl.experiments.evaluation.predict import evaluate_episodes
+from opl.experiments.item import Item, Row
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import compare, describe_comparison, runs_below
+from opl.experiments.results.comparisons import compare, describe_comparison
+from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import cells, lines
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import Item, Row, item
+from opl.experiments.tables import item
 from opl.experiments.training.run import run
 from opl.experiments.types import Images, Output
 
@@ -61,7 +62,7 @@ class Flat(nn.Module):
 
 def measured(settings, part=None, model=None, augment=AUGMENT):
     model = model or Flat()
-    return episodes(model, part or some_images(), [settings], augment=augment, mean=MEAN, std=STD)[0], model
+    return episode_accuracies(model, part or some_images(), [settings], augment=augment, mean=MEAN, std=STD)[0], model
 
 
 # Drawing
@@ -204,11 +205,11 @@ def test_a_view_is_the_same_whatever_else_is_encoded(monkeypatch):
 def test_several_shots_in_one_go_are_the_same_as_each_alone():
     one, five = (FewShot(shot=shot, queries=5, episodes=30) for shot in (1, 5))
     part = some_images()
-    both = episodes(Flat(), part, [one, five], augment=AUGMENT, mean=MEAN, std=STD)
+    both = episode_accuracies(Flat(), part, [one, five], augment=AUGMENT, mean=MEAN, std=STD)
     for settings, found in zip((one, five), both, strict=True):
         assert torch.equal(measured(settings, part)[0], found)
     with pytest.raises(OptionError, match="one at a time"):
-        episodes(Flat(), part, [one, replace(five, noise=0.1)], augment=AUGMENT, mean=MEAN, std=STD)
+        episode_accuracies(Flat(), part, [one, replace(five, noise=0.1)], augment=AUGMENT, mean=MEAN, std=STD)
 
 
 def test_copies_anew_are_augmented_apart_and_cost_no_memory_of_all():
@@ -267,7 +268,7 @@ def test_the_model_goes_back_to_training_and_the_global_chance_is_left_alone():
 
 # Runs, tables, words
 
-TINY = recipes.recipe("cifar-fs-rfs", "tiny")
+TINY = tables.recipe("cifar-fs-rfs", "tiny")
 QUICK = FewShot(queries=5, episodes=30)
 
 
@@ -275,7 +276,7 @@ QUICK = FewShot(queries=5, episodes=30)
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     for name in ("cifar-fs-rfs", "cifar-fs-rfs-opl"):
-        run(recipes.recipe(name, "tiny"), out)
+        run(tables.recipe(name, "tiny"), out)
     return out
 
 
@@ -305,7 +306,7 @@ def test_bad_words_are_one_sentence(runs, tmp_path, capfd):
     ):
         assert cli.main(["evaluate", *words]) == 2, words
         assert expected in capfd.readouterr().err
-    run(replace(recipes.recipe("digits-ce", "small"), epochs=1), tmp_path)
+    run(replace(tables.recipe("digits-ce", "small"), epochs=1), tmp_path)
     assert cli.main(["evaluate", str(tmp_path / "digits-ce" / "seed-0"), "episodes"]) == 2
     assert "no classes beside those of the run" in capfd.readouterr().err
 
@@ -325,14 +326,14 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(runs, 
                 each[recipe, seed, name] = chance.normal(50, 5, 40)
                 values = {"numbers": {name: float(each[recipe, seed, name].mean())}}
                 folder.write_measure(name.replace("/", "-"), values, {"each": each[recipe, seed, name]})
-    first, second = compare(table, "tiny", runs_below(tmp_path, "tiny"))
+    first, second = compare(table, read_runs(tmp_path), "tiny")
     name = next(iter(shown))
     differences = np.mean([each["b", seed, name] - each["a", seed, name] for seed in (0, 1)], axis=0)
     low, high = stats.t.interval(0.95, 39, loc=differences.mean(), scale=stats.sem(differences))
     assert (first.difference.low, first.difference.high) == pytest.approx((low, high))
     assert (first.seeds, second.seeds) == ((0, 1), (0,))
     assert "over the same 40 episodes (mean of 2 seeds)" in describe_comparison(first)
-    found = lines(table, tmp_path, "tiny")
+    found = lines(table, read_runs(tmp_path), "tiny")
     assert found[1].seeds == (0,)
     assert found[1].missing == "seed 1 not measured"
     heading, body = cells(table, found)
@@ -376,7 +377,7 @@ def test_tables_of_few_shot_learning_ask_for_what_they_show():
         asked = item(name)
         written = {measure_name.replace("-", "/", 1) for each in asked.measures for measure_name in each.names}
         assert set(asked.metrics) == written
-        assert all(row.recipe in recipes.RECIPES for row in asked.rows)
+        assert all(row.recipe in tables.recipes() for row in asked.rows)
         assert all(set(row.paper) <= set(asked.metrics) for row in asked.rows)
 
 

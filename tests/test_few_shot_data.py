@@ -223,9 +223,9 @@ def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, f
     same(splits.train, splits.class_names, made["train"])
     for each in ("val", "test"):
         same(*settings.novel_classes(each), made[each])
-    assert [len(part) for part in CifarFS(root=str(tmp_path), held=2).load(0)[:3]] == [256, 0, 128]
-    with pytest.raises(OptionError, match=r"held=-1 .* give 0 to 5; these files hold no image out"):
-        CifarFS(root=str(tmp_path), held=-1).load(0)
+    assert [len(part) for part in CifarFS(root=str(tmp_path), holdout=2).load(0)[:3]] == [256, 0, 128]
+    with pytest.raises(OptionError, match=r"holdout=-1 .* give 0 to 5; these files hold no image out"):
+        CifarFS(root=str(tmp_path), holdout=-1).load(0)
 
 
 def cifar_100(folder: Path, names: list[str] | None = None) -> dict[str, Part]:
@@ -256,12 +256,12 @@ def test_cifar_fs_is_made_of_cifar_100(tmp_path, few, monkeypatch):
     assert splits.groups == tuple(CIFAR_100.index(name) // 5 for name in CIFAR_FS["train"])
     tests = {image.tobytes() for image in made["test"][0].transpose(0, 3, 1, 2)}
     for held, of_tests, size in ((1, 64, 64), (-1, 64, 64), (3, 64, 192)):
-        cut = CifarFS(held=held).load(0)
+        cut = CifarFS(holdout=held).load(0)
         images = cut.test.pixels[cut.test.rows]
         assert len(cut.test) == size
         assert len(cut.train) == 384 - size
         assert sum(image.numpy().tobytes() in tests for image in images) == of_tests
-    cut = CifarFS(held=1, classes=5, per_class=3).load(0)
+    cut = CifarFS(holdout=1, classes=5, per_class=3).load(0)
     assert cut.train.labels[cut.train.rows].bincount().tolist() == [3] * 5
     assert cut.test.labels[cut.test.rows].bincount().tolist() == [1] * 5
     assert len(cut.class_names) == len(cut.groups) == CifarFS(classes=5).num_classes == 5
@@ -277,10 +277,10 @@ def test_extra_images_of_the_base_classes_are_the_held_out_ones(tmp_path, few):
         {"data": extra[0], "labels": numbers, "catname2label": dict(zip(extra[1], numbers, strict=True))},
     )
     assert len(MiniImageNet(root=str(tmp_path)).load(0).test) == 0
-    splits = MiniImageNet(root=str(tmp_path), held=-1).load(0)
+    splits = MiniImageNet(root=str(tmp_path), holdout=-1).load(0)
     assert len(splits.train) == 128
     same(splits.test, splits.class_names, extra)
-    splits = MiniImageNet(root=str(tmp_path), held=2, classes=10).load(0)
+    splits = MiniImageNet(root=str(tmp_path), holdout=2, classes=10).load(0)
     assert splits.test.labels[splits.test.rows].bincount().tolist() == [2] * 10
     assert _place(splits.test, extra)
 
@@ -664,7 +664,11 @@ def test_the_class_lists_are_complete_and_in_order():
 
 def test_settings_that_cannot_be_are_refused(tmp_path, few):
     labeled(tmp_path, parts(MINI_IMAGENET))
-    for given, says in (({"classes": 65}, "give 2 to 64"), ({"held": 2}, "give 0 to 1"), ({"held": -2}, "held=-2")):
+    for given, says in (
+        ({"classes": 65}, "give 2 to 64"),
+        ({"holdout": 2}, "give 0 to 1"),
+        ({"holdout": -2}, "holdout=-2"),
+    ):
         with pytest.raises(OptionError, match=says):
             MiniImageNet(root=str(tmp_path), **given).load(0)
     with pytest.raises(OptionError, match="'train' does not exist"):
@@ -685,10 +689,11 @@ def test_held_out_images_are_as_many_of_each_class_and_follow_the_seed():
 
 
 def test_settings_are_kept_in_a_recipe():
-    from opl.experiments.data.sets import DataSet
+    from opl.experiments.training.build import KINDS
+    from opl.experiments.types import DataSet
 
-    for settings in (CifarFS(held=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), Synthetic("cifar-fs")):
-        assert from_json(json.loads(json.dumps(to_json(settings))), DataSet) == settings
+    for settings in (CifarFS(holdout=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), Synthetic("cifar-fs")):
+        assert from_json(json.loads(json.dumps(to_json(settings))), DataSet, KINDS) == settings
 
 
 # Synthetic data
@@ -786,7 +791,7 @@ def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch)
     root, rows, kept = real
     monkeypatch.setenv("OPL_CACHE", kept)
     for held in (100, -1):
-        splits = CifarFS(root=root, held=held).load(0)
+        splits = CifarFS(root=root, holdout=held).load(0)
         assert (len(splits.train), len(splits.test)) == (32_000, 6_400)
         expected = [(each, picture) for each, picture in rows[50_000:] if each in CIFAR_FS["train"]]
         assert [splits.class_names[label] for label in splits.test.labels[splits.test.rows]] == [n for n, _ in expected]

@@ -11,10 +11,10 @@ from torch.nn import functional as F
 
 from opl import orthogonal_projection
 from opl.errors import FeatureError, FolderError, OptionError
-from opl.experiments import cli, recipes
+from opl.experiments import cli, tables
 from opl.experiments.methods import OPL, Center, CrossEntropy, Distillation, Rotations, TwinDistillation
 from opl.experiments.methods.rotations import append_rotations
-from opl.experiments.methods.turned_twins import sum_of_distances
+from opl.experiments.methods.twin_distillation import sum_of_distances
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
@@ -22,7 +22,7 @@ from opl.experiments.types import Batch, Output, TaskShape
 from opl.losses import KnowledgeDistillationLoss, knowledge_distillation
 
 CLASSES, SIDE, DIM = 3, 4, 5
-DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
 
 
 class TinyNet(nn.Module):
@@ -244,7 +244,7 @@ def test_a_run_that_inherits_starts_from_the_weights_of_the_other(tmp_path):
     assert build_model(again).fc.weight.ne(first["fc.weight"]).any()
 
 
-TINY = recipes.recipe("cifar-fs-rfs-opl", "tiny")
+TINY = tables.recipe("cifar-fs-rfs-opl", "tiny")
 
 
 def test_dropout_and_dropblock_are_functions_of_the_step(tmp_path, stopped):
@@ -285,5 +285,5 @@ def test_a_missing_teacher_is_one_sentence_on_the_command_line(tmp_path, capfd):
 def test_recipes_of_table_6_are_like_for_like():
     for scale in ("paper", "small", "tiny"):
         for ours, theirs in (("rfs-opl", "rfs"), ("rfs-script-opl", "rfs-script"), ("skd-opl", "skd")):
-            one, two = (recipes.recipe(f"cifar-fs-{name}", scale) for name in (ours, theirs))
+            one, two = (tables.recipe(f"cifar-fs-{name}", scale) for name in (ours, theirs))
             assert replace(one, name="", method=CrossEntropy()) == replace(two, name="", method=CrossEntropy())

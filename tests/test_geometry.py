@@ -217,7 +217,7 @@ def test_collapsed_features_have_s_and_d_1_and_every_entry_off_the_diagonal_wron
 
 @pytest.mark.parametrize(("kept_in", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
 def test_one_pair_among_thousands_of_singletons_with_a_large_offset_keeps_its_digits(monkeypatch, kept_in, tolerance):
-    monkeypatch.setattr(opl.geometry, "wide", lambda _: kept_in)  # fp32 as on mps
+    monkeypatch.setattr(opl.geometry, "accumulation_dtype", lambda _: kept_in)  # fp32 as on mps
     features = torch.randn(3000, 16, generator=torch.Generator().manual_seed(1)) + 100  # all nearly parallel
     features[7], features[2100] = torch.eye(16)[0], torch.eye(16)[0] + torch.eye(16)[1] * 3
     labels = torch.arange(3000)
@@ -521,7 +521,7 @@ def test_importing_the_module_does_not_import_torchmetrics():
 def test_without_torchmetrics_the_metric_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics", None)
     monkeypatch.delitem(sys.modules, "opl._support.metric", raising=False)
-    monkeypatch.delattr(opl, "_metric", raising=False)
+    monkeypatch.delattr(opl._support, "metric", raising=False)
     with pytest.raises(ImportError, match=r"pip install torchmetrics, or use opl\.geometry\.Geometry"):
         _ = opl.geometry.GeometryMetric
 

@@ -350,14 +350,14 @@ def test_a_linear_head_is_a_linear_layer():
     features = torch.randn(5, 6)
     assert torch.equal(head(features), layer(features))
     assert torch.equal(head(features, torch.tensor([0, 1, 2, 3, 0])), layer(features))
-    assert head.own == {}
+    assert head.param_options == {}
 
 
 def test_a_prior_starts_every_sigmoid_at_one_in_the_number_of_classes():
     head = LinearHead(feature_dim=64, num_classes=100, prior=True)
     assert head.bias.tolist() == pytest.approx([-4.595120] * 100)
     assert head(torch.zeros(1, 64)).sigmoid()[0].tolist() == pytest.approx([0.01] * 100)
-    assert head.own == {"bias": {"weight_decay": 0.0}}
+    assert head.param_options == {"bias": {"weight_decay": 0.0}}
     assert LinearHead(feature_dim=2, num_classes=1, prior=True).bias.tolist() == [0]
 
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments import recipes
+from opl.experiments import tables
 from opl.experiments.methods import (
     LGM,
     OLE,
@@ -37,7 +37,7 @@ from opl.experiments.training.run import run
 from opl.experiments.types import Batch, TaskShape
 from opl.optim import SGD, Steps, param_groups
 
-DIGITS = replace(recipes.recipe("digits-ce", "small"), epochs=3)
+DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=3)
 METHODS = {
     "center": Composite(auxiliary=(Center(weight=0.1),)),
     "ole": Composite(auxiliary=(OLE(),)),
@@ -89,11 +89,11 @@ def test_every_method_learns_the_digits(tmp_path, name):
 SCRIPT = """
 import sys
 from dataclasses import replace
-from opl import recipes
+from opl.experiments import tables
 from opl.experiments.methods import *
 from opl.optim import SGD
 from opl.experiments.training.run import run
-base = recipes.recipe("digits-ce", "small")
+base = tables.recipe("digits-ce", "small")
 base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]))
 centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
 run(replace(base, name="centers", method=centers), sys.argv[2])

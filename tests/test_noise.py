@@ -10,13 +10,14 @@ import torch
 from scipy import stats
 
 from opl.errors import DataError, FolderError, OptionError
-from opl.experiments import cli, recipes
+from opl.experiments import cli, tables
 from opl.experiments.data import ClassDependent, Digits, NoiseMatrix, PairFlip, Synthetic, UniformNoise
 from opl.experiments.data import noisy_labels as module
 from opl.experiments.data.noisy_labels import corrupt_labels, draw_labels, pruning_purity
 from opl.experiments.data.readers.catalog import CATALOG
-from opl.experiments.recipe import from_json, to_json
+from opl.experiments.recipe import to_json
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
 
 TEN = CATALOG["cifar10"].names
@@ -178,7 +179,7 @@ def test_purity_by_hand():
 
 
 def tiny(name, **changes):
-    return replace(recipes.recipe(f"cifar100-noisy-{name}", "tiny"), epochs=1, **changes)
+    return replace(tables.recipe(f"cifar100-noisy-{name}", "tiny"), epochs=1, **changes)
 
 
 def test_every_variant_of_a_seed_sees_the_same_labels_and_the_folder_tells_them(tmp_path):
@@ -205,7 +206,7 @@ def test_every_variant_of_a_seed_sees_the_same_labels_and_the_folder_tells_them(
 def test_the_network_is_trained_on_the_wrong_labels_and_tested_on_the_right_ones(tmp_path):
     wrong = tmp_path / "all-wrong.json"  # every label is the next class
     wrong.write_text(json.dumps(torch.eye(10).roll(1, dims=1).tolist()))
-    recipe = recipes.recipe("digits-ce", "small")
+    recipe = tables.recipe("digits-ce", "small")
     data = replace(recipe.data, val=100)
     result = run(replace(recipe, data=data, epochs=12, noise=NoiseMatrix(str(wrong))), tmp_path)
     assert result["noise/train"] == 1.0
@@ -231,9 +232,9 @@ def test_noise_survives_json_and_old_recipes_have_none():
     for noise in (UniformNoise(0.3), PairFlip(0.2, seed=7), ClassDependent(), NoiseMatrix("m.npy"), None):
         recipe = tiny("uniform-ce", noise=noise)
         told = json.loads(json.dumps(to_json(recipe)))
-        assert from_json(told) == recipe
+        assert parse_recipe(told) == recipe
     del told["noise"]
-    assert from_json(told).noise is None
+    assert parse_recipe(told).noise is None
 
 
 # What cannot be used
@@ -301,7 +302,7 @@ def test_wrong_words_are_one_sentence_and_code_2(words, said, tmp_path, capfd):
 def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd, monkeypatch):
     name = "cifar100-noisy-uniform-ce"
     changed = {"tiny": tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))}
-    monkeypatch.setitem(recipes.RECIPES, name, changed)
+    monkeypatch.setitem(tables.recipes(), name, changed)
     assert cli.main(["train", name, "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "'/nowhere/m.npy' cannot be read" in capfd.readouterr().err
 

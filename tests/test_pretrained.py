@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from opl.errors import OptionError
-from opl.experiments import recipes
-from opl.experiments import tables as items
+from opl.experiments import tables
 from opl.experiments.methods import CrossEntropyOPL
 from opl.experiments.models import CifarResNet, ResNet, load_pretrained
+from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import lines
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
@@ -126,7 +126,7 @@ def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
 
 
 def tiny(**changes):
-    return replace(recipes.recipe("pacs-art-erm", "tiny"), **changes)
+    return replace(tables.recipe("pacs-art-erm", "tiny"), **changes)
 
 
 @pytest.mark.parametrize(
@@ -177,19 +177,19 @@ def write_result(out: Path, name: str, seed: int, top1: float, start: str = "scr
     folder = RunFolder.of(out, name, seed)
     folder.start({"name": name, "seed": seed, "scale": "small"}, {})
     if done:
-        numbers = dict.fromkeys(items.item("table-5").metrics, top1)
+        numbers = dict.fromkeys(tables.item("table-5").metrics, top1)
         folder.finish({"x": torch.zeros(1)}, {**numbers, "start": start})
 
 
 def test_the_average_is_that_of_the_targets_seed_by_seed_and_says_from_scratch(tmp_path):
-    table = items.item("table-5")
+    table = tables.item("table-5")
     values = {"art": (40.0, 44.0), "cartoon": (50.0, 50.0), "sketch": (30.0, 34.0), "photo": (60.0, 60.0)}
     for target, (first, second) in values.items():
         for seed, value in enumerate((first, second)):
             write_result(tmp_path, f"pacs-{target}-erm", seed, value)
             write_result(tmp_path, f"pacs-{target}-erm-opl", seed, value + 1 + seed)
         write_result(tmp_path, f"pacs-{target}-rsc", 0, 50.0, "a file", done=target != "photo")
-    found = {line.recipe: line for line in lines(table, tmp_path, "small")}
+    found = {line.recipe: line for line in lines(table, read_runs(tmp_path), "small")}
     assert len(found) == 16 + 4
     erm, opl, rsc = (found[f"pacs-average-{name}"] for name in ("erm", "erm-opl", "rsc"))
     assert erm.label == "average ERM, from scratch"
@@ -202,21 +202,21 @@ def test_the_average_is_that_of_the_targets_seed_by_seed_and_says_from_scratch(t
 
 
 def test_the_paper_average_is_that_of_its_columns():
-    rows = {row.recipe: row.paper for row in items.item("table-5").rows}
-    for average in items.item("table-5").averages:
+    rows = {row.recipe: row.paper for row in tables.item("table-5").rows}
+    for average in tables.item("table-5").averages:
         if average.row.paper:
             mean = sum(rows[name]["test/top1"] for name in average.of) / 4
             assert average.row.paper["test/top1"] == pytest.approx(mean, abs=0.006)
 
 
 def test_small_and_paper_recipes_select_on_source_validation_and_differ_in_size_alone():
-    for row in items.item("table-5").rows:
+    for row in tables.item("table-5").rows:
         for scale in ("paper", "small", "tiny"):
-            recipe = recipes.recipe(row.recipe, scale)
+            recipe = tables.recipe(row.recipe, scale)
             assert recipe.selection == "best-val"
             assert not recipe.oracle
             assert bool(recipe.weights) == (scale == "paper")
-    targets = {recipes.recipe(row.recipe, "small").data.target for row in items.item("table-5").at("small")}
+    targets = {tables.recipe(row.recipe, "small").data.target for row in tables.item("table-5").at("small")}
     assert targets == {"art_painting", "cartoon", "sketch", "photo"}
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments import recipes
+from opl.experiments import tables
 from opl.experiments.data import UniformNoise
 from opl.experiments.methods import OPL, Center, TruncatedLq
 from opl.experiments.models import MnistNet
@@ -23,7 +23,7 @@ from opl.losses.truncated import generalized_cross_entropy
 from opl.optim import SGD, Steps
 
 DIGITS = replace(
-    recipes.recipe("digits-ce", "small"),
+    tables.recipe("digits-ce", "small"),
     name="noisy-digits",
     method=TruncatedLq(start=2, every=2),
     noise=UniformNoise(0.4),
@@ -238,9 +238,9 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
 SCRIPT = """
 import json, sys
 from dataclasses import replace
-from opl.experiments.recipe import from_json
+from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
-run(replace(from_json(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.argv[2])
+run(replace(parse_recipe(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.argv[2])
 """
 
 
@@ -280,6 +280,6 @@ def test_settings_that_cannot_be_used_get_their_sentence(tmp_path):
     with pytest.raises(OptionError, match=r"--data\.val"):
         run(replace(DIGITS, name="a", data=replace(DIGITS.data, val=0)), tmp_path)
     with pytest.raises(OptionError, match=r"selection best-val .* --data\.val"):
-        run(replace(recipes.recipe("digits-ce", "small"), name="b", selection="best-val"), tmp_path)
+        run(replace(tables.recipe("digits-ce", "small"), name="b", selection="best-val"), tmp_path)
     with pytest.raises(OptionError, match="eval_every"):
         run(replace(DIGITS, name="c", eval_every=5), tmp_path)

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from opl.errors import DivergedError
-from opl.experiments import cli, recipes
-from opl.experiments import tables as items
+from opl.experiments import cli, tables
 from opl.experiments.methods import CrossEntropyOPL
-from opl.experiments.recipe import Recipe, from_json, to_json
+from opl.experiments.methods.base import Objective
+from opl.experiments.recipe import Recipe, to_json
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
 
 ROOT = Path(__file__).parent.parent
 
 
 def tiny(name: str = "digits-opl", **changes) -> Recipe:
-    return replace(recipes.recipe(name, "tiny"), **changes)
+    return replace(tables.recipe(name, "tiny"), **changes)
 
 
 def command(*words: str) -> subprocess.CompletedProcess:
@@ -48,7 +48,7 @@ def kinds(value) -> str:
     return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
 
 
-TINY = [name for name in reversed(recipes.RECIPES) if "tiny" in recipes.RECIPES[name]]
+TINY = [name for name in reversed(tables.recipes()) if "tiny" in tables.recipes()[name]]
 DIFFERENT = {kinds(to_json(tiny(name))): name for name in TINY}.values()
 
 
@@ -68,21 +68,21 @@ def test_every_kind_of_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp
     assert result["scale"] == "tiny"
     record = folder.metrics()[-1]
     assert {"epoch", "train/loss", "seconds", "images_per_second", "lr"} <= set(record)
-    assert from_json(folder.recipe()) == tiny(name)
+    assert parse_recipe(folder.recipe()) == tiny(name)
 
 
 def test_every_recipe_survives_json_at_every_scale():
-    for scales in recipes.RECIPES.values():
+    for scales in tables.recipes().values():
         for recipe in scales.values():
-            assert from_json(json.loads(json.dumps(to_json(recipe)))) == recipe
+            assert parse_recipe(json.loads(json.dumps(to_json(recipe)))) == recipe
 
 
 def test_baseline_and_method_differ_in_the_method_alone():
-    for item in items.ITEMS.values():
+    for item in tables.ITEMS.values():
         for row in item.rows:
             if row.baseline:
                 for scale in row.scales:
-                    ours, theirs = recipes.recipe(row.recipe, scale), recipes.recipe(row.baseline, scale)
+                    ours, theirs = tables.recipe(row.recipe, scale), tables.recipe(row.baseline, scale)
                     same = replace(ours, name="", method=theirs.method, after=theirs.after)
                     assert same == replace(theirs, name="")  # a student of OPL has a teacher of OPL
 
@@ -133,7 +133,7 @@ class Broken(CrossEntropyOPL):
     def build(self, shape):
         objective = super().build(shape)
 
-        class Wrapper(nn.Module):
+        class Wrapper(Objective):
             def __init__(self):
                 super().__init__()
                 self.inner, self.calls = objective, 0
@@ -229,7 +229,7 @@ def test_the_report_needs_no_torch(tmp_path):
     run(tiny(), tmp_path)
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "from opl.experiments.report.page import write_report; from opl.experiments.tables import Item, Row\n"
+        "from opl.experiments.report.page import write_report; from opl.experiments.item import Item, Row\n"
         "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
         f"print(write_report({str(tmp_path)!r}, items).read_text())"
     )

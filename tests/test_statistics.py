@@ -6,9 +6,9 @@ import math
 import pytest
 
 from opl.experiments import statistics
+from opl.experiments.item import Item, Row
 from opl.experiments.results import tables
 from opl.experiments.statistics import Interval, interval, paired_difference, verdict
-from opl.experiments.tables import Item, Row
 
 
 def test_the_interval_is_scipys():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from opl.experiments import recipes
+from opl.experiments import tables
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
@@ -13,7 +13,7 @@ from opl.experiments.training.run import run
 from opl.optim import SGD, Steps
 
 PLAIN = replace(
-    recipes.recipe("digits-ce", "small"),
+    tables.recipe("digits-ce", "small"),
     optimizer=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
     schedule=Steps(milestones=()),
     epochs=1,
@@ -68,7 +68,7 @@ def test_the_best_epoch_by_validation_is_tested(tmp_path):
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_other_precisions_learn_too(tmp_path, precision):
-    recipe = replace(recipes.recipe("digits-opl", "small"), epochs=12, precision=precision)
+    recipe = replace(tables.recipe("digits-opl", "small"), epochs=12, precision=precision)
     assert trained(tmp_path, precision, recipe).result()["test/top1"] > 50
 
 

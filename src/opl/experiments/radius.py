@@ -15,7 +15,7 @@ def format_radius(eps: float) -> str:
     """A radius as people write it: in 255ths where it is a whole number of those.
 
     Example:
-        >>> spelled(8 / 255), spelled(0.031)
+        >>> format_radius(8 / 255), format_radius(0.031)
         ('8/255', '0.031')
     """
     parts = round(eps * 255)
@@ -26,7 +26,7 @@ def parse_radius(word: str) -> float:
     """A radius from the command line: `8/255`, `0.031`.
 
     Example:
-        >>> radius("8/255") == 8 / 255, radius("0.031")
+        >>> parse_radius("8/255") == 8 / 255, parse_radius("0.031")
         (True, 0.031)
     """
     try:

@@ -63,7 +63,7 @@ def paired_difference(ours: dict[int, float], theirs: dict[int, float]) -> Inter
     """The difference `ours - theirs` over the seeds that both have.
 
     Example:
-        >>> paired({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.5, 2: 9.0}).mean
+        >>> paired_difference({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.5, 2: 9.0}).mean
         0.75
     """
     return interval([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])

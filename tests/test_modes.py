@@ -1,0 +1,94 @@
+"""Evaluation mode ends with its block, whatever was in evaluation mode before and whatever happens inside."""
+
+import pytest
+import torch
+from torch import nn
+
+from opl.experiments.evaluation.few_shot.evaluate import episode_accuracies
+from opl.experiments.evaluation.few_shot.settings import FewShot
+from opl.experiments.evaluation.label_noise import label_noise
+from opl.experiments.models import CifarResNet
+from opl.experiments.models.modes import evaluation_mode, frozen_parameters, unwrap
+from opl.experiments.training.validation import validate
+from opl.experiments.types import Batch, Images
+
+
+def partly_frozen() -> nn.Module:
+    """A network in training whose first batch norm is in evaluation mode."""
+    model = CifarResNet(depth=8, width=4).build(3, 4)
+    model.train()
+    model.bn1.eval()
+    return model
+
+
+def batch() -> Batch:
+    return Batch(torch.rand(8, 3, 8, 8), torch.arange(8) % 4, torch.arange(8), 1 / 8)
+
+
+def modes(model: nn.Module) -> dict[str, bool]:
+    return {name: part.training for name, part in model.named_modules()}
+
+
+def images() -> Images:
+    return Images(torch.randint(0, 256, (80, 3, 8, 8), dtype=torch.uint8), torch.arange(80) % 4, torch.arange(80))
+
+
+USES = {
+    "validation": lambda model: validate(model, [batch()], 4, keep=True),
+    "label noise": lambda model: label_noise(model, [batch()], torch.zeros(8, dtype=torch.long)),
+    "episodes": lambda model: episode_accuracies(
+        model, images(), [FewShot(way=2, queries=3, episodes=4)], augment=(), mean=(0.5,) * 3, std=(0.5,) * 3
+    ),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_measuring_leaves_every_part_in_its_mode_and_every_statistic_as_it_was(use):
+    model = partly_frozen()
+    before, state = modes(model), {name: value.clone() for name, value in model.state_dict().items()}
+    USES[use](model)
+    assert modes(model) == before
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("use", USES)
+def test_an_error_inside_leaves_every_part_in_its_mode(use):
+    model = partly_frozen()
+    before = modes(model)
+
+    def fail(*_):
+        assert not model.training
+        raise RuntimeError("stop")
+
+    model.fc.register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="stop"):
+        USES[use](model)
+    assert modes(model) == before
+
+
+def test_inside_all_is_evaluation_and_outside_it_is_not():
+    model = partly_frozen()
+    with evaluation_mode(model):
+        assert not any(modes(model).values())
+    assert model.training
+    assert not model.bn1.training
+
+
+def test_frozen_parameters_thaw_as_they_were():
+    model = partly_frozen()
+    model.conv1.requires_grad_(False)
+    before = [parameter.requires_grad for parameter in model.parameters()]
+    with frozen_parameters(model):
+        assert not any(parameter.requires_grad for parameter in model.parameters())
+    assert [parameter.requires_grad for parameter in model.parameters()] == before
+
+
+def test_a_wrapped_network_is_found():
+    class Engine(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+    model = partly_frozen()
+    assert unwrap(Engine(model)) is model
+    assert unwrap(model) is model
