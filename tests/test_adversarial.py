@@ -223,7 +223,7 @@ def test_madry_is_cross_entropy_of_the_moved_images_alone_and_opl_sees_their_fea
     output = model(moved)  # in training mode, as the step
     for logits, label in zip(output.logits.tolist(), batch.labels.tolist(), strict=True):
         entropy -= math.log(softmax(logits)[label]) / 6
-    expected = orthogonal_projection(output.features, batch.labels, gamma=0.5, way="pairs").loss
+    expected = orthogonal_projection(output.features, batch.labels, gamma=0.5, algorithm="pairs").loss
     assert terms.parts["entropy"].item() == pytest.approx(entropy)
     torch.testing.assert_close(terms.parts["projection"], expected)
     assert terms.total.item() == pytest.approx(entropy + 0.7 * expected.item())
@@ -257,7 +257,7 @@ def test_mart_is_its_formula_written_as_loops():
         boost += -math.log(q[label]) - math.log(1.0001 - runner_up + 1e-12)
         kl = sum(p[j] * (math.log(p[j]) - math.log(q[j] + 1e-12)) for j in range(CLASSES))
         weighted += (1.0000001 - p[label]) * kl
-    projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, way="pairs").loss.item()
+    projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, algorithm="pairs").loss.item()
     assert terms.parts["boosted"].item() == pytest.approx(boost / 6)
     assert terms.parts["consistency"].item() == pytest.approx(weighted / 6)
     assert terms.parts["projection"].item() == pytest.approx(projection)
@@ -274,7 +274,7 @@ def test_trades_is_its_formula_written_as_loops():
         p, q = (softmax(each.logits[row].tolist()) for each in (clean, moved))
         entropy -= math.log(p[label])
         kl += sum(p[j] * math.log(p[j] / q[j]) for j in range(CLASSES))
-    projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, way="pairs").loss.item()
+    projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, algorithm="pairs").loss.item()
     assert terms.parts["entropy"].item() == pytest.approx(entropy / 6)
     assert terms.parts["divergence"].item() == pytest.approx(kl / 6)
     assert terms.total.item() == pytest.approx(entropy / 6 + 6 * kl / 6 + 0.7 * projection)

@@ -153,7 +153,7 @@ def test_what_the_hub_sends_is_read_like_any_folder(tmp_path, monkeypatch):
         return str(tmp_path / "sent")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(hub, "answers", lambda: True)
+    monkeypatch.setattr(hub, "is_reachable", lambda: True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     splits = Mnist(val=0).load(0)
     assert (len(splits.train), splits.source) == (40, "Hub ylecun/mnist")

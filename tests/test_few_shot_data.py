@@ -602,7 +602,7 @@ def test_the_hub_has_what_cifar_fs_is_made_of(tmp_path, few, monkeypatch):
 def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
     made = parts(MINI_IMAGENET)
     labeled(tmp_path / "mini", made)
-    convert, calls = packed._channels_first, []
+    convert, calls = packed.channels_first, []
 
     def interrupted(pixels):
         calls.append(len(pixels))
@@ -610,7 +610,7 @@ def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_p
             raise KeyboardInterrupt
         return convert(pixels)
 
-    monkeypatch.setattr(packed, "_channels_first", interrupted)
+    monkeypatch.setattr(packed, "channels_first", interrupted)
     settings = MiniImageNet(root=str(tmp_path / "mini"))
     with pytest.raises(KeyboardInterrupt):
         settings.load(0)

@@ -137,7 +137,7 @@ def test_the_turns_are_learned_through_the_class_logits():
 def test_opl_beside_rotations_sees_all_four_turns():
     model, batch = TinyNet(), small_batch()
     features = torch.cat([model(batch.images.rot90(turns, (2, 3))).features for turns in range(4)])
-    expected = orthogonal_projection(features, batch.labels.repeat(4), gamma=0.5, way="pairs").loss
+    expected = orthogonal_projection(features, batch.labels.repeat(4), gamma=0.5, algorithm="pairs").loss
     terms = built(Rotations(auxiliary=(OPL(weight=0.7),)))(model, batch)
     torch.testing.assert_close(terms.parts["projection"], expected)
     rest = terms.parts["entropy"] + 2 * terms.parts["rotation"]
@@ -177,7 +177,7 @@ def test_turned_twins_are_the_teachers_answers_and_the_distance_to_the_twin_by_h
         distance += math.dist(logits, twin)
     assert terms.parts["distillation"].item() == pytest.approx(taught / 6)
     assert terms.parts["twins"].item() == pytest.approx(distance / 6)
-    projection = orthogonal_projection(model(batch.images).features, batch.labels, way="pairs").loss.item()
+    projection = orthogonal_projection(model(batch.images).features, batch.labels, algorithm="pairs").loss.item()
     assert terms.total.item() == pytest.approx(taught / 6 + 0.3 / 3 * distance / 6 + projection)
 
 

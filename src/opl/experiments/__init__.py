@@ -1,1 +1,1 @@
-"""Everything that trains, measures and shows. The library below never imports it."""
+"""Training, evaluation, tables, figures and reports, built on the library, which never imports this package."""

@@ -1,10 +1,10 @@
-"""Where two settings differ, as dotted names. No torch in here."""
+"""Differences between two sets of settings, as dotted names. Does not import torch."""
 
 from typing import Any
 
 
 def differences(one: dict[str, Any], other: dict[str, Any], inside: str = "") -> list[str]:
-    """The dotted names of what is not equal, or only in one of them.
+    """Return the dotted names of entries that differ or are present in only one of the two.
 
     Example:
         >>> differences({"epochs": 1, "data": {"val": 5}}, {"epochs": 1, "data": {"val": 7}})

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, lines of JSON, and states as bytes. No torch unless a state is packed."""
+"""Atomic file writes, JSON lines, and serialized state dicts. Imports torch only to pack or unpack a state."""
 
 import io
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write all of it or nothing, also when the power goes: another name, to the disk, then the name."""
+    """Write a file atomically, even if power fails: write and sync a temporary file, then rename it."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -22,7 +22,7 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """A value a line, up to the first line that is none: the last may be cut short."""
+    """Yield one value per line, up to the first invalid line: the last line may be incomplete."""
     if not file.exists():
         return
     for line in file.read_text().splitlines():
@@ -33,7 +33,7 @@ def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def pack(state: dict[str, Any]) -> bytes:
-    """Tensors and plain values as bytes."""
+    """Serialize tensors and plain values to bytes."""
     import torch
 
     buffer = io.BytesIO()
@@ -42,7 +42,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """What `pack` was given, on the CPU; anything but tensors and plain values is refused."""
+    """Load the output of `pack` on the CPU; anything but tensors and plain values is rejected."""
     import torch
 
     state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")

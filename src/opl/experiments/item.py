@@ -1,4 +1,4 @@
-"""A table or figure of the paper as a value: its rows, the recipes behind them, and the paper's numbers."""
+"""A table or figure of the paper as a value: its rows, their recipes, and the paper's numbers."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from .scales import SCALES, Scale
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: what it is called, its recipe, and what the paper reports for it."""
+    """One row of a table: its label, its recipe, and the numbers that the paper reports."""
 
     label: str
     recipe: str
@@ -15,63 +15,63 @@ class Row:
     baseline: str = ""
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
     scales: tuple[Scale, ...] = SCALES
-    """Where the row is run; a row that adds only cost at a small scale is left out there."""
+    """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
 
 
 @dataclass(frozen=True)
 class Average:
-    """A line below the rows: the mean of some of them, taken seed by seed, so that it has an interval of its own."""
+    """A row below the others: the mean of several rows, computed seed by seed so that it has its own interval."""
 
     row: Row
-    """Its label and the paper's number; `recipe` is a name for it, `baseline` that of the average to compare with."""
+    """Label and paper's number; `recipe` is an identifier, `baseline` the identifier of the average to compare with."""
     of: tuple[str, ...]
-    """The recipes that it is the mean of."""
+    """The recipes to average."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure of finished runs, beside their result: the words after `opl evaluate RUN`, and what they write."""
+    """A measure of finished runs: the arguments of `opl evaluate RUN`, and the names of the measures it writes."""
 
     words: tuple[str, ...]
     names: tuple[str, ...]
     scales: tuple[Scale, ...] = SCALES
-    """Where these words are used: on fewer images at a small scale, for instance."""
+    """The scales that use these arguments; a small scale may use fewer images, for instance."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A table or figure: `opl reproduce NAME`."""
+    """A table or figure, as in `opl reproduce NAME`."""
 
     name: str
     title: str
     dataset: str
     metrics: dict[str, str]
-    """Which numbers of a result are shown, and under which heading."""
+    """The numbers of a result to show, and their column headings."""
     rows: tuple[Row, ...]
     what: str = "loss"
-    """What the rows are."""
+    """What a row stands for; the heading of the first column."""
     seeds: int = 3
     cost: str = ""
-    """What one run costs at each scale, as measured."""
+    """The measured cost of one run at each scale."""
     note: str = ""
     compared: tuple[str, ...] = ()
-    """The numbers that are compared with the baseline and with the paper; without any, the first one shown."""
+    """The numbers to compare with the baseline and the paper; if empty, the first number shown."""
     measures: tuple[Measure, ...] = ()
-    """What is measured of every row's runs, when all are finished."""
+    """The measures to take of every row's runs after all of them are finished."""
     unit: str = "episodes"
-    """What a measure has one value for, so that runs can be compared over the same ones."""
+    """What a measure has one value for, so that runs can be compared on the same units."""
     figure: str = ""
     """For a figure: the module of `opl.experiments.figures` that draws it."""
     home: str = ""
-    """The item whose folder holds the runs, where they are shared."""
+    """The item whose folder holds the runs, if they are shared."""
     averages: tuple[Average, ...] = ()
-    """Lines below the rows that are means of rows."""
+    """Rows below the others that are means of rows."""
     pretrained: bool = False
-    """The paper starts from pretrained weights; a row whose runs do not says so."""
+    """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
 
     @property
     def main(self) -> tuple[str, ...]:
-        """The numbers that are compared."""
+        """The numbers to compare with the baseline and the paper."""
         return self.compared or tuple(self.metrics)[:1]
 
     def at(self, scale: str) -> tuple[Row, ...]:

@@ -1,10 +1,10 @@
-"""How far an attack may go: how people write it, and what cannot be meant. No torch in here."""
+"""The radius of an attack: parsing, formatting and validation. Does not import torch."""
 
 from ..errors import OptionError
 
 
 def check_radius(eps: float, norm: str) -> None:
-    """Refuse a radius that is none, or larger than the range of pixels: 8 is often written where 8/255 is meant."""
+    """Reject a radius that is not positive or exceeds the pixel range: 8 is often written where 8/255 is meant."""
     if not 0 < eps < float("inf"):
         raise OptionError(f"eps is {eps:g}: give a radius above 0, for instance 8/255.")
     if norm == "linf" and eps > 1:
@@ -12,7 +12,7 @@ def check_radius(eps: float, norm: str) -> None:
 
 
 def format_radius(eps: float) -> str:
-    """A radius as people write it: in 255ths where it is a whole number of those.
+    """Format a radius, as a fraction of 255 if it is a whole number of 255ths.
 
     Example:
         >>> format_radius(8 / 255), format_radius(0.031)
@@ -23,7 +23,7 @@ def format_radius(eps: float) -> str:
 
 
 def parse_radius(word: str) -> float:
-    """A radius from the command line: `8/255`, `0.031`.
+    """Parse a radius from the command line, such as `8/255` or `0.031`.
 
     Example:
         >>> parse_radius("8/255") == 8 / 255, parse_radius("0.031")

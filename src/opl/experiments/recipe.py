@@ -1,4 +1,4 @@
-"""A run as one frozen value: everything that decides its numbers, to and from JSON."""
+"""A recipe: one frozen value with everything that determines the numbers of a run, convertible to and from JSON."""
 
 import dataclasses
 import types
@@ -19,7 +19,7 @@ Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of one run. Equal recipes give equal numbers on one machine."""
+    """All settings of one run. Equal recipes give equal numbers on the same machine."""
 
     name: str
     data: DataSet
@@ -29,38 +29,44 @@ class Recipe:
     schedule: Schedule
     epochs: int
     noise: LabelNoise | None = None
-    """Wrong labels on purpose, in training and in validation, never in testing."""
+    """Label noise for the training and validation sets; the test set is never corrupted."""
     batch_size: int = 128
-    """Over all processes together."""
+    """The global batch size, over all processes."""
     selection: Selection = "last"
-    """Which weights are tested: those of the last epoch, or of the best validation accuracy; `both` keeps and tests the
-    last and has the others' numbers as `selected/*` besides. Never by the test set."""
+    """Which weights are tested: those of the last epoch, or those with the best validation accuracy.
+
+    `both` keeps and tests the last weights, and also reports the test numbers of the best ones as `selected/*`. The
+    test set is never used for selection.
+    """
     eval_every: int = 1
     """Epochs between two validations."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0 leaves it alone."""
+    """Maximum gradient norm; 0 disables clipping."""
     accumulate: int = 1
-    """Batches whose gradients are added up before a step."""
+    """Mini-batches whose gradients are accumulated before an optimizer step."""
     after: str = ""
-    """A recipe whose finished run, with the same seed and folder, this one needs: as a teacher, or to start from."""
+    """A recipe whose finished run (same seed and output folder) this run needs, as a teacher or to start from."""
     inherit: bool = False
-    """Start from the weights of that run instead of new ones."""
+    """Start from the weights of the `after` run instead of new ones."""
     new_head: bool = False
-    """With inherit: the classifier starts anew, for other classes than that run's."""
+    """With `inherit`: initialize a new classifier, for classes that differ from those of the `after` run."""
     normalize: Normalize = "data"
-    """Where images are normalized: before the model; as its first part, so that it takes pixels in [0, 1], which
-    attacks need; or nowhere, so that it learns from such pixels as they are."""
+    """Where images are normalized: before the model, in it, or not at all.
+
+    `data` normalizes before the model. `model` makes normalization the model's first layer, so that the model takes
+    pixels in [0, 1], as attacks require. `none` trains on pixels in [0, 1] as they are.
+    """
     weights: str = ""
-    """Pretrained weights to start from, but for the classifier: a file in torchvision's names, or a Hub id."""
+    """Pretrained weights to start from, except for the classifier: a file with torchvision's names, or a Hub id."""
     checksum: str = ""
-    """The SHA-256 that they must have, or its first digits; empty takes any. The result tells it."""
+    """The required SHA-256 of `weights`, or its first digits; empty accepts any. The result records the actual one."""
     oracle: bool = False
-    """Also test after every validation, and tell the best as ORACLE/test/top1. Nothing is ever selected by it."""
+    """Also test after every validation, and report the best as ORACLE/test/top1. It is never used for selection."""
     seed: int = 0
     scale: Scale = "paper"
     precision: Precision = "32-true"
     devices: int = 1
-    """Processes on this machine; under torchrun or SLURM, those of one node."""
+    """Processes on this machine; with torchrun or SLURM, processes per node."""
     nodes: int = 1
     compile: bool = False
     """Compile the model with torch.compile."""
@@ -90,7 +96,7 @@ class Recipe:
 
 
 def to_json(value: Any) -> Any:
-    """A value of dataclasses as plain JSON; each dataclass says its `kind`."""
+    """Convert a value made of dataclasses to plain JSON; each dataclass stores its class name as `kind`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"kind": type(value).__name__, **fields}
@@ -100,16 +106,16 @@ def to_json(value: Any) -> Any:
 
 
 Kinds = Mapping[type, tuple[type, ...]]
-"""For each protocol of `types` the dataclasses that may stand for it."""
+"""For each protocol in `types`, the dataclasses that implement it."""
 
 
 def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
-    """The value that `to_json` wrote.
+    """Rebuild a value from the output of `to_json`.
 
     Args:
         value: plain JSON.
         kind: the type that the value should have.
-        kinds: what may stand where a type is a protocol.
+        kinds: the dataclasses that implement each protocol.
 
     Example:
         >>> from opl.optim import SGD

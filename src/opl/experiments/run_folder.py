@@ -1,11 +1,12 @@
-"""A run on disk: the only file that knows the layout of a run folder.
+"""A run on disk: the only module that knows the layout of a run folder.
 
-`DIR/<recipe>/seed-<n>/` holds `recipe.json` (first), `splits.json`, `metrics.jsonl` (a line an epoch), `checkpoint.pt`
-and `checkpoint-before.pt` (each with a SHA-256 beside it), `best.pt`, `model.safetensors`, `test.npz` (what the model
-says of the test images), `result.json`, and `done`, empty, last. Where labels were made wrong on purpose, `noise.json`
-has the matrix and what came of it, and `noise.npz` the labels. Further measures of a finished run are in `measures/`,
-each a `.json` and the arrays behind it in a `.npz`; one that is under way is a `.part.npz`. A file appears under its
-name only when it is complete: it is written under another name, then renamed.
+`DIR/<recipe>/seed-<n>/` holds `recipe.json` (written first), `splits.json`, `metrics.jsonl` (one line per epoch),
+`checkpoint.pt` and `checkpoint-before.pt` (each with a `.sha256` file), `best.pt`, `model.safetensors`, `test.npz`
+(predictions for the test images), `result.json`, and the empty file `done`, written last. A run with label noise also
+has `noise.json` (the transition matrix and the resulting noise rates) and `noise.npz` (the labels). Measures taken
+after training are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a
+`.part.npz`. All files but `metrics.jsonl` and logs are written under a temporary name and then renamed, so that a file
+under its final name is complete.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ CHECKPOINT, BEFORE, NEW = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-n
 
 
 class RunFolder:
-    """One run's folder.
+    """The folder of one run.
 
     Example:
         >>> RunFolder.of("runs", "digits-ce", 0).path.as_posix()
@@ -37,30 +38,30 @@ class RunFolder:
 
     @classmethod
     def of(cls, out: Path | str, recipe: str, seed: int) -> "RunFolder":
-        """The folder of a recipe's run with a seed, below `out`."""
+        """Return the folder below `out` for a recipe and a seed."""
         return cls(Path(out) / recipe / f"seed-{seed}")
 
     def beside(self, recipe: str) -> "RunFolder":
-        """The run of another recipe with the same seed, below the same folder."""
+        """Return the folder of another recipe's run with the same seed, below the same output folder."""
         return RunFolder(self.path.parents[1] / recipe / self.path.name)
 
     @classmethod
     def below(cls, folder: Path | str) -> "list[RunFolder]":
-        """Every run below a folder, in the order of their names."""
+        """Return all runs below a folder, sorted by path."""
         return [cls(path.parent) for path in sorted(Path(folder).rglob(RECIPE))]
 
     @property
     def log_file(self) -> Path:
-        """Where a process that trains this run in the background writes what it says."""
+        """The log file of a process that trains this run in the background."""
         return self.path / "log.txt"
 
     @property
     def tensorboard(self) -> Path:
-        """Where TensorBoard's events are."""
+        """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"
 
     def last_log_line(self) -> str:
-        """The last line of the log that says something; empty where there is none."""
+        """Return the last non-blank line of the log; empty if there is no log."""
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
         return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
@@ -71,11 +72,11 @@ class RunFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a run here, finished or not."""
+        """Whether a run exists in this folder, finished or not."""
         return (self.path / RECIPE).exists()
 
     def start(self, recipe: dict[str, Any], about: dict[str, Any]) -> None:
-        """Write `recipe.json`, first of all; a folder with another recipe is left alone."""
+        """Write `recipe.json`, before any other file; raise if the folder holds a run with a different recipe."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
@@ -98,15 +99,15 @@ class RunFolder:
         return settings
 
     def about(self) -> dict[str, Any]:
-        """`recipe.json`: the settings, versions, commit and machine."""
+        """The content of `recipe.json`: settings, versions, commit and machine."""
         return self._read_json(RECIPE)
 
     def write_splits(self, splits: dict[str, Any]) -> None:
-        """Which images were trained, validated and tested on."""
+        """Write `splits.json`: the validation rows, the sizes of the other parts, and the class names."""
         self._write_json("splits.json", splits)
 
     def write_noise(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """How labels were made wrong; a run that goes on with other noise is refused."""
+        """Record the corrupted labels; raise if the run was started with a different noise matrix."""
         if (self.path / "noise.json").exists() and self._read_json("noise.json")["matrix"] != facts["matrix"]:
             raise FolderError(
                 f"{self.path} holds a run with another noise matrix, so its file changed: give another --out, or "
@@ -116,31 +117,31 @@ class RunFolder:
         self._write_json("noise.json", facts)
 
     def noise(self) -> dict[str, Any]:
-        """`noise.json`; empty where there is none."""
+        """The content of `noise.json`; empty if there is none."""
         return self._read_json("noise.json") if (self.path / "noise.json").exists() else {}
 
     def log(self, record: dict[str, Any]) -> None:
-        """Add a line to `metrics.jsonl`."""
+        """Append a line to `metrics.jsonl`."""
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(record) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The epochs so far; a last line that was cut short is not one."""
+        """Return the records of all epochs so far; an incomplete last line is ignored."""
         return list(read_json_lines(self.path / "metrics.jsonl"))
 
     def keep_epochs(self, epochs: int) -> None:
-        """Forget records of epochs from this one on, which a resumed run will write again."""
+        """Drop the records of epoch number `epochs` and later, which a resumed run will write again."""
         kept = [record for record in self.metrics() if record["epoch"] < epochs]
         if (self.path / "metrics.jsonl").exists():
             self._write("metrics.jsonl", "".join(json.dumps(record) + "\n" for record in kept).encode())
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write a checkpoint; the one before it stays as `checkpoint-before.pt`.
+        """Write a checkpoint; the previous one is kept as `checkpoint-before.pt`.
 
-        Bytes count as a checkpoint when any of the sums beside them is theirs, so at every moment of these renames
-        there is one to go on from.
+        A checkpoint is valid if its SHA-256 equals any of the stored checksums, so that a valid one exists at every
+        moment between these renames.
         """
         data = pack(state)
         new, current, before = (self.path / name for name in (NEW, CHECKPOINT, BEFORE))
@@ -153,7 +154,7 @@ class RunFolder:
                 os.replace(_sum_of(source), _sum_of(target))
 
     def load(self) -> dict[str, Any] | None:
-        """The newest checkpoint whose bytes are what was written; None where there is none."""
+        """Return the newest valid checkpoint; None if there is none."""
         paths = [self.path / name for name in (NEW, CHECKPOINT, BEFORE)]
         sums = {_sum_of(path).read_text().strip() for path in paths if _sum_of(path).exists()}
         contents = [path.read_bytes() for path in paths if path.exists()]
@@ -161,24 +162,24 @@ class RunFolder:
         return max(states, key=lambda state: int(state["epoch"]), default=None)
 
     def save_best(self, state: dict[str, Any]) -> None:
-        """Keep the weights that were best on validation."""
+        """Save the weights with the best validation accuracy."""
         data = pack(state)
         self._write(BEST, data)
 
     def load_best(self) -> dict[str, Any]:
-        """Those weights."""
+        """Load the weights with the best validation accuracy."""
         return unpack((self.path / BEST).read_bytes())
 
     def splits(self) -> dict[str, Any]:
-        """`splits.json`; empty where there is none."""
+        """The content of `splits.json`; empty if there is none."""
         return self._read_json("splits.json") if (self.path / "splits.json").exists() else {}
 
     def class_names(self) -> tuple[str, ...]:
-        """Of the data that the run was trained on."""
+        """The class names of the training data."""
         return tuple(str(name) for name in self.splits().get("class_names", ()))
 
     def write_outputs(self, arrays: dict[str, Any], name: str = "test") -> None:
-        """Keep what the model says of some images: see `training.validation`."""
+        """Save the predictions for some images; see `training.validation` for the arrays."""
         import numpy as np
 
         buffer = io.BytesIO()
@@ -186,7 +187,7 @@ class RunFolder:
         self._write(f"{name}.npz", buffer.getvalue())
 
     def outputs(self, name: str = "test") -> dict[str, Any] | None:
-        """Those arrays; None where there are none, or where they cannot be read."""
+        """Load the arrays of `write_outputs`; None if they are missing or unreadable."""
         import numpy as np
 
         try:
@@ -196,7 +197,7 @@ class RunFolder:
             return None
 
     def finish(self, weights: dict[str, Any], result: dict[str, Any]) -> None:
-        """Write the model, the result, and last `done`."""
+        """Write the model, the result, and finally `done`."""
         from safetensors.torch import save
 
         self._write("model.safetensors", save(weights))
@@ -205,54 +206,54 @@ class RunFolder:
         (self.path / "error.json").unlink(missing_ok=True)
 
     def fail(self, sentence: str) -> None:
-        """Say on disk why the run stopped."""
+        """Record why the run stopped."""
         self._write_json("error.json", {"error": sentence})
 
     def error(self) -> str | None:
-        """Why the run stopped, if it did."""
+        """Return why the run stopped; None if it did not fail."""
         path = self.path / "error.json"
         return str(json.loads(path.read_text())["error"]) if path.exists() and not self.done else None
 
     def result(self) -> dict[str, Any]:
-        """The final numbers, and those of all further measures."""
+        """Return the final numbers of the run and the numbers of all measures."""
         numbers = self._read_json("result.json")
         for file in sorted((self.path / "measures").glob("*.json")):
             numbers |= self._read_json(f"measures/{file.name}")["numbers"]
         return numbers
 
     def write_measure(self, name: str, content: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """Keep a further measure: `content` has its `numbers`, by name. The arrays come first: a `.json` is whole."""
+        """Save a measure, with its `numbers` in `content`. Arrays come first: a `.json` file marks it as complete."""
         (self.path / "measures").mkdir(exist_ok=True)
         self.write_outputs(arrays, f"measures/{name}")
         self._write_json(f"measures/{name}.json", content)
 
     def has_measure(self, name: str) -> bool:
-        """Whether it was taken."""
+        """Whether a measure exists."""
         return (self.path / "measures" / f"{name}.json").exists()
 
     def measure(self, name: str) -> dict[str, Any]:
-        """What `write_measure` was given as content."""
+        """Return the `content` passed to `write_measure`."""
         return self._read_json(f"measures/{name}.json")
 
     def measure_arrays(self, name: str) -> dict[str, Any]:
-        """The arrays behind a measure; empty where there are none."""
+        """Return the arrays of a measure; empty if there are none."""
         return self.outputs(f"measures/{name}") or {}
 
     def write_part(self, name: str, arrays: dict[str, Any]) -> None:
-        """Keep what there is of a measure that is under way, to go on from."""
+        """Save the intermediate state of an unfinished measure, so that it can be resumed."""
         (self.path / "measures").mkdir(exist_ok=True)
         self.write_outputs(arrays, f"measures/{name}.part")
 
     def part(self, name: str) -> dict[str, Any] | None:
-        """That; None where there is none."""
+        """Load the intermediate state of a measure; None if there is none."""
         return self.outputs(f"measures/{name}.part")
 
     def drop_part(self, name: str) -> None:
-        """Forget it: the measure is whole."""
+        """Delete the intermediate state of a measure, after the measure is complete."""
         (self.path / "measures" / f"{name}.part.npz").unlink(missing_ok=True)
 
     def weights(self) -> dict[str, Any]:
-        """The final model's state dict."""
+        """Load the state dict of the final model."""
         from safetensors.torch import load_file
 
         return load_file(self.path / "model.safetensors")
@@ -274,7 +275,7 @@ class RunFolder:
 
 
 def measure_name(metric: str) -> str:
-    """The measure that a number of a run belongs to, as `RunFolder.measure` takes it.
+    """Return the name under which `RunFolder.measure` stores a metric.
 
     Example:
         >>> measure_name("episodes/5-way-1-shot")

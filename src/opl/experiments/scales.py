@@ -1,4 +1,4 @@
-"""The sizes at which an experiment is run, and what its numbers mean there. No torch in here."""
+"""The scales at which an experiment can be run, and how to read its numbers. Does not import torch."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Seeds of everything that is drawn: a function of what it is for and of plain numbers, never of history."""
+"""Random seeds as a function of their purpose and plain numbers, independent of what was drawn before."""
 
 import hashlib
 from enum import Enum
@@ -7,10 +7,10 @@ import torch
 
 
 class Purpose(Enum):
-    """What is drawn. Two purposes never share a stream of random numbers.
+    """What random numbers are used for. Two purposes never share a random stream.
 
-    The value is the number that is mixed with the seed, and on which side of it: together they are unique. They are
-    part of what a seed means, so they never change.
+    The value holds a number to mix with the seed and whether it goes before or after the seed; each pair is unique.
+    These pairs define the meaning of a seed and must never change.
 
     Example:
         >>> Purpose.ORDER.seed(0, 3) == Purpose.ORDER.seed(0, 3), Purpose.ORDER.seed(0, 3) == Purpose.AUGMENT.seed(0, 3)
@@ -18,29 +18,29 @@ class Purpose(Enum):
     """
 
     MODEL = ("after", 1)
-    """First weights of the model."""
+    """Initial weights of the model."""
     OBJECTIVE = ("after", 2)
-    """First values of what an objective learns."""
+    """Initial values of the objective's learnable parameters."""
     ORDER = ("before", 1)
     """Order of the images in an epoch."""
     AUGMENT = ("before", 2)
     """Augmentation of a batch."""
     DROPOUT = ("before", 3)
-    """Dropout and everything else inside a training step."""
+    """Dropout and any other randomness inside a training step."""
     LABEL_NOISE = ("before", 4)
-    """Which labels become wrong."""
+    """Which labels are corrupted."""
     QUERY_IMAGES = ("after", 5)
     """Query images of few-shot episodes."""
     SUPPORT_VIEWS = ("after", 6)
     """Augmented views of support images."""
     SUPPORT_COPIES = ("after", 7)
-    """Augmented copies of support images, drawn anew for each episode."""
+    """Augmented copies of support images, redrawn for each episode."""
     PIXEL_NOISE = ("after", 8)
-    """Gaussian noise on images of episodes."""
+    """Gaussian noise on the images of episodes."""
     ATTACKED_IMAGES = ("after", 9)
     """Which test images are attacked."""
     ATTACK_START = ("after", 10)
-    """Where an attack begins."""
+    """Random starting points of attacks."""
     EPISODE = ("before", 11)
     """Classes and images of an episode."""
     DOMAIN_SPLIT = ("before", 12)
@@ -50,20 +50,20 @@ class Purpose(Enum):
         self.side, self.number = side, number
 
     def seed(self, seed: int, *numbers: int) -> int:
-        """A seed of 63 bits for this purpose, from a seed and for instance an epoch and a step."""
+        """Return a 63-bit seed for this purpose, from a seed and further numbers such as an epoch and a step."""
         first = (self.number, seed) if self.side == "before" else (seed, self.number)
         return mix(*first, *numbers)
 
     def generator(self, seed: int, *numbers: int) -> torch.Generator:
-        """A CPU generator with that seed."""
+        """Return a CPU generator with the seed from `seed`."""
         return torch.Generator().manual_seed(self.seed(seed, *numbers))
 
 
 def mix(*numbers: int) -> int:
-    """Mix integers into a seed of 63 bits: BLAKE2b of the numbers, each as 16 bytes.
+    """Mix integers into a 63-bit seed: BLAKE2b of the numbers, each encoded as 16 bytes.
 
-    Other numbers, another order or another count of them give an unrelated seed, without the collisions of
-    `seed + epoch`. The same on every machine and in every version of Python.
+    Different numbers, a different order or a different count give an unrelated seed, without the collisions of
+    `seed + epoch`. The result is the same on every machine and Python version.
 
     Example:
         >>> mix(0, 1) == mix(0, 1), mix(0, 1) == mix(1, 0)

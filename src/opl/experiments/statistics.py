@@ -1,4 +1,4 @@
-"""Means with intervals over seeds, and differences between runs that share their seeds."""
+"""Means with confidence intervals over seeds, and paired differences between runs with the same seeds."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Interval(NamedTuple):
-    """A mean and half the width of its 95 % interval by the t distribution; NaN where one value cannot have one."""
+    """A mean and the half-width of its 95% confidence interval (t distribution); NaN for fewer than two values."""
 
     mean: float
     half: float
@@ -15,17 +15,17 @@ class Interval(NamedTuple):
 
     @property
     def low(self) -> float:
-        """Lower end."""
+        """Lower end of the interval."""
         return self.mean - self.half
 
     @property
     def high(self) -> float:
-        """Upper end."""
+        """Upper end of the interval."""
         return self.mean + self.half
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> Interval:
-    """Mean and interval of independent values.
+    """Compute the mean and confidence interval of independent values.
 
     Example:
         >>> mean, half, count = interval([1.0, 2.0, 3.0])
@@ -41,9 +41,9 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
 
 def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval of a share, from 0 to 1: `hits` of `total` independent tries.
+    """Compute Wilson's confidence interval of a proportion: `hits` out of `total` independent trials, from 0 to 1.
 
-    Unlike `share ± 2 * deviation` it stays inside [0, 1] and holds its level for few tries and for shares near 0.
+    Unlike `proportion ± 2 std`, it stays inside [0, 1] and keeps its level for few trials and for proportions near 0.
 
     Example:
         >>> low, high = wilson(50, 200)
@@ -56,11 +56,11 @@ def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
     middle, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
     scale = 1 + z * z / total
     low, high = (middle - spread) / scale, (middle + spread) / scale
-    return (low if hits else 0.0), (high if hits < total else 1.0)  # there exactly so, but for rounding
+    return (low if hits else 0.0), (high if hits < total else 1.0)  # exact limits, which rounding would miss
 
 
 def paired_difference(ours: dict[int, float], theirs: dict[int, float]) -> Interval:
-    """The difference `ours - theirs` over the seeds that both have.
+    """Compute the difference `ours - theirs` over the seeds that both have.
 
     Example:
         >>> paired_difference({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.5, 2: 9.0}).mean
@@ -70,7 +70,7 @@ def paired_difference(ours: dict[int, float], theirs: dict[int, float]) -> Inter
 
 
 def verdict(difference: Interval) -> str:
-    """What may be said of a paired difference: a gain only where its whole interval is above zero."""
+    """Summarize a paired difference in words: a gain only if the whole interval is above zero."""
     if math.isnan(difference.half):
         return "too few seeds to tell"
     if difference.low > 0:

@@ -1,4 +1,4 @@
-"""The plain values that pass between the rooms, and what each room may ask of another's settings."""
+"""Plain values passed between packages, and the protocols that settings implement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from ..errors import OptionError
 
 
 class Output(NamedTuple):
-    """What every model returns: (B, D) features, the input of its classifier, and (B, C) logits."""
+    """What every model returns: (B, D) features, which are the classifier's input, and (B, C) logits."""
 
     features: Tensor
     logits: Tensor
 
 
 class Batch(NamedTuple):
-    """Images ready for the model, (B, C, H, W) floats; their labels; and their rows in the training set.
+    """A batch ready for the model: (B, C, H, W) float images, their labels, and their rows in the training set.
 
-    `sample_weight` is what one image counts in a mean over the global batch, times the number of processes, because
-    their gradients are averaged: an objective adds up its losses of images and multiplies with it, so that uneven and
-    even empty shares of a batch train as one process would.
+    `sample_weight` is the weight of one image in a mean over the global batch, times the number of processes, because
+    gradients are averaged over processes. An objective multiplies the sum of its per-image losses by it, so that uneven
+    and even empty shards train as a single process would.
     """
 
     images: Tensor
@@ -32,15 +32,18 @@ class Batch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What every objective returns: the loss to minimize and its named parts, for the records."""
+    """What every objective returns: the loss to minimize, and its named parts for logging."""
 
     total: Tensor
     parts: dict[str, Tensor]
 
 
 class TaskShape(NamedTuple):
-    """What a method may need to know to build its objective: `counts` are the training images of each class, `steps`
-    those of an epoch, `teacher` the trained network of the run that this one comes after."""
+    """What a method may need to build its objective.
+
+    `counts` are the training images per class, `steps` the steps per epoch, and `teacher` the trained network of the
+    run named by the recipe's `after`.
+    """
 
     num_classes: int
     feature_dim: int
@@ -51,10 +54,10 @@ class TaskShape(NamedTuple):
 
 @dataclass(frozen=True)
 class Images:
-    """A part of a data set, decoded: (N, C, H, W) uint8 pixels (often a memory map) and (N,) labels.
+    """Decoded images of one part of a data set: (N, C, H, W) uint8 pixels (often memory-mapped) and (N,) labels.
 
-    `rows` (N,) are the images of this part, as rows of `pixels` and `labels`, which may hold more than this part.
-    `domains` says of each row where the image is from, by number, in a data set that has domains.
+    `rows` are the indices of this part's images in `pixels` and `labels`, which may hold images of other parts too.
+    `domains` holds the domain index of each row of `pixels`, for data sets with domains.
     """
 
     pixels: Tensor
@@ -66,13 +69,13 @@ class Images:
         return len(self.rows)
 
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The pixels and labels of some of this part's images, by their place in this part."""
+        """Return the pixels and labels of some of this part's images, given their indices within this part."""
         chosen = self.rows[rows]
         return self.pixels[chosen], self.labels[chosen]
 
 
 class Splits(NamedTuple):
-    """A data set cut into parts; `val` is empty where nobody asked for one."""
+    """A data set divided into parts; `val` is empty unless a validation set was requested."""
 
     train: Images
     val: Images
@@ -80,24 +83,24 @@ class Splits(NamedTuple):
     class_names: tuple[str, ...]
     source: str
     groups: tuple[int, ...] = ()
-    """The super-class of each class, where the data set has them."""
+    """The superclass of each class, for data sets with superclasses."""
     domain_names: tuple[str, ...] = ()
-    """Of the domains that the parts tell by number, where the data set has them."""
+    """The names of the domains, by index, for data sets with domains."""
 
 
-EpochRecord = dict[str, Any]  # a line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...
+EpochRecord = dict[str, Any]  # one line of metrics.jsonl: `epoch`, `train/*`, `val/*`, `s`, `d`, `seconds`, ...
 
 
 def empty_part(like: Images) -> Images:
-    """An empty part of the same data."""
+    """Return an empty part of the same data."""
     return Images(like.pixels, like.labels, torch.zeros(0, dtype=torch.long))
 
 
-# Settings. Each is a frozen dataclass that inherits its protocol, and with it the defaults of what is optional.
+# Settings. Each is a frozen dataclass that inherits from its protocol, and with it the defaults of optional members.
 
 
 class Augmentation(Protocol):
-    """What is done to training images, each image by its own chance."""
+    """A random transform of training images, drawn independently for each image."""
 
     def __call__(
         self,
@@ -107,104 +110,104 @@ class Augmentation(Protocol):
         total: int | None = None,
         /,
     ) -> Tensor:
-        """Change a batch of images, or the `rows` of a global batch of `total` images that it is."""
+        """Transform a batch, which may be only the `rows` of a global batch of `total` images."""
         ...
 
 
 class DataSet(Protocol):
-    """What the other rooms know of a data set."""
+    """The interface of a data set."""
 
     @property
     def name(self) -> str:
-        """Its name, in sentences and folders."""
+        """The name, used in messages and folder names."""
         ...
 
     @property
     def channels(self) -> int:
-        """Of its images."""
+        """Channels of the images."""
         ...
 
     @property
     def size(self) -> int:
-        """Height and width of its images."""
+        """Height and width of the images."""
         ...
 
     @property
     def num_classes(self) -> int:
-        """After the choice of classes."""
+        """Number of classes after class selection."""
         ...
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Of each channel."""
+        """Mean of each channel."""
         ...
 
     @property
     def std(self) -> tuple[float, ...]:
-        """Of each channel."""
+        """Standard deviation of each channel."""
         ...
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """What is done to training images."""
+        """The augmentations of training images."""
         ...
 
     @property
     def balance_domains(self) -> bool:
-        """Whether a batch has as many images of each domain."""
+        """Whether every batch has equally many images of each domain."""
         return False
 
     @property
     def mirror_batches(self) -> bool:
-        """Whether a batch is followed by its mirror image."""
+        """Whether every batch is extended by the mirror images of its images."""
         return False
 
     def load(self, seed: int) -> Splits:
-        """Read it and cut it into parts."""
+        """Read the data set and divide it into parts."""
         ...
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
-        """Images of classes that no training has seen, and the names of these classes."""
+        """Return images of classes that were not trained on, and the names of these classes."""
         raise OptionError(f"{self.name} has no classes beside those of the run: novel classes need some.")
 
 
 class Model(Protocol):
-    """What the other rooms know of an architecture."""
+    """The interface of an architecture."""
 
     def build(self, channels: int, num_classes: int) -> nn.Module:
-        """The network, with new weights."""
+        """Build the network with newly initialized weights."""
         ...
 
 
 class HeadSettings(Protocol):
-    """What the other rooms know of a classifier head."""
+    """The interface of a classifier head."""
 
     @property
     def penalty_weight(self) -> float | None:
-        """The weight of what the head adds to the loss; None where it adds nothing."""
+        """The weight of the head's penalty in the loss; None if the head adds no penalty."""
         return None
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The layer."""
+        """Build the layer."""
         ...
 
 
 class Method(Protocol):
-    """What the other rooms know of a training method."""
+    """The interface of a training method."""
 
     @property
     def head(self) -> HeadSettings | None:
-        """The classifier head that takes the place of the model's own."""
+        """The classifier head that replaces the model's own; None keeps the model's."""
         return None
 
     @property
     def takes_pixels(self) -> bool:
-        """Whether it needs images in [0, 1], not normalized."""
+        """Whether the method needs images in [0, 1] that are not normalized."""
         return False
 
     @property
     def opl(self) -> Any | None:
-        """The settings of OPL in it; None where OPL is no part of it."""
+        """The settings of OPL in this method; None if the method does not use OPL."""
         return None
 
     def baseline(self) -> "Method":
@@ -212,18 +215,18 @@ class Method(Protocol):
         return self
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """Its objective."""
+        """Build the objective."""
         ...
 
 
 class LabelNoise(Protocol):
-    """What the other rooms know of label noise."""
+    """The interface of label noise."""
 
     @property
     def seed(self) -> int:
-        """What chooses the wrong labels; -1 takes the seed of the run."""
+        """The random seed of the corrupted labels; -1 uses the seed of the run."""
         ...
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """(C, C): in row i the probabilities of what a label i becomes."""
+        """Return the (C, C) transition matrix: row i holds the probabilities of the labels that class i may become."""
         ...

@@ -1,4 +1,4 @@
-"""Data: where it comes from, decoded once, cut into parts, and served as batches that any process count agrees on."""
+"""Data sets: found, decoded once, split, and served as batches that do not depend on the number of processes."""
 
 from typing import Any
 
@@ -81,10 +81,11 @@ __all__ = [
 
 
 def describe() -> list[dict[str, Any]]:
-    """Which data sets are here, from where, and how to get the rest; asks no network and decodes nothing.
+    """List the available data sets, where they were found, and how to get the others.
 
-    Each has `name`, `here`, `where` (the folder, the Hub id, or what is wrong with it), `images` (those here, or of the
-    complete data set where it is not) and `get`.
+    It neither uses the network nor decodes anything. Each entry has `name`, `here` (whether it is available), `where`
+    (the folder, the Hub id, or what is wrong with it), `images` (the number available, or the size of the complete data
+    set if it is not) and `get`.
     """
     rows: list[dict[str, Any]] = [
         {"name": "digits", "here": True, "where": "scikit-learn", "images": 1797, "get": "built in"}

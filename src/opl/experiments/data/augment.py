@@ -1,8 +1,9 @@
 """Augmentations of whole batches, on any device, from an explicit generator.
 
-Each is a frozen value called as `augmentation(images, generator)` on (B, C, H, W) floats in [0, 1]. Chance is drawn on
-the CPU, so that every device gets the same; and for the whole global batch, so that a process that holds only its
-`rows` of `total` images makes of them exactly what one process would: `augmentation(mine, generator, rows, total)`.
+Each is a frozen value called as `augmentation(images, generator)` on (B, C, H, W) floats in [0, 1]. Random numbers are
+drawn on the CPU, so that every device gets the same ones, and for the whole global batch, so that a process that holds
+only the `rows` of a batch of `total` images transforms them exactly as a single process would:
+`augmentation(shard, generator, rows, total)`.
 """
 
 import math
@@ -15,37 +16,37 @@ from torch import Tensor
 
 from ...errors import OptionError
 
-Rows = slice | Tensor  # some of a batch: a stretch of it, or any places in it
+Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
 
 
 @dataclass(frozen=True)
 class PadCrop:
-    """Zeros all around, then a crop of the old size at a random place."""
+    """Pad with zeros on all sides, then crop to the original size at a random position."""
 
     padding: int = 4
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Shift each image by its own offsets; what moves in is black."""
+        """Shift each image by its own random offsets; the uncovered border is black."""
         rows, total = _place(images, rows, total)
         offsets = torch.randint(2 * self.padding + 1, (total, 2), generator=generator)[rows].to(images.device)
         height, width = images.shape[2:]
         padded = F.pad(images, (self.padding,) * 4)
-        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # every crop there is, as a view
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
         return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
 
 
 @dataclass(frozen=True)
 class Flip:
-    """Left becomes right, with probability `p`."""
+    """Flip images horizontally with probability `p`."""
 
     p: float = 0.5
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Flip each image or not."""
+        """Flip each image with probability `p`."""
         rows, total = _place(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
         return torch.where(chosen[:, None, None, None], images.flip(3), images)
@@ -53,11 +54,12 @@ class Flip:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast and saturation times factors in [max(0, 1 - x), 1 + x], each image its own; and its hue
-    turned by up to `hue` of a full circle, either way.
+    """Jitter brightness, contrast, saturation and hue, with random factors for each image.
 
-    In torchvision's formulas: a blend with black, with the mean of the gray image, with the gray image, cut to [0, 1]
-    after each; the hue of HSV. The order is random, one order for a batch.
+    Brightness, contrast and saturation are multiplied by factors in [max(0, 1 - x), 1 + x]; the hue is shifted by up to
+    `hue` of a full circle in either direction. The formulas are torchvision's: a blend with black, with the mean of the
+    grayscale image, or with the grayscale image, each clamped to [0, 1], and the hue of HSV. The order of the
+    operations is random, and the same for the whole batch.
     """
 
     brightness: float = 0.4
@@ -68,9 +70,9 @@ class ColorJitter:
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Jitter each image; gray images (C = 1) have neither saturation nor hue."""
+        """Jitter each image; grayscale images (C = 1) have neither saturation nor hue."""
         rows, total = _place(images, rows, total)
-        kinds = 4 if self.hue else 3  # without hue, chance is what it was before there was one
+        kinds = 4 if self.hue else 3  # without hue, draw the same random numbers as before hue was added
         draws = torch.rand(total, kinds, generator=generator)[rows]
         for which in torch.randperm(kinds, generator=generator).tolist():
             strength = (self.brightness, self.contrast, self.saturation, self.hue)[which]
@@ -83,14 +85,14 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class Grayscale:
-    """The gray image in all three channels, with probability `p`."""
+    """Replace all three channels by the grayscale image, with probability `p`."""
 
     p: float = 0.1
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Gray each image or not."""
+        """Convert each image to grayscale with probability `p`."""
         rows, total = _place(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
         return torch.where(chosen[:, None, None, None], grayscale(images), images)
@@ -98,26 +100,26 @@ class Grayscale:
 
 @dataclass(frozen=True)
 class QuarterTurns:
-    """A rotation by 0, 90, 180 or 270 degrees, counter-clockwise."""
+    """Rotate by 0, 90, 180 or 270 degrees counterclockwise."""
 
     def draw(self, generator: torch.Generator, total: int) -> Tensor:
-        """The number of quarter turns of each image; with `rotate`, for a method that must know them."""
+        """Draw the number of quarter turns of each image, for methods that need to know it and then call `rotate`."""
         return torch.randint(4, (total,), generator=generator)
 
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Turn each image."""
+        """Rotate each image by a random number of quarter turns."""
         rows, total = _place(images, rows, total)
         return rotate(images, self.draw(generator, total)[rows])
 
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """A crop of random area and shape, resized to `size` x `size` (bilinear, without antialiasing).
+    """Crop a random area with a random aspect ratio, resized to `size` x `size` (bilinear, without antialiasing).
 
-    As torchvision's: ten tries at a crop that fits, the ratio of its sides uniform in the logarithm; failing all, the
-    largest central crop whose ratio is in range.
+    As in torchvision: ten attempts at a crop that fits, with an aspect ratio that is uniform in its logarithm. If all
+    fail, the largest central crop with an aspect ratio in range is used.
     """
 
     size: int
@@ -127,13 +129,13 @@ class RandomResizedCrop:
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Crop each image."""
+        """Crop and resize each image."""
         rows, total = _place(images, rows, total)
         boxes = self.draw(generator, total, images.shape[2], images.shape[3])[rows].to(images.device)
         return crop_resize(images, boxes, self.size)
 
     def draw(self, generator: torch.Generator, total: int, height: int, width: int) -> Tensor:
-        """The crops, (total, 4): top, left, height, width, in whole pixels."""
+        """Draw the crops, (total, 4): top, left, height and width, in whole pixels."""
         draws = torch.rand(total, 10, 4, generator=generator, dtype=torch.float64)
         area = height * width * (self.scale[0] + draws[..., 0] * (self.scale[1] - self.scale[0]))
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
@@ -156,7 +158,7 @@ class RandomResizedCrop:
 
 @dataclass(frozen=True)
 class Normalize:
-    """`(images - mean) / std`, channel by channel; draws nothing."""
+    """Compute `(images - mean) / std` for each channel; nothing is random."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -175,19 +177,19 @@ class Normalize:
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend each image with black: `factor * image`, cut to [0, 1]."""
+    """Blend each image with black: `factor * image`, clamped to [0, 1]."""
     return (images * factors[:, None, None, None]).clamp_(0, 1)
 
 
 def contrast(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend each image with the mean of its gray image, cut to [0, 1]."""
+    """Blend each image with the mean of its grayscale image, clamped to [0, 1]."""
     factors = factors[:, None, None, None]
     middle = grayscale(images).mean((1, 2, 3), keepdim=True)
     return (images * factors).add_(middle * (1 - factors)).clamp_(0, 1)
 
 
 def saturate(images: Tensor, factors: Tensor) -> Tensor:
-    """Blend each image with its gray image, cut to [0, 1]."""
+    """Blend each image with its grayscale image, clamped to [0, 1]."""
     if images.shape[1] == 1:
         return images
     factors = factors[:, None, None, None]
@@ -195,16 +197,16 @@ def saturate(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
-    """Turn each image's hue by its own part of a full circle; brightness and saturation (of HSV) stay.
+    """Shift the hue of each image by its own fraction of a full circle; HSV value and saturation are unchanged.
 
-    Every channel is `max - (max - min) * w`, where w depends on the hue alone, so HSV is never written down.
+    Every channel is `max - (max - min) * w`, where w depends only on the hue, so that no conversion to HSV is needed.
     """
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
     top, bottom = images.amax(1), images.amin(1)
     spread = top - bottom
-    whole = spread.clamp(min=torch.finfo(images.dtype).tiny)  # no hue where all channels are equal: any will do
+    whole = spread.clamp(min=torch.finfo(images.dtype).tiny)  # where all channels are equal, any hue works
     of_others = torch.where(top == green, (blue - red) / whole + 2, (red - green) / whole + 4)
     sixth = torch.where(top == red, (green - blue) / whole, of_others) + 6 * shifts[:, None, None]
     channels = []
@@ -215,7 +217,7 @@ def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
 
 
 def grayscale(images: Tensor) -> Tensor:
-    """(B, 1, H, W): 0.299 red + 0.587 green + 0.114 blue, or what is gray already."""
+    """Convert to grayscale, (B, 1, H, W): 0.299 red + 0.587 green + 0.114 blue; grayscale images are returned as is."""
     if images.shape[1] == 1:
         return images
     red, green, blue = images.unbind(1)
@@ -223,18 +225,18 @@ def grayscale(images: Tensor) -> Tensor:
 
 
 def rotate(images: Tensor, turns: Tensor) -> Tensor:
-    """Each (square) image by its own number of quarter turns, counter-clockwise: `torch.rot90`, in one gather."""
+    """Rotate each (square) image by its own number of quarter turns counterclockwise: `torch.rot90` as one gather."""
     side = images.shape[3]
     if images.shape[2] != side:
         raise OptionError(f"images of {images.shape[2]} x {side} cannot make quarter turns: give square ones.")
     places = torch.arange(side * side, device=images.device).view(side, side)
-    turned = torch.stack([places.rot90(k).flatten() for k in range(4)])  # where each pixel comes from
+    turned = torch.stack([places.rot90(k).flatten() for k in range(4)])  # the source of each pixel
     index = turned[turns.to(images.device)][:, None].expand(-1, images.shape[1], -1)
     return images.flatten(2).gather(2, index).view_as(images)
 
 
 def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
-    """Each image's own box (top, left, height, width) as `size` x `size`: `F.interpolate(crop, mode="bilinear")`."""
+    """Resize a box (top, left, height, width) of each image as `F.interpolate(crop, mode="bilinear")` would."""
     height, width = images.shape[2:]
     box = boxes.to(images.dtype)
     places = (torch.arange(size, device=images.device, dtype=images.dtype) + 0.5) / size
@@ -249,7 +251,7 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
 
 
 def _place(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:
-    """Which rows of how many these images are; all of them, if nothing else was said."""
+    """Return the rows of these images in the global batch, and its size; by default they are the whole batch."""
     if rows is None and total is None:
         return slice(None), len(images)
     given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
@@ -263,5 +265,5 @@ def _place(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, 
 
 @lru_cache(maxsize=64)
 def _channels(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # kept for later, when it may have to take part in a derivative
+    with torch.inference_mode(False):  # cached tensors may later take part in autograd
         return torch.tensor(numbers, dtype=dtype, device=device).view(-1, 1, 1)

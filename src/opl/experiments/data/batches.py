@@ -1,4 +1,4 @@
-"""Batches whose order and augmentation are a function of (seed, epoch, step): never of history, nor of processes."""
+"""Batches whose order and augmentation depend only on (seed, epoch, step), not on history or process count."""
 
 from collections.abc import Iterator
 
@@ -14,24 +14,24 @@ from .augment import (
 
 
 class Batches:
-    """A part of a data set, as batches for the model: shuffled and augmented, or plain.
+    """A part of a data set as batches for the model: shuffled and augmented, or plain.
 
-    Global batch k of an epoch is `order[k * batch_size : (k + 1) * batch_size]`; process `rank` of `world` takes a
-    contiguous, near-even share of it (an empty one, where the last batch has fewer images than there are processes).
+    Global batch k of an epoch is `order[k * batch_size : (k + 1) * batch_size]`. Process `rank` of `world` takes a
+    contiguous, nearly even shard of it, which is empty if the last batch has fewer images than there are processes.
 
     Args:
         part: the images.
-        batch_size: of the global batch; the last one of an epoch may be smaller, and is kept.
-        seed: with the epoch it gives the order, with epoch and step the augmentation.
-        augment: applied in this order to images in [0, 1], before they are normalized.
-        mean: of each channel.
-        std: of each channel.
-        device: where the batches go, and where they are augmented.
-        rank: which process this is.
-        world: how many there are.
-        balance_domains: draw as many images of each domain into every batch (see `balanced_order`); needs domains.
-        mirror_batches: follow the images of every batch with their mirror images, labels repeated.
-        channels_last: lay the images out as (B, H, W, C) in memory, which convolutions like; the shape stays.
+        batch_size: size of the global batch; the last batch of an epoch may be smaller and is kept.
+        seed: determines the order together with the epoch, and the augmentation together with epoch and step.
+        augment: applied in this order to images in [0, 1], before normalization.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
+        device: where batches are placed and augmented.
+        rank: index of this process.
+        world: number of processes.
+        balance_domains: draw equally many images of each domain into every batch (see `balanced_order`); needs domains.
+        mirror_batches: append the mirror images of every batch to it, with the same labels.
+        channels_last: store images as (B, H, W, C) in memory, which is faster for convolutions; the shape is unchanged.
 
     Example:
         >>> part = Images(torch.zeros(10, 1, 8, 8, dtype=torch.uint8), torch.zeros(10).long(), torch.arange(10))
@@ -68,11 +68,11 @@ class Batches:
         self.balance_domains, self.mirror_batches = balance_domains, mirror_batches
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
-        self.steps = -(-len(part) // batch_size)  # in an epoch
+        self.steps = -(-len(part) // batch_size)  # per epoch
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from `start_step` on, this process's share of each."""
+        """Yield this process's shard of each batch of an epoch, starting at `start_step`."""
         order = self._order(Purpose.ORDER.generator(self.seed, epoch))
         for step in range(start_step, self.steps):
             rows = order[step * self.batch_size : (step + 1) * self.batch_size]
@@ -85,7 +85,7 @@ class Batches:
             yield append_mirror_images(batch) if self.mirror_batches else batch
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
-        """All images in order, normalized and nothing else; of this process's share, `batch_size` at a time."""
+        """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}: give at least 1.")
         mine = self._share(len(self.part))
@@ -112,8 +112,10 @@ class Batches:
 
 
 def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
-    """An order of as many places as there are images, in which the domains take turns, so that in any stretch of it
-    their numbers differ by one at most. A small domain begins again, in a new order; a large one is not all there.
+    """Return an order of all images in which the domains alternate.
+
+    In any contiguous part of the order, the numbers of images per domain differ by at most one. The order is as long as
+    the number of images: small domains are repeated, reshuffled each time, and large domains are not used completely.
 
     Example:
         >>> domains = torch.tensor([0, 0, 0, 0, 0, 1])
@@ -129,7 +131,7 @@ def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
 
 
 def append_mirror_images(batch: Batch) -> Batch:
-    """The images, then all of them with left and right exchanged; one image counts half.
+    """Append the horizontally flipped images to a batch; the weight of each image is halved.
 
     Example:
         >>> batch = Batch(torch.tensor([[[[1.0, 2.0]]]]), torch.tensor([5]), torch.tensor([0]), 1.0)

@@ -13,29 +13,26 @@ from .photos import PhotoAugmentation
 if TYPE_CHECKING:
     from .readers.cache import DecodedData
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
 class _Cifar(PhotoAugmentation, FileDataSet):
-    """What both CIFARs share."""
+    """Settings and augmentation that both CIFARs share."""
 
     channels: ClassVar[int] = 3
     size: ClassVar[int] = 32
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, flip and jitter, in this order, each unless it is switched off."""
+        """Crop, flip and jitter, in this order; each can be disabled."""
         return (*self.steps.crop, *self.steps.flip, *self.steps.jitter)
 
 
 @dataclass(frozen=True)
 class Cifar10(_Cifar):
-    """CIFAR-10: 50,000 and 10,000 photographs of 10 classes, 32 x 32; cropped and flipped."""
+    """CIFAR-10: 50,000 training and 10,000 test images of 10 classes, 32 x 32; cropped and flipped."""
 
     jitter: float = 0.0
-    """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
+    """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     name: ClassVar[str] = "cifar10"
     all_classes: ClassVar[int] = 10
@@ -45,10 +42,10 @@ class Cifar10(_Cifar):
 
 @dataclass(frozen=True)
 class Cifar100(_Cifar):
-    """CIFAR-100: 50,000 and 10,000 photographs of 100 classes, 32 x 32; augmented as in the paper's code."""
+    """CIFAR-100: 50,000 training and 10,000 test images of 100 classes, 32 x 32; augmented as in the paper's code."""
 
     superclasses: tuple[int, ...] = ()
-    """Only the classes of these super-classes, numbered 0 to 19 in alphabetical order; none named takes all."""
+    """Use only the classes of these superclasses, numbered 0 to 19 in alphabetical order; empty uses all."""
 
     name: ClassVar[str] = "cifar100"
     all_classes: ClassVar[int] = 100
@@ -58,7 +55,7 @@ class Cifar100(_Cifar):
 
     @property
     def num_classes(self) -> int:
-        """After the choice of classes."""
+        """Number of classes after class selection."""
         return self.per_superclass * len(self.superclasses) or super().num_classes
 
     def _read(self) -> "DecodedData":
@@ -66,7 +63,7 @@ class Cifar100(_Cifar):
 
 
 def _gathered(decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
-    """The same with its classes numbered anew: those of the chosen super-classes first, else in their order."""
+    """Renumber the classes so that those of the selected superclasses come first; otherwise their order is kept."""
     there = settings.all_classes // settings.per_superclass
     wanted = settings.superclasses
     if settings.classes or len({*wanted}) < len(wanted) or not all(0 <= each < there for each in wanted):
@@ -84,7 +81,7 @@ def _gathered(decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
     order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
     if sum(group in wanted for group in groups) != settings.num_classes:
         raise DataError(f"the super-classes of {settings.name} from {decoded.source} do not have five classes each.")
-    new = torch.tensor(order).argsort()  # old number -> new number
+    new = torch.tensor(order).argsort()  # old class id -> new class id
     parts = {
         name: replace(part, labels={**part.labels, decoded.label: new[part.labels[decoded.label]]})
         for name, part in decoded.parts.items()

@@ -12,16 +12,16 @@ from .split import split
 
 @dataclass(frozen=True)
 class Digits(DataSet):
-    """scikit-learn's handwritten digits: 1,797 images, 8 x 8, gray; built in, nothing to download; not augmented."""
+    """scikit-learn's handwritten digits: 1,797 grayscale images, 8 x 8; no download needed, not augmented."""
 
     root: str = ""
-    """Not used: the data set is built in."""
+    """Unused: the data set is built into scikit-learn."""
     test_fraction: float = 0.5
-    """Share of every class that is for testing, the same images in all runs."""
+    """Fraction of every class in the test set; the same images in all runs."""
     val: int = 0
-    """Training images held out for validation, the same share of every class."""
+    """Training images held out for validation, the same fraction of every class."""
     split_seed: int = 0
-    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run. Never the test images."""
+    """Random seed of the validation set, equal for all runs; -1 uses the run's seed. It never affects the test set."""
 
     name: ClassVar[str] = "digits"
     channels: ClassVar[int] = 1
@@ -32,7 +32,7 @@ class Digits(DataSet):
     augment: ClassVar[tuple[Augmentation, ...]] = ()
 
     def load(self, seed: int) -> Splits:
-        """Cut it; `seed` matters only where `split_seed` is -1."""
+        """Split the data set; `seed` matters only if `split_seed` is -1."""
         from sklearn.datasets import load_digits
 
         if not 0 < self.test_fraction < 1:

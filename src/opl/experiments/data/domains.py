@@ -1,7 +1,7 @@
-"""Data sets with domains, for training on all but one of them and testing on that one: PACS, and any other.
+"""Data sets with domains, for training on all domains but one and testing on that one: PACS, or any other.
 
-As the other data sets they are frozen values that load themselves as `Splits`: `train` and `val` are of the domains
-other than `target`, `test` is the whole of it, and each part says the domain of every image.
+Like the other data sets, they are frozen values that load as `Splits`. `train` and `val` contain images of all domains
+except `target`, `test` contains all images of `target`, and each part stores the domain of every image.
 """
 
 from dataclasses import dataclass, replace
@@ -26,10 +26,7 @@ from .split import split, subset
 if TYPE_CHECKING:
     from .readers.cache import DecodedData
 
-if TYPE_CHECKING:
-    pass
-
-PACS = {  # the official sizes of each domain, to train on and to validate on
+PACS = {  # official numbers of training and validation images in each domain
     "art_painting": (1840, 208),
     "cartoon": (2107, 237),
     "photo": (1499, 171),
@@ -39,32 +36,32 @@ PACS = {  # the official sizes of each domain, to train on and to validate on
 
 @dataclass(frozen=True)
 class DomainDataSet(DataSet):
-    """What they share; the augmentation is that of RSC's released code."""
+    """Base class of data sets with domains; the augmentation follows RSC's released code."""
 
     root: str = ""
-    """Its folder: Parquet files, or '<domain>/<class>/<picture>'; if empty, $OPL_DATA and then the Hub are asked."""
+    """Its folder: Parquet files, or '<domain>/<class>/<picture>'; if empty, $OPL_DATA and then the Hub are searched."""
     target: str = ""
-    """The domain that is left out of training and validation, and tested on."""
+    """The domain that is excluded from training and validation and used for testing."""
     size: int = 222
-    """Height and width of the images; resized once, into the cache."""
+    """Height and width of the images; they are resized once, when they are cached."""
     lists: str = ""
-    """Folder of '<domain>_train*.txt' and '<domain>_crossval*.txt', to split by; if empty, `split_seed` chooses."""
+    """Folder of '<domain>_train*.txt' and '<domain>_crossval*.txt' to split by; if empty, the split is random."""
     split_seed: int = 0
-    """What chooses the held-out images of each class, the same for all runs; -1 takes the seed of the run."""
+    """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
     per_class: int = 0
-    """At most so many training images of each class in each domain; 0 takes all."""
+    """Maximum number of training images per class and domain; 0 uses all."""
     balance_domains: bool = False
-    """Draw as many images of each domain into every batch; else batches are drawn from all of them together."""
+    """Draw equally many images of each domain into every batch, instead of drawing from all domains together."""
     mirror_batches: bool = False
-    """Train on every batch together with its mirror image, which makes it twice as large."""
+    """Train on every batch together with its mirror images, which doubles the batch size."""
     crop: float = 0.8
-    """The smallest part of an image that a random crop takes; 1 does not crop."""
+    """The smallest fraction of an image's area that a random crop takes; 1 disables cropping."""
     flip: float = 0.5
     """Probability of a horizontal flip."""
     jitter: float = 0.4
-    """Strength of the jitter of brightness, contrast, saturation and hue; 0 does not."""
+    """Strength of brightness, contrast, saturation and hue jitter; 0 disables it."""
     gray: float = 0.1
-    """Probability of a gray image."""
+    """Probability of conversion to grayscale."""
 
     channels: ClassVar[int] = 3
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
@@ -72,11 +69,11 @@ class DomainDataSet(DataSet):
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, flip, jitter and gray, in this order, each unless it is switched off."""
+        """Crop, flip, jitter and grayscale, in this order; each can be disabled."""
         return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
 
     def load(self, seed: int) -> Splits:
-        """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
+        """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
         decoded = self._read()
         part = decoded.parts["train"]
         labels, domains = part.labels[decoded.label], part.labels["domain"]
@@ -99,7 +96,7 @@ class DomainDataSet(DataSet):
         return Splits(train, val, test, classes, decoded.source, domain_names=names)
 
     def _cut(self, decoded: "DecodedData", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """The rows of a domain to train on, and those to validate on."""
+        """Return the training rows and the validation rows of a domain."""
         if self.lists:
             return read_lists(self.lists, domain, decoded, self._sizes().get(domain))
         labels = decoded.parts["train"].labels[decoded.label][rows]
@@ -120,15 +117,15 @@ class DomainDataSet(DataSet):
         raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
-        """Where they are fixed: the images of each domain to train on and to validate on."""
+        """The required numbers of training and validation images of each domain; empty if they are not fixed."""
         return {}
 
     def _held(self, domain: str, count: int) -> int:
-        """How many images of a domain to validate on."""
+        """Return the number of validation images of a domain."""
         raise NotImplementedError(f"{type(self).__name__} has no _held: define it in the class.")
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
-        """Refuse what is not the data set that was asked for."""
+        """Raise an error if the data is not the requested data set."""
         raise NotImplementedError(f"{type(self).__name__} has no _check: define it in the class.")
 
 
@@ -136,13 +133,13 @@ class DomainDataSet(DataSet):
 class Pacs(DomainDataSet):
     """PACS: 9,991 images of 7 classes: 2,048 art paintings, 2,344 cartoons, 1,670 photos, 3,929 sketches.
 
-    The official lists of training and validation images name files, so they need a copy that has names: the pictures
-    in folders, or Parquet files that tell them. Without `lists` as many images of each domain are held out, the same
-    share of every class.
+    The official training and validation lists contain file names, so they need a copy of PACS with file names: pictures
+    in folders, or Parquet files that include the names. Without `lists`, the official number of images of each domain
+    is held out, the same fraction of every class.
     """
 
     target: str = "photo"
-    """The domain that is left out of training and validation, and tested on."""
+    """The domain that is excluded from training and validation and used for testing."""
 
     name: ClassVar[str] = "pacs"
     num_classes: ClassVar[int] = 7
@@ -173,10 +170,11 @@ class Pacs(DomainDataSet):
 
 @dataclass(frozen=True)
 class DomainFolder(DomainDataSet):
-    """Any data set with domains: VLCS, Office-Home, DomainNet, your own.
+    """Any data set with domains: VLCS, Office-Home, DomainNet, or your own.
 
-    Pictures as `<domain>/<class>/<picture>`, or Parquet files (from the Hub too) with columns of images, labels and
-    domains. The domains and classes are numbered in alphabetical order, unless the files number the classes.
+    It is read from pictures as `<domain>/<class>/<picture>`, or from Parquet files (local or from the Hub) with columns
+    for images, labels and domains. Domains and classes are numbered in alphabetical order, unless the files number the
+    classes.
 
     Example:
         >>> home = DomainFolder(root="OfficeHome", target="Clipart", num_classes=65)
@@ -185,15 +183,15 @@ class DomainFolder(DomainDataSet):
     """
 
     name: str = "domains"
-    """What it is called, and its folder in $OPL_DATA."""
+    """The name of the data set, and of its folder in $OPL_DATA."""
     hub: str = ""
-    """Its id on the Hub, where it is there."""
+    """The id of the data set on the Hub; empty if it has none."""
     column: str = "domain"
-    """Of the domains, in Parquet files."""
+    """The domain column in Parquet files."""
     num_classes: int = 0
-    """How many classes it has, so that a model can be built before the data is read."""
+    """Number of classes, so that a model can be built before the data is read."""
     val: float = 0.1
-    """The part of each domain that is held out for validation, the same share of every class."""
+    """Fraction of each domain held out for validation, the same for every class."""
 
     def _known(self) -> CatalogEntry:
         if self.num_classes < 2:
@@ -222,7 +220,7 @@ class DomainFolder(DomainDataSet):
 
 
 def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float) -> tuple[Augmentation, ...]:
-    """Crop, flip, jitter and gray, in the order of RSC's released code, each unless it is switched off."""
+    """Return crop, flip, jitter and grayscale, in the order of RSC's released code; each can be disabled."""
     if not 0 < crop <= 1:
         raise OptionError(f"crop is {crop}: give the smallest part of an image to take, above 0 and up to 1.")
     steps: list[tuple[bool, Augmentation]] = [

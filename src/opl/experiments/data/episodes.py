@@ -1,7 +1,7 @@
-"""Few-shot episodes: N classes, K images of each to learn from, others to be tested on; each a function of its number.
+"""Few-shot episodes: N classes, K support images and Q query images of each, determined by the episode's index.
 
-Nothing is drawn in a stream: episode i is the same whichever worker draws it, alone or among thousands, so every model
-meets the same episodes and differences between models can be taken episode by episode.
+Nothing is drawn from a stream: episode i is the same whichever worker draws it and however many others are drawn. Every
+model therefore sees the same episodes, and models can be compared episode by episode.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from ..seeds import Purpose
 
 
 class Episode(NamedTuple):
-    """Which images: `classes` (N,) ids, `support` (N, K) and `queries` (N, Q) places in the part, class by class.
+    """The images of an episode: `classes` (N,) ids, and per class, `support` (N, K) and `queries` (N, Q) indices.
 
-    `views` (N, K, copies) says which augmented view of a support image each copy is.
+    `views` (N, K, copies) holds the index of the augmented view for each copy of a support image.
     """
 
     classes: Tensor
@@ -26,19 +26,20 @@ class Episode(NamedTuple):
 
 
 class Episodes:
-    """Episodes over the classes of a part of a data set; indexed and counted like a list, so a loader takes it too.
+    """Episodes over the classes of a part of a data set; a sequence, so that a data loader accepts it too.
 
-    Classes are uniform without replacement, then images of each: first the support, then the queries from the rest.
+    Classes are drawn uniformly without replacement, then the images of each class: first the support images, then the
+    queries from the remaining ones.
 
     Args:
         labels: (N,) class ids of the part's images.
-        way: classes in an episode.
-        shot: images of each class to learn from.
-        queries: other images of each class, to be tested on.
-        episodes: how many there are.
-        seed: of all of them.
-        copies: of each support image.
-        views: how many views of an image there are to choose its copies from; 0 gives every copy the view 0.
+        way: classes per episode.
+        shot: support images per class.
+        queries: query images per class.
+        episodes: number of episodes.
+        seed: random seed of all episodes.
+        copies: copies of each support image.
+        views: number of views of an image from which its copies are chosen; 0 gives every copy view 0.
 
     Example:
         >>> episodes = Episodes(torch.arange(60) % 6, way=5, shot=1, queries=2, episodes=100, seed=0)
@@ -77,7 +78,7 @@ class Episodes:
         return Episode(classes, images[:, : self.shot], images[:, self.shot :], views)
 
     def stack(self, first: int, last: int) -> Episode:
-        """The episodes from `first` to before `last`, one dimension more in front."""
+        """Stack the episodes from `first` up to but excluding `last` along a new first dimension."""
         return Episode(*(torch.stack(parts) for parts in zip(*(self[i] for i in range(first, last)), strict=True)))
 
     def _draw(self, places: Tensor, chance: torch.Generator) -> Tensor:

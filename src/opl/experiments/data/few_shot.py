@@ -1,7 +1,7 @@
-"""The few-shot data sets: trained on their base classes, tested on classes that no training has seen.
+"""Few-shot data sets: trained on base classes, tested on novel classes.
 
-As the other data sets they are frozen values that load themselves as `Splits`; those hold the base classes only. The
-new classes come from `novel_classes("val")` and `novel_classes("test")`.
+Like the other data sets, they are frozen values that load as `Splits`, which contain the base classes only. The novel
+classes come from `novel_classes("val")` and `novel_classes("test")`.
 """
 
 from collections.abc import Mapping
@@ -20,24 +20,21 @@ from .split import subset
 if TYPE_CHECKING:
     from .readers.cache import DecodedData
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
 class FewShotDataSet(PhotoAugmentation, DataSet):
-    """What they share."""
+    """Base class of the few-shot data sets."""
 
     root: str = ""
-    """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is asked."""
+    """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is searched."""
     holdout: int = 0
-    """Images of each base class held out for testing; 0 holds none, as RFS, and -1 those that the files hold out."""
+    """Images of each base class held out for testing; 0 for none, as in RFS, and -1 for those the files hold out."""
     per_class: int = 0
-    """At most so many training images of each base class; 0 takes all."""
+    """Maximum number of training images per base class; 0 uses all."""
     classes: int = 0
-    """Only the first so many base classes; 0 takes all."""
+    """Use only this many base classes, from the first; 0 uses all."""
     split_seed: int = 0
-    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run."""
+    """Random seed of the held-out images, equal for all runs; -1 uses the run's seed."""
 
     name: ClassVar[str]
     channels: ClassVar[int] = 3
@@ -49,18 +46,18 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
 
     @property
     def num_classes(self) -> int:
-        """Base classes, after the choice of classes."""
+        """Number of base classes after class selection."""
         return self.classes or self.all_classes
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, jitter and flip, in the order of RFS, each unless it is switched off."""
+        """Crop, jitter and flip, in the order of RFS; each can be disabled."""
         return (*self.steps.crop, *self.steps.jitter, *self.steps.flip)
 
     def load(self, seed: int) -> Splits:
-        """The base classes, numbered in alphabetical order: `train`, no `val`, and as `test` what was held out.
+        """Load the base classes, in alphabetical order: `train`, an empty `val`, and the held-out images as `test`.
 
-        The first time it is decoded (see `cache`); `seed` matters only where `split_seed` is -1.
+        The first call decodes the data set (see `cache`); `seed` matters only if `split_seed` is -1.
         """
         seed = seed if self.split_seed == -1 else self.split_seed
         check_classes(self.name, self.classes, self.all_classes)
@@ -81,7 +78,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
-        """All images of the new classes, numbered from 0 in alphabetical order, and the names of these classes."""
+        """Return all images of the novel classes, numbered from 0 in alphabetical order, and the class names."""
         check_part(part)
         decoded = self._read(part)
         found = decoded.parts[part]
@@ -97,18 +94,18 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
 
 
 def check_part(part: str) -> None:
-    """Refuse a part that has no new classes."""
+    """Raise an error if a part has no novel classes."""
     if part not in ("val", "test"):
         raise OptionError(did_you_mean("part of new classes", part, ("val", "test")))
 
 
 def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """The rows to train on and the rows held out, `holdout` of each class, each in ascending order.
+    """Return the training rows and the held-out rows, `holdout` of each class, both in ascending order.
 
     Args:
         labels: (N,), integer class ids.
-        holdout: 0 holds none, -1 all that are `kept`.
-        kept: (N,), 1 for images that are to be held out first.
+        holdout: images per class; 0 holds out none, -1 exactly those marked by `kept`.
+        kept: (N,), 1 for images to hold out first.
         seed: the same seed and labels give the same rows.
 
     Example:
@@ -137,15 +134,15 @@ def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: 
 
 @dataclass(frozen=True)
 class CifarFS(FewShotDataSet):
-    """CIFAR-FS: 600 photographs of each of CIFAR-100's classes, 64 base classes, 16 and 20 new ones; 32 x 32.
+    """CIFAR-FS: 600 images of each class of CIFAR-100; 64 base, 16 validation and 20 test classes; 32 x 32.
 
-    Read from CIFAR-100 in the Hugging Face layout, whose training and test images it takes together, or from the
-    pickles `CIFAR_FS_train.pickle` or `train.pickle` (and `val`, `test`). Where it is made of CIFAR-100, `holdout`
-    takes the test images of CIFAR-100 first, so that 100 (or -1) holds out exactly these; the pickles do not tell them.
+    It is read from CIFAR-100 in the Hugging Face layout, combining its training and test images, or from the pickles
+    `CIFAR_FS_train.pickle` or `train.pickle` (and `val`, `test`). When it is built from CIFAR-100, `holdout` takes
+    CIFAR-100's test images first, so that 100 (or -1) holds out exactly these; the pickles do not identify them.
     """
 
     root: str = ""
-    """Its folder, or CIFAR-100's; if empty, 'cifar-fs' and 'cifar100' in $OPL_DATA and then the Hub are asked."""
+    """Its folder or CIFAR-100's; if empty, 'cifar-fs' and 'cifar100' in $OPL_DATA and then the Hub are searched."""
 
     name: ClassVar[str] = "cifar-fs"
     size: ClassVar[int] = 32
@@ -155,34 +152,34 @@ class CifarFS(FewShotDataSet):
 
 @dataclass(frozen=True)
 class MiniImageNet(FewShotDataSet):
-    """miniImageNet: 600 photographs of each of 100 classes, 64 base classes, 16 and 20 new ones; 84 x 84.
+    """miniImageNet: 600 images of each of 100 classes; 64 base, 16 validation and 20 test classes; 84 x 84.
 
-    Read from `miniImageNet_category_split_*.pickle`, from `mini-imagenet-cache-*.pkl`, from `train.csv` (and `val`,
-    `test`) with `images/`, from `train/<class>/<picture>`, or from Parquet files with the splits `train`, `validation`
-    and `test`; pictures of another size are resized. The first of these layouts may come with more images of the base
-    classes (`train_phase_val`): then these are the held-out ones, at most `holdout` of each class or with -1 all, and
+    It is read from `miniImageNet_category_split_*.pickle`, from `mini-imagenet-cache-*.pkl`, from `train.csv` (and
+    `val`, `test`) with `images/`, from `train/<class>/<picture>`, or from Parquet files with the splits `train`,
+    `validation` and `test`; pictures of another size are resized. The first layout may include further images of the
+    base classes (`train_phase_val`). In that case these are held out, at most `holdout` per class or all with -1, and
     none of the 600 is taken from training.
     """
 
     padding: int = 8
-    """Zero-pad by so much and crop at a random place; 0 does not."""
+    """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
 
     name: ClassVar[str] = "mini-imagenet"
 
 
 @dataclass(frozen=True)
 class TieredImageNet(FewShotDataSet):
-    """tieredImageNet: 779,165 photographs of 608 classes, 351 base classes, 97 and 160 unlike them; 84 x 84.
+    """tieredImageNet: 779,165 images of 608 classes; 351 base classes, 97 and 160 dissimilar ones; 84 x 84.
 
-    Read from `train_images.npz` or `train_images_png.pkl` with `train_labels.pkl` (and `val`, `test`), from
-    `train/<class>/<picture>`, or from Parquet files. `train_phase_val`, where it is there, is held out as in
-    `MiniImageNet`. Decoded, it takes 16 GB of disk.
+    It is read from `train_images.npz` or `train_images_png.pkl` with `train_labels.pkl` (and `val`, `test`), from
+    `train/<class>/<picture>`, or from Parquet files. If `train_phase_val` is present, it is held out as in
+    `MiniImageNet`. Decoded, it takes 16 GB of disk space.
     """
 
     padding: int = 8
-    """Zero-pad by so much and crop at a random place; 0 does not."""
+    """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     bgr: bool = False
-    """Whether the arrays of `*_images.npz` have blue first, as OpenCV writes them; PNG and other pictures tell it."""
+    """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded pictures define their own order."""
 
     name: ClassVar[str] = "tiered-imagenet"
     all_classes: ClassVar[int] = 351

@@ -1,4 +1,4 @@
-"""What data sets of files with a training and a test part share; classes and images of them can be chosen."""
+"""The base class of data sets read from files with a training and a test set, with class and image selection."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -13,28 +13,25 @@ from .split import split, subset
 if TYPE_CHECKING:
     from .readers.cache import DecodedData
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True)
 class FileDataSet(DataSet):
-    """What data sets made of files share."""
+    """Base class of data sets read from files."""
 
     root: str = ""
-    """Folder of the data set, in the Hugging Face layout; if empty, $OPL_DATA and then the Hub are asked."""
+    """Folder of the data set, in the Hugging Face layout; if empty, $OPL_DATA and then the Hub are searched."""
     val: int = 5000
-    """Training images held out for validation, before any class is left out."""
+    """Training images held out for validation, counted before class selection."""
     stratified: bool = False
-    """Hold the same share of every class out."""
+    """Hold out the same fraction of every class."""
     split_seed: int = 0
-    """What chooses the held-out images, the same for all runs; -1 takes the seed of the run."""
+    """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
     classes: int = 0
-    """Only the first so many classes, in all parts; 0 takes all."""
+    """Use only this many classes, from the first, in all parts; 0 uses all."""
     per_class: int = 0
-    """At most so many training images of each class; 0 takes all."""
+    """Maximum number of training images per class; 0 uses all."""
     test_per_class: int = 0
-    """At most so many test images of each class; 0 takes all."""
+    """Maximum number of test images per class; 0 uses all."""
 
     name: ClassVar[str]
     channels: ClassVar[int]
@@ -45,16 +42,16 @@ class FileDataSet(DataSet):
 
     @property
     def num_classes(self) -> int:
-        """After the choice of classes."""
+        """Number of classes after class selection."""
         return self.classes or self.all_classes
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """What is done to training images, before they are normalized."""
+        """The augmentations of training images, applied before normalization."""
         return ()
 
     def load(self, seed: int) -> Splits:
-        """Read it (the first time: decode it, see `cache`) and cut it; `seed` matters only where `split_seed` is -1."""
+        """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
         check_classes(self.name, self.classes, self.all_classes)
         decoded = self._read()
         train, test = (decoded.parts[part] for part in ("train", "test"))
@@ -70,7 +67,7 @@ class FileDataSet(DataSet):
         return cut._replace(groups=superclasses_of(test_labels, test.labels.get("coarse_label"), self.num_classes))
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
-        """The test images of as many classes as were chosen, from those that were left out; their ids start at 0."""
+        """Return test images of up to `num_classes` of the classes that were left out, numbered from 0."""
         if part != "test":
             raise OptionError(f"{self.name} has new classes for testing only: give the part 'test', not {part!r}.")
         chosen = self.num_classes
@@ -86,14 +83,14 @@ class FileDataSet(DataSet):
         return Images(test.pixels, labels - chosen, rows), decoded.names[decoded.label][chosen:last]
 
     def _read(self) -> "DecodedData":
-        """Its parts, decoded, the chosen classes first."""
+        """Return the decoded parts, with the selected classes first."""
         from .readers import cache
 
         return cache.load(self.name, self.root)
 
 
 def superclasses_of(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
-    """The super-class of each class, by the labels of its images."""
+    """Return the superclass of each class, from the labels of its images."""
     if coarse is None:
         return ()
     return tuple(int(coarse[labels == each].mode().values) for each in range(num_classes))
@@ -115,6 +112,6 @@ def _cut(train: Images, test: Images, settings: FileDataSet, seed: int, names: t
 
 
 def check_classes(name: str, classes: int, there: int) -> None:
-    """Refuse a number of classes that cannot be chosen."""
+    """Raise an error if this number of classes cannot be selected."""
     if classes < 0 or classes > there or classes == 1:
         raise OptionError(f"classes={classes} of {name} cannot be chosen: give 2 to {there}, or 0 for all.")

@@ -8,7 +8,7 @@ from .file_data_set import FileDataSet
 
 @dataclass(frozen=True)
 class Mnist(FileDataSet):
-    """MNIST: 60,000 and 10,000 handwritten digits, 28 x 28, gray; not augmented."""
+    """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28, grayscale; not augmented."""
 
     name: ClassVar[str] = "mnist"
     channels: ClassVar[int] = 1
@@ -20,7 +20,10 @@ class Mnist(FileDataSet):
 
 @dataclass(frozen=True)
 class FashionMnist(FileDataSet):
-    """Fashion-MNIST: 60,000 and 10,000 pictures of clothes, 28 x 28, gray; not augmented. Read from idx files too."""
+    """Fashion-MNIST: 60,000 training and 10,000 test images of clothes, 28 x 28, grayscale; not augmented.
+
+    It can also be read from idx files.
+    """
 
     name: ClassVar[str] = "fashion-mnist"
     channels: ClassVar[int] = 1

@@ -1,8 +1,8 @@
-"""Wrong labels on purpose: who is taken for whom, how often, and which labels that makes.
+"""Label noise: transition matrices between classes, and labels drawn from them.
 
-Each kind of noise is a frozen value that gives a transition matrix (C, C): in row i the probabilities of what a label i
-becomes. Labels are drawn from it image by image as a function of the seed and of the image's row in its source, so that
-every method that is trained with a seed sees the same wrong labels. Test labels are never touched.
+Each kind of noise is a frozen value that defines a (C, C) transition matrix, whose row i holds the probabilities of the
+labels that class i may become. The label of an image depends only on the seed and on the image's row in its source, so
+that all methods trained with the same seed see the same wrong labels. Test labels are never changed.
 """
 
 import json
@@ -18,34 +18,34 @@ from ...errors import DataError, OptionError
 from ..seeds import Purpose
 from ..types import Images, LabelNoise, Splits
 
-_SLACK = 1e-6  # by how much the sum of a row may miss 1
+_SLACK = 1e-6  # tolerance of the row sums
 
 
 @dataclass(frozen=True)
 class _Noise(LabelNoise):
-    """What all kinds of noise share."""
+    """Base class of all kinds of label noise."""
 
     seed: int = field(default=-1, kw_only=True)
-    """What chooses the wrong labels; -1 takes the seed of the run, and 0 for all runs is what the paper's code does."""
+    """Random seed of the wrong labels; -1 uses the seed of the run. The paper's code uses 0 for all runs."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """(C, C) in double precision; `groups` are the super-classes of the classes, where there are any."""
+        """Return the (C, C) transition matrix in float64; `groups` are the superclasses of the classes, if any."""
         raise NotImplementedError(f"{type(self).__name__} has no matrix: define it in the class.")
 
 
 @dataclass(frozen=True)
 class _RatedNoise(_Noise):
-    """What kinds of noise with a rate share."""
+    """Base class of label noise with a rate."""
 
     rate: float = 0.4
-    """The probability that a label of a class that is flipped is wrong."""
+    """The probability that a label of an affected class is wrong."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate < 1:
             raise OptionError(f"the noise rate is {self.rate}: give a share of wrong labels from 0 to below 1.")
 
     def _to(self, targets: Sequence[int]) -> Tensor:
-        """Each class is taken for one other; one whose target is itself stays clean."""
+        """Flip each class to one target class; a class that is its own target stays clean."""
         count = len(targets)
         stays, goes = torch.eye(count, dtype=torch.float64), torch.zeros(count, count, dtype=torch.float64)
         goes[torch.arange(count), torch.tensor(targets)] = 1
@@ -54,10 +54,10 @@ class _RatedNoise(_Noise):
 
 @dataclass(frozen=True)
 class UniformNoise(_RatedNoise):
-    """Any other class, all alike: "symmetric" noise."""
+    """Symmetric noise: any other class, with equal probability."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """`1 - rate` stays, and every other class has `rate / (C - 1)`."""
+        """Keep a label with probability `1 - rate`; every other class has `rate / (C - 1)`."""
         count = len(class_names)
         matrix = torch.full((count, count), self.rate / (count - 1), dtype=torch.float64)
         return matrix.fill_diagonal_(1 - self.rate)
@@ -65,35 +65,35 @@ class UniformNoise(_RatedNoise):
 
 @dataclass(frozen=True)
 class PairFlip(_RatedNoise):
-    """The next class by number, the last the first: what the paper's code calls class-dependent."""
+    """Flip to the next class id, and the last to the first: what the paper's code calls class-dependent noise."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """`1 - rate` stays, and the next class has `rate`."""
+        """Keep a label with probability `1 - rate`; the next class has `rate`."""
         count = len(class_names)
         return self._to([(each + 1) % count for each in range(count)])
 
 
 @dataclass(frozen=True)
 class ClassDependent(_RatedNoise):
-    """A class that looks alike: with super-classes the next of the same super-class, else by a map of the literature.
+    """Flip to a similar class: the next in the same superclass, or the one given by a map from the literature.
 
-    CIFAR-10 and Fashion-MNIST by the paper of the truncated loss (Zhang and Sabuncu 2018), MNIST by Patrini et al.
-    2017. Classes that no map names stay clean, so that fewer labels are wrong than `rate` says.
+    The maps of CIFAR-10 and Fashion-MNIST are those of the truncated loss (Zhang and Sabuncu 2018), that of MNIST is
+    from Patrini et al. 2017. Classes that are not in a map stay clean, so that the overall noise rate is below `rate`.
     """
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """`1 - rate` stays, and the class that looks alike has `rate`."""
+        """Keep a label with probability `1 - rate`; the similar class has `rate`."""
         return self._to(_next_in_group(class_names, groups) if groups else _looks_like(class_names))
 
 
 @dataclass(frozen=True)
 class NoiseMatrix(_Noise):
-    """Any transition matrix, from a file: `.npy`, JSON (a list of rows), or text with a row a line."""
+    """Any transition matrix from a file: `.npy`, JSON (a list of rows), or text with one row per line."""
 
     path: str = ""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
-        """What the file holds, if it is a transition matrix of as many classes."""
+        """Return the matrix in the file; raise an error unless it is a transition matrix for these classes."""
         found, count = _read(self.path), len(class_names)
         if found.shape != (count, count):
             raise OptionError(
@@ -177,22 +177,22 @@ def _read(path: str) -> Tensor:
 
 
 class NoisyData(NamedTuple):
-    """A data set with wrong labels in training and validation, and what became of it."""
+    """A data set with corrupted training and validation labels, and statistics of the corruption."""
 
     splits: Splits
     matrix: Tensor
-    """(C, C), what was asked for."""
+    """The requested (C, C) transition matrix."""
     wrong: dict[str, Tensor]
-    """For `train` and `val`: (N,) truths, whether the label of an image is wrong."""
+    """For `train` and `val`: (N,) booleans, whether each label is wrong."""
     counts: dict[str, Tensor]
-    """For `train` and `val`: (C, C), how many labels of each class became which."""
+    """For `train` and `val`: (C, C) counts of true labels (rows) by given labels (columns)."""
 
     def rates(self) -> dict[str, float]:
-        """The share of wrong labels in each part that has images."""
+        """Return the fraction of wrong labels in each non-empty part."""
         return {part: float(wrong.double().mean()) for part, wrong in self.wrong.items() if len(wrong)}
 
     def facts(self) -> dict[str, Any]:
-        """What was asked for and what came out, as plain values."""
+        """Return the requested matrix and the resulting noise as plain values."""
         return {
             "matrix": self.matrix.tolist(),
             "rates": self.rates(),
@@ -201,7 +201,7 @@ class NoisyData(NamedTuple):
 
 
 def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
-    """The same images, those to train and validate on with labels drawn from the noise; the test part as it was."""
+    """Draw the training and validation labels from the noise; the images and the test set are unchanged."""
     matrix = noise.matrix(splits.class_names, splits.groups)
     chosen = seed if noise.seed == -1 else noise.seed
     parts = {name: _corrupt(part, matrix, chosen) for name, part in (("train", splits.train), ("val", splits.val))}
@@ -216,7 +216,7 @@ def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
 
 
 def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
-    """(N,) labels drawn from the rows of a transition matrix; the n-th depends on its own label, the seed and n alone.
+    """Draw (N,) labels from the rows of a transition matrix; label n depends only on its old label, the seed and n.
 
     Example:
         >>> draw_labels(torch.tensor([0, 1, 0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]), seed=0)
@@ -225,13 +225,13 @@ def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
     chance = Purpose.LABEL_NOISE.generator(seed)
     points = torch.rand(len(labels), generator=chance, dtype=torch.float64)
     ends = matrix.double().cumsum(1)
-    ends = ends / ends[:, -1:]  # exactly 1 at the end, whatever rounding did
+    ends = ends / ends[:, -1:]  # exactly 1 at the end, despite rounding
     return torch.searchsorted(ends[labels], points[:, None], right=True).squeeze(1)
 
 
 def _corrupt(part: Images, matrix: Tensor, seed: int) -> Images:
-    """New labels for the images of a part; what else its source holds, and the source itself, is left as it is."""
-    inside = part.labels.clamp(0, len(matrix) - 1)  # a source may hold classes that were left out
+    """Corrupt the labels of a part's images; other images of its source, and the source itself, are not changed."""
+    inside = part.labels.clamp(0, len(matrix) - 1)  # the source may contain classes that were not selected
     labels = part.labels.clone()
     labels[part.rows] = draw_labels(inside, matrix, seed)[part.rows]
     return Images(part.pixels, labels, part.rows, part.domains)
@@ -242,9 +242,10 @@ def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:
 
 
 def pruning_purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:
-    """How well a choice of training images tells wrong labels: `kept`, the share of images kept; `kept/clean`, the
-    share of those whose label is right; `wrong/pruned`, the share of wrong labels that are gone. What has no image to
-    be a share of is left out.
+    """Measure how well a selection of training images excludes wrong labels.
+
+    `kept` is the fraction of images that are kept, `kept/clean` the fraction of kept images with a correct label, and
+    `wrong/pruned` the fraction of wrong labels that are removed. Fractions of empty sets are omitted.
 
     Example:
         >>> pruning_purity(torch.tensor([True, True, False, False]), torch.tensor([False, True, True, True]))

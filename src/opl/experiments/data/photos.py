@@ -1,4 +1,4 @@
-"""How small photographs are augmented: the settings that CIFAR and the few-shot data sets share."""
+"""Augmentation of small photographs: the settings that CIFAR and the few-shot data sets share."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from .augment import (
 
 
 class AugmentationSteps(NamedTuple):
-    """Each is one step, or none where it is switched off."""
+    """One augmentation per step; empty if the step is disabled."""
 
     crop: tuple[Augmentation, ...]
     flip: tuple[Augmentation, ...]
@@ -21,18 +21,18 @@ class AugmentationSteps(NamedTuple):
 
 @dataclass(frozen=True)
 class PhotoAugmentation:
-    """Cropped, flipped and jittered; in which order is up to the data set."""
+    """Crop, flip and jitter; each data set chooses the order."""
 
     padding: int = 4
-    """Zero-pad by so much and crop at a random place; 0 does not."""
+    """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     flip: float = 0.5
     """Probability of a horizontal flip."""
     jitter: float = 0.4
-    """Strength of the jitter of brightness, contrast and saturation; 0 does not."""
+    """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     @property
     def steps(self) -> AugmentationSteps:
-        """What is done, each unless it is switched off."""
+        """The augmentations of each step; empty if the step is disabled."""
         return AugmentationSteps(
             (PadCrop(self.padding),) if self.padding else (),
             (Flip(self.flip),) if self.flip else (),

@@ -1,4 +1,4 @@
-"""Cutting labels into parts: a validation set held out, and a smaller data set for a smaller machine."""
+"""Splitting labels: hold out a validation set, or select a subset for a smaller experiment."""
 
 import torch
 from torch import Tensor
@@ -7,11 +7,11 @@ from ...errors import OptionError
 
 
 def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> tuple[Tensor, Tensor]:
-    """Hold `val` images out: the rows to train on and the rows to validate on, each in ascending order.
+    """Hold out `val` images: return the training rows and the validation rows, both in ascending order.
 
     Args:
         labels: (N,), integer class ids.
-        val: how many to hold out; 0 holds out none.
+        val: number of images to hold out; 0 holds out none.
         seed: the same seed and labels give the same rows.
         stratified: whether each class gives its exact share, rounded by largest remainders (ties to the lower class).
 
@@ -30,7 +30,7 @@ def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> t
 
 
 def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 0) -> Tensor:
-    """The rows of the first `classes` classes, at most `per_class` of each chosen by `seed`; 0 keeps all.
+    """Return the rows of the first `classes` classes, at most `per_class` of each chosen by `seed`; 0 keeps all.
 
     Example:
         >>> subset(torch.tensor([0, 1, 2, 0, 1, 2]), classes=2)
@@ -49,7 +49,7 @@ def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 
 
 
 def _shares(counts: Tensor, total: int) -> Tensor:
-    """How many of `total` each class gives: in whole numbers throughout, so that no rounding decides."""
+    """Return how many of `total` each class contributes; integer arithmetic rules out rounding errors."""
     share, remainder = counts * total // counts.sum(), counts * total % counts.sum()
     first = remainder.argsort(descending=True, stable=True)[: total - int(share.sum())]
     share[first] += 1
@@ -57,7 +57,7 @@ def _shares(counts: Tensor, total: int) -> Tensor:
 
 
 def _place_in_class(labels: Tensor) -> Tensor:
-    """0 for the first image of its class, 1 for the second, ..., in the order given."""
+    """Return each image's index within its class (0 for the first, 1 for the second, ...), in the given order."""
     by_class = labels.argsort(stable=True)
     starts = torch.cat([labels.new_zeros(1), labels.bincount().cumsum(0)])
     places = torch.empty_like(labels)

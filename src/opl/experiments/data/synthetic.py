@@ -1,4 +1,4 @@
-"""Images that are synthetic, in the shape of a data set."""
+"""Synthetic images in the shape of a real data set."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,30 +19,30 @@ from .readers.catalog import CATALOG
 
 @dataclass(frozen=True)
 class Synthetic(DataSet):
-    """Synthetic images in the shape of a data set, with its classes: a pattern for each class, and noise.
+    """Synthetic images with the shape and classes of a data set: one pattern per class, plus noise.
 
-    A smoke run learns something from them in seconds; its numbers mean nothing. Like a few-shot data set it has new
-    classes as well, 16 for validation and 20 for testing.
+    They allow a smoke test to learn something within seconds; its numbers mean nothing. Like the few-shot data sets
+    they include novel classes, 16 for validation and 20 for testing.
     """
 
     like: Literal[
         "mnist", "fashion-mnist", "cifar10", "cifar100", "digits", "cifar-fs", "mini-imagenet", "tiered-imagenet"
     ] = "digits"
-    """The data set whose shape, classes, normalization and augmentation it takes."""
+    """The data set whose shape, classes, normalization and augmentation are copied."""
     root: str = ""
-    """Not used: nothing is read."""
+    """Unused: nothing is read."""
     rows: int = 256
-    """Training images."""
+    """Number of training images."""
     val: int = 64
-    """Validation images."""
+    """Number of validation images."""
     test: int = 128
-    """Test images."""
+    """Number of test images."""
     classes: int = 0
-    """Only so many classes; 0 takes all."""
+    """Use only this many classes; 0 uses all."""
     noise: float = 0.1
-    """Standard deviation of the noise; the patterns reach from 0 to 1."""
+    """Standard deviation of the noise; the patterns range from 0 to 1."""
     per_new_class: int = 20
-    """Images of each new class: 20 are 5 shots and 15 queries."""
+    """Images of each novel class; 20 allow for 5 shots and 15 queries."""
 
     @property
     def _model(self) -> "FileDataSet | Digits | FewShot":
@@ -52,41 +52,41 @@ class Synthetic(DataSet):
 
     @property
     def name(self) -> str:
-        """Says what it is."""
+        """The name of the copied data set with the prefix `synthetic-`."""
         return f"synthetic-{self.like}"
 
     @property
     def channels(self) -> int:
-        """As the data set's."""
+        """Channels, as in the copied data set."""
         return self._model.channels
 
     @property
     def size(self) -> int:
-        """As the data set's."""
+        """Height and width, as in the copied data set."""
         return self._model.size
 
     @property
     def num_classes(self) -> int:
-        """After the choice of classes."""
+        """Number of classes after class selection."""
         return self.classes or self._model.num_classes
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """As the data set's."""
+        """Mean of each channel, as in the copied data set."""
         return self._model.mean
 
     @property
     def std(self) -> tuple[float, ...]:
-        """As the data set's."""
+        """Standard deviation of each channel, as in the copied data set."""
         return self._model.std
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """As the data set's."""
+        """The augmentations of the copied data set."""
         return self._model.augment
 
     def load(self, seed: int) -> Splits:
-        """Make it, always the same whatever `seed`."""
+        """Generate the data, which is the same for every `seed`."""
         check_classes(self.name, self.classes, self._model.num_classes)
         count = self.rows + self.val + self.test
         labels = torch.arange(count) % self.num_classes
@@ -100,7 +100,7 @@ class Synthetic(DataSet):
         return Splits(train, val, test, names[: self.num_classes], "synthetic", groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
-        """New classes with patterns of their own, numbered from 0, and their names; always the same."""
+        """Generate novel classes with their own patterns, numbered from 0, and their names; always the same."""
         check_part(part)
         if not isinstance(self._model, FewShot):
             raise OptionError(
@@ -118,7 +118,7 @@ class Synthetic(DataSet):
         return (patterns[labels] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
 
     def _patterns(self, num_classes: int, chance: torch.Generator) -> Tensor:
-        """Coarse, so that crops keep them, and symmetric, so that flips do."""
+        """Generate patterns that are coarse, so that crops preserve them, and symmetric, so that flips do."""
         coarse = torch.rand(num_classes, self.channels, 4, 4, generator=chance)
         coarse = (coarse + coarse.flip(3)) / 2
         return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")

@@ -1,4 +1,4 @@
-"""Synthetic images with domains, for smoke runs: a pattern for each class, and in each domain other colors."""
+"""Synthetic images with domains, for smoke tests: one pattern per class, with different colors in each domain."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,24 +13,24 @@ from .domains import PACS, augmentation
 
 @dataclass(frozen=True)
 class SyntheticDomains(DataSet):
-    """Synthetic images in the shape of PACS, with its classes and domains; its numbers mean nothing.
+    """Synthetic images in the shape of PACS, with its classes and domains; the numbers mean nothing.
 
-    A class is a pattern of light and dark, a domain the colors that it is painted in: a network can learn the one and
-    find it again in the other.
+    A class is a pattern of light and dark, and a domain is the pair of colors it is drawn in, so that a network can
+    learn the patterns and recognize them in another domain.
     """
 
     target: str = "photo"
-    """The domain that is left out of training and validation, and tested on."""
+    """The domain that is excluded from training and validation and used for testing."""
     size: int = 32
     """Height and width of the images."""
     rows: int = 42
-    """Training images of each domain; 14 more are for validation, and the target has all 56 for testing."""
+    """Training images per domain; 14 more are for validation. The target's images, 56 by default, are for testing."""
     balance_domains: bool = False
-    """Draw as many images of each domain into every batch."""
+    """Draw equally many images of each domain into every batch."""
     mirror_batches: bool = False
-    """Train on every batch together with its mirror image."""
+    """Train on every batch together with its mirror images."""
     noise: float = 0.1
-    """Standard deviation of the noise; the patterns reach from 0 to 1."""
+    """Standard deviation of the noise; the patterns range from 0 to 1."""
 
     name: ClassVar[str] = "synthetic-pacs"
     channels: ClassVar[int] = 3
@@ -40,11 +40,11 @@ class SyntheticDomains(DataSet):
 
     @property
     def augment(self) -> tuple[Augmentation, ...]:
-        """As that of PACS."""
+        """The augmentations of PACS."""
         return augmentation(self.size, 0.8, 0.5, 0.4, 0.1)
 
     def load(self, seed: int) -> Splits:
-        """Make it, always the same whatever `seed`."""
+        """Generate the data, which is the same for every `seed`."""
         names = tuple(PACS)
         if self.target not in names:
             raise OptionError(did_you_mean("domain", self.target, names))

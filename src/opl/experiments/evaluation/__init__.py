@@ -1,1 +1,1 @@
-"""Measures of finished runs, one file a protocol: `(model, data, settings) -> numbers`. No torch in here."""
+"""Evaluation of finished runs, one protocol per file: `(model, data, settings) -> numbers`. Does not import torch."""

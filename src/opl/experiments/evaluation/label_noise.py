@@ -1,4 +1,4 @@
-"""What became of wrong labels: whether a network learned them, and whether its loss tells them from right ones."""
+"""Evaluation of label noise: whether a network memorized wrong labels, and whether its loss separates them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,17 +20,17 @@ from .predict import reopen
 
 @torch.no_grad()
 def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tuple[dict[str, float], dict[str, Tensor]]:
-    """Shares in per cent, and what they were made of: each image's cross-entropy and the class that it is taken for.
+    """Measure memorization in percent; also return each image's cross-entropy and predicted class.
 
-    `noise/fitted`: of the right labels, those that the network gives too. `noise/memorized`: of the wrong labels, the
-    same. `noise/recovered`: of the images with a wrong label, those that are taken for what they are. `noise/told`: how
-    often a wrong label has a larger cross-entropy than a right one (the area under the ROC curve; 50 is chance). What
-    has no image to be a share of is left out.
+    `noise/fitted`: how many correct labels the network predicts. `noise/memorized`: how many wrong labels it predicts.
+    `noise/recovered`: for how many images with a wrong label it predicts the true class. `noise/told`: how often a
+    wrong label has a larger cross-entropy than a correct one (the area under the ROC curve; 50 is chance). Percentages
+    of empty sets are omitted.
 
     Args:
-        model: returns `Output`; it is put into evaluation mode and back.
-        batches: the training images, plain, with the labels that they were given.
-        true: (N,) the labels that they had before.
+        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
+        batches: the training images, not augmented, with their given (possibly wrong) labels.
+        true: (N,) the true labels.
     """
     predicted, entropy, given = torch.empty_like(true), torch.empty(len(true)), torch.empty_like(true)
     with evaluation_mode(model):
@@ -52,7 +52,7 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
 
 
 def probability_larger(these: Tensor, those: Tensor) -> float:
-    """How often one of these is larger than one of those, over all pairs; equal ones count half.
+    """Return the probability that a value of `these` is larger than one of `those`; ties count half.
 
     Example:
         >>> probability_larger(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]))
@@ -65,8 +65,10 @@ def probability_larger(these: Tensor, those: Tensor) -> float:
 
 
 def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:
-    """Which wrong labels a finished run has memorized, and which its loss tells apart; writes the numbers, and the
-    predicted class and the loss of each training image."""
+    """Measure which wrong labels a finished run memorized, and whether its loss separates them.
+
+    Writes the numbers, and the predicted class and cross-entropy of each training image.
+    """
     fabric, recipe, model = reopen(folder)
     stored = folder.outputs("noise")
     if stored is None:

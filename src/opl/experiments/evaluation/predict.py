@@ -1,4 +1,4 @@
-"""Predictions of a finished run: its test images, and classes that it never saw."""
+"""Predictions of a finished run for its test images and for novel classes."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from ..training.validation import Validation, plain_batches, validate, validate_
 
 
 def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
-    """A finished run, on this process alone."""
+    """Load a finished run, on this process alone."""
     model = finished_model(folder)
     recipe = replace(parse_recipe(folder.recipe()), devices=1, nodes=1)
     fabric = launch(recipe)
@@ -23,7 +23,7 @@ def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
 
 
 def evaluate_geometry(folder: RunFolder) -> dict[str, Any]:
-    """s and d of the test images (where none were held out, of the training images); writes `test.npz`."""
+    """Compute s and d of the test images (of the training images if none were held out); write `test.npz`."""
     fabric, recipe, model = reopen(folder)
     splits = recipe.data.load(recipe.seed)
     part = splits.test if len(splits.test) else splits.train  # RFS, for instance, trains on all base images
@@ -33,7 +33,7 @@ def evaluate_geometry(folder: RunFolder) -> dict[str, Any]:
 
 
 def evaluate_novel(folder: RunFolder) -> dict[str, Any]:
-    """s and d of classes that the run never saw; writes `novel.npz`."""
+    """Compute s and d of classes that the run was not trained on; write `novel.npz`."""
     fabric, recipe, model = reopen(folder)
     part, names = recipe.data.novel_classes()
     plain = plain_batches(batches(fabric, recipe, part, alone=True), model)

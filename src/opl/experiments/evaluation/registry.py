@@ -1,4 +1,4 @@
-"""Every protocol of `opl evaluate RUN PROTOCOL`: what it does, its settings, and where it lives. No torch in here."""
+"""The protocols of `opl evaluate RUN PROTOCOL`: descriptions, settings and locations. Does not import torch."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -9,27 +9,27 @@ from ..radius import parse_radius
 
 
 class Protocol(NamedTuple):
-    """A measure of a finished run: a function of its folder, and of settings where there are some."""
+    """An evaluation of a finished run: a function of its folder, and of settings if the protocol has any."""
 
     function: str
-    """`module:name` in this package; called as `evaluate(folder)` or `evaluate(folder, several_settings)`."""
+    """`module:name` in this package; called as `evaluate(folder)` or `evaluate(folder, list_of_settings)`."""
     does: str
     writes: str = ""
-    """The arrays of the run that it writes, `test` for `test.npz`; empty for a protocol that writes a measure."""
+    """The arrays of the run that it writes, such as `test` for `test.npz`; empty for protocols that write a measure."""
     settings: str = ""
-    """`module:name` of the dataclass of its settings; its fields are flags."""
+    """`module:name` of the dataclass of its settings, whose fields become command-line flags."""
     several: str = ""
-    """A field of the settings that may be given several times at once."""
+    """A field of the settings that accepts several values at once."""
     parse: Callable[[str], Any] = int
-    """From a word to a value of that field."""
+    """Parses a command-line argument as a value of that field."""
 
     def load(self) -> Callable[..., dict[str, Any]]:
-        """The function itself."""
+        """Import the function."""
         function: Callable[..., dict[str, Any]] = _load(self.function)
         return function
 
     def settings_type(self) -> type[Any]:
-        """The dataclass of its settings."""
+        """Import the dataclass of the settings."""
         kind: type[Any] = _load(self.settings)
         return kind
 
@@ -57,14 +57,14 @@ PROTOCOLS = {
 
 
 def protocol(name: str) -> Protocol:
-    """The protocol of that name; otherwise the nearest name."""
+    """Return the protocol with this name; the error for an unknown name suggests the closest one."""
     if name not in PROTOCOLS:
         raise OptionError(did_you_mean("protocol", name, PROTOCOLS))
     return PROTOCOLS[name]
 
 
 def protocol_of(arrays: str) -> str:
-    """The name of the protocol that writes some arrays of a run.
+    """Return the name of the protocol that writes these arrays of a run.
 
     Example:
         >>> protocol_of("test")

@@ -1,1 +1,1 @@
-"""From a recipe to a finished run folder: `run` joins the rooms, `train.fit` is the only loop."""
+"""Training, from a recipe to a finished run folder: `run` connects the parts, and `train.fit` is the only loop."""

@@ -1,4 +1,4 @@
-"""The parts of a run from its recipe: model, batches, objective."""
+"""Building the parts of a run from its recipe: model, batches and objective."""
 
 from typing import Any
 
@@ -17,17 +17,17 @@ from ..seeds import Purpose
 from ..types import DataSet, Images, LabelNoise, Method, Model, TaskShape
 
 KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: METHODS}
-"""What the settings of a recipe may be."""
+"""The dataclasses that a recipe may contain, by protocol."""
 
 
 def parse_recipe(content: dict[str, Any]) -> Recipe:
-    """The recipe that `to_json` wrote."""
+    """Rebuild a recipe from the output of `to_json`."""
     recipe: Recipe = from_json(content, Recipe, KINDS)
     return recipe
 
 
 def build_model(recipe: Recipe) -> Network:
-    """The model of a recipe with the first weights of its seed; the global generator is left as it was."""
+    """Build the model of a recipe, initialized from its seed; the global random state is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.MODEL.seed(recipe.seed))
         model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
@@ -42,7 +42,7 @@ def build_model(recipe: Recipe) -> Network:
 
 
 def finished_model(folder: RunFolder) -> Network:
-    """The model of a finished run."""
+    """Load the model of a finished run."""
     if not folder.done:
         raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
     model = build_model(parse_recipe(folder.recipe()))
@@ -51,7 +51,7 @@ def finished_model(folder: RunFolder) -> Network:
 
 
 def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
-    """Put earlier weights into a new model, where the recipe names some; returns what the run starts from."""
+    """Load the initial weights that the recipe names, if any, into a new model; return what the run starts from."""
     if recipe.inherit and before is not None:
         inherit(model, before, recipe)
     if recipe.weights:
@@ -60,7 +60,7 @@ def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
 
 
 def inherit(model: Network, before: Network, recipe: Recipe) -> None:
-    """Start from the weights of an earlier run, the classifier's too unless the recipe wants a new one."""
+    """Copy the weights of an earlier run, including the classifier unless the recipe sets `new_head`."""
     ours, theirs = (_classes(network) for network in (model, before))
     if ours != theirs and not recipe.new_head:
         raise OptionError(
@@ -71,14 +71,14 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
 
 
 def _classes(network: Network) -> int:
-    """As many as its classifier has rows; 0 where that is no linear layer."""
+    """Return the number of classes of the classifier; 0 if it is not a linear layer."""
     return len(network.fc.weight) if isinstance(network.fc, nn.Linear) else 0
 
 
 def build_objective(
     recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
 ) -> Objective:
-    """The objective of a recipe; what it learns starts from its seed, whatever the global generator."""
+    """Build the objective of a recipe; its parameters depend on the recipe's seed, not on the global random state."""
     counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
     shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
     with torch.random.fork_rng(devices=[]):
@@ -90,7 +90,7 @@ def build_objective(
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
-    """The batches of this process; `alone`, all of them."""
+    """Return the batches of this process; with `alone`, those of the whole part."""
     mean, std = input_statistics(recipe)
     return Batches(
         part,
@@ -108,7 +108,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
 
 
 def input_statistics(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation by which images are normalized before the model: 0 and 1, if that is not done there."""
+    """Return the mean and std that images are normalized with before the model; 0 and 1 if they are not."""
     if recipe.normalize == "data":
         return recipe.data.mean, recipe.data.std
     return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels

@@ -1,4 +1,4 @@
-"""Devices, precision and processes, by lightning Fabric."""
+"""Devices, precision and processes, through Lightning Fabric."""
 
 import atexit
 import gc
@@ -11,7 +11,7 @@ from ..recipe import Recipe
 
 
 def launch(recipe: Recipe) -> Any:
-    """The engine: devices, precision and processes; under torchrun and SLURM it takes theirs."""
+    """Launch Fabric with the recipe's devices, precision and processes; under torchrun or SLURM it uses theirs."""
     from lightning_fabric import Fabric
 
     several = recipe.devices * recipe.nodes > 1
@@ -31,10 +31,10 @@ def launch(recipe: Recipe) -> Any:
 
 
 def _leave() -> None:
-    """End the group of processes when Python ends, not after a run: the next run of a script would race for its port.
+    """Destroy the process group when Python exits, not after a run: the next run of a script would race for its port.
 
-    DDP refers to itself, so it is collected first: alive, it keeps gloo's threads, and now and then one of those aborts
-    the process while Python shuts down.
+    DDP contains reference cycles, so it is garbage-collected first: otherwise it keeps gloo's threads alive, and one of
+    those occasionally aborts the process while Python shuts down.
     """
     if torch.distributed.is_initialized():
         gc.collect()

@@ -1,4 +1,4 @@
-"""How a run goes, for people: a bar with the time left and a line an epoch; without a screen the lines alone."""
+"""Progress display: a bar with the remaining time and a line per epoch; without a terminal, only the lines."""
 
 import sys
 import time
@@ -40,7 +40,7 @@ class Progress:
             self.bar.stop()
 
     def step(self, epoch: int, step: int, images: int, loss: float) -> None:
-        """A step was taken; the screen is written to ten times a second at most."""
+        """Report a finished step; the screen is updated at most ten times per second."""
         if self.bar is None:
             return
         self.bar.advance(self.task)
@@ -53,7 +53,7 @@ class Progress:
             self.shown = now
 
     def epoch(self, record: EpochRecord) -> None:
-        """An epoch ended; what validation took is not held against the speed of the next."""
+        """Report a finished epoch; time spent on validation does not lower the displayed speed of the next epoch."""
         self.images, self.since = 0, time.monotonic()
         if not self.speak:
             return
@@ -69,7 +69,7 @@ class Progress:
 
 
 class Counter:
-    """A bar for each thing that is counted, on a terminal; elsewhere nothing."""
+    """A progress bar for each task, on a terminal; otherwise nothing is shown."""
 
     def __init__(self) -> None:
         self.bar: Any = None
@@ -89,7 +89,7 @@ class Counter:
             self.bar.stop()
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """So much of it is done."""
+        """Report that `done` units out of `of` of the task `what` are finished."""
         if self.bar is None:
             return
         if what not in self.tasks:

@@ -1,4 +1,4 @@
-"""Where numbers come from: versions, commit and machine."""
+"""The provenance of results: versions, commit and machine."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from ... import __version__
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions, commit and machine, for `recipe.json`."""
+    """Return versions, commit and machine, for `recipe.json`."""
     return {
         "versions": {"opl": __version__, "torch": torch.__version__, "python": platform.python_version()},
         "commit": commit(),
@@ -29,7 +29,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the source tree that runs, with `+` if files differ from it; empty outside of one."""
+    """Return the commit of the running source tree, with `+` if files differ from it; empty outside a repository."""
     here = Path(__file__).parent
     words = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=10"]
     try:

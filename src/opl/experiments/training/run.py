@@ -1,4 +1,4 @@
-"""Recipe in, finished run folder out: the one place that joins the rooms."""
+"""From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ from .tensorboard import TensorBoardLogger
 from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
-ORACLE = "ORACLE/test/top1"  # loud, so that nobody takes it for a result
-GEOMETRY = ("s", "d", "orthogonality")  # the records name these without the part that they were measured on
+ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
+GEOMETRY = ("s", "d", "orthogonality")  # records store these without the name of the part they were computed on
 
 
 def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
-    """Train and test what the recipe says, below `out`; a finished run is only read, an unfinished one is resumed.
+    """Train and test a recipe in a folder below `out`; finished runs are only read, unfinished ones are resumed.
 
-    Returns the result; on processes other than the first, None.
+    Returns the result on the first process, and None on the others.
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()})
@@ -44,12 +44,12 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
 
 
 def _opl(recipe: Recipe) -> dict[str, Any]:
-    """OPL's settings in the method, and the method without it: what tables and pages tell rows by."""
+    """Return the method's OPL settings, and the method without OPL, by which tables and reports match rows."""
     return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
 
 
 class _Training:
-    """One run on one process: its parts, what happens after each of its epochs, and its end."""
+    """One run on one process: its components, what happens after each epoch, and its result."""
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
         self.fabric, self.recipe, self.folder = fabric, recipe, folder
@@ -72,7 +72,7 @@ class _Training:
         self.logger: TensorBoardLogger | None = None
 
     def run(self) -> dict[str, Any]:
-        """Train, test, and finish the folder."""
+        """Train, test, and complete the run folder."""
         self.fabric.barrier()
         if self.fabric.is_global_zero:
             self._open()
@@ -105,7 +105,7 @@ class _Training:
         return validate_part(self.fabric, self.recipe, model, part, keep=keep)
 
     def _open(self) -> None:
-        """What the folder has before the first epoch, or again before the next."""
+        """Prepare the run folder before the first epoch of a new or resumed run."""
         self.folder.write_splits(_describe(self.splits))
         if self.noisy:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
@@ -114,7 +114,7 @@ class _Training:
             self.logger = TensorBoardLogger(self.fabric, self.recipe, self.folder, self.splits)
 
     def _validate(self, model: nn.Module) -> dict[str, float]:
-        """After an epoch; the test set only where a switch that is named for it says so."""
+        """Validate after an epoch; the test set is used only if an option that is named for it says so."""
         numbers = self._validate_part(model, self.splits.val).numbers
         named = {name if name in GEOMETRY else f"val/{name}": value for name, value in numbers.items()}
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
@@ -122,11 +122,11 @@ class _Training:
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
     def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
-        """Keep the epoch; the first process does."""
+        """Save the epoch, on the first process only."""
         if not self.fabric.is_global_zero:
             return
         kept = self.objective.kept_samples()
-        if kept is not None:  # clean labels are for the record, and reach no loss
+        if kept is not None:  # clean labels are only recorded and never reach the loss
             wrong = self.noisy.wrong["train"] if self.noisy else torch.zeros(len(self.splits.train))
             record |= pruning_purity(kept, wrong)
         if record.get("val/top1", -1.0) > self.best:
@@ -139,7 +139,7 @@ class _Training:
         self.bar.epoch(record)
 
     def _selected(self) -> dict[str, float]:
-        """Take the weights that were best on validation, or test them beside the last ones, as the recipe says."""
+        """Load or additionally test the weights with the best validation accuracy, as the recipe's `selection` says."""
         if self.recipe.selection == "last":
             return {}
         last = {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -151,7 +151,7 @@ class _Training:
         return {f"selected/{name}": value for name, value in numbers.items() if name in ("top1", "top5", "s", "d")}
 
     def _result(self, model: nn.Module, tested: dict[str, float]) -> dict[str, Any]:
-        """The numbers of the end, and what they rest on."""
+        """Return the final numbers and how they were obtained."""
         held_out = self._validate_part(model, self.splits.val).numbers
         records = self.folder.metrics()
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
@@ -169,7 +169,7 @@ class _Training:
 
 
 def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
-    """A model that is chosen by validation needs images for that; better said now than after hours."""
+    """Raise an error before training if a model is to be selected by validation but there are no validation images."""
     method = objective.monitor.startswith("val/")
     if (method or recipe.selection != "last") and not len(splits.val):
         who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
@@ -180,12 +180,12 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
 
 
 def _peeks(objective: Objective) -> bool:
-    """Whether the method looks at the test set while it trains, which only a switch named for it makes it do."""
+    """Whether the method monitors the test set during training, which only an option named for it enables."""
     return objective.monitor.startswith("test/")
 
 
 def _labels(noisy: NoisyData) -> dict[str, Any]:
-    """For the run folder: of each part the rows in their source, the labels as they are now, and which are wrong."""
+    """Return, for the run folder, the source rows, current labels and wrong-label mask of each corrupted part."""
     parts = {"train": noisy.splits.train, "val": noisy.splits.val}
     rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}
     labels = {f"{name}/labels": part.labels[part.rows].numpy() for name, part in parts.items()}
@@ -193,7 +193,7 @@ def _labels(noisy: NoisyData) -> dict[str, Any]:
 
 
 def _describe(splits: Splits) -> dict[str, Any]:
-    """Which images are in which part, as rows of the source."""
+    """Describe the parts of the data; validation images are listed as rows of the source."""
     return {
         "source": splits.source,
         "train": len(splits.train),

@@ -1,4 +1,4 @@
-"""What a run writes to TensorBoard, where its recipe asks for it."""
+"""TensorBoard logging, if the recipe enables it."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,11 +12,11 @@ from ..types import EpochRecord, Splits
 from .validation import validate_part
 
 PICTURES_EVERY = 5  # epochs
-PICTURED = 2000  # images that the pictures are made of
+PICTURED = 2000  # images used for the figures
 
 
 class TensorBoardLogger:
-    """Numbers of every epoch; pictures of some, and of the last."""
+    """Logs numbers after every epoch, and figures after some epochs and the last."""
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, splits: Splits) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
@@ -25,7 +25,7 @@ class TensorBoardLogger:
         self.writer = SummaryWriter(str(folder.tensorboard))
 
     def log(self, model: nn.Module, record: EpochRecord) -> None:
-        """Write the numbers of an epoch, and its pictures if it is their turn."""
+        """Log the numbers of an epoch, and its figures if they are due."""
         epoch = record["epoch"]
         for name, value in record.items():
             if name != "epoch":
@@ -35,7 +35,7 @@ class TensorBoardLogger:
         self.writer.flush()
 
     def _log_pictures(self, model: nn.Module, epoch: int) -> None:
-        """The class-similarity matrix, and features in the plane where there are two, of held-out images."""
+        """Log the class-similarity matrix of held-out images, and a scatter plot of their features if these are 2-D."""
         part = self.splits.val if len(self.splits.val) else self.splits.train
         some = replace(part, rows=part.rows[:PICTURED])
         arrays = validate_part(self.fabric, self.recipe, model, some, keep=True, alone=True).arrays

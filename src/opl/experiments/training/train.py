@@ -1,6 +1,7 @@
-"""The only training loop. It never asks which method or data it has, and what it does at a step depends on that step
-alone: order, augmentation, dropout and learning rate are functions of (seed, epoch, step), so a run that is killed and
-started again goes the same way.
+"""The only training loop.
+
+It does not depend on the method or the data set. Order, augmentation, dropout and learning rate are functions of (seed,
+epoch, step), so that a resumed run continues exactly as an uninterrupted one would.
 """
 
 import math
@@ -21,23 +22,23 @@ from ..types import Batch, EpochRecord, Terms
 
 
 class Data(Protocol):
-    """What the loop needs of its data: how many steps an epoch has, and the batches of an epoch."""
+    """What the loop needs from its data: the number of steps per epoch, and the batches of an epoch."""
 
     @property
     def steps(self) -> int:
-        """Steps an epoch has."""
+        """Steps per epoch."""
         ...
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from a step on."""
+        """Yield the batches of an epoch, from `start_step` on."""
         ...
 
 
 class Watcher(Protocol):
-    """Who is told how it goes: a progress bar, or nobody."""
+    """Receives progress updates, for instance a progress bar."""
 
     def step(self, epoch: int, step: int, images: int, loss: float) -> None:
-        """A step was taken."""
+        """Report a finished step."""
         ...
 
 
@@ -54,19 +55,19 @@ def fit(
     save: Callable[[dict[str, Any], EpochRecord], None],
     watcher: Watcher,
 ) -> nn.Module:
-    """Train from `state` (or from the start) to the last epoch; returns the wrapped model.
+    """Train from `state` (or from scratch) to the last epoch; return the wrapped model.
 
     Args:
-        fabric: a launched lightning Fabric; the model and the optimizer are set up on it here.
+        fabric: a launched Lightning Fabric; the model and the optimizer are set up on it here.
         recipe: epochs, optimizer, schedule, clipping, accumulation.
         model: returns `Output`.
         objective: `objective(model, batch) -> Terms`; its parameters are trained too.
         data: the training batches of this process.
-        everything: all training images of this process's share, plain, for an objective that looks at them.
-        state: what `save` was last given, to go on from there.
-        validate: called every `eval_every` epochs and after the last; its numbers go into the record.
-        save: called at the end of every epoch with the state and the epoch's record.
-        watcher: told of every step.
+        everything: returns this process's shard of the training images, not augmented, for objectives that need it.
+        state: the state last passed to `save`, to resume from.
+        validate: called every `eval_every` epochs and after the last; its numbers are added to the record.
+        save: called after every epoch with the state and the epoch's record.
+        watcher: receives an update after every step.
     """
     optimizer = recipe.optimizer.build(param_groups(model, objective, lr=recipe.optimizer.lr))
     first = 0
@@ -140,7 +141,7 @@ def _train_epoch(
 
 
 def _average_gradients(fabric: Any, objective: nn.Module) -> None:
-    """What DDP does for the model, for the objective's own parameters."""
+    """Average the gradients of the objective's parameters over processes, as DDP does for the model."""
     if fabric.world_size > 1:
         for parameter in objective.parameters():
             found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
@@ -148,13 +149,13 @@ def _average_gradients(fabric: Any, objective: nn.Module) -> None:
 
 
 def _values(terms: Terms) -> dict[str, float]:
-    """The loss and its parts as numbers."""
+    """Return the loss and its parts as floats."""
     named: dict[str, Tensor] = {"loss": terms.total, **terms.parts}
     return dict(zip(named, torch.stack([value.detach().double() for value in named.values()]).tolist(), strict=True))
 
 
 def _stop_unless_finite(fabric: Any, values: dict[str, float], where: str, sums: dict[str, float], seen: int) -> None:
-    """A loss that is not finite stops the run and says which part it is; on one process, it stops all of them."""
+    """Raise an error that names the non-finite part of the loss; one process with such a loss stops all."""
     wrong = [name for name, value in values.items() if not math.isfinite(value)]
     stop = len(wrong)
     if fabric.world_size > 1:

@@ -1,4 +1,4 @@
-"""One pass of images through a model: accuracies, loss and geometry, and the predictions behind them."""
+"""One pass of images through a model: accuracies, loss, feature geometry, and the predictions behind them."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -21,12 +21,13 @@ PICTURE_BYTES = 600_000
 
 
 class Validation(NamedTuple):
-    """What a pass gives; both are empty where there were no images.
+    """The result of a pass; both dictionaries are empty if there were no images.
 
-    `numbers` has `top1` and `top5` in per cent, `loss`, and `s`, `d`, `orthogonality` and `expected_orthogonality` of
-    the features. `arrays` has NumPy arrays, a row an image in the order of the batches: `labels` (N,), `top5` (N, 5)
-    class ids and `p5` their probabilities, `features` of the first 10,000 images, and `similarity` (C, C), the cosines
-    between the classes' average features, 0 where a class has no image. Over several processes the first has them.
+    `numbers` has `top1` and `top5` in percent, `loss`, and `s`, `d`, `orthogonality` and `expected_orthogonality` of
+    the features. `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5`
+    (N, 5) class ids and `p5` their probabilities, `features` of the first 10,000 images, and also `similarity` (C, C),
+    the cosines between the mean features of the classes, 0 for classes without images. With several processes, only the
+    first has the arrays.
     """
 
     numbers: dict[str, float]
@@ -46,12 +47,12 @@ def validate(
     """Pass images through a model once.
 
     Args:
-        model: returns `Output`; it is put into evaluation mode and back.
-        batches: each process's own share of the images.
-        num_classes: of the images.
-        group: the processes to add up over, if there are several.
-        keep: keep the predictions too; without it `arrays` is empty.
-        novel: the classes are none of the model's, so that there is neither an accuracy nor a loss.
+        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
+        batches: this process's shard of the images.
+        num_classes: number of classes of the images.
+        group: the process group to reduce over, if there are several processes.
+        keep: whether to keep the predictions; otherwise `arrays` is empty.
+        novel: whether the classes are not those of the model, so that accuracy and loss are undefined.
     """
     sums = torch.zeros(4, dtype=torch.float64)
     rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
@@ -79,7 +80,7 @@ def validate(
 
 
 def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
-    """(4,): hits of the first guess, hits of the first five, cross-entropies, images."""
+    """Return (4,): top-1 hits, top-5 hits, sum of cross-entropies, number of images."""
     hits = top5 == labels[:, None]
     entropy = F.cross_entropy(logits, labels, reduction="sum")
     return torch.stack([hits[:, 0].sum(), hits.any(1).sum(), entropy, labels.new_tensor(len(hits))]).cpu()
@@ -100,7 +101,7 @@ def _geometry(geometry: Geometry) -> dict[str, float]:
 
 
 def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
-    """The predictions in small types; those of all processes on the first, in the order of their shares."""
+    """Return the predictions as compact types, gathered on the first process in the order of the shards."""
     own = {name: torch.cat(values) for name, values in rows.items()}
     own["features"] = own["features"][:FEATURE_ROWS]
     if group is not None:
@@ -118,7 +119,7 @@ def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> di
 
 
 def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
-    """The rows of all processes on the first of them; nothing on the others."""
+    """Gather the rows of all processes on the first; the others get an empty dictionary."""
     first = dist.get_rank(group) == 0
     parts: list[Any] | None = [None] * dist.get_world_size(group) if first else None
     dist.gather_object(own, parts, group=group, group_dst=0)
@@ -126,14 +127,14 @@ def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
 
 
 def pictures(part: Images) -> Any:
-    """(P, H, W, channels) pixels of the first images of a part, as many as fit into 600 kB."""
+    """Return (P, H, W, channels) pixels of the first images of a part, as many as fit into 600 kB."""
     first = part.pixels[part.rows[:1]]
     count = min(len(part), PICTURE_BYTES // max(1, first.numel()))
     return part.pixels[part.rows[:count]].permute(0, 2, 3, 1).contiguous().numpy()
 
 
 def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
-    """All images once, not augmented, in the type of the model's weights."""
+    """Yield all images once, not augmented, in the dtype of the model's weights."""
     dtype = next(model.parameters()).dtype
     return (batch._replace(images=batch.images.to(dtype)) for batch in data.plain(EVAL_BATCH))
 
@@ -143,12 +144,13 @@ def validate_part(
 ) -> Validation:
     """Pass a part of a recipe's data through a model once, in the run's precision.
 
-    Over all processes, or on this one `alone`. With `keep` the arrays have the `pixels` of the first images too.
+    The part is divided among all processes, or evaluated by this one if `alone`. With `keep`, the arrays also contain
+    the `pixels` of the first images.
     """
     if len(part) == 0:
         return Validation({}, {})
     group = dist.group.WORLD if fabric.world_size > 1 and not alone else None
-    # The bare network: an uneven share of the data must not wait for DDP's own messages. Its precision is set here.
+    # Use the bare network: DDP's communication would deadlock on uneven shards. The precision is set here instead.
     network = unwrap(model)
     plain = plain_batches(batches(fabric, recipe, part, alone=alone), network)
     with fabric.autocast():

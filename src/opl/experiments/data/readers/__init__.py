@@ -1,1 +1,1 @@
-"""File formats, folders, the Hub and the cache of decoded images."""
+"""File formats, folder layouts, the Hugging Face Hub, and the cache of decoded images."""

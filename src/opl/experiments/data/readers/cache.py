@@ -1,10 +1,11 @@
-"""A data set decoded once, into arrays on disk that every later run maps into memory.
+"""The cache: a data set decoded once into arrays on disk, which later runs map into memory.
 
 A folder `<name>-<fingerprint>` in `$OPL_CACHE` (or `~/.cache/opl`) holds, for each split, the pixels (N, C, H, W) as
-uint8 and each label column (N,) as int64, in NumPy's format, and `contents.json`: what there is, how long each file
-is, and its checksum, after its own. The folder is made under another name and renamed when it is complete, so that a
-build that was killed is never taken for one that ended; whoever comes second waits for the first, behind a lock that
-the system itself releases when its holder dies; and what does not match its checksum is built again, with a warning.
+uint8 and each label column (N,) as int64, in NumPy's format. Its `contents.json` starts with its own checksum and lists
+the content of the folder with the size and checksum of each file. The folder is built under a temporary name and
+renamed when complete, so that an interrupted build is never mistaken for a finished one. Concurrent processes wait for
+the first behind a file lock, which the operating system releases if its holder dies. A folder that does not match its
+checksums is rebuilt, with a warning.
 """
 
 import json
@@ -15,7 +16,7 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,16 +27,13 @@ from ....errors import DataError, OplWarning, OptionError
 from .checksums import size_and_checksum, text_checksum
 from .source import DataSource, find
 
-if TYPE_CHECKING:
-    pass
-
-FORMAT = 1  # raise it when the layout of the folder changes: older ones are then left alone and built anew
+FORMAT = 1  # increase it when the folder layout changes; older folders are then ignored and rebuilt
 CONTENTS = "contents.json"
 
 
 @dataclass(frozen=True)
 class DecodedPart:
-    """A split, decoded: (N, C, H, W) uint8 pixels, mapped from disk, and (N,) int64 labels by column."""
+    """A decoded split: (N, C, H, W) uint8 pixels, memory-mapped, and (N,) int64 labels by column."""
 
     pixels: Tensor
     labels: Mapping[str, Tensor]
@@ -43,7 +41,7 @@ class DecodedPart:
 
 @dataclass(frozen=True)
 class DecodedData:
-    """A data set, decoded. `label` is the column of the classes; `names` are those of every label column."""
+    """A decoded data set. `label` is the class column; `names` are the value names of every label column."""
 
     parts: Mapping[str, DecodedPart]
     label: str
@@ -52,23 +50,23 @@ class DecodedData:
 
 
 def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> DecodedData:
-    """The data set `name`, from the cache if it is there, else decoded into it (see `source.find` for `root`).
+    """Load the data set `name` from the cache, decoding it into the cache if needed (see `source.find` for `root`).
 
     Args:
-        name: one of `KNOWN`.
-        root: the data set's folder; empty looks for it.
-        parts: open and check only those of its splits; empty opens all.
-        bgr: its files hold arrays with blue first, to be turned around.
+        name: a key of `CATALOG`.
+        root: the data set's folder; if empty, it is searched for.
+        parts: the splits to open and check; empty opens all.
+        bgr: whether its files hold BGR arrays, which are then converted to RGB.
 
     Raises:
-        DataError: the data set is nowhere, cannot be read, or the cache cannot be written.
+        DataError: the data set is not found, cannot be read, or the cache cannot be written.
     """
     found = find(name, root)
     return load_source(_turned(found) if bgr else found, parts)
 
 
 def load_source(found: DataSource, parts: Collection[str] = ()) -> DecodedData:
-    """The same for a data set that was found already."""
+    """Load a data set whose files have been found already."""
     folder = cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT)}"
     decoded = _open(folder, found, parts)
     if decoded is None:
@@ -80,7 +78,7 @@ def load_source(found: DataSource, parts: Collection[str] = ()) -> DecodedData:
 
 
 def cache_folder() -> Path:
-    """Where decoded data sets are kept: `$OPL_CACHE`, or `~/.cache/opl`."""
+    """Return the folder of decoded data sets: `$OPL_CACHE`, or `~/.cache/opl`."""
     return Path(os.environ.get("OPL_CACHE") or "~/.cache/opl").expanduser()
 
 
@@ -97,12 +95,12 @@ def _turned(found: DataSource) -> DataSource:
 
 
 def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> DecodedData | None:
-    """What is in `folder`, or None if it must be built (again)."""
+    """Open the data in `folder`; None if it must be built or rebuilt."""
     try:
         checksum, _, text = (folder / CONTENTS).read_text().partition("\n")
     except OSError:
         return None
-    except ValueError:  # not even text
+    except ValueError:  # not text at all
         checksum = text = ""
     contents: dict[str, Any] = (
         json.loads(text) if text and checksum == text_checksum(text) else {"files": {CONTENTS: ()}}
@@ -136,7 +134,7 @@ def _warn_of_damage(folder: Path, file: str) -> None:
 
 
 def _tensor(file: Path, *, mapped: bool) -> Tensor:
-    # "c" is copy-on-write: torch takes only arrays that may be written to, and nothing written here reaches the file
+    # "c" is copy-on-write: torch requires writable arrays, and no write reaches the file
     return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None))
 
 
@@ -144,12 +142,12 @@ def _tensor(file: Path, *, mapped: bool) -> Tensor:
 
 
 def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> None:
-    """Build `folder`, or wait until the process that is at it has done so."""
+    """Build `folder`, or wait for another process that is building it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.parent / f"{folder.name}.lock"):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OplWarning)  # said once already
+                warnings.simplefilter("ignore", OplWarning)  # already warned about
                 if _open(folder, found, only) is not None:
                     return
             _sweep(folder)
@@ -162,7 +160,7 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed builds and damage left; only for the holder of the lock."""
+    """Remove the remains of interrupted builds and damaged folders; the caller must hold the lock."""
     for left in (folder, *folder.parent.glob(f".{folder.name}.*")):
         if left.exists():
             shutil.rmtree(left)
@@ -175,7 +173,7 @@ def _build(folder: Path, found: DataSource) -> None:
     try:
         text = json.dumps(write_decoded(temporary, found), indent=1)
         (temporary / CONTENTS).write_text(f"{text_checksum(text)}\n{text}")
-        temporary.chmod(0o755)  # mkdtemp's folders are private; a cache may be shared
+        temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
         temporary.rename(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)

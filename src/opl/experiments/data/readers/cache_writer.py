@@ -1,4 +1,4 @@
-"""A data set decoded into arrays on disk: see `cache`."""
+"""Decoding a data set into arrays on disk; see `cache`."""
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -15,7 +15,7 @@ from .source import DataSource, SourceReader, unreadable_error
 
 
 def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
-    """Decode a data set into arrays in a folder; what is there, and the length and checksum of each file."""
+    """Decode a data set into arrays in a folder; return a description with the size and checksum of each file."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -45,9 +45,10 @@ def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
 def _write_pixels(
     file: Path, found: DataSource, reading: SourceReader, split: str, advance: Callable[[int], None]
 ) -> None:
-    """Decode a split into `file`, batch after batch.
+    """Decode a split into `file`, batch by batch.
 
-    Written, not mapped: a full disk is then an error that can be told, where a mapped page would end the process.
+    The file is written rather than memory-mapped: a full disk then raises an error, where a mapped page would kill the
+    process.
     """
     shape: tuple[int, ...] = ()
     left = reading.counts[split]
@@ -73,17 +74,17 @@ def _write_pixels(
 
 
 def _pixels(found: DataSource, reading: SourceReader, split: str) -> Generator[Pixels, None, None]:
-    """The pixels of a split, as many images at a time as the reader gives; what goes wrong is told as a sentence."""
+    """Yield the pixels of a split in the reader's batches; any failure is raised as a `DataError`."""
     try:
         if reading.decoded:
             yield from cast("Iterator[Pixels]", reading.images(split))
         else:
             pictures = cast("Iterator[list[bytes]]", reading.images(split))
             with closing(decode_all(pictures, found.known.mode, 0 if reading.large else 1)) as decoding:
-                yield from decoding  # closing: its processes end now, whatever goes wrong
+                yield from decoding  # closing ends its processes immediately, even after an error
     except DataError:
         raise
-    except Exception as error:  # a damaged file, a picture that is none, a path that leads nowhere
+    except Exception as error:  # a damaged file, an invalid picture, a missing path
         raise unreadable_error(found, error) from error
 
 
@@ -97,16 +98,16 @@ def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _labels(
     found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """The labels of a split as numbers, by column."""
+    """Return the labels of a split as integers, by column."""
     try:
         told = reading.labels(split)
-    except Exception as error:  # whatever pyarrow and `datasets` find wrong with a file
+    except Exception as error:  # any error that pyarrow or `datasets` raises for a file
         raise unreadable_error(found, error) from error
     return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
 
 
 def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
-    """Labels as numbers; words become numbers in alphabetical order, and `names` learns the words."""
+    """Convert labels to integers; strings are numbered alphabetically and added to `names`."""
     if any(isinstance(value, str) for value in values):
         if not names[label]:
             names[label] = sorted(set(values))

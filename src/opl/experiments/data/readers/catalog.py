@@ -1,4 +1,4 @@
-"""The data sets that we know how to read: what they are called, what they hold, and where they come from."""
+"""The catalog of known data sets: their names, contents and sources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,38 +8,38 @@ from .few_shot_classes import CIFAR_FS, MINI_IMAGENET
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A data set that we know how to read; columns are candidates, the first that is there is taken."""
+    """A known data set. Column names are candidates; the first one that exists is used."""
 
     name: str
     hub: str
-    """Its id on the Hub; empty where there is none to recommend."""
+    """Its id on the Hub; empty if there is none to recommend."""
     images: Mapping[str, int]
     """Its splits, and the number of images in each."""
     num_classes: int
     mode: str
-    """What the pictures are turned into: Pillow's `L` or `RGB`."""
+    """The Pillow mode that pictures are converted to: `L` or `RGB`."""
     license: str
-    """Its terms, and where it comes from."""
+    """Its license, and where it comes from."""
     image_columns: tuple[str, ...] = ("img", "image")
     label_columns: tuple[str, ...] = ("fine_label", "label")
     other_columns: tuple[str, ...] = ()
-    """Further labels to keep, where they are there."""
+    """Further label columns to keep, if they exist."""
     respell: Mapping[str, str] = field(default_factory=dict)
-    """Class names to correct."""
+    """Corrections of class names."""
     classes: Mapping[str, int] = field(default_factory=dict)
-    """Of a few-shot data set: the number of classes of each part, which are others in each."""
+    """For few-shot data sets: the number of classes in each part; the parts have no class in common."""
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Of a few-shot data set: the classes of each part, where the files tell names to compare with."""
+    """For few-shot data sets: the class names of each part, to check files that contain names."""
     per_class: int = 0
-    """The number of images of each class, where it is the same for all."""
+    """Images per class, if it is the same for all classes; otherwise 0."""
     size: int = 0
-    """Height and width of the images, where they must have that."""
+    """Required height and width of the images; 0 allows any."""
     made_of: str = ""
-    """Another data set that it can be made of."""
+    """Another data set that it can be built from."""
     names: tuple[str, ...] = ()
-    """The classes in the order of their numbers, for files that tell none."""
+    """Class names in order of class id, for files that do not contain them."""
     idx: bool = False
-    """Whether it is also passed on as idx files, see `idx`."""
+    """Whether it is also distributed as idx files; see `idx`."""
 
 
 _CLOTHES = (

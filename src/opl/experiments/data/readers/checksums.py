@@ -1,11 +1,11 @@
-"""Whether a file is still what was written."""
+"""Checksums, to verify that a file is unchanged."""
 
 import zlib
 from pathlib import Path
 
 
 def size_and_checksum(file: Path) -> tuple[int, int]:
-    """Bytes and CRC-32 of a file; -1 and 0 where it cannot be read."""
+    """Return the size in bytes and the CRC-32 of a file; -1 and 0 if it cannot be read."""
     try:
         size, checksum = file.stat().st_size, 0
         with file.open("rb") as stream:
@@ -17,5 +17,5 @@ def size_and_checksum(file: Path) -> tuple[int, int]:
 
 
 def text_checksum(text: str) -> str:
-    """CRC-32 of a text."""
+    """Return the CRC-32 of a string, as 8 hex digits."""
     return f"{zlib.crc32(text.encode()):08x}"

@@ -1,8 +1,8 @@
-"""Encoded pictures to pixels, in several processes.
+"""Decoding of pictures to pixels, in several processes.
 
-Pillow keeps the interpreter's lock for small pictures, so threads do not help. The workers run this file as a program
-of its own, which needs Pillow and NumPy alone: they start in a fifth of a second where `import opl` would bring torch
-into each, and, unlike those of `multiprocessing`, they ask nothing of the script that is running.
+Pillow holds the interpreter lock while it decodes small pictures, so threads do not help. The workers run this file as
+a script that needs only Pillow and NumPy: they start in a fifth of a second, where `import opl` would load torch into
+each, and, unlike `multiprocessing` workers, they do not import the running script.
 """
 
 import io
@@ -25,7 +25,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 def decode(pictures: list[bytes], mode: str) -> Pixels:
-    """(n, C, H, W) from encoded pictures of one size; `mode` is Pillow's `L` or `RGB`."""
+    """Decode pictures of the same size to (n, C, H, W) pixels; `mode` is Pillow's `L` or `RGB`."""
     arrays, kind = [], ""
     for picture in pictures:
         opened = _open(picture, kind)
@@ -38,7 +38,7 @@ def decode(pictures: list[bytes], mode: str) -> Pixels:
 
 
 def _open(picture: bytes, kind: str) -> Image.Image:
-    """Try the format of the picture before it first: Pillow tries dozens in turn, which takes longer than decoding."""
+    """Try the format of the previous picture first: Pillow's search through dozens of formats is slow."""
     try:
         return Image.open(io.BytesIO(picture), formats=(kind,) if kind else None)
     except UnidentifiedImageError:
@@ -46,10 +46,10 @@ def _open(picture: bytes, kind: str) -> Image.Image:
 
 
 def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> Generator[Pixels, None, None]:
-    """Decode batch after batch, in order, in `workers` processes (0: one for each core, at most 8).
+    """Decode batches in order, in `workers` processes (0: one per core, at most 8).
 
     Raises:
-        ValueError: a picture cannot be decoded, or they differ in size.
+        ValueError: a picture cannot be decoded, or pictures differ in size.
     """
     workers = workers or min(_cores(), 8)
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> G
             finally:
                 idle.put(worker)
 
-        threads = stack.enter_context(ThreadPoolExecutor(workers))  # left before the workers are
+        threads = stack.enter_context(ThreadPoolExecutor(workers))  # exited before the workers
         waiting: deque[Future[Pixels]] = deque()
         for pictures in batches:
             waiting.append(threads.submit(ask, pictures))
@@ -75,7 +75,7 @@ def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> G
 
 
 def _cores() -> int:
-    """Those that this process may use, where the system tells; else all."""
+    """Return the number of cores available to this process, or of all cores if the system does not report it."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:
@@ -110,8 +110,8 @@ class _Worker:
 
 
 def _work(mode: str) -> None:
-    """Answer every list of pictures on the input with their pixels, or with a sentence; until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one who asks
+    """Reply to each list of pictures on stdin with their pixels, or with an error message, until stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     while True:
         try:
             pictures = pickle.load(sys.stdin.buffer)
@@ -119,7 +119,7 @@ def _work(mode: str) -> None:
             return
         try:
             answer: object = decode(pictures, mode)
-        except Exception as error:  # whatever Pillow finds wrong with a picture
+        except Exception as error:  # any error that Pillow raises for a picture
             answer = " ".join(f"{type(error).__name__}: {error}".split())
         pickle.dump(answer, sys.stdout.buffer, protocol=5)
         sys.stdout.buffer.flush()

@@ -1,7 +1,7 @@
-"""The files of a data set with domains: Parquet with a column of domains, or `<domain>/<class>/<picture>`.
+"""Reader of data sets with domains: Parquet files with a domain column, or `<domain>/<class>/<picture>`.
 
-Both end as one `SourceReader` with the labels `label`, `domain` and, where the files tell it, `file`: the name of the
-picture as `<domain>/<class>/<file>`, which the official lists of training and validation images go by.
+Both give a `SourceReader` with the labels `label`, `domain` and, if the files contain it, `file`: the picture's name as
+`<domain>/<class>/<file>`, which the official training and validation lists refer to.
 """
 
 from collections.abc import Iterator
@@ -18,17 +18,17 @@ from .layouts import PICTURES
 from .resize import resize_pictures
 from .source import DataSource, SourceReader
 
-SPLIT = "train"  # domains are cut by us, so the files have one part
+SPLIT = "train"  # we split the domains ourselves, so the files have a single split
 
 
 def read(found: DataSource, rows: int = 512) -> SourceReader:
-    """Open it; pictures become squares of `found.known.size`, bilinear, as in the released code."""
+    """Open the data set; pictures are resized to squares of `found.known.size`, bilinear, as in the released code."""
     pictures = [] if found.parquet else [file for file in found.files[""] if file.suffix.lower() in PICTURES]
     return _pictures(found, pictures, rows) if pictures else _table(found, rows)
 
 
 def _pictures(found: DataSource, pictures: list[Path], rows: int) -> SourceReader:
-    """Pictures in a folder for each class, in a folder for each domain."""
+    """Read pictures from one folder per class in one folder per domain."""
     inside = [picture.relative_to(found.folder) for picture in pictures]
     above = {path.parts[:-3] for path in inside}
     if len(above) > 1 or any(len(path.parts) < 3 for path in inside):
@@ -55,7 +55,7 @@ def _pictures(found: DataSource, pictures: list[Path], rows: int) -> SourceReade
 
 
 def _table(found: DataSource, rows: int) -> SourceReader:
-    """Parquet files, or what else `datasets` reads, with a column of domains."""
+    """Read Parquet files, or another format that `datasets` supports, with a domain column."""
     plain = hub_files.read(replace(found, layout=""), rows)
     column = found.known.other_columns[0]
     if column not in plain.label_columns:
@@ -83,7 +83,7 @@ def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
 
 
 def _files(found: DataSource) -> list[str]:
-    """The name of each picture's file, where the Parquet files tell all of them."""
+    """Return the file name of each picture, if the Parquet files contain all of them; otherwise an empty list."""
     import pyarrow.parquet as pq
 
     if not found.parquet:

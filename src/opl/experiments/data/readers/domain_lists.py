@@ -1,7 +1,7 @@
-"""The official lists of a data set with domains: which images of a domain are to train on, which to validate on.
+"""The official lists of a data set with domains: which images of a domain are for training and for validation.
 
-`<domain>_train*.txt` and `<domain>_crossval*.txt`, a line an image: its path, of which the last three parts are
-domain, class and file, then perhaps the number of its class, which the path tells as well and better.
+`<domain>_train*.txt` and `<domain>_crossval*.txt` have one line per image: its path, whose last three parts are domain,
+class and file, optionally followed by the class id, which is ignored because the path contains the class.
 """
 
 from pathlib import Path
@@ -15,25 +15,22 @@ from ....errors import DataError
 if TYPE_CHECKING:
     from .cache import DecodedData
 
-if TYPE_CHECKING:
-    pass
-
 KINDS = ("train", "crossval")
 
 
 def read_lists(
     folder: str, domain: str, decoded: "DecodedData", sizes: tuple[int, int] | None
 ) -> tuple[Tensor, Tensor]:
-    """The rows of a domain to train on and to validate on, each in ascending order.
+    """Return the training rows and the validation rows of a domain, both in ascending order.
 
     Args:
-        folder: of the lists.
-        domain: whose lists.
-        decoded: the data set, which must tell the names of its files.
-        sizes: how many images the two lists must name; None takes any number.
+        folder: folder of the lists.
+        domain: the domain whose lists are read.
+        decoded: the data set, which must contain the names of its files.
+        sizes: the required lengths of the two lists; None allows any.
 
     Raises:
-        DataError: a list is missing, or does not fit the data set.
+        DataError: a list is missing, or does not match the data set.
     """
     if "file" not in decoded.names:
         raise DataError(
@@ -78,7 +75,7 @@ def _file(folder: str, domain: str, kind: str) -> Path:
 
 
 def _names(file: Path) -> list[str]:
-    """`<domain>/<class>/<file>` of every line; a number at its end is left out."""
+    """Return `<domain>/<class>/<file>` for every line, without a trailing class id."""
     lines = [line.strip() for line in file.read_text().splitlines() if line.strip()]
     paths = [head if tail.isdigit() else line for line in lines for head, _, tail in [line.rpartition(" ")]]
     return ["/".join(Path(path.strip()).parts[-3:]) for path in paths]

@@ -1,4 +1,4 @@
-"""The classes of the few-shot splits, each list in alphabetical order: facts, of the papers that made the splits."""
+"""The classes of the few-shot splits, in alphabetical order, as defined by the papers that introduced the splits."""
 
 
 def _lists(**parts: str) -> dict[str, tuple[str, ...]]:
@@ -22,7 +22,7 @@ CIFAR_FS = _lists(
         telephone wardrobe whale woman worm
     """,
 )
-"""CIFAR-FS: Bertinetto et al. 2019, in the names of CIFAR-100."""
+"""CIFAR-FS: Bertinetto et al. 2019, with the class names of CIFAR-100."""
 
 MINI_IMAGENET = _lists(
     train="""
@@ -43,4 +43,4 @@ MINI_IMAGENET = _lists(
         n03127925 n03146219 n03272010 n03544143 n03775546 n04146614 n04149813 n04418357 n04522168 n07613480
     """,
 )
-"""miniImageNet: Ravi and Larochelle 2017, in the numbers of WordNet (synsets)."""
+"""miniImageNet: Ravi and Larochelle 2017, as WordNet ids (synsets)."""

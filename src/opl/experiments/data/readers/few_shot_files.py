@@ -1,9 +1,9 @@
-"""Readers of the few-shot data sets: one for each layout that they are passed on in, all to the same `SourceReader`.
+"""Readers of the few-shot data sets: one for each layout in which they are distributed, all giving a `SourceReader`.
 
-Each reader tells of a part what its files say: a number for each image, names for the numbers where there are any, and
-the images themselves, some at a time, so that no more than one file is in memory. What they say is compared with the
-split that the data set must have before a single image is converted; then the classes are numbered through, those of
-`train` first, then of `val`, then of `test`, each part in alphabetical order.
+Each reader returns a class id for every image of a part, the class names if the files contain them, and the images in
+batches, so that at most one file is in memory. Classes and counts are compared with the required split before any image
+is converted. The classes are then numbered consecutively: those of `train` first, then `val`, then `test`, each part in
+alphabetical order.
 """
 
 import csv
@@ -24,7 +24,7 @@ from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
 
 
 def read(found: DataSource, rows: int = 512) -> SourceReader:
-    """Open a few-shot data set, compare it with the split that it must have, and number its classes through."""
+    """Open a few-shot data set, check it against the required split, and number its classes consecutively."""
     parts = PARTS if found.layout == "hub" else [part for part in (*PARTS, "extra") if part in found.files]
     sheets = {part: _READERS[found.layout](found, part, rows) for part in parts}
     check_parts(found, sheets)
@@ -50,11 +50,11 @@ def read(found: DataSource, rows: int = 512) -> SourceReader:
     )
 
 
-# The layouts
+# Layouts
 
 
 def _labeled(found: DataSource, part: str, rows: int) -> FilePart:
-    """A pickle with `data` (N, H, W, 3), `labels`, and perhaps `catname2label`."""
+    """Read a pickle with `data` (N, H, W, 3), `labels`, and optionally `catname2label`."""
     [file] = found.files[part]
     content = _entries(file, "data", "labels")
     ids, count = _numbers(file, content["labels"]), len(_array(found, file, content["data"]))
@@ -68,7 +68,7 @@ def _labeled(found: DataSource, part: str, rows: int) -> FilePart:
 
 
 def _indexed(found: DataSource, part: str, rows: int) -> FilePart:
-    """A pickle with `image_data` (N, H, W, 3) and `class_dict`, which has the places of each class."""
+    """Read a pickle with `image_data` (N, H, W, 3) and `class_dict`, which holds the image indices of each class."""
     [file] = found.files[part]
     content = _entries(file, "image_data", "class_dict")
     ids = np.full(len(_array(found, file, content["image_data"])), -1, dtype=np.int64)
@@ -81,7 +81,7 @@ def _indexed(found: DataSource, part: str, rows: int) -> FilePart:
 
 
 def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
-    """An archive of NumPy with `images` (N, H, W, 3), and a pickle of labels; read as a stream, for it is large."""
+    """Read a NumPy archive with `images` (N, H, W, 3), streamed because it is large, and a pickle of labels."""
     file, labels = found.files[part]
     ids, names = _tiered_labels(labels)
     with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
@@ -101,7 +101,7 @@ def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
 
 
 def _encoded(found: DataSource, part: str, rows: int) -> FilePart:
-    """A pickle with a list of PNG files, and a pickle of labels."""
+    """Read a pickle with a list of PNG files and a pickle of labels."""
     file, labels = found.files[part]
 
     def images() -> Iterator[list[bytes]]:
@@ -113,7 +113,7 @@ def _encoded(found: DataSource, part: str, rows: int) -> FilePart:
 
 
 def _listed(found: DataSource, part: str, rows: int) -> FilePart:
-    """A table of file names and classes, and a folder of pictures."""
+    """Read a CSV table of file names and classes, and a folder of pictures."""
     [file] = found.files[part]
     with file.open(newline="") as stream:
         table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
@@ -124,7 +124,7 @@ def _listed(found: DataSource, part: str, rows: int) -> FilePart:
 
 
 def _folders(found: DataSource, part: str, rows: int) -> FilePart:
-    """Pictures in a folder for each class."""
+    """Read pictures from one folder per class."""
     pictures = found.files[part]
     return _pictures(found, pictures, [picture.parent.name for picture in pictures], rows)
 
@@ -141,7 +141,7 @@ def _pictures(found: DataSource, files: Iterable[Path], classes: list[str], rows
 
 
 def _hub(found: DataSource, part: str, rows: int) -> FilePart:
-    """Parquet files, or what else `datasets` reads: of the data set itself, or of that which it is made of."""
+    """Read Parquet files or another format of `datasets`, of this data set or of the one it is built from."""
     known = as_on_the_hub(found.known)
     reading = hub_files.read(DataSource(known, found.folder, found.files, found.where), rows)
     splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
@@ -177,7 +177,7 @@ _READERS: dict[str, Callable[[DataSource, str, int], FilePart]] = {
 }
 
 
-# What they share
+# Shared helpers
 
 
 def _entries(file: Path, *wanted: str) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _tiered_labels(file: Path) -> tuple[Numbers, dict[int, str]]:
 
 
 def _picture(content: Any) -> bytes:
-    """An encoded picture, which may be an array of bytes, bytes, or what Python 2 called a string."""
+    """Return the bytes of an encoded picture, given as an array, as bytes, or as a Python 2 string."""
     if isinstance(content, str):
         return content.encode("latin1")
     return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
@@ -227,7 +227,7 @@ def _array(found: DataSource, file: Path, array: Any) -> Pixels:
 
 
 def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
-    """From the head of an array that is being unpacked; the stream is then at its first number."""
+    """Read the shape from the header of an array in an archive; the stream is then at the first element."""
     version = np.lib.format.read_magic(stream)
     read_head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read_head(stream)
@@ -238,7 +238,7 @@ def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
 
 
 def _again(found: DataSource, file: Path, name: str, rows: int) -> Images:
-    """The images of a pickle, loaded anew when they are asked for: until then they need not be in memory."""
+    """Return a function that loads the images of a pickle on demand, so that they are not kept in memory until then."""
 
     def images() -> Iterator[Pixels]:
         array = _array(found, file, _entries(file, name)[name])
@@ -267,7 +267,7 @@ def _chosen(batches: Iterable[list[bytes]], wanted: np.ndarray[Any, Any]) -> Ite
 
 
 def _named(told: tuple[str, ...], values: list[Any]) -> tuple[Numbers, dict[int, str]]:
-    """Labels as numbers, whether they are numbers or words."""
+    """Convert labels to integers, whether they are integers or strings."""
     if any(isinstance(value, str) for value in values):
         told = told or tuple(sorted(set(values)))
         number = {name: place for place, name in enumerate(told)}

@@ -1,4 +1,4 @@
-"""What the files of a few-shot data set say of a part, and whether it is the part that it must be."""
+"""The content of one part of a few-shot data set, and the checks that it is the required part."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,25 +22,25 @@ _CURE = {
 
 
 class FilePart(NamedTuple):
-    """A part, as its files tell it."""
+    """One part of a data set, as its files describe it."""
 
     ids: Numbers
-    """(N,): the class of each image, in numbers of the files' own."""
+    """(N,): the class id of each image, in the files' own numbering."""
     names: Mapping[int, str]
-    """The names of those numbers; empty where the files have none."""
+    """The names of these class ids; empty if the files contain none."""
     images: Images
     others: Mapping[str, list[int]] = {}
     """Further labels, by column."""
     other_names: Mapping[str, tuple[str, ...]] = {}
     decoded: bool = True
-    """Whether the images come as (n, 3, H, W) pixels."""
+    """Whether the images are (n, 3, H, W) pixels rather than encoded pictures."""
 
 
 def check_parts(found: DataSource, sheets: Mapping[str, FilePart]) -> None:
-    """Compare the parts with what is known of the data set: classes by name where there are names, and all numbers.
+    """Check the parts against the catalog: class names, if the files contain them, and all counts.
 
     Raises:
-        DataError: names the first part and class that is not as it must be.
+        DataError: names the first part and class that does not match.
     """
     owner: dict[object, str] = {}
     for part in PARTS:
@@ -57,7 +57,7 @@ def check_parts(found: DataSource, sheets: Mapping[str, FilePart]) -> None:
 
 
 def wrong_files_error(found: DataSource, what: str) -> DataError:
-    """The sentence for files that are not what the data set must be."""
+    """Return the error for files that are not the required data set."""
     name = found.known.name
     return DataError(f"{name} in {str(found.folder)!r} is not the few-shot data set: {what}; {_CURE[name]}.")
 
@@ -98,7 +98,7 @@ def _check_names(found: DataSource, part: str, names: set[str]) -> None:
 
 
 def _check_new(found: DataSource, part: str, owner: dict[object, str], number: int, name: str | None) -> None:
-    """A class may be in one part only; common words, such as 'crane', are no proof that two classes are one."""
+    """Check that a class is in one part only; common words, such as 'crane', may name two different classes."""
     if name is None:
         return
     key = name if _SYNSET.fullmatch(name) else (number, name)

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: where its downloads are, and whether it can be asked. Nothing heavy is imported."""
+"""The Hugging Face Hub: its download folder and whether it is reachable. Imports nothing heavy."""
 
 import os
 import threading
@@ -6,23 +6,23 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-PATIENCE = 4.0  # seconds until a silent network counts as none
+PATIENCE = 4.0  # seconds without a reply after which the network counts as unavailable
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept, as `huggingface_hub` has it."""
+    """Return the folder of downloads, as defined by `huggingface_hub`."""
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub").expanduser()
 
 
 def is_offline() -> bool:
-    """Whether the environment says to stay offline."""
+    """Whether the environment requests offline mode."""
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
     return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in names)
 
 
 def is_reachable() -> bool:
-    """Ask the Hub's front page, in a thread: a name server that never answers obeys no time limit."""
+    """Request the Hub's front page in a thread, because a name server that never replies ignores timeouts."""
     said: list[bool] = []
 
     def ask() -> None:

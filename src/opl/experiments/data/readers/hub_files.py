@@ -1,4 +1,4 @@
-"""Readers of the plain layouts: Parquet files, and whatever else `datasets` understands."""
+"""Readers of the standard layouts: Parquet files, and other formats that `datasets` supports."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from .source import DataSource, SourceReader, quote_names
 
 
 def read(found: DataSource, rows: int) -> SourceReader:
-    """Open it, to be walked through `rows` images at a time."""
+    """Open the data set, to be read `rows` images at a time."""
     return _read_parquet(found, rows) if found.parquet else _read_folder(found, rows)
 
 

@@ -1,4 +1,4 @@
-"""Reader of idx files, in which MNIST and Fashion-MNIST first came: a header of sizes, then bytes; gzipped or not."""
+"""Reader of idx files, the original format of MNIST and Fashion-MNIST: a header of sizes, then bytes."""
 
 import gzip
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from .source import DataSource, SourceReader, unreadable_error
 
 
 def read(found: DataSource, rows: int = 512) -> SourceReader:
-    """Open it; images are read when they are walked through."""
+    """Open the data set; images are read only when they are iterated over."""
     files = found.files
     sizes = {part: _shape(_start(files[part][0]), 3)[0] for part in files}
 
@@ -45,14 +45,14 @@ def _start(file: Path) -> bytes:
 
 
 def _open(file: Path) -> gzip.GzipFile:
-    """Whatever its name says, by its first bytes."""
+    """Open a file, gzipped or not, as its first bytes indicate; its name may be wrong."""
     with file.open("rb") as stream:
         zipped = stream.read(2) == b"\x1f\x8b"
     return gzip.open(file) if zipped else file.open("rb")  # type: ignore[return-value]
 
 
 def _shape(content: bytes, dimensions: int) -> tuple[int, ...]:
-    """Two zeros, 8 for bytes, the number of dimensions, then each size; all with the highest byte first."""
+    """Parse the header: two zeros, 8 for uint8, the number of dimensions, then each size, all big-endian."""
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < 4 + 4 * dimensions:
         raise ValueError(f"no idx file of bytes in {dimensions} dimensions")
     return tuple(np.frombuffer(content, ">u4", dimensions, offset=4).tolist())

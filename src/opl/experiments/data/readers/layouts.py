@@ -1,8 +1,8 @@
-"""How files that are not in the Hub's layout are called in the wild; nothing is opened to find that out.
+"""File names of the layouts that differ from the Hub's; no file is opened to recognize them.
 
-A few-shot data set that is passed on as pickles and archives comes in several layouts, after the papers that made
-them. Each has the parts `train` (the base classes), `val` and `test` (new ones), and some have `extra`: more images of
-the base classes, that nobody trains on.
+Few-shot data sets are distributed as pickles and archives in several layouts, introduced by different papers. Each
+layout has the parts `train` (base classes), `val` and `test` (novel classes), and some have `extra`: further images of
+the base classes, which are not used for training.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ Files = Mapping[str, tuple[Path, ...]]
 
 
 class Layout(NamedTuple):
-    """The reader that understands it (see `packed`), and the names of the files of each part."""
+    """The reader of a layout (see `few_shot_files`), and the file names of each part."""
 
     reader: str
     files: Mapping[str, tuple[str, ...]]
@@ -46,10 +46,10 @@ LAYOUTS: dict[str, tuple[Layout, ...]] = {
 
 
 def locate(known: CatalogEntry, folder: Path) -> tuple[str, Files] | None:
-    """The reader for what is in a folder, and the files of each part; None if it has none of the layouts.
+    """Return the reader for a folder and the files of each part; None if the folder has none of the layouts.
 
     Raises:
-        DataError: a layout is there, but not all of its files.
+        DataError: a layout is present, but some of its files are missing.
     """
     for base in (folder, folder / known.name):
         for layout in LAYOUTS[known.name]:
@@ -60,14 +60,14 @@ def locate(known: CatalogEntry, folder: Path) -> tuple[str, Files] | None:
     return None
 
 
-IDX = {"train": "train", "test": "t10k"}  # what the idx files call the parts
+IDX = {"train": "train", "test": "t10k"}  # names of the parts in idx files
 
 
 def idx_files(known: CatalogEntry, folder: Path) -> Files | None:
-    """The idx files of each part, images then labels, zipped or not; None if there are none.
+    """Return the idx files of each part, images then labels, gzipped or not; None if there are none.
 
     Raises:
-        DataError: some are there, but not all.
+        DataError: some files are present, but not all.
     """
     for base in (folder, folder / known.name, folder / "raw"):
         found = {
@@ -91,7 +91,7 @@ def _idx_file(base: Path, word: str, what: str) -> Path | None:
 
 
 def _named_files(known: CatalogEntry, base: Path, layout: Layout) -> Files | None:
-    """The files of a layout, if the first of any part is there; the others may belong to another layout as well."""
+    """Return the files of a layout if the first file of any part exists; the others may occur in other layouts too."""
     if not any((base / names[0]).is_file() for names in layout.files.values()):
         return None
     files = {part: tuple(base / name for name in names) for part, names in layout.files.items()}
@@ -107,7 +107,7 @@ def _named_files(known: CatalogEntry, base: Path, layout: Layout) -> Files | Non
 
 
 def _folders(known: CatalogEntry, base: Path) -> Files | None:
-    """Pictures in a folder for each class, in a folder for each part."""
+    """Return pictures in one folder per class in one folder per part; None if there are none."""
     files = {}
     for part in PARTS:
         names = (part, "validation") if part == "val" else (part,)

@@ -1,4 +1,4 @@
-"""From files to images and labels: the reader of each layout."""
+"""Reading files as images and labels: the reader of each layout."""
 
 from collections.abc import Callable
 
@@ -14,14 +14,14 @@ READERS: dict[str, Callable[[DataSource, int], SourceReader]] = {
 
 
 def read(source: DataSource, rows: int = 512) -> SourceReader:
-    """Open a data set, to be walked through `rows` images at a time.
+    """Open a data set, to be read `rows` images at a time.
 
     Raises:
-        DataError: what was found cannot be read.
+        DataError: the files cannot be read.
     """
     try:
         return READERS.get(source.layout, few_shot_files.read)(source, rows)
     except DataError:
         raise
-    except Exception as error:  # whatever `datasets` and pyarrow find wrong with a folder
+    except Exception as error:  # any error that `datasets` or pyarrow raises for a folder
         raise unreadable_error(source, error) from error

@@ -1,4 +1,4 @@
-"""Pictures of any size to pixels of one size."""
+"""Resizing of pictures to a common size."""
 
 import io
 import os
@@ -16,9 +16,9 @@ from .decode import Pixels
 def resize_pictures(
     batches: Iterable[list[bytes] | list[Path]], size: int, how: Image.Resampling = Image.Resampling.BICUBIC
 ) -> Iterator[Pixels]:
-    """Pictures of any size as `size` x `size`, whatever becomes of their shape; averaged when they become smaller.
+    """Resize pictures to `size` x `size`, ignoring their aspect ratio; downscaling is antialiased.
 
-    In threads: unlike small pictures, large ones are decoded without the interpreter's lock.
+    Threads are used because, unlike small pictures, large ones are decoded without holding the interpreter lock.
     """
 
     def pixels(picture: bytes | Path) -> Any:
@@ -35,5 +35,5 @@ def resize_pictures(
 
 
 def channels_first(pixels: Pixels) -> Pixels:
-    """(N, H, W, C) to (N, C, H, W)."""
+    """Convert (N, H, W, C) to (N, C, H, W)."""
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))

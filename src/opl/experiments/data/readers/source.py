@@ -1,9 +1,9 @@
-"""Where a data set comes from: a folder that was named, `$OPL_DATA/<name>`, or the Hugging Face Hub; in this order.
+"""Where a data set comes from: a given folder, `$OPL_DATA/<name>`, or the Hugging Face Hub, in this order.
 
-All three end as a folder of files in the Hub's layout, so that one reader serves them, and a look at names, sizes and
-times is enough to know whether anything changed. Parquet files are read directly; a folder in another layout that
-`datasets.load_dataset` understands (pictures in folders, `save_to_disk`, ...) is read through it. The few-shot data
-sets have layouts of their own besides: see `layouts` and `packed`; MNIST and Fashion-MNIST may be idx files: see `idx`.
+All three give a folder of files in the Hub's layout, so that one reader serves them, and names, sizes and modification
+times suffice to detect changes. Parquet files are read directly; other layouts that `datasets.load_dataset` supports
+(pictures in folders, `save_to_disk`, ...) are read through it. The few-shot data sets have further layouts (see
+`layouts` and `few_shot_files`), and MNIST and Fashion-MNIST may be idx files (see `idx`).
 """
 
 import hashlib
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from .decode import Pixels
 
 _SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
-DOMAINS = "domains"  # the layout of a data set with domains, whatever its files: see `domain_files`
-HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # what the Hub calls the parts
+DOMAINS = "domains"  # the layout of a data set with domains, in any file format: see `domain_files`
+HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # names of the parts on the Hub
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """A data set that is here: `files` by split where they are Parquet, else every file of the folder under ''."""
+    """A data set on this machine: `files` by split if they are Parquet, otherwise all files of the folder under ''."""
 
     known: CatalogEntry
     folder: Path
     files: Mapping[str, tuple[Path, ...]]
     where: str
-    """For people: the folder, or the Hub id."""
+    """For messages: the folder, or the Hub id."""
     layout: str = ""
-    """Which reader understands the files, where they are no plain ones: `idx`, `DOMAINS`, or one of `packed`."""
+    """The reader of the files if they are not plain ones: `idx`, `DOMAINS`, or a reader of `few_shot_files`."""
     bgr: bool = False
-    """Whether the arrays in the files have blue first."""
+    """Whether the arrays in the files are BGR."""
 
     @property
     def parquet(self) -> bool:
@@ -49,7 +49,7 @@ class DataSource:
         return "" not in self.files
 
     def fingerprint(self, version: int = 0) -> str:
-        """Changes with the name, the size or the time of any file, and with `version`; reads none of them."""
+        """Return a hash of `version` and of the names, sizes and modification times of all files; none is read."""
         facts: list[object] = [version, self.known.mode]
         for split in sorted(self.files):
             for file in self.files[split]:
@@ -62,7 +62,7 @@ class DataSource:
         return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
 
     def count(self) -> int | None:
-        """The number of images, from the files' own tables of contents; None where only reading them would tell."""
+        """Return the number of images from the files' metadata; None if the files would have to be read."""
         if not self.parquet or self.layout:
             return None
         import pyarrow.parquet as pq
@@ -70,33 +70,33 @@ class DataSource:
         files = [file for split in self.known.images for file in self.files[split]]
         try:
             return sum(int(pq.read_metadata(file).num_rows) for file in files)
-        except Exception:  # pyarrow has a dozen ways to say that a file is damaged
+        except Exception:  # pyarrow raises many kinds of errors for damaged files
             return None
 
 
 @dataclass(frozen=True)
 class SourceReader:
-    """An opened data set: what it holds, and a walk through its images and labels, split by split."""
+    """An opened data set: its metadata, and functions that read its labels and images by split."""
 
     label_columns: tuple[str, ...]
-    """The classes first, then the other labels."""
+    """The class column first, then the other label columns."""
     names: Mapping[str, tuple[str, ...]]
-    """By label column, where the schema names them."""
+    """Value names by label column, if the schema contains them."""
     counts: Mapping[str, int]
     labels: Callable[[str], Mapping[str, list[Any]]]
-    """All labels of a split, by label column, without a look at its images."""
+    """Returns all labels of a split by column, without reading its images."""
     images: "Callable[[str], Iterator[list[bytes] | Pixels]]"
-    """The images of a split in the same order, some at a time: encoded, or as pixels where `decoded`."""
+    """Yields the images of a split in the same order, in batches: encoded, or as pixels if `decoded`."""
     decoded: bool = False
 
     @property
     def large(self) -> bool:
-        """Whether it is worth the start of several processes."""
+        """Whether the data set is large enough to justify starting several processes."""
         return sum(self.counts.values()) > 5000
 
 
 def unreadable_error(found: DataSource, error: Exception) -> DataError:
-    """The sentence for a folder whose content is not what it should be."""
+    """Return the error for a folder whose content is not as expected."""
     layout = "one of its layouts" if found.layout else "the Hugging Face layout"
     return DataError(
         f"{found.known.name} in {str(found.folder)!r} cannot be read ({type(error).__name__}: {one_line(error)}): "
@@ -105,14 +105,14 @@ def unreadable_error(found: DataSource, error: Exception) -> DataError:
 
 
 def find(name: str, root: str = "") -> DataSource:
-    """The data set `name`: in `root` if given, else in `$OPL_DATA/<name>`, else from the Hub.
+    """Find the data set `name` in `root` if given, otherwise in `$OPL_DATA/<name>`, otherwise on the Hub.
 
     Args:
-        name: one of `CATALOG`.
-        root: the data set's folder (or one above it); when given, nothing else is tried.
+        name: a key of `CATALOG`.
+        root: the data set's folder (or its parent); if given, no other place is searched.
 
     Raises:
-        DataError: it is nowhere; the sentence names the three ways to provide it.
+        DataError: the data set is not found; the message names the three ways to provide it.
     """
     if name not in CATALOG:
         raise DataError(did_you_mean("data set", name, CATALOG))
@@ -120,7 +120,7 @@ def find(name: str, root: str = "") -> DataSource:
 
 
 def find_entry(known: CatalogEntry, root: str = "") -> DataSource:
-    """The same for a data set that is described, not named."""
+    """Find a data set given by its catalog entry instead of its name."""
     if found := find_local(known, root):
         return found
     if root:
@@ -131,10 +131,10 @@ def find_entry(known: CatalogEntry, root: str = "") -> DataSource:
 
 
 def find_local(known: CatalogEntry, root: str = "") -> DataSource | None:
-    """The data set if it is on this machine already; asks no network.
+    """Find a data set on this machine, without using the network; None if there is none.
 
     Raises:
-        DataError: there is something in its place, but not the data set.
+        DataError: its folder exists, but does not contain the data set.
     """
     if root:
         return _in_folder(known, Path(root).expanduser())
@@ -186,7 +186,7 @@ def _few_shot(known: CatalogEntry, folder: Path, where: str) -> DataSource | Non
 
 
 def as_on_the_hub(known: CatalogEntry) -> CatalogEntry:
-    """What the Hub has of a few-shot data set: the one that it is made of, or its own parts as splits."""
+    """Return what the Hub has for a few-shot data set: the data set it is built from, or its own parts as splits."""
     if known.made_of:
         return CATALOG[known.made_of]
     return replace(known, images={HUB_SPLITS[part]: count for part, count in known.images.items()}, classes={})
@@ -212,14 +212,14 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataSource 
 
 
 def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
-    """Parquet files up to three folders deep, by the folder of their configuration and by split."""
+    """Return Parquet files up to two subfolders deep, by the folder of their configuration and by split."""
     layouts: dict[Path, dict[str, list[Path]]] = {}
     for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
         for file in sorted(folder.glob(pattern)):
             inside = _SPLIT.search(file.stem)
             above = None if inside or file.parent == folder else _SPLIT.search(file.parent.name)
             base = file.parent.parent if above else file.parent
-            split = (inside or above or [None, "train"])[1]  # as `datasets`: without a name it is for training
+            split = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
             layouts.setdefault(base, {}).setdefault(str(split), []).append(file)
     return layouts
 
@@ -239,7 +239,7 @@ def _all_shards(known: CatalogEntry, folder: Path, files: Mapping[str, tuple[Pat
 
 
 def _in_hub_cache(known: CatalogEntry) -> DataSource | None:
-    """What an earlier download left, found without importing anything; an incomplete one is no find."""
+    """Find an earlier download without importing anything; an incomplete one is ignored."""
     snapshots = hub.cache_folder() / f"datasets--{known.hub.replace('/', '--')}" / "snapshots"
     for folder in sorted(snapshots.glob("*"), key=lambda f: f.stat().st_mtime, reverse=True):
         try:
@@ -266,10 +266,10 @@ def _download(known: CatalogEntry) -> DataSource:
 
 
 def quote_names(names: Any, joint: str = "and") -> str:
-    """Names in a sentence."""
+    """Return quoted names, joined for use in a message."""
     return f" {joint} ".join(repr(str(name)) for name in names) or "none"
 
 
 def one_line(error: Exception) -> str:
-    """What an error says, in a sentence."""
+    """Return the message of an error on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__

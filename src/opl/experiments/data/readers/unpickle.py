@@ -1,8 +1,8 @@
-"""Pickles from the web, read as data.
+"""Loading of untrusted pickles as plain data.
 
-A pickle is a program, and loading one runs it. Here only those of its words are obeyed that build plain values and
-arrays of numbers; any other is refused by name, before it does anything. Not even NumPy's own words run: they believe
-what they are told about types and sizes, so stand-ins build the arrays, and check.
+A pickle is a program, and loading it runs it. This loader only accepts globals that build plain values and arrays of
+numbers; any other is rejected by name before it has any effect. Even NumPy's own functions are not called, because they
+trust the given types and sizes; replacements build the arrays and check them.
 """
 
 import math
@@ -18,10 +18,10 @@ _PLAIN = (set, frozenset, bytearray, bytes, str, int, float, bool, complex, list
 
 
 def load(file: Path) -> Any:
-    """What a pickle holds: plain values and arrays of numbers or text; words of Python 2 are read as Latin-1.
+    """Load plain values and arrays of numbers or text from a pickle; Python 2 strings are decoded as Latin-1.
 
     Raises:
-        DataError: it asks for anything else, or it is damaged.
+        DataError: the pickle contains anything else, or is damaged.
     """
     try:
         with file.open("rb") as stream:
@@ -33,7 +33,7 @@ def load(file: Path) -> Any:
         ) from error
     except MemoryError:
         raise
-    except Exception as error:  # a damaged pickle can fail in any way there is
+    except Exception as error:  # a damaged pickle can fail in any way
         words = " ".join(str(error).split())[:200]
         raise DataError(
             f"the pickle {str(file)!r} cannot be read ({type(error).__name__}: {words}): check that the file is "
@@ -42,11 +42,11 @@ def load(file: Path) -> Any:
 
 
 class _RefusedError(Exception):
-    """Says what was asked for."""
+    """Names the rejected content of a pickle."""
 
 
 class _Type:
-    """Stands for `numpy.dtype`: numbers, truths or text, of either byte order."""
+    """Stands in for `numpy.dtype`: numbers, booleans or text, of either byte order."""
 
     def __init__(self, code: object, *_: object) -> None:
         self.dtype = np.dtype(code if isinstance(code, str) else "V")
@@ -59,7 +59,7 @@ class _Type:
 
 
 class _Array:
-    """Stands for `numpy.ndarray`."""
+    """Stands in for `numpy.ndarray`."""
 
     array: np.ndarray[Any, Any] | None = None
 
@@ -118,7 +118,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _finished(value: Any) -> Any:
-    """The value with arrays in place of what stood for them, and text for the keys of dictionaries."""
+    """Replace the stand-ins in a value by arrays, and decode dictionary keys to strings."""
     if isinstance(value, _Array):
         if value.array is None:
             raise ValueError("an array without content")

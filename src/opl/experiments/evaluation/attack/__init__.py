@@ -1,1 +1,1 @@
-"""Accuracy under attack: settings, FGSM and PGD, AutoAttack, sanity checks. No torch in here."""
+"""Accuracy under attack: settings, FGSM and PGD, AutoAttack, sanity checks. Does not import torch."""

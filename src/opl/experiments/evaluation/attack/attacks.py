@@ -1,7 +1,7 @@
-"""Accuracy under attack: FGSM, PGD, and the standard AutoAttack with a memory of its own.
+"""FGSM and PGD, and what all attacks share: the pixel classifier, the choice of images, and clean accuracy.
 
-Nothing else feels it: the model keeps its mode and its gradients, the global generator its state. What chance there is
-depends on the settings' seed alone.
+Attacks have no side effects: the model's mode and gradients and the global random state are restored. All randomness
+depends only on the settings' seed.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ Watch = Callable[[str, int, int], None]
 
 
 class PixelClassifier(nn.Module):
-    """A network as attacks want it: from (B, C, H, W) pixels in [0, 1] to logits.
+    """A network as attacks need it: from (B, C, H, W) pixels in [0, 1] to logits.
 
     Args:
         network: returns `Output`.
-        before: what is done to pixels first, for a network that takes normalized images.
+        before: applied to the pixels first, for networks that take normalized images.
     """
 
     def __init__(self, network: nn.Module, before: nn.Module | None = None) -> None:
@@ -32,20 +32,20 @@ class PixelClassifier(nn.Module):
         self.network, self.before = network, before or nn.Identity()
 
     def forward(self, images: Tensor) -> Tensor:
-        """The logits."""
+        """Return the logits."""
         logits: Tensor = self.network(self.before(images).contiguous(memory_format=torch.channels_last)).logits
         return logits
 
 
 def choose_images(part: Images, settings: Attack) -> Tensor:
-    """The places in a part of the images to attack, ascending: the same for every network."""
+    """Return the indices of the images to attack within a part, ascending; the same for every network."""
     count = min(settings.images, len(part)) or len(part)
     chance = Purpose.ATTACKED_IMAGES.generator(settings.seed)
     return torch.randperm(len(part), generator=chance)[:count].sort().values
 
 
 def is_correct(model: nn.Module, images: Tensor, labels: Tensor, batch: int = 250) -> Tensor:
-    """(N,) bool: which images the model gets right; it is put into evaluation mode and back."""
+    """Return (N,) bool: whether each image is classified correctly. The model's mode is restored."""
     with evaluation_mode(model), torch.no_grad():
         starts = range(0, len(images), batch)
         answers = [model(images[start : start + batch]).argmax(1) for start in starts]
@@ -53,21 +53,21 @@ def is_correct(model: nn.Module, images: Tensor, labels: Tensor, batch: int = 25
 
 
 def fgsm(model: nn.Module, images: Tensor, labels: Tensor, settings: Attack) -> Tensor:
-    """One step of length eps from the images themselves: (N, C, H, W) moved images."""
+    """Take one step of length eps from the original images; return the (N, C, H, W) adversarial images."""
     return _moved(model, images, labels, settings, 1, settings.eps, [None] * len(images))
 
 
 def pgd(
     model: nn.Module, images: Tensor, labels: Tensor, settings: Attack, numbers: Sequence[int] | None = None
 ) -> Tensor:
-    """`settings.steps` steps from a random point of the ball: (N, C, H, W) moved images.
+    """Take `settings.steps` steps from a random point in the ball; return the (N, C, H, W) adversarial images.
 
     Args:
-        model: from pixels in [0, 1] to logits.
+        model: maps pixels in [0, 1] to logits.
         images: (N, C, H, W).
         labels: (N,).
-        settings: radius, norm, steps, batch and seed.
-        numbers: what the random start of each image is drawn by, beside the seed; by default its place.
+        settings: radius, norm, steps, batch size and seed.
+        numbers: seed the random start of each image, together with the settings' seed; by default, its index.
     """
     numbers = range(len(images)) if numbers is None else numbers
     starts = [_somewhere(image[None], settings, number) for image, number in zip(images, numbers, strict=True)]
@@ -99,6 +99,6 @@ def _moved(
 
 
 def _somewhere(image: Tensor, settings: Attack, number: int) -> Tensor:
-    """A random start, whatever is attacked beside it."""
+    """Draw a random start that does not depend on the other images."""
     chance = Purpose.ATTACK_START.generator(settings.seed, number)
     return random_start(image, settings.eps, settings.norm, chance)

@@ -1,5 +1,6 @@
-"""The standard AutoAttack by `pyautoattack`, one attack and one batch at a time, so that it can be stopped and gone on
-with: which attack broke each image is told after every batch.
+"""Standard AutoAttack from `pyautoattack`, run one attack and one batch at a time so that it can be resumed.
+
+The attack that broke each image is saved after every batch.
 """
 
 import sys
@@ -19,16 +20,17 @@ from .settings import Attack
 
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")
 NORMS = {"linf": "Linf", "l2": "L2"}
-TARGETS = 9  # classes that the targeted attacks try for
+TARGETS = 9  # number of target classes of the targeted attacks
 ROBUST, WRONG = -1, -2
 
 
 @dataclass
 class AttackState:
-    """How far an attack is.
+    """The progress of AutoAttack.
 
-    `broken` (N,) tells for each image which of `ATTACKS` broke it, -1 none so far, -2 none was needed. `attack` and
-    `batches` are the attack that is under way and how many of its batches are done.
+    `broken` (N,) is the index in `ATTACKS` of the attack that broke each image, -1 if none has so far, and -2 if the
+    image was misclassified without an attack. `attack` is the current attack, and `batches` the number of its finished
+    batches.
     """
 
     broken: Tensor
@@ -37,7 +39,7 @@ class AttackState:
 
     @property
     def robust(self) -> Tensor:
-        """(N,) bool: not broken so far."""
+        """(N,) bool: images that are not broken so far."""
         return self.broken == ROBUST
 
 
@@ -51,16 +53,16 @@ def autoattack(
     save: Callable[[AttackState], None] = lambda state: None,
     watch: Watch = lambda what, done, of: None,
 ) -> AttackState:
-    """Attack until nothing is left to try; the same images fall as in one call of `pyautoattack`.
+    """Run all attacks; the same images are broken as in a single call of `pyautoattack`.
 
     Args:
-        model: from (B, C, H, W) pixels in [0, 1] to (B, classes) logits.
+        model: maps (B, C, H, W) pixels in [0, 1] to (B, classes) logits.
         images: (N, C, H, W), on the model's device.
         labels: (N,).
-        settings: radius, norm, batch, seed, and what may differ from the standard.
-        state: what `save` was last given, to go on from there.
-        save: told after every batch.
-        watch: told what is done, how much of it, and of how much.
+        settings: radius, norm, batch size, seed, and the lengths that may differ from the standard.
+        state: the state last passed to `save`, to resume from.
+        save: called with the state after every batch.
+        watch: called with the name of the attack, the number of finished batches, and their total number.
     """
     check_pixels(images)
     if state is None:
@@ -86,7 +88,7 @@ def autoattack(
 
 
 def _holds(attacker: Any, attack: str, images: Tensor, labels: Tensor) -> Tensor:
-    """(B,) bool: which images one attack on one batch leaves right."""
+    """(B,) bool: images of a batch that are still classified correctly after one attack."""
     attacker.attacks_to_run = [attack]
     _, answers = attacker.run_standard_evaluation(images, labels, batch_size=len(images))
     held: Tensor = (answers == labels).cpu()
@@ -115,8 +117,7 @@ def _attacker(model: nn.Module, images: Tensor, settings: Attack) -> Any:
 
 
 def configure(attacker: Any, settings: Attack, classes: int) -> Any:
-    """A `pyautoattack.AutoAttack` of the standard version with the settings' lengths, and no more targets than there
-    are."""
+    """Apply the settings' iterations and queries to a standard `AutoAttack`, with at most `classes - 1` targets."""
     targets = min(TARGETS, classes - 1)
     attacker.apgd_targeted.n_target_classes = attacker.fab.n_target_classes = targets
     for part in (attacker.apgd, attacker.apgd_targeted, attacker.fab):
@@ -127,7 +128,7 @@ def configure(attacker: Any, settings: Attack, classes: int) -> Any:
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """The attacks seed the global generator and take Python's tracer away: both come back."""
+    """Restore the global random state, which the attacks seed, and Python's trace function, which they remove."""
     tracer = sys.gettrace()
     try:
         with torch.random.fork_rng():

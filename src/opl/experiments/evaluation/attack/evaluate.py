@@ -1,4 +1,4 @@
-"""A finished run under attack: its numbers, and the outcome of every image, into the run's folder."""
+"""Attacks on a finished run: the numbers and the outcome for every image are written to the run's folder."""
 
 import json
 import warnings
@@ -25,9 +25,9 @@ from .settings import Attack, Kind
 
 
 def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str, Any]:
-    """Accuracy in per cent under each of the attacks, with Wilson's 95 % interval and the number of images.
+    """Return the accuracy in percent under each attack, with Wilson's 95% interval and the number of images.
 
-    What was measured with the same settings is only read; an AutoAttack that was stopped is gone on with.
+    Results with the same settings are read from the folder if they exist; an interrupted AutoAttack is resumed.
     """
     fabric, recipe, model = reopen(folder)
     test = recipe.data.load(recipe.seed).test
@@ -49,13 +49,13 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
 
 
 def _before(recipe: Recipe) -> Standardize | None:
-    """A network that takes normalized images gets the normalization before it: attacks move pixels in [0, 1]."""
+    """Return the normalization for networks that take normalized images, because attacks act on pixels in [0, 1]."""
     return Standardize(recipe.data.mean, recipe.data.std) if recipe.normalize == "data" else None
 
 
 @dataclass(frozen=True)
 class AttackRun:
-    """One network, some images, one setting."""
+    """One network, one set of images, one attack setting."""
 
     folder: RunFolder
     model: PixelClassifier
@@ -65,7 +65,7 @@ class AttackRun:
     settings: Attack
 
     def outcome(self, kind: Kind, watch: Counter) -> dict[str, Any]:
-        """The measure of one attack, taken or read."""
+        """Return the measure of one attack, computed or read from the folder."""
         name = measure_name(self.settings.metric(kind))
         if self.folder.has_measure(name):
             content = self.folder.measure(name)
@@ -92,7 +92,7 @@ class AttackRun:
         return content
 
     def check(self, outcomes: dict[Kind, dict[str, Any]]) -> None:
-        """Warn of everything that an honest attack would not show; what was found is kept."""
+        """Warn about every result that a sound attack would not show, and save the findings."""
         name = measure_name(f"attack/sanity-{self.settings.name('pgd')}")
         radii = sanity.radii(self.settings.eps, self.settings.norm)
         curve = {each: self._left(replace(self.settings, eps=each)) for each in radii}
@@ -105,7 +105,7 @@ class AttackRun:
             warnings.warn(f"{self.folder.path}: {sentence}.", OplWarning, stacklevel=2)
 
     def _attack(self, kind: Kind, name: str, watch: Counter) -> tuple[Tensor, dict[str, Any]]:
-        """(N,) bool, which images are still right, and what else is known."""
+        """Return (N,) bool, which images are still classified correctly, and further facts."""
         if kind == "autoattack":
             state = autoattack(
                 self.model, self.images, self.labels, self.settings,
@@ -126,17 +126,17 @@ class AttackRun:
         return right, {}
 
     def _left(self, settings: Attack) -> float:
-        """Accuracy in per cent under PGD at another radius."""
+        """Return the accuracy in percent under PGD at another radius."""
         held, _ = replace(self, settings=replace(settings, step=0.0))._attack("pgd", "", Counter())
         return 100 * float(held.float().mean())
 
     def _words(self, kind: Kind) -> dict[str, Any]:
-        """The settings that decide an outcome."""
+        """Return the settings that determine an outcome."""
         words: dict[str, Any] = to_json(replace(self.settings, kinds=(kind,), sanity=True))
         return words
 
     def _stopped(self, name: str) -> AttackState | None:
-        """What there is of an AutoAttack that was stopped, if it was this one."""
+        """Return the state of an interrupted AutoAttack, if it had the same settings."""
         kept = self.folder.part(name)
         if kept is None or str(kept.get("settings")) != json.dumps(self._words("autoattack")):
             return None

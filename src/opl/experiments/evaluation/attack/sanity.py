@@ -1,6 +1,7 @@
-"""What an honest measure of robustness must show; where it does not, the attack is weak or gradients are masked.
+"""Sanity checks of robustness results; a failed check suggests a weak attack or masked gradients.
 
-Numbers are accuracies in per cent on the same images. A difference of two images, or of one per cent, is chance.
+Numbers are accuracies in percent on the same images. Differences of up to two images or one percentage point are
+attributed to chance.
 """
 
 from collections.abc import Mapping
@@ -8,32 +9,32 @@ from itertools import pairwise
 
 from ...radius import format_radius
 
-LARGE = {"linf": 0.5, "l2": 30.0}  # where every image of 32 x 32 can become gray: nothing is left to tell
+LARGE = {"linf": 0.5, "l2": 30.0}  # large enough to turn every 32 x 32 image gray, so that nothing can be recognized
 NEARLY_NONE = 5.0
 
 
 def radii(eps: float, norm: str = "linf") -> tuple[float, ...]:
-    """At which PGD is tried: half of eps, eps, twice that, and a radius that leaves nothing.
+    """Return the radii at which PGD is run: half of eps, eps, twice eps, and one that should leave no accuracy.
 
     Example:
         >>> [round(each, 3) for each in radii(0.1)]
         [0.05, 0.1, 0.2, 0.5]
     """
-    most = 1.0 if norm == "linf" else float("inf")  # no pixel can move further
+    most = 1.0 if norm == "linf" else float("inf")  # no pixel can move farther
     return tuple(sorted({eps / 2, eps, min(most, 2 * eps), min(most, max(LARGE[norm], 4 * eps))}))
 
 
 def suspicions(
     found: Mapping[str, float], curve: Mapping[float, float], square: float, images: int, large: float
 ) -> list[str]:
-    """A sentence for everything that an honest attack would not show.
+    """Return a sentence for each result that a sound attack would not show.
 
     Args:
-        found: accuracy under the attacks that were made, by "clean", "fgsm", "pgd", "autoattack".
+        found: accuracy by attack that was run: "clean", "fgsm", "pgd", "autoattack".
         curve: accuracy under PGD, by radius.
-        square: the share of images in per cent that Square broke after the white-box attacks of AutoAttack had failed.
-        images: how many were attacked.
-        large: a radius that should leave nothing.
+        square: percentage of images that Square broke after AutoAttack's white-box attacks had failed.
+        images: number of attacked images.
+        large: a radius that should leave no accuracy.
 
     Example:
         >>> suspicions({"fgsm": 20.0, "pgd": 40.0}, {}, 0.0, 500, 0.5)

@@ -1,4 +1,4 @@
-"""How a finished network is attacked: the settings, and the names of what comes out. No torch in here."""
+"""Settings of attacks on a finished network, and the names of their results. Does not import torch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -12,29 +12,29 @@ STANDARD = {"iterations": 100, "queries": 5000}  # of AutoAttack's standard vers
 
 @dataclass(frozen=True)
 class Attack:
-    """White-box attacks on a random choice of test images, the same for every network."""
+    """White-box attacks on a random subset of the test images, the same for every network."""
 
     eps: float = 8 / 255
-    """How far a pixel (or with norm l2 an image) may move; pixels reach from 0 to 1."""
+    """Maximum change of a pixel (with norm l2, of the whole image); pixels range from 0 to 1."""
     images: int = 1000
-    """How many test images are attacked; 0 takes all."""
+    """Number of test images to attack; 0 attacks all."""
     kinds: tuple[Kind, ...] = ("clean", "fgsm", "pgd", "autoattack")
-    """Which attacks. AutoAttack is its standard version: APGD-CE, targeted APGD, targeted FAB, Square."""
+    """The attacks to run. AutoAttack is the standard version: APGD-CE, targeted APGD, targeted FAB, Square."""
     norm: Literal["linf", "l2"] = "linf"
     steps: int = 20
-    """Of PGD."""
+    """Steps of PGD."""
     step: float = 0.0
-    """Of PGD; 0 takes a quarter of eps."""
+    """Step size of PGD; 0 uses a quarter of eps."""
     iterations: int = STANDARD["iterations"]
-    """Of APGD and FAB; with another number it is not the standard AutoAttack, and is named so."""
+    """Iterations of APGD and FAB; with any other value the result is not named as the standard AutoAttack."""
     queries: int = STANDARD["queries"]
-    """Of Square; with another number it is not the standard AutoAttack, and is named so."""
+    """Queries of Square; with any other value the result is not named as the standard AutoAttack."""
     batch: int = 250
-    """Images that are attacked at once; AutoAttack's outcome may depend on it in rare images."""
+    """Images that are attacked at once; in rare cases it affects AutoAttack's outcome for an image."""
     seed: int = 0
-    """Of the choice of images and of the attacks; not that of the run."""
+    """Random seed of the image selection and of the attacks; not the seed of the run."""
     sanity: bool = True
-    """Check what an honest attack must show (see `sanity`): PGD at other radii too."""
+    """Run the sanity checks (see `sanity`), which run PGD at further radii."""
 
     def __post_init__(self) -> None:
         check_radius(self.eps, self.norm)
@@ -48,11 +48,11 @@ class Attack:
 
     @property
     def stride(self) -> float:
-        """The length of a step of PGD."""
+        """The step size of PGD."""
         return self.step or self.eps / 4
 
     def name(self, kind: Kind) -> str:
-        """What tells this attack from others, as a name of a file; how many images there were is not in it.
+        """Return a file name that identifies this attack; it does not include the number of images.
 
         Example:
             >>> Attack().name("autoattack"), Attack(eps=0.5, norm="l2", steps=7).name("pgd")
@@ -70,5 +70,5 @@ class Attack:
         return "autoattack" if standard else f"short-autoattack-{self.iterations}-{self.queries}"
 
     def metric(self, kind: Kind) -> str:
-        """The name of the accuracy under this attack among the numbers of a run."""
+        """Return the name of the accuracy under this attack among the numbers of a run."""
         return f"attack/{self.name(kind)}"

@@ -1,1 +1,1 @@
-"""Few-shot episodes on frozen features: settings, encoder, classifiers of thousands of episodes at once."""
+"""Few-shot episodes on frozen features: settings, encoder, and classifiers for thousands of episodes at once."""

@@ -1,4 +1,4 @@
-"""Refusals of what no classifier of episodes can use, each in one sentence."""
+"""Input checks of the episode classifiers, each with a one-sentence error message."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from ....errors import FeatureError, LabelError, OptionError
 
 
 def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
-    """(E, n) labels, of features and labels that can be used."""
+    """Check the support features and labels; return the labels as (E, n)."""
     if way < 2:
         raise OptionError(f"way is {way}: give at least 2 classes.")
     _check_features(support, "support", "(E, n, D)")
@@ -30,13 +30,13 @@ def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
 
 
 def check_finite(sums: Tensor, support: Tensor) -> None:
-    """Refuse a support of which a sum is not finite: cheaper than to look at every feature."""
+    """Raise an error if a sum over the support is not finite: cheaper than checking every feature."""
     if not sums.isfinite().all():
         raise not_finite_error(support)
 
 
 def not_finite_error(support: Tensor, queries: Tensor | None = None) -> FeatureError:
-    """The sentence for features of which a sum is not finite."""
+    """Return the error for features with a sum that is not finite."""
     for name, features in (("the support", support), ("the queries", queries)):
         if features is not None and not features.isfinite().all():
             return FeatureError(f"{name} holds a value that is not finite: look at the model that made the features.")
@@ -53,7 +53,7 @@ def _check_features(x: Tensor, name: str, shape: str) -> None:
 
 
 def check_queries(support: Tensor, queries: Tensor) -> None:
-    """Refuse queries that are not of these episodes."""
+    """Raise an error if the queries do not match the episodes."""
     _check_features(queries, "queries", "(E, q, D)")
     if (len(queries), queries.shape[2]) != (len(support), support.shape[2]):
         raise FeatureError(

@@ -1,4 +1,4 @@
-"""Episodes worked on in portions: a bound on the memory, a thread for each portion, and ties."""
+"""Processing of episodes in chunks: bounded memory, one thread per chunk, and tie-breaking."""
 
 import threading
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from .checks import check_queries, check_support, not_finite_error
 
-WORK_BYTES = 40 * 2**20  # of all portions at work, in their own type; float64 for large features takes five times more
+WORK_BYTES = 40 * 2**20  # of all running chunks, in their own dtype; features that need float64 take five times more
 WORKERS = 6
-TIE = 32  # roundings by which scores may differ and still be equal
+TIE = 32  # multiples of the machine epsilon by which tied scores may differ
 
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
 Answer = TypeVar("Answer")
@@ -29,16 +29,16 @@ def predict(
     by_row: bool = False,
     threaded: bool = True,
 ) -> Tensor:
-    """(E, q) the class of the highest score, the first of equals.
+    """Return (E, q): the class with the highest score, or the first of equals.
 
     Args:
-        scores: of support (e, n, D), labels (e, n) and queries (e, q, D): (e, q, way), or (e, q, n) if `by_row`.
+        scores: maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way), or (e, q, n) if `by_row`.
         support: (E, n, D).
         labels: (E, n) or (n,).
         queries: (E, q, D).
         way: number of classes.
-        by_row: scores are those of the support rows, and the class is the row's.
-        threaded: several portions at once.
+        by_row: whether scores are those of the support rows, whose classes are then predicted.
+        threaded: process several chunks at once.
     """
     labels = check_support(support, labels, way)
     check_queries(support, queries)
@@ -61,24 +61,24 @@ def predict(
 def map_chunks(
     work: Callable[[slice], Answer], support: Tensor, way: int, queries: int = 0, *, threaded: bool = True
 ) -> list[Answer]:
-    """What `work` answers for each portion of the episodes, without gradients.
+    """Return the results of `work` for each chunk of the episodes, without gradients.
 
-    On the CPU a portion has one thread, and as many are at work as torch has threads (six at most): threads that share
-    each small operation would spend their time waiting for each other.
+    On the CPU each chunk has one thread, and as many chunks run at once as torch has threads (at most six): threads
+    that share each small operation would mostly wait for each other.
 
     Args:
-        work: of a slice of the episodes.
+        work: called with a slice of the episodes.
         support: (E, n, D).
         way: number of classes.
-        queries: of each episode.
-        threaded: several portions at once.
+        queries: number of queries per episode.
+        threaded: process several chunks at once.
 
     Example:
         >>> map_chunks(lambda part: part, torch.zeros(3, 5000, 4096), way=5)
         [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
     """
 
-    @torch.no_grad()  # in the thread that works
+    @torch.no_grad()  # in the worker thread
     def quietly(part: slice) -> Answer:
         return work(part)
 
@@ -96,7 +96,7 @@ def map_chunks(
 
 
 def slices(count: int, most: int) -> list[slice]:
-    """Of `count` things, at most so many (and one at least) in each.
+    """Divide `count` items into slices of at most `most` (and at least one) items.
 
     Example:
         >>> slices(5, most=3)
@@ -107,7 +107,7 @@ def slices(count: int, most: int) -> list[slice]:
 
 
 def first_best(scores: Tensor) -> Tensor:
-    """The index of the highest score of each row, and the first where several are equal but for rounding.
+    """Return the index of the highest score in each row, the first if several are equal up to rounding.
 
     Example:
         >>> first_best(torch.tensor([[1.0, 3.0, 3.0000002]]))
@@ -118,12 +118,12 @@ def first_best(scores: Tensor) -> Tensor:
 
 
 def as_working_type(x: Tensor) -> Tensor:
-    """Float32, or float64 where it is that already."""
+    """Convert to float32, unless the tensor is float64."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def one_hot(labels: Tensor, way: int, dtype: torch.dtype) -> Tensor:
-    """(E, way, n) 1 where the row is of the class, from (E, n)."""
+    """Return (E, way, n), 1 where the row belongs to the class, from labels (E, n)."""
     return (labels[:, None] == torch.arange(way, device=labels.device)[:, None]).to(dtype)
 
 

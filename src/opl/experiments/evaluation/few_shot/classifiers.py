@@ -1,9 +1,9 @@
-"""The classifiers of few-shot episodes, each for all episodes at once: `f(support, labels, queries, way)`.
+"""Classifiers for few-shot episodes, each applied to all episodes at once: `f(support, labels, queries, way)`.
 
 Support features are (E, n, D), their labels (E, n) or (n,) in 0 to way - 1, queries (E, q, D), and predictions (E, q).
-Copies of a support image are rows like others. Episodes are worked on in portions: work memory is tens of MB whatever
-their number, and about 256 MB where float32 features are so large that they need float64. Of classes that score the
-same the first is taken (`nearest`, `cosine`: the first row).
+Copies of a support image are ordinary rows. Episodes are processed in chunks: working memory is tens of MB for any
+number of episodes, and about 256 MB if float32 features are so large that they need float64. Ties go to the first class
+(in `nearest` and `cosine`, to the first row).
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ def logistic(
         labels: (E, n) or (n,), from 0 to way - 1.
         queries: (E, q, D).
         way: number of classes.
-        C: what the cross-entropy counts against the penalty.
-        tol: share of the weights that may be wrong.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
 
     Example:
         >>> logistic(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -50,18 +50,18 @@ def logistic(
 
 
 def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5) -> Fit:
-    """The weights that minimize `½‖W‖² + C Σ cross-entropy` in each episode; intercepts cost nothing and add up to 0.
+    """Minimize `½‖W‖² + C Σ cross-entropy` in each episode; the intercepts are not penalized and sum to 0.
 
-    Of two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this: W is ±w/2.
-    Float32 features are worked on in float32 where its rounding cannot be seen, else in float64. What converges slowly
-    is left to Newton's method; should even that not converge, there is an `OplWarning`.
+    For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
+    ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
+    converge slowly are solved by Newton's method; if that does not converge either, an `OplWarning` is issued.
 
     Args:
         support: (E, n, D).
         labels: (E, n) or (n,), from 0 to way - 1.
         way: number of classes.
-        C: what the cross-entropy counts against the penalty.
-        tol: share of the weights that may be wrong.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
 
     Example:
         >>> found = logistic_fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), way=2)
@@ -79,7 +79,7 @@ def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, t
 
 
 def prototypes(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
-    """The class whose mean is nearest (Euclidean).
+    """Predict the class with the nearest mean (Euclidean).
 
     Example:
         >>> prototypes(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -94,7 +94,7 @@ def prototypes(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Te
 
 
 def nearest(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
-    """The class of the nearest support row (Euclidean).
+    """Predict the class of the nearest support row (Euclidean).
 
     Example:
         >>> nearest(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -104,7 +104,7 @@ def nearest(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tenso
 
 
 def cosine(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
-    """The class of the support row with the highest cosine; that of a row of zeros is 0.
+    """Predict the class of the support row with the highest cosine similarity, which is 0 for a row of zeros.
 
     Example:
         >>> support = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
@@ -119,14 +119,14 @@ def cosine(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor
 
 
 def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: float = 1.0) -> Tensor:
-    """Ridge regression to 1 for the own class and -1 for the others, as scikit-learn's `RidgeClassifier(alpha)`.
+    """Ridge regression to 1 for the true class and -1 for the others, as scikit-learn's `RidgeClassifier(alpha)`.
 
     Args:
         support: (E, n, D).
         labels: (E, n) or (n,), from 0 to way - 1.
         queries: (E, q, D).
         way: number of classes.
-        alpha: what the squared weights cost; the intercept costs nothing.
+        alpha: weight of the squared weights; the intercept is not penalized.
 
     Example:
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -141,14 +141,14 @@ def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: 
 
 
 def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alpha: float) -> Tensor:
-    """(E, q, way), the values of the ridge regressions at the queries.
+    """Return (E, q, way), the values of the ridge regressions at the queries.
 
     Args:
         support: (E, n, D), float32 or float64.
         labels: (E, n).
-        queries: (E, q, D), of the same type.
+        queries: (E, q, D), of the same dtype.
         way: number of classes.
-        alpha: what the squared weights cost.
+        alpha: weight of the squared weights.
 
     Example:
         >>> ridge_scores(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), torch.tensor([[[2.0]]]), 2, alpha=0.5)
@@ -170,9 +170,9 @@ def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alp
 
 
 def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0) -> Tensor:
-    """The reference: scikit-learn's logistic regression, an episode at a time, on one BLAS thread.
+    """The reference: scikit-learn's logistic regression, one episode at a time, on one BLAS thread.
 
-    More threads make such small problems many times slower.
+    More threads would make such small problems many times slower.
 
     Example:
         >>> support, queries = torch.tensor([[[0.0], [1.0]]]), torch.tensor([[[0.2], [0.9]]])
@@ -198,14 +198,14 @@ def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int,
 
 
 def _per_class(C: float, way: int) -> float:
-    """C against the penalty of all weights: of two classes, `½‖w‖²` of the difference is `‖W‖²`."""
+    """Return C relative to the penalty `½‖W‖²`: for two classes, `½‖w‖²` of the difference w equals `‖W‖²`."""
     return check_positive("C", C) / (2 if way == 2 else 1)
 
 
 def _nearness(points: Tensor, queries: Tensor) -> Tensor:
-    """(E, q, k) minus half the squared distances to (E, k, D), but for a number of each query's."""
+    """Return (E, q, k): minus half the squared distances to points (E, k, D), up to a constant per query."""
     middle = points.mean(1, keepdim=True)
-    away = points - middle  # or large features that differ little would lose their digits
+    away = points - middle  # otherwise large features that differ little would lose precision
     offset = torch.bmm(middle, away.mT) + away.square().sum(2)[:, None] / 2
     return torch.baddbmm(offset, queries, away.mT, beta=-1)
 

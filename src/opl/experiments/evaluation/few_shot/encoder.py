@@ -1,4 +1,4 @@
-"""From pixels to features: every image and every view of it is encoded once, by its own chance."""
+"""From pixels to features: every image and every view of it is encoded once, with its own random numbers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from ...seeds import Purpose
 from ...types import Augmentation, Images
 from .settings import FewShot
 
-BLOCK = 500  # images that draw their chance together
+BLOCK = 500  # images whose random numbers are drawn together
 
 Watch = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and of how much."""
+"""Called with the name of the task, the amount done, and the total."""
 
 
 class ViewTable:
-    """Features of views: `table[places, views]` gives those of views of images."""
+    """Features of augmented views: `table[places, views]` returns those of the given images and views."""
 
     def __init__(self, index: Tensor, features: Tensor) -> None:
         self.index, self.features = index, features
@@ -32,7 +32,7 @@ class ViewTable:
 
 
 class Draw(NamedTuple):
-    """What some images are drawn for, and the numbers that tell this draw from others of its purpose."""
+    """The purpose of a random draw, and the numbers that distinguish it from others with the same purpose."""
 
     purpose: Purpose
     numbers: tuple[int, ...]
@@ -40,8 +40,10 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoder:
-    """From pixels to features: augmentation, noise, normalization, network. Each image's chance is a function of the
-    image and of the view, whatever else is encoded beside it."""
+    """From pixels to features: augmentation, noise, normalization, network.
+
+    The random numbers of an image depend only on the image and the view, not on what else is encoded.
+    """
 
     model: nn.Module
     part: Images
@@ -51,7 +53,7 @@ class Encoder:
     settings: FewShot
 
     def plain(self, watch: Watch) -> Tensor:
-        """(N, D): every image as it is."""
+        """Encode every image without augmentation: (N, D)."""
         found = []
         for start, rows in _blocks(len(self.part)):
             found.append(self._encode(self._pixels(rows), Draw(Purpose.QUERY_IMAGES, (start,))))
@@ -59,7 +61,7 @@ class Encoder:
         return torch.cat(found)
 
     def table(self, needed: Tensor, watch: Watch) -> ViewTable:
-        """The views that are `needed`, (N, V) yes or no."""
+        """Encode the views that `needed`, (N, V) bool, selects."""
         index = torch.full(needed.shape, -1)
         index[needed] = torch.arange(int(needed.sum()))
         features: Tensor | None = None
@@ -81,7 +83,7 @@ class Encoder:
         return ViewTable(index, features)
 
     def copies(self, chunk: Episode, first: int) -> Tensor:
-        """(E, N, K, copies, D): every copy of every support image, anew."""
+        """Augment and encode every copy of every support image: (E, N, K, copies, D)."""
         found = []
         for number, places in enumerate(chunk.support, start=first):
             rows = places.flatten().repeat_interleave(chunk.views.shape[-1])
@@ -100,7 +102,7 @@ class Encoder:
         return images
 
     def _encode(self, images: Tensor, draw: Draw, among: Tensor | None = None, of: int = 0) -> Tensor:
-        """Features of images in [0, 1], which are the places `among` of a block `of` so many."""
+        """Encode images in [0, 1], which are those at the indices `among` in a block of `of` images."""
         noise = self._noise(images, draw, among, of)
         if self.settings.noise_unit == "pixels" and noise is not None:
             images = images + noise

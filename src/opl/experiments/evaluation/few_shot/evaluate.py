@@ -1,5 +1,7 @@
-"""Few-shot episodes on frozen features: images are encoded once (see `encoder`), then thousands of episodes are
-classified together. What is held at a time does not grow with the number of episodes, but for one accuracy of each.
+"""Few-shot episodes on frozen features.
+
+Images are encoded once (see `encoder`), then thousands of episodes are classified together. Memory does not grow with
+the number of episodes, except for one accuracy per episode.
 """
 
 from collections.abc import Sequence
@@ -39,17 +41,17 @@ def episode_accuracies(
     device: torch.device | str = "cpu",
     watch: Watch = lambda what, done, of: None,
 ) -> list[Tensor]:
-    """The accuracy in per cent of every episode, (episodes,), for each of the settings.
+    """Return the accuracy in percent of every episode, (episodes,), for each of the settings.
 
     Args:
-        model: returns `Output`; it is put into evaluation mode and back.
+        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
         part: images of the novel classes.
-        settings: protocols that look at the same images (views, noise, seed) and may differ in ways, shots, classifier.
-        augment: what training does to its images.
-        mean: of each channel.
-        std: of each channel.
-        device: where the model is.
-        watch: told what is done, how much of it, and of how much.
+        settings: protocols on the same images (views, noise, seed); they may differ in way, shot and classifier.
+        augment: the augmentations of the training images.
+        mean: mean of each channel.
+        std: standard deviation of each channel.
+        device: the model's device.
+        watch: called with the name of the task, the amount done, and the total.
     """
     first = settings[0]
     if any(each.images != first.images for each in settings):
@@ -68,7 +70,7 @@ def episode_accuracies(
 def _accuracies(
     episodes: Episodes, protocol: FewShot, encoder: Encoder, queries: Tensor, table: ViewTable | None, watch: Watch
 ) -> Tensor:
-    """(episodes,) per cent, some episodes at a time."""
+    """Return (episodes,) accuracies in percent, computed in chunks."""
     right = []
     for start in range(0, len(episodes), CHUNK):
         stop = min(start + CHUNK, len(episodes))
@@ -80,7 +82,7 @@ def _accuracies(
 
 
 def _share_right(support: Tensor, queries: Tensor, protocol: FewShot) -> Tensor:
-    """(E,): which share of the queries (E, N, Q, D) is answered right after the support (E, N, K, copies, D)."""
+    """Return (E,): the fraction of queries (E, N, Q, D) predicted correctly from the support (E, N, K, copies, D)."""
     way = queries.shape[1]
     classes = torch.arange(way, device=queries.device)
     labels = classes.repeat_interleave(support.shape[2] * support.shape[3])
@@ -103,7 +105,7 @@ def _episodes(part: Images, protocol: FewShot) -> Episodes:
 
 
 def _needed(drawn: Sequence[Episodes], images: int, views: int) -> Tensor:
-    """(N, V): which views of which images any episode takes."""
+    """Return (N, V): which views of which images occur in any episode."""
     needed = torch.zeros(images, views, dtype=torch.bool)
     for each in drawn:
         for episode in map(each.__getitem__, range(len(each))):
@@ -118,7 +120,7 @@ def _views(augment: tuple[Augmentation, ...], view: str) -> tuple[Augmentation, 
 
 
 def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[str, Any]:
-    """Few-shot episodes of classes that a finished run never saw; writes each protocol's numbers and accuracies."""
+    """Evaluate episodes of classes that a run was not trained on; write each protocol's numbers and accuracies."""
     fabric, recipe, model = reopen(folder)
     part, _ = recipe.data.novel_classes(settings[0].part)
     center, spread = input_statistics(recipe)

@@ -1,4 +1,4 @@
-"""Logistic regressions of many episodes: from features to weights, in as many digits as their size asks for."""
+"""Logistic regressions of many episodes: from features to weights, in the precision that the features require."""
 
 import warnings
 from typing import NamedTuple
@@ -12,8 +12,8 @@ from .chunks import WORK_BYTES, WORKERS, one_hot, slices
 from .solver import Solution, empty_solution, solve
 
 QUICK_LIMIT, LIMIT, NEWTON_LIMIT = 50, 500, 100  # iterations
-NEWTON_SIZE = 1000  # equations; with more of them a step of Newton's takes seconds
-ROUNDING = 2e-5  # what float32 may change in a logit
+NEWTON_SIZE = 1000  # equations; with more, a Newton step takes seconds
+ROUNDING = 2e-5  # allowed change of a logit by float32 rounding
 
 
 class Fit(NamedTuple):
@@ -30,14 +30,14 @@ class Fit(NamedTuple):
 
 
 def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
-    """One portion of episodes: in float32 if that is what the features are and it will do, else in float64.
+    """Fit one chunk of episodes: in float32 if the features are float32 and it is precise enough, otherwise in float64.
 
     Args:
         support: (E, n, D), float32 or float64.
         labels: (E, n).
         way: number of classes.
-        C: what the cross-entropy counts against the penalty.
-        tol: share of the weights that may be wrong.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
 
     Example:
         >>> fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=3, C=1.0, tol=1e-5).weights.shape
@@ -61,7 +61,7 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
 
 
 def warn_unconverged(left: int) -> None:
-    """Say that some did not converge, if so."""
+    """Warn if some regressions did not converge."""
     if left:
         warnings.warn(
             f"{left} logistic regressions did not converge, and their predictions may be wrong: divide the features by "
@@ -72,19 +72,19 @@ def warn_unconverged(left: int) -> None:
 
 
 def inner_products(support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean (E, 1, D) of the rows, the rows without it, and their inner products (E, n, n)."""
+    """Return the mean of the rows (E, 1, D), the centered rows, and their inner products (E, n, n)."""
     mean = support.mean(1, keepdim=True)
     centered = support - mean
     return mean, centered, torch.bmm(centered, centered.mT)
 
 
 def float32_suffices(gram: Tensor, C: float) -> Tensor:
-    """(E,) whether inner products in this precision move no logit by more than `ROUNDING`."""
+    """Return (E,): whether inner products in this precision change no logit by more than `ROUNDING`."""
     return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
 
 
 def _quick(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
-    """Those that can be solved in few digits and iterations."""
+    """Solve the problems that low precision and few iterations suffice for."""
     which = float32_suffices(gram, C)
     if which.all():
         return solve(gram, targets, C, tol, QUICK_LIMIT)
@@ -94,7 +94,7 @@ def _quick(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
 
 
 def _careful(gram: Tensor, targets: Tensor, C: float, tol: float) -> Solution:
-    """Conjugate gradients, then Newton's method for what is left."""
+    """Solve by conjugate gradients, then by Newton's method for the problems that did not converge."""
     solution = solve(gram, targets, C, tol, LIMIT)
     size = targets.shape[1] * (targets.shape[2] + 1)
     if size <= NEWTON_SIZE:

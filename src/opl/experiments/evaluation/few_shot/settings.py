@@ -1,4 +1,4 @@
-"""How few-shot episodes are drawn and answered: the settings, and the name of what comes out. No torch in here."""
+"""Settings of few-shot evaluation, and the name of its result. Does not import torch."""
 
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -8,35 +8,35 @@ from ....errors import OptionError
 
 @dataclass(frozen=True)
 class FewShot:
-    """The protocol of RFS: a classifier on frozen features, anew for every episode."""
+    """The protocol of RFS: a new classifier on frozen features for every episode."""
 
     way: int = 5
-    """Classes in an episode."""
+    """Classes per episode."""
     shot: int = 1
-    """Images of each class to learn from."""
+    """Support images per class."""
     queries: int = 15
-    """Images of each class to be tested on."""
+    """Query images per class."""
     episodes: int = 3000
     copies: int = 0
-    """Augmented copies of each support image; 0 is the choice of the paper's scripts, 5 for one shot, 1 for more."""
+    """Augmented copies of each support image; 0 follows the paper's scripts: 5 for one shot, 1 for more."""
     views: int = 5
-    """Augmented views of an image that copies are chosen from, encoded once; 0 augments and encodes every copy anew."""
+    """Augmented views per image to choose copies from, encoded once; 0 augments and encodes every copy separately."""
     view: Literal["training", "no-jitter", "plain"] = "training"
-    """What is done to a copy: what training does, that without the jitter of colors (SKD), or nothing."""
+    """How a copy is augmented: as in training, the same without color jitter (SKD), or not at all."""
     classifier: Literal["logistic", "prototypes", "nearest", "cosine", "ridge", "scikit-learn"] = "logistic"
-    """scikit-learn is its logistic regression, one episode after another: the reference of `logistic`."""
+    """`scikit-learn` is its logistic regression, one episode at a time: the reference for `logistic`."""
     unit: bool = True
-    """Divide features by their length."""
+    """Divide features by their norm."""
     noise: float = 0.0
     """Standard deviation of Gaussian noise on support and query images."""
     noise_unit: Literal["pixels", "normalized"] = "pixels"
-    """Pixels from 0 to 1, or what the network sees after normalization."""
+    """Whether noise is added to pixels in [0, 1], or to images after normalization."""
     clip: bool = True
-    """Cut noisy pixels to 0 to 1; normalized ones never are."""
+    """Clamp noisy pixels to [0, 1]; normalized images are never clamped."""
     part: Literal["test", "val"] = "test"
     """The novel classes for testing, or those for validation."""
     seed: int = 0
-    """Of the episodes, views and noise; not that of the run."""
+    """Random seed of the episodes, views and noise; not the seed of the run."""
 
     def __post_init__(self) -> None:
         if self.noise < 0:
@@ -51,12 +51,12 @@ class FewShot:
 
     @property
     def images(self) -> tuple[Any, ...]:
-        """What decides the pixels that the network sees."""
+        """The settings that determine the encoded images."""
         return (self.views, self.view, self.unit, self.noise, self.noise_unit, self.clip, self.part, self.seed)
 
     @property
     def name(self) -> str:
-        """What tells this protocol from others, as a name of a file.
+        """A file name that identifies this protocol.
 
         Example:
             >>> FewShot(shot=5, noise=0.1).name

@@ -1,8 +1,8 @@
 """Multinomial logistic regression of many small problems at once, on their Gram matrices.
 
-The best weights are sums of the support's features, so a problem of n rows needs its n x n inner products and no
-feature. A coefficient for each row and class (`duals`) and the logits of the rows move together: a step of conjugate
-gradients costs one product with the Gram matrix, and the search along its direction costs none.
+The optimal weights are linear combinations of the support features, so a problem with n rows needs only their n x n
+inner products, not the features. The coefficients of each row and class (`duals`) and the logits of the rows are
+updated together: a conjugate-gradient step costs one product with the Gram matrix, and its line search costs none.
 """
 
 from dataclasses import dataclass, fields
@@ -11,12 +11,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SLOPE_LEFT = 0.25  # a step has the right length where it leaves at most this share of the slope
+SLOPE_LEFT = 0.25  # the line search ends when at most this fraction of the slope is left
 SEARCHES = 30
 
 
 class Solution(NamedTuple):
-    """Of E problems: `duals` (E, way, n), `intercepts` (E, way), `iterations` and `converged` (E,)."""
+    """The solutions of E problems: `duals` (E, way, n), `intercepts` (E, way), `iterations` and `converged` (E,)."""
 
     duals: Tensor
     intercepts: Tensor
@@ -24,32 +24,33 @@ class Solution(NamedTuple):
     converged: Tensor
 
     def put(self, where: Tensor, other: "Solution") -> None:
-        """Write the answers of some problems into those of all; iterations add up."""
+        """Write the solutions of some problems into those of all; iteration counts are added."""
         other.iterations.add_(self.iterations[where])
         for mine, theirs in zip(self, other, strict=True):
             mine[where] = theirs
 
 
 def empty_solution(targets: Tensor) -> Solution:
-    """Zeros, of no iterations."""
+    """Return zero solutions with zero iterations."""
     zeros = torch.zeros_like(targets)
     counts = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
     return Solution(zeros, zeros[:, :, 0].clone(), counts, counts.bool())
 
 
 def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newton: bool = False) -> Solution:
-    """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, to `‖gradient‖ <= tol ‖W‖` or to the last digits.
+    """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, until `‖gradient‖ <= tol ‖W‖` or rounding dominates.
 
-    The weights are `W = duals @ rows`. As the objective bends at least as `½‖W‖²` does, W is then within about
-    `tol ‖W‖` of the best. An answer is kept when its own problem is done, so it does not depend on the others.
+    The weights are `W = duals @ rows`. The objective is at least as convex as `½‖W‖²`, so W is then within about
+    `tol ‖W‖` of the optimum. Each solution is stored when its own problem converges, so it does not depend on the other
+    problems.
 
     Args:
-        gram: (E, n, n), inner products of the rows, their mean taken off.
-        targets: (E, way, n), 1 where the row is of the class and 0 elsewhere.
-        C: what the cross-entropy counts.
-        tol: share of ‖W‖ that may be wrong.
-        limit: iterations at most; what is not done by then has `converged` False, and its last duals.
-        newton: solve a system of `way (n + 1)` equations for each step, for problems on which gradients crawl.
+        gram: (E, n, n), inner products of the centered rows.
+        targets: (E, way, n), 1 where the row belongs to the class and 0 elsewhere.
+        C: weight of the cross-entropy.
+        tol: allowed error as a fraction of ‖W‖.
+        limit: maximum number of iterations; unfinished problems have `converged` False, and their last duals.
+        newton: solve a system of `way (n + 1)` equations in each step, for problems on which gradient steps are slow.
 
     Example:
         >>> gram = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]], dtype=torch.float64)
@@ -75,28 +76,28 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
 
 @dataclass
 class _Search:
-    """Where every problem stands. Shapes are (E, way, n), (E, way, 1) for intercepts and (E, 1, 1) for numbers."""
+    """The state of all problems. Shapes are (E, way, n), (E, way, 1) for intercepts and (E, 1, 1) for scalars."""
 
     C: float
-    problem: Tensor  # (E,), its place in the answer
+    problem: Tensor  # (E,), index of the problem in the solution
     gram: Tensor
     targets: Tensor
-    noise: Tensor  # what rounding alone can make of `size`
+    noise: Tensor  # the value of `size` that rounding errors alone can cause
     duals: Tensor
     intercepts: Tensor
     logits: Tensor
     chances: Tensor
-    residual: Tensor  # the gradient by W, as coefficients of the rows
-    slack: Tensor  # the gradient by the intercepts
-    size: Tensor  # squared length of the gradient
-    direction: Tensor  # of the duals
-    turn: Tensor  # of the intercepts
+    residual: Tensor  # gradient with respect to W, as coefficients of the rows
+    slack: Tensor  # gradient with respect to the intercepts
+    size: Tensor  # squared norm of the gradient
+    direction: Tensor  # search direction of the duals
+    turn: Tensor  # search direction of the intercepts
     along: Tensor  # direction @ gram
-    slope: Tensor  # of the objective in the direction
+    slope: Tensor  # derivative of the objective along the direction
 
     @classmethod
     def start(cls, gram: Tensor, targets: Tensor, C: float) -> "_Search":
-        """All weights 0, looking downhill."""
+        """Start at zero weights, in the direction of steepest descent."""
         _, way, n = targets.shape
         zeros, chances = torch.zeros_like(targets), torch.full_like(targets, 1 / way)
         residual = C * (chances - targets)
@@ -110,23 +111,23 @@ class _Search:
         return cls(C, problem, gram, targets, noise, *at, -residual, turn, -pulled, -size)
 
     def keep(self, which: Tensor) -> None:
-        """Drop the other problems."""
+        """Keep only the selected problems."""
         for field in fields(self):
             if field.name != "C":
                 setattr(self, field.name, getattr(self, field.name)[which])
 
     def done(self, tol: float) -> Tensor:
-        """(E,) which problems are solved."""
+        """Return (E,): which problems are solved."""
         weights = _inner(self.duals, self.logits - self.intercepts)
         done = (self.size <= tol**2 * weights + self.noise)[:, 0, 0]
-        if done.any():  # intercepts cost nothing, so where all chances are near 0 or 1 they need a smaller gradient
+        if done.any():  # intercepts are not penalized: if all probabilities are near 0 or 1, require a smaller gradient
             bend = torch.addcmul(self.chances, self.chances, self.chances, value=-1).sum(2, keepdim=True)
             least = 10 * torch.finfo(bend.dtype).eps * self.targets.shape[2]
             done &= (self.slack.abs() <= self.C * (tol * bend + least)).all(1)[:, 0]
         return done
 
     def record(self, found: Solution, which: Tensor, iteration: int, final: bool = True) -> None:
-        """Write down answers, of problems that had none."""
+        """Store the selected solutions, for problems that have none yet."""
         which = which & found.converged[self.problem].logical_not()
         if which.any():
             at = self.problem[which]
@@ -134,7 +135,7 @@ class _Search:
             found.iterations[at], found.converged[at] = iteration, final
 
     def step(self, live: Tensor) -> None:
-        """Go down in the direction, by Newton's steps between brackets, then choose the next one."""
+        """Minimize along the direction by bracketed Newton steps, then choose the next direction."""
         start, before = (self.duals, self.intercepts, self.logits), self.slope
         last = self.residual, self.slack
         shift = self.along + self.turn
@@ -154,7 +155,7 @@ class _Search:
         self._aim(*last)
 
     def _length(self, shift: Tensor, slope: Tensor) -> Tensor:
-        """Newton's step to where the slope is 0."""
+        """Return the Newton step to where the slope is 0."""
         weighed = self.chances * shift
         spread = _inner(weighed, shift) - weighed.sum(1, keepdim=True).square().sum(2, keepdim=True)
         return -slope / (_inner(self.direction, self.along) + self.C * spread)
@@ -171,7 +172,7 @@ class _Search:
         self.slope = _inner(self.residual, self.along) + _inner(self.slack, self.turn)
 
     def _aim(self, residual: Tensor, slack: Tensor) -> None:
-        """The next direction, by Polak and Ribière; straight down where that would not go down."""
+        """Choose the next direction by Polak-Ribière; use steepest descent if that is no descent direction."""
         before = self.size
         pulled, eased = self._gradient()
         memory = ((self.size - _inner(residual, pulled) - _inner(slack, eased)) / before).clamp(min=0)
@@ -183,7 +184,7 @@ class _Search:
         self.turn = torch.addcmul(-eased, memory, self.turn)
 
     def _gradient(self) -> tuple[Tensor, Tensor]:
-        """Residual @ gram, and the intercepts' part by how much it bends at first; their size is kept."""
+        """Return residual @ gram and the intercepts' gradient, scaled by their initial curvature; update `size`."""
         _, way, n = self.targets.shape
         pulled, eased = torch.bmm(self.residual, self.gram), self.slack * (way / (self.C * n))
         self.size = _inner(self.residual, pulled) + _inner(self.slack, eased)
@@ -191,7 +192,7 @@ class _Search:
 
 
 class _Newton(_Search):
-    """The same search, in directions that solve the problem as if it were quadratic."""
+    """The same search along Newton directions, which minimize a quadratic approximation of the objective."""
 
     def _aim(self, residual: Tensor, slack: Tensor) -> None:
         pulled, eased = self._gradient()
@@ -205,7 +206,7 @@ class _Newton(_Search):
         self.slope = torch.where(down, slope, -self.size)
 
     def _solution(self) -> Tensor:
-        """(E, way, n + 1): the steps of duals and intercepts after which residual and sum of duals would be 0."""
+        """Return (E, way, n + 1): the steps of duals and intercepts that would zero the residuals and sums of duals."""
         E, way, n = self.targets.shape
         same = torch.eye(way, dtype=self.gram.dtype, device=self.gram.device)
         chances = self.chances.mT
@@ -215,7 +216,7 @@ class _Newton(_Search):
         system[:, :, :n] = bend.transpose(1, 2)[..., None] * rows[:, None, :, None]
         system[:, :, :n, :, :n] += same[:, None, :, None] * torch.eye(n).to(same)[:, None]
         system[:, :, n, :, :n] = same[:, :, None]
-        system[:, :, n, :, n] = 1  # intercepts that add up to 0: a shift of all of them changes nothing
+        system[:, :, n, :, n] = 1  # intercepts sum to 0: a shift of all of them changes nothing
         wanted = -torch.cat([self.residual, self.duals.sum(2, keepdim=True)], dim=2)
         size = way * (n + 1)
         step: Tensor = torch.linalg.solve_ex(system.view(E, size, size), wanted.reshape(E, size))[0]
