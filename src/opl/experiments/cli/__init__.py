@@ -12,7 +12,7 @@ from ...errors import WARNING, OplError, OplWarning, did_you_mean
 
 
 class Command(NamedTuple):
-    """Where a command lives: a dataclass whose fields are its flags and whose `run()` does the job."""
+    """Where a command lives: a module of this package, and in it a dataclass with `parse(words)` and `run()`."""
 
     module: str
     name: str
@@ -20,18 +20,18 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Command("commands", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
-    "recipes": Command("commands", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
-    "train": Command("commands", "Train", "one run of a recipe; goes on where it stopped"),
-    "reproduce": Command("commands", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
+    "demo": Command("demo", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
+    "recipes": Command("recipes", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
+    "train": Command("train", "Train", "one run of a recipe; goes on where it stopped"),
+    "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
     "evaluate": Command(
         "evaluate",
         "Evaluate",
         "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
     ),
-    "report": Command("commands", "Report", "one HTML page from what is on disk"),
-    "data": Command("commands", "Data", "which data sets are here, and how to get the rest"),
-    "bench": Command(".bench.loss", "Bench", "speed and memory of the loss against the textbook version, in one run"),
+    "report": Command("report", "Report", "one HTML page from what is on disk"),
+    "data": Command("data", "Data", "which data sets are here, and how to get the rest"),
+    "bench": Command("bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),
 }
 
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
     try:
-        return _run(words[0], words[1:])
+        return _run(COMMANDS[words[0]], words[1:])
     except OplError as error:
         if debug:
             raise
@@ -65,17 +65,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.formatwarning = usual
 
 
-def _run(word: str, words: list[str]) -> int:
+def _run(command: Command, words: list[str]) -> int:
     try:
-        import tyro
-    except ImportError as error:
+        module = import_module(f".{command.module}", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != "tyro":
+            raise
         raise OplError(
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
         ) from error
-    command = COMMANDS[word]
-    kind = getattr(import_module(f".{command.module}", __name__), command.name)
-    job = kind.parse(words) if hasattr(kind, "parse") else tyro.cli(kind, prog=f"opl {word}", args=words)
-    return int(job.run() or 0)
+    return int(getattr(module, command.name).parse(words).run())
 
 
 def _warning(

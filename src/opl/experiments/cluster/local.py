@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import WARNING
+from ..evaluation.registry import protocol_of
+from ..item import Item
 from ..run_folder import RunFolder
-from ..tables import NEEDS, Item
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -108,27 +110,37 @@ def measure_all(item: Item, jobs: list[Job], at_once: int, scale: str) -> list[J
     wanted = [(job, words) for job in jobs if job.recipe in rows for words in _unmeasured(item, job, scale)]
     failed = []
     with ThreadPoolExecutor(at_once) as pool:
-        for (job, _), done in zip(
-            wanted, pool.map(lambda each: _measure(each[0], each[1], at_once), wanted), strict=True
-        ):
-            if done.returncode or WARNING in done.stderr:
-                print(done.stderr.strip(), file=sys.stderr)
-            failed += [job] if done.returncode else []
+        processes = pool.map(lambda pair: _measure(pair[0], pair[1], at_once), wanted)
+        for (job, _), process in zip(wanted, processes, strict=True):
+            if process.returncode or WARNING in process.stderr:
+                print(process.stderr.strip(), file=sys.stderr)
+            failed += [job] if process.returncode else []
     return failed
 
 
 def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
-    figures = [(("geometry" if name == "test" else name),) for name in NEEDS.get(item.figure, ())
-               if job.folder.outputs(name) is None]  # fmt: skip
-    here = [each for each in item.measures if scale in each.scales]
-    measures = [each.words for each in here if not all(map(job.folder.has_measure, each.names))]
-    return [*figures, *measures]
+    """The words after `opl evaluate RUN` for all that the item needs and the run has not yet."""
+    arrays = [name for name in _arrays_of(item) if job.folder.outputs(name) is None]
+    measures = [measure for measure in item.measures if scale in measure.scales]
+    missing = [measure.words for measure in measures if not all(map(job.folder.has_measure, measure.names))]
+    return [*((protocol_of(name),) for name in arrays), *missing]
+
+
+def _arrays_of(item: Item) -> tuple[str, ...]:
+    """Which arrays of a run the figure is drawn from."""
+    needs: tuple[str, ...] = import_module(f"opl.experiments.figures.{item.figure}").NEEDS if item.figure else ()
+    return needs
 
 
 def _measure(job: Job, words: tuple[str, ...], at_once: int) -> subprocess.CompletedProcess[str]:
     sys.stderr.write(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}\n")  # one write: threads share it
-    command = [sys.executable, "-m", "opl.experiments.cli", "evaluate", str(job.folder.path), *words]
+    command = _opl("evaluate", str(job.folder.path), *words)
     return subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(at_once))
+
+
+def _opl(*words: str) -> list[str]:
+    """An `opl` command of this very installation."""
+    return [sys.executable, "-m", "opl.experiments.cli", *words]
 
 
 def _ready(job: Job) -> bool:
@@ -146,24 +158,14 @@ def _environment(at_once: int) -> dict[str, str]:
 
 
 def _start(job: Job, scale: str, out: Path, at_once: int) -> None:
-    words = [
-        sys.executable,
-        "-m",
-        "opl.experiments.cli",
-        "train",
-        job.recipe,
-        "--seed",
-        str(job.seed),
-        "--scale",
-        scale,
-    ]
+    words = ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out))
     environment = _environment(at_once)
     cards = _cards()
     if len(cards) > 1:
         environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]
     job.folder.path.mkdir(parents=True, exist_ok=True)
-    with (job.folder.path / "log.txt").open("ab") as log:
-        job.process = subprocess.Popen([*words, "--out", str(out)], stdout=log, stderr=log, env=environment)
+    with job.folder.log_file.open("ab") as log:
+        job.process = subprocess.Popen(_opl(*words), stdout=log, stderr=log, env=environment)
     job.state = "running"
 
 
@@ -176,12 +178,7 @@ def _cards() -> list[str]:
 
 
 def _why(job: Job) -> str:
-    said = job.folder.error()
-    if said:
-        return said
-    log = job.folder.path / "log.txt"
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] if log.exists() else []
-    return lines[-1] if lines else "no message"
+    return job.folder.error() or job.folder.last_log_line() or "no message"
 
 
 class _Screen:

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...functional import GAMMA
 
-def textbook(features: Tensor, labels: Tensor, gamma: float = 0.5) -> Tensor:
+
+def textbook(features: Tensor, labels: Tensor, gamma: float = GAMMA) -> Tensor:
     """`(1 - s) + gamma * d` with d the mean of |cos|."""
     unit = F.normalize(features, p=2, dim=1)
     labels = labels[:, None]

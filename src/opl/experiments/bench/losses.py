@@ -5,17 +5,16 @@ The step is forward, cross-entropy, backward and SGD, in channels_last. A loss i
 the linear classifier with cross-entropy, which is in the step already.
 """
 
-import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opl.experiments.models import CifarResNet
-from opl.heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
-from opl.losses import (
+from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
+from ...losses import (
     AnchorLoss,
     CenterLoss,
     ClassBalancedFocalLoss,
@@ -27,25 +26,53 @@ from opl.losses import (
     PerpetualProjectionLoss,
     class_activation_maps,
 )
+from ..models import CifarResNet
+from . import Options
+from .layout import to_channels_last
+from .timing import time_call
 
 BATCH, DIM, CLASSES, SIDE = 128, 64, 100, 8
 
 
-def step_of_resnet56() -> Callable[[], None]:
-    net = CifarResNet(depth=56).build(3, CLASSES).to(memory_format=torch.channels_last)
+def measure(options: Options) -> dict[str, Any]:
+    """Milliseconds of the step and of each loss, and their shares."""
+    from rich.console import Console
+
+    with Console(stderr=True).status("losses and training steps take turns (about half a minute) ..."):
+        return compare_losses()
+
+
+def compare_losses(rounds: int = 5, calls: int = 20) -> dict[str, Any]:
+    """Medians over rounds in which all take turns: a step, then so many calls of each loss."""
+    torch.manual_seed(0)
+    step, losses = _resnet56_step(), _losses()
+    for call in (step, *losses.values()):
+        call()  # warms up
+    seconds: dict[str, list[float]] = {name: [] for name in ("step", *losses)}
+    for _ in range(rounds):
+        seconds["step"].append(time_call(step))
+        for name, call in losses.items():
+            seconds[name] += [time_call(call) for _ in range(calls)]
+    ms = {name: 1e3 * median(values) for name, values in seconds.items()}
+    whole = ms.pop("step")
+    return {"step_ms": whole, "losses": {name: {"ms": value, "share": value / whole} for name, value in ms.items()}}
+
+
+def _resnet56_step() -> Callable[[], None]:
+    net = to_channels_last(CifarResNet(depth=56).build(3, CLASSES))
     optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
     images = torch.randn(BATCH, 3, 32, 32).to(memory_format=torch.channels_last)
     labels = torch.randint(0, CLASSES, (BATCH,))
 
     def call() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(net(images).logits, labels).backward()
+        torch.autograd.backward(F.cross_entropy(net(images).logits, labels))
         optimizer.step()
 
     return call
 
 
-def losses() -> dict[str, Callable[[], None]]:
+def _losses() -> dict[str, Callable[[], None]]:
     """Forward and backward of every loss on one batch, by the names of table 1."""
     maps = torch.randn(BATCH, DIM, SIDE, SIDE).relu_().requires_grad_()
     features = maps.detach().mean((2, 3)).requires_grad_()
@@ -55,13 +82,14 @@ def losses() -> dict[str, Callable[[], None]]:
     counts = torch.full((CLASSES,), 450)
 
     def through(head: Head, criterion: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy) -> Callable[[], None]:
-        return lambda: criterion(head(features, labels), labels).backward()
+        return lambda: torch.autograd.backward(criterion(head(features, labels), labels))
 
     def beside(loss: nn.Module) -> Callable[[], None]:
         return lambda: loss(features, labels).backward()
 
     def gaussians() -> None:
-        (F.cross_entropy(lgm(features, labels), labels) + 0.1 * lgm.penalty(features, labels)).backward()
+        entropy = F.cross_entropy(lgm(features, labels), labels)
+        torch.autograd.backward(entropy + 0.1 * lgm.penalty(features, labels))
 
     def cams() -> None:
         hnc(class_activation_maps(maps, linear.weight, linear.bias), labels).backward()
@@ -87,23 +115,11 @@ def losses() -> dict[str, Callable[[], None]]:
     }
 
 
-def measure(rounds: int = 5, calls: int = 20) -> dict:
-    """Milliseconds of the step and of each loss, and their shares; medians over rounds in which all take turns."""
-    torch.manual_seed(0)
-    step, timed = step_of_resnet56(), losses()
-    for call in (step, *timed.values()):
-        call()  # warms up
-    seconds: dict[str, list[float]] = {name: [] for name in ("step", *timed)}
-    for _ in range(rounds):
-        seconds["step"].append(_time(step))
-        for name, call in timed.items():
-            seconds[name] += [_time(call) for _ in range(calls)]
-    ms = {name: 1e3 * median(values) for name, values in seconds.items()}
-    whole = ms.pop("step")
-    return {"step_ms": whole, "losses": {name: {"ms": value, "share": value / whole} for name, value in ms.items()}}
-
-
-def _time(call: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+def show(result: dict[str, Any]) -> None:
+    """Print a line for each loss."""
+    threads = torch.get_num_threads()
+    print(
+        f"a ResNet-56 step at B=128: {result['step_ms']:.0f} ms, {threads} threads; forward and backward of each loss:"
+    )
+    for name, row in result["losses"].items():
+        print(f"{name:<14}{row['ms']:>8.2f} ms{100 * row['share']:>8.2f} %")

@@ -1,0 +1,23 @@
+"""`opl demo`: the first thing to run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..tables import item
+from .flags import OUT, Flags
+from .reproduce import Reproduce
+
+ITEM = "demo"
+
+
+@dataclass(frozen=True)
+class Demo(Flags):
+    """CE against CE+OPL on scikit-learn's digits, three seeds: a table with intervals and a page."""
+
+    seeds: int = item(ITEM).seeds
+    out: Path = OUT
+    jobs: int = 2
+
+    def run(self) -> int:
+        """Reproduce the demo's table."""
+        return Reproduce(ITEM, seeds=self.seeds, out=self.out, jobs=self.jobs).run()

@@ -1,0 +1,104 @@
+"""`opl reproduce ITEM`: all runs of a table or figure, then the paper's numbers and ours side by side."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from ...errors import FolderError, OptionError
+from ..cluster.local import Job, jobs_of, measure_all, run_all
+from ..figures._rendering import Order
+from ..item import Item
+from ..results.runs import Run, read_runs
+from ..results.tables import Line, as_json, lines, markdown, show
+from ..scales import Scale
+from ..tables import ITEMS, item, recipe
+from .flags import OUT, Flags
+
+
+@dataclass(frozen=True)
+class Reproduce(Flags):
+    """All runs of a table or figure, then the paper's numbers and ours side by side."""
+
+    item: Positional[str]
+    """For instance table-s1; `opl recipes` lists them."""
+    scale: Scale = "small"
+    seeds: int = 0
+    """Runs of each row; 0 takes the table's own number."""
+    out: Path = OUT
+    jobs: int = 1
+    """Runs at a time; cores and accelerators are shared out among them."""
+    json: bool = False
+    """Print the table as JSON."""
+    order: Order = "class"
+    """Of the classes in a similarity matrix (figures 4 and s3); the other items have none."""
+
+    def run(self) -> int:
+        """Run what is not finished, then print the table, or draw the figure."""
+        chosen = self._choose()
+        folder = self._make_folder(chosen)
+        failed = self._run_all(chosen, folder)
+        runs = read_runs(folder)
+        self._report(chosen, runs, folder)
+        if chosen.figure and not failed:
+            self._draw(chosen, runs, folder)
+        return 1 if failed else 0
+
+    def _choose(self) -> Item:
+        """The item, where all flags fit it."""
+        chosen = item(self.item)
+        if self.jobs < 1 or self.seeds < 0:
+            raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
+        if not chosen.at(self.scale):
+            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: give another --scale.")
+        return chosen
+
+    def _make_folder(self, chosen: Item) -> Path:
+        """The folder of its runs."""
+        folder = self.out / self.scale / (chosen.home or chosen.name)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FolderError(
+                f"cannot write to {folder} ({error.strerror}): give another folder with --out."
+            ) from error
+        return folder
+
+    def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
+        """Train and measure what is not there yet; the runs that failed."""
+        seeds = self.seeds or chosen.seeds
+        jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
+        return run_all(jobs, self.scale, folder, self.jobs) or measure_all(chosen, jobs, self.jobs, self.scale)
+
+    def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
+        """Write the table and the page, and print the table."""
+        from ..report.page import write_report
+        from ..results.comparisons import notes
+
+        rows, below = lines(chosen, runs, self.scale), notes(chosen, runs, self.scale)
+        data = json.dumps(as_json(chosen, rows, self.scale), indent=1)
+        stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
+        (folder / f"{stem}.md").write_text(_as_markdown(chosen, rows, below))
+        (folder / f"{stem}.json").write_text(data + "\n")
+        page = write_report(folder, ITEMS, runs=runs)
+        if self.json:
+            print(data)
+            return
+        show(chosen, rows, self.scale)
+        for line in below:
+            print(line)
+        print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
+
+    def _draw(self, chosen: Item, runs: list[Run], folder: Path) -> None:
+        """Draw the figure, and print what it says."""
+        from ..figures.paper import draw
+
+        files, words = draw(chosen, runs, folder, self.scale, self.order)
+        if not self.json:
+            print("\n".join(words))
+            print(f"{', '.join(file.name for file in files)} are there too")
+
+
+def _as_markdown(chosen: Item, rows: list[Line], below: list[str]) -> str:
+    return "\n".join([markdown(chosen, rows), *(f"\n{line}" for line in below)]) + "\n"

@@ -1,0 +1,80 @@
+"""`opl train RECIPE`: one run; every setting of the recipe is a flag."""
+
+import argparse
+import dataclasses
+import json
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from ...errors import OptionError
+from ..recipe import Recipe, to_json
+from ..scales import SCALES
+from ..tables import cost_of, recipe
+from .flags import OUT
+
+
+@dataclass(frozen=True)
+class Train:
+    """One run of a recipe."""
+
+    recipe: Recipe
+    out: Path
+    dry_run: bool
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Train":
+        """RECIPE, --scale, --out and --dry-run; every other flag is a setting of the recipe itself."""
+        parser = argparse.ArgumentParser(prog="opl train", add_help=False)
+        parser.add_argument("recipe", nargs="?")
+        parser.add_argument("--scale", default=Recipe.scale, choices=SCALES)
+        parser.add_argument("--out", type=Path, default=OUT)
+        parser.add_argument("--dry-run", action="store_true")
+        given, rest = parser.parse_known_args(words)
+        if given.recipe is None:
+            raise OptionError("opl train needs a recipe, for instance: opl train digits-opl; opl recipes lists them.")
+        return cls(change_settings(recipe(given.recipe, given.scale), rest), given.out, given.dry_run)
+
+    def run(self) -> int:
+        """Train, or say what would be trained."""
+        if self.dry_run:
+            print(json.dumps(to_json(self.recipe), indent=1))
+            print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
+            return 0
+        from ..training.run import run
+
+        result = run(self.recipe, self.out)
+        if result is not None:
+            print(json.dumps(result, indent=1))
+        return 0
+
+
+def change_settings(default: Recipe, words: list[str]) -> Recipe:
+    """A recipe with the settings that the words change, such as `--method.weight 0.3`."""
+    narrow = _narrow(default)
+    hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
+    changed = tyro.cli(
+        hidden(narrow),
+        default=narrow(**_values(default)),
+        args=words,
+        prog=f"opl train {default.name}",
+        description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
+    )
+    return Recipe(**_values(changed))
+
+
+def _narrow(default: Recipe) -> type[Recipe]:
+    """`Recipe` with the classes of these very settings in place of its protocols, which say nothing of flags."""
+    hints = typing.get_type_hints(Recipe)
+    fields = [
+        (name, type(value) if dataclasses.is_dataclass(value) else hints[name], dataclasses.field(default=value))
+        for name, value in _values(default).items()
+    ]
+    return dataclasses.make_dataclass(Recipe.__name__, fields, bases=(Recipe,), frozen=True)
+
+
+def _values(settings: Recipe) -> dict[str, Any]:
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
