@@ -1,10 +1,10 @@
-"""Orthogonal Projection Loss (OPL, ICCV 2021): same-class features together, different classes at right angles.
+"""Orthogonal Projection Loss (OPL, ICCV 2021): cluster features of the same class, make classes orthogonal.
 
-One line in anybody's training:
+Add it to an existing training loop with one line:
 
     criterion = opl.regularize(nn.CrossEntropyLoss(), model)    # then: criterion(model(images), labels)
 
-Names resolve on first use, so `import opl` is free and the command line starts without torch.
+Submodules are imported on first use, so `import opl` is cheap and the command line starts without torch.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ _MODULES = {"errors", "functional", "geometry", "heads", "losses", "optim", "plu
 
 
 def __getattr__(name: str) -> Any:
-    """Import the home of `name` when it is first asked for."""
+    """Import the module that defines `name` on first access."""
     if name in _MODULES:
         return import_module(f".{name}", __name__)
     if name in _HOME:

@@ -1,27 +1,27 @@
-"""Everything `opl` raises on purpose: one sentence that says what was wrong and what to do."""
+"""The exceptions and warnings of `opl`; each message says what is wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class OplError(Exception):
-    """The base of every error that `opl` raises on purpose."""
+    """Base class of all errors that `opl` raises."""
 
 
 class FeatureError(OplError, ValueError):
-    """The features cannot be used: their shape, their type or a value in them."""
+    """The features have an invalid shape, dtype or value."""
 
 
 class LabelError(OplError, ValueError):
-    """The labels cannot be used: their shape, their type or a value in them."""
+    """The labels have an invalid shape, dtype or value."""
 
 
 class OptionError(OplError, ValueError):
-    """A setting has a value that does not exist, or that does not fit the other settings."""
+    """A setting has an invalid value, or one that is incompatible with the other settings."""
 
 
 class LayerError(OplError, LookupError):
-    """The layer whose input should be tapped cannot be found."""
+    """The layer to tap cannot be found."""
 
 
 class TapError(OplError, RuntimeError):
@@ -29,34 +29,34 @@ class TapError(OplError, RuntimeError):
 
 
 class DistributedError(OplError, RuntimeError):
-    """The processes of a global batch are not set up, or do not agree."""
+    """The process group of a global batch is not initialized, or its processes have incompatible batches."""
 
 
 class FolderError(OplError, ValueError):
-    """A run folder cannot be written to, holds another run, or is damaged."""
+    """A run folder is not writable, contains a different run, or is damaged."""
 
 
 class DivergedError(OplError, RuntimeError):
-    """The loss is no longer a number."""
+    """The training loss became NaN or infinite."""
 
 
 class DerivativeError(OplError, RuntimeError):
-    """A derivative was asked for that this algorithm does not have."""
+    """A derivative was requested that this algorithm does not support."""
 
 
 class DataError(OplError, LookupError):
-    """A data set is not here, cannot be read, or cannot be kept."""
+    """A data set is not available, cannot be read, or cannot be stored."""
 
 
-WARNING = "opl: warning:"  # what such a sentence begins with on the command line
+WARNING = "opl: warning:"  # prefix of warnings on the command line
 
 
 class OplWarning(UserWarning):
-    """Something is probably not what was meant; training goes on."""
+    """A setup that is probably a mistake; training continues."""
 
 
 def did_you_mean(what: str, given: object, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest one that does.
+    """Return the error message for an unknown name, which suggests the closest known one.
 
     Example:
         >>> did_you_mean("form", "mean-abs", ("mean_abs", "mean"))

@@ -1,29 +1,31 @@
 """The Orthogonal Projection Loss as a pure function of features and labels.
 
-Every cosine is between two different samples; s is the mean over same-class pairs, d over the others, and
+Cosines are taken between pairs of different samples. With s the mean cosine over same-class pairs and d the mean over
+different-class pairs,
 
     loss = (1 - s) + gamma * d.
 
-**The algorithm** (`algorithm="auto"`, inspect it with `select_algorithm`). All algorithms give the same number.
+**Algorithms.** All give the same value; `algorithm="auto"` chooses one, and `select_algorithm` shows which.
 
-| algorithm | cost | taken for |
+| algorithm | cost | used for |
 |---|---|---|
-| `"class_sums"` | O(B*D) | `form="mean"`, `"abs_mean"`; `"mean_abs"` of features that are not negative: cos = |cos| |
-| `"pairs"` | one B x B product | signed features with `"mean_abs"`, up to 1,024 rows; tiny batches (B*B*D to 2e6) |
-| `"tiled"` | its time, O(B*D) memory | signed features with `"mean_abs"`, more rows |
+| `"class_sums"` | O(B*D) | `form="mean"`, `"abs_mean"`; `"mean_abs"` of non-negative features, where cos = |cos| |
+| `"pairs"` | one B x B product | signed features with `"mean_abs"`, up to 1,024 rows; tiny batches (B*B*D <= 2e6) |
+| `"tiled"` | time of `"pairs"`, O(B*D) memory | signed features with `"mean_abs"`, more than 1,024 rows |
 
-Pooled ReLU features are never negative. Soft labels take class sums from twice as many rows as classes.
-On the CPU the sign of the features and the values of the labels are looked at, which costs next to nothing. On an
-accelerator a look at values would wait for the device, so up to 2,048 rows `"pairs"` is taken unseen, and only beyond
-are the classes counted and the signs read. Under `torch.compile` the same limit separates traced pairs from one opaque
-operator. `torch.func` transforms always see the plain operations of `"pairs"`.
+Pooled ReLU features are never negative. Soft labels use class sums if there are at least twice as many rows as classes.
+On the CPU the choice reads the signs of the features and the label values, at negligible cost. On an accelerator
+reading values forces a synchronization, so up to 2,048 rows use `"pairs"` without reading anything; only larger batches
+have their classes counted and their signs read. Under `torch.compile` the same limit applies: smaller batches are
+traced as pairs, larger ones run as one opaque operator. `torch.func` transforms always use the plain operations of
+`"pairs"`.
 
-**Edges.** A zero feature has no direction: its cosines are 0 and it gets no gradient. A mean over no pairs is 0: a
-batch of one class has d = 0; of singletons, s = 0; of one sample, or none after `ignore_index`, loss 1, no gradient.
-Where a cosine is exactly 0, |cos| has no derivative: pairs and tiles take 0, class sums that of cos. The two differ
-only in numbers that are 0 in a non-negative feature, where a ReLU lets no gradient through.
-Values that cannot be used (NaN, negative labels, soft rows that do not sum to 1) are refused on the CPU; on an
-accelerator looking would cost a synchronization, so there a NaN feature makes a NaN loss.
+**Edge cases.** A zero feature vector has no direction: its cosines are 0 and it gets no gradient. A mean over no pairs
+is 0: d = 0 if the batch has one class, s = 0 if every class has one sample, and the loss is 1 without a gradient if at
+most one row remains after `ignore_index`. At a cosine of exactly 0, |cos| has no derivative: pairs and tiles use 0,
+class sums use the derivative of cos. On non-negative features this affects only entries that are 0, where a ReLU passes
+no gradient. Invalid values (NaN, negative labels, soft rows that do not sum to 1) raise an error on the CPU. On an
+accelerator the check would force a synchronization, so a NaN feature gives a NaN loss instead.
 """
 
 import math
@@ -44,17 +46,17 @@ from .errors import OptionError, did_you_mean
 Form = Literal["mean_abs", "abs_mean", "mean"]
 Algorithm = Literal["auto", "pairs", "class_sums", "tiled"]
 
-WEIGHT = 1.0  # the paper's lambda, of OPL against the criterion
-GAMMA = 0.5  # of d against s
+WEIGHT = 1.0  # the paper's lambda: weight of OPL relative to the criterion
+GAMMA = 0.5  # weight of d relative to s
 FORM: Form = "mean_abs"
-IGNORE_INDEX = -100  # the label of rows that take no part
+IGNORE_INDEX = -100  # rows with this label are excluded
 
-SMALL = 2_000_000  # B*B*D up to here: a tiny product costs less than the many small steps of class sums
-TILED_FROM = 1024  # rows of signed features beyond which tiles beat one B x B matrix
+SMALL = 2_000_000  # up to this B*B*D, one small product is cheaper than the many small operations of class sums
+TILED_FROM = 1024  # above this number of rows with signed features, tiles are faster than one B x B matrix
 
 
 class Projection(NamedTuple):
-    """The loss and its two parts: `same` is the paper's s, `other` its d; all three are differentiable."""
+    """The loss and its two parts, all differentiable: `same` is the paper's s, `other` is the paper's d."""
 
     loss: Tensor
     same: Tensor
@@ -71,20 +73,20 @@ def orthogonal_projection(
     group: Any = None,
     algorithm: str = "auto",
 ) -> Projection:
-    """Pull same-class features together and set different classes at right angles: `(1 - s) + gamma * d`.
+    """Compute OPL, `(1 - s) + gamma * d`, which aligns same-class features and makes classes orthogonal.
 
     Args:
-        features: (B, D) or (B, D, 1, 1), of any floating type; computed in fp32, or in fp64 if given so.
-        labels: (B,) or (B, 1) integers; or (B, C) soft labels whose rows sum to 1, where a pair counts as same-class to
-            the inner product of its rows and as other-class to the rest.
-        gamma: weight of d against s.
-        form: how d is made: `"mean_abs"`, the mean of |cos| (Algorithm 1 and the released experiments); `"abs_mean"`,
-            |the mean of cos| (Eq. 3-6); `"mean"`, signed (the released root loss).
-        ignore_index: rows with this label (soft: rows filled with it) take no part.
-        group: a process group: the loss is that of all its processes' batches together, and the gradient is exact once
-            the processes' gradients are averaged, as DDP and FSDP do.
-        algorithm: `"auto"`, or one of the module's docstring; with a `group`, what crosses the network:
-            `"class_sums"` or the `"features"`.
+        features: (B, D) or (B, D, 1, 1), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
+        labels: (B,) or (B, 1) integers; or (B, C) soft labels whose rows sum to 1. A pair of soft labels has same-class
+            weight w, the inner product of its two rows, and different-class weight 1 - w.
+        gamma: weight of d relative to s.
+        form: how d is computed: `"mean_abs"`, the mean of |cos| (Algorithm 1 and the released experiments);
+            `"abs_mean"`, the absolute value of the mean of cos (Eq. 3-6); `"mean"`, signed (the released root loss).
+        ignore_index: rows with this label are excluded; for soft labels, rows filled with this value.
+        group: a process group. The loss is that of the combined batch of all its processes, and the gradient is exact
+            after averaging over processes, as DDP and FSDP do.
+        algorithm: `"auto"` or one of those listed in the module docstring. With a `group`, one of `"auto"`,
+            `"class_sums"` and `"features"`: what is sent between processes.
 
     Example:
         >>> features = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
@@ -100,7 +102,7 @@ def orthogonal_projection(
 
 
 def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ignore_index: int = IGNORE_INDEX) -> str:
-    """The algorithm that `algorithm="auto"` takes for this batch.
+    """Return the algorithm that `algorithm="auto"` uses for this batch.
 
     Example:
         >>> select_algorithm(torch.rand(4096, 8), torch.zeros(4096, dtype=torch.long))
@@ -111,7 +113,7 @@ def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ign
 
 
 def check_options(gamma: float, form: str, ignore_index: int) -> None:
-    """Refuse settings that mean nothing, with the nearest that do."""
+    """Raise `OptionError` for an invalid setting, with a valid value to use instead."""
     if not is_number(gamma) or not math.isfinite(gamma):
         raise OptionError(f"gamma is {gamma!r}: give a finite number such as 0.5, the paper's choice.")
     if form not in get_args(Form):
@@ -123,14 +125,14 @@ def check_options(gamma: float, form: str, ignore_index: int) -> None:
 
 
 def is_number(value: object) -> bool:
-    """A real number, Python's or NumPy's, and not a truth value."""
+    """Return whether `value` is a real number, from Python or NumPy, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _similarities(
     features: Tensor, labels: Tensor, form: Form, ignore_index: int, group: Any, algorithm: str
 ) -> tuple[Tensor, Tensor]:
-    """S and d; for `"abs_mean"` d is still signed."""
+    """Return s and d; for `"abs_mean"`, d is still signed."""
     if group is not None:
         from ._kernels.distributed import global_similarities
 
@@ -179,5 +181,5 @@ def _choose(batch: ValidBatch, form: Form) -> str:
 
 
 def _exact(classes: Classes) -> bool:
-    """Whether class sums of these labels keep their digits: always for class ids."""
+    """Return whether class sums are numerically accurate for these labels, as they always are for class ids."""
     return not isinstance(classes, Soft) or sums_are_exact(classes.rows, classes.weights.sum(0))

@@ -1,11 +1,11 @@
-"""What a feature space looks like, as numbers: s, d, orthogonality, and how similar the classes are to each other.
+"""Measures of a feature space: s, d, orthogonality, and the similarity between classes.
 
-A whole data set in one pass, any batch size: only sums over each class are kept, O(C*D), and they add up over batches
-and processes. From the unit features' sums S_c and the counts n_c every mean over pairs follows exactly, without
-visiting a pair: the cosines within class c add up to `|S_c|^2 - n_c`, those between c and c' to `S_c . S_c'`.
+A whole data set takes one pass with any batch size: only per-class sums are kept, O(C*D), and these add up over batches
+and processes. The sums S_c of the unit features and the counts n_c give every mean over pairs exactly, without visiting
+a pair: the cosines within class c sum to `|S_c|^2 - n_c`, those between c and c' to `S_c . S_c'`.
 
-**Conventions**, those of the loss. A pair is two different samples; a mean over no pairs is 0. A zero feature has no
-direction: its cosines are 0, and its pairs count. Numbers are Python floats, matrices (C, C) tensors.
+**Conventions** are those of the loss. A pair is two different samples; a mean over no pairs is 0. A zero feature vector
+has no direction: its cosines are 0, and its pairs count. Scalars are Python floats, matrices are (C, C) tensors.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ from .functional import IGNORE_INDEX, Form, check_options
 Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
 
-ROWS = 4096  # rows worked on at a time: a whole data set in one call needs no second, wider copy of itself
+ROWS = 4096  # rows processed at a time, so that a whole data set in one call is not copied to fp64 at once
 
 
 class Geometry:
-    """The class sums of a data set, and what follows from them.
+    """Per-class feature sums of a data set, and the measures computed from them.
 
     Args:
         num_classes: C; labels are 0 to C - 1, and not every class needs to appear.
         feature_dim: D.
-        device: where the sums live, in fp64 (fp32 on mps, which has no fp64); by default where the first batch is.
+        device: device of the sums, which are fp64 (fp32 on mps, which has no fp64); by default that of the first batch.
 
     Example:
         >>> geometry = Geometry(num_classes=2, feature_dim=2)
@@ -48,7 +48,7 @@ class Geometry:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise OptionError(f"{name} is {value!r}: give a whole number of at least 1.")
         self.num_classes, self.feature_dim, self._placed = num_classes, feature_dim, device is not None
-        with torch.inference_mode(False):  # sums born in inference mode could not grow outside of it
+        with torch.inference_mode(False):  # inference tensors cannot be updated in place outside inference mode
             self.counts = torch.zeros(num_classes, dtype=torch.long, device=device or "cpu")
             self.directed = torch.zeros_like(self.counts)
             self.negative = self.counts.new_zeros(())
@@ -57,12 +57,12 @@ class Geometry:
 
     @torch.no_grad()
     def update(self, features: Tensor, labels: Tensor, ignore_index: int = IGNORE_INDEX) -> "Geometry":
-        """Add a batch; one that is refused leaves everything as it was.
+        """Add a batch; an invalid batch raises an error and leaves the sums unchanged.
 
         Args:
-            features: (B, D) or (B, D, 1, 1), of any floating type and on any device.
+            features: (B, D) or (B, D, 1, 1), any floating dtype, on any device.
             labels: (B,) or (B, 1) integers.
-            ignore_index: rows with this label take no part.
+            ignore_index: rows with this label are excluded.
         """
         check_options(0.0, "mean", ignore_index)
         x, labels, ignored, _ = validate(features, labels, ignore_index)
@@ -96,14 +96,14 @@ class Geometry:
         return ids
 
     def _place(self, device: torch.device) -> None:
-        """Move to the first batch, once, unless told where to be."""
+        """Move the sums to the device of the first batch, once, unless the device was given."""
         if not self._placed and device != self.counts.device:
             there = Geometry(self.num_classes, self.feature_dim, device).load_state_dict(self.state_dict())
             vars(self).update(there.state_dict())
         self._placed = True
 
     def _add(self, x: Tensor, ids: Tensor) -> None:
-        pointless = inverse_norms(x, None) == 0  # judged in the type of the features, as the loss does
+        pointless = inverse_norms(x, None) == 0  # tested in the dtype of the features, as in the loss
         x, pointless = x.to(self.unit_sums), pointless.to(self.counts.device)
         self.unit_sums.index_add_(0, ids, x * inverse_norms(x, pointless)[:, None])
         self.raw_sums.index_add_(0, ids, x)
@@ -112,7 +112,7 @@ class Geometry:
         self.negative |= (x < 0).any()
 
     def merge(self, other: "Geometry") -> "Geometry":
-        """Add what another geometry has seen, for instance in another process.
+        """Add the sums of another geometry, for instance from another process.
 
         Example:
             >>> one, two = Geometry(2, 2), measure(torch.eye(2), torch.tensor([0, 1]))
@@ -133,7 +133,7 @@ class Geometry:
         return self
 
     def all_reduce(self, group: Any = None) -> "Geometry":
-        """Merge the geometries of all processes into each of them; once, or everything is counted again."""
+        """Merge the geometries of all processes into each of them; a second call would count every sample again."""
         device = message_device(group)
         shape = torch.tensor([self.num_classes, self.feature_dim], device=device)
         shapes = shape.new_empty(dist.get_world_size(group), 2)
@@ -153,11 +153,11 @@ class Geometry:
         return self
 
     def state_dict(self) -> dict[str, Tensor]:
-        """`unit_sums` and `raw_sums` (C, D), `counts` (C,), `directed` (C,) of nonzero rows, `negative` if any is."""
+        """Return `unit_sums`, `raw_sums` (C, D), `counts`, `directed` (nonzero rows; C,) and the flag `negative`."""
         return {name: getattr(self, name) for name in ("unit_sums", "raw_sums", "counts", "directed", "negative")}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> "Geometry":
-        """Take over a copy of saved sums, in place of what was seen so far."""
+        """Replace the sums with a copy of saved ones."""
         own = self.state_dict()
         shapes = {name: tuple(value.shape) for name, value in state.items()}
         expected = {name: tuple(value.shape) for name, value in own.items()}
@@ -174,11 +174,11 @@ class Geometry:
         return _mean(self._within().sum(), pairs)
 
     def other(self, form: Form = "abs_mean") -> float:
-        """The paper's d: over all pairs of different classes, made as in the loss.
+        """Return the paper's d over all pairs of different classes, computed as in the loss.
 
         Args:
-            form: `"abs_mean"`, |the mean of cos|; `"mean"`, signed; `"mean_abs"`, the mean of |cos|, which sums of
-                classes know only as long as no feature is negative: there cos = |cos|.
+            form: `"abs_mean"`, |mean of cos|; `"mean"`, signed; `"mean_abs"`, the mean of |cos|, which class sums can
+                give only if no feature is negative, because then cos = |cos|.
         """
         check_options(0.0, form, IGNORE_INDEX)
         if form == "mean_abs" and self.negative:
@@ -188,19 +188,19 @@ class Geometry:
             )
         rows = self.counts.sum()
         before = self.unit_sums.cumsum(0)[:-1]
-        total = 2 * (self.unit_sums[1:] * before).sum()  # each class with all before it: nothing is subtracted
+        total = 2 * (self.unit_sums[1:] * before).sum()  # each class with all before it: no cancellation
         mean = _mean(total, rows * rows - self.counts.square().sum())
         return abs(mean) if form == "abs_mean" else mean
 
     def orthogonality(self, gamma: float = 1.0) -> float:
-        """The unweighted OPL as a measure, `(1 - s) + gamma * |d|`: 0 is perfect, smaller is better."""
+        """Return the unweighted OPL as a measure, `(1 - s) + gamma * |d|`: 0 is perfect, smaller is better."""
         check_options(gamma, "abs_mean", IGNORE_INDEX)
         return (1 - self.same) + gamma * self.other()
 
     def expected_orthogonality(self, reduction: Reduction = "sum") -> float:
-        """Eq. 8, the expected inter-class orthogonality: `|E[cos] - [i = j]|` over the classes i, j that are present.
+        """Return Eq. 8, the expected inter-class orthogonality: `|E[cos] - [i = j]|` over present classes i, j.
 
-        A class of one sample has no pair within; its entry is taken as 1, so it adds nothing on the diagonal.
+        A class of one sample has no pairs within it; its diagonal entry counts as 1 and so contributes nothing.
 
         Args:
             reduction: `"sum"`, as in the paper; or `"mean"` over the entries, to compare different numbers of classes.
@@ -217,9 +217,9 @@ class Geometry:
         return float(off) if reduction == "sum" else _mean(off, present.sum().square())
 
     def class_cosines(self) -> Tensor:
-        """(C, C) mean cosine over the pairs between two classes, on the diagonal within one: the E of Eq. 8.
+        """Return the (C, C) mean cosines between classes, and within a class on the diagonal: E[cos] of Eq. 8.
 
-        A class of one sample has 1 on the diagonal; one without samples has NaN in its row and column.
+        A class with one sample has 1 on the diagonal; a class without samples has NaN in its row and column.
         """
         counts = self.counts.to(self.unit_sums.dtype)
         cosines = self.unit_sums @ self.unit_sums.T / torch.outer(counts, counts)
@@ -228,12 +228,12 @@ class Geometry:
         return self._without_absent(cosines)
 
     def class_similarity(self, of: Average = "raw") -> Tensor:
-        """(C, C) cosine between the average features of two classes; NaN where a class has no samples.
+        """Return the (C, C) cosines between the mean features of classes; NaN where a class has no samples.
 
-        A class whose average is zero has no direction, so its cosines are 0.
+        A class whose mean is zero has no direction, so its cosines are 0.
 
         Args:
-            of: average the features as they are, `"raw"` (the paper's figure 4), or as `"unit"` vectors.
+            of: average the features themselves, `"raw"` (the paper's figure 4), or as `"unit"` vectors.
 
         Example:
             >>> geometry = measure(torch.tensor([[3.0, 0.0], [1.0, 0.0], [1.0, 1.0]]), torch.tensor([0, 0, 1]))
@@ -248,7 +248,7 @@ class Geometry:
         return self._without_absent(means @ means.T)
 
     def _within(self) -> Tensor:
-        """(C,) the cosines of a class's pairs, added up: subtracted class by class, so few pairs keep their digits."""
+        """Return (C,) sums of the cosines within each class, subtracted per class so that few pairs stay accurate."""
         squares = self.unit_sums.square().sum(1)
         return torch.where(self.counts > 1, squares - self.directed, 0)
 
@@ -260,13 +260,13 @@ class Geometry:
 def measure(
     features: Tensor, labels: Tensor, num_classes: int | None = None, ignore_index: int = IGNORE_INDEX
 ) -> Geometry:
-    """The geometry of features that are all here.
+    """Return the geometry of features that fit in one tensor.
 
     Args:
         features: (N, D) or (N, D, 1, 1).
         labels: (N,) or (N, 1) integers.
         num_classes: by default one more than the largest label.
-        ignore_index: rows with this label take no part.
+        ignore_index: rows with this label are excluded.
 
     Example:
         >>> measure(torch.eye(2), torch.tensor([0, 1])).orthogonality()
@@ -285,7 +285,7 @@ def _mean(total: Tensor, pairs: Tensor) -> float:
 
 
 def __getattr__(name: str) -> Any:
-    """Bring `GeometryMetric`, and torchmetrics with it, when it is first asked for."""
+    """Import `GeometryMetric`, and with it torchmetrics, on first access."""
     if name != "GeometryMetric":
         raise AttributeError(f"module 'opl.geometry' has no attribute '{name}'.")
     try:

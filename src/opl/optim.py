@@ -1,4 +1,4 @@
-"""Optimizers and schedules as typed values; the learning rate is a function of the step and nothing else."""
+"""Optimizer and schedule settings as dataclasses; the learning rate is a function of the step alone."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ class SGD:
     nesterov: bool = False
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
-        """The optimizer of these parameters."""
+        """Build the optimizer for these parameters."""
         return torch.optim.SGD(
             parameters, self.lr, momentum=self.momentum, weight_decay=self.weight_decay, nesterov=self.nesterov
         )
@@ -29,7 +29,7 @@ class SGD:
 
 @dataclass(frozen=True)
 class AdamW:
-    """Adam, with decoupled weight decay."""
+    """Adam with decoupled weight decay."""
 
     lr: float = 1e-3
     beta1: float = 0.9
@@ -37,34 +37,34 @@ class AdamW:
     weight_decay: float = 0.0
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
-        """The optimizer of these parameters."""
+        """Build the optimizer for these parameters."""
         return torch.optim.AdamW(parameters, self.lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The rate is multiplied by `factor` at the start of each epoch in `milestones` (counted from 0)."""
+    """Multiply the learning rate by `factor` at the start of each epoch in `milestones` (counted from 0)."""
 
     milestones: tuple[int, ...] = (60, 120, 160)
     factor: float = 0.2
     warmup: float = 0.0
-    """Epochs in which the rate grows from 0, step by step."""
+    """Epochs of linear warmup from 0, updated at every step."""
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """What the base rate is multiplied with at this step."""
+        """Return the factor that multiplies the base learning rate at this step."""
         passed = sum(step // steps_per_epoch >= milestone for milestone in self.milestones)
         return float(self.factor**passed * warmup_factor(step, self.warmup * steps_per_epoch))
 
 
 @dataclass(frozen=True)
 class Cosine:
-    """Half a cosine from the base rate down to `floor` times it."""
+    """Half a cosine from the base learning rate down to `floor` times it."""
 
     floor: float = 0.0
     warmup: float = 0.0
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """What the base rate is multiplied with at this step."""
+        """Return the factor that multiplies the base learning rate at this step."""
         start = self.warmup * steps_per_epoch
         done = max(0.0, step - start) / max(1.0, epochs * steps_per_epoch - start)
         height = self.floor + (1 - self.floor) * (1 + math.cos(math.pi * min(1.0, done))) / 2
@@ -73,14 +73,17 @@ class Cosine:
 
 @dataclass(frozen=True)
 class OneCycle:
-    """Straight up from `start` times the base rate to all of it at `peak` of the way, then a cosine down to `end`."""
+    """Linear increase from `start` to 1 times the base learning rate, then a cosine down to `end` times it.
+
+    `peak` is the fraction of training at which the maximum is reached.
+    """
 
     peak: float = 0.3
     start: float = 0.04
     end: float = 1e-4
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
-        """What the base rate is multiplied with at this step."""
+        """Return the factor that multiplies the base learning rate at this step."""
         done = step / max(1, epochs * steps_per_epoch - 1)
         if done < self.peak:
             return self.start + (1 - self.start) * done / self.peak
@@ -90,24 +93,24 @@ class OneCycle:
 
 @runtime_checkable
 class HasParamOptions(Protocol):
-    """A module some of whose parameters are to be trained otherwise than the rest.
+    """A module with parameters that need their own optimizer options.
 
-    `param_options` names them, each with `lr_mult`, by which its rate is multiplied, or an option of the optimizer,
-    such as `weight_decay`.
+    `param_options` maps the name of such a parameter to its options: `lr_mult`, its learning-rate multiplier, or an
+    option of the optimizer, such as `weight_decay`.
     """
 
     param_options: Mapping[str, Mapping[str, float]]
 
 
 def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
-    """The parameters of some modules for an optimizer, those with options of their own in groups of their own.
+    """Return the optimizer's parameter groups for some modules: one group per parameter with its own options.
 
-    The class means of LGM learn twice as fast, for instance, and the centers of Perpetual OPL do not decay: see
-    `HasParamOptions`. Each group has its `lr_mult` too, for schedules that set the rate.
+    For instance, the class means of LGM have twice the learning rate, and the centers of Perpetual OPL no weight decay:
+    see `HasParamOptions`. Each group also stores its `lr_mult`, for schedules that set the learning rate.
 
     Args:
         modules: the model, and every loss that has parameters.
-        lr: the rate of all others.
+        lr: the base learning rate.
 
     Example:
         >>> from opl.heads import LGMHead
@@ -131,7 +134,7 @@ def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
 
 
 def warmup_factor(step: int, steps: float) -> float:
-    """From 0 at step 0 to 1 after `steps` steps, in a straight line."""
+    """Return the linear warmup factor: 0 at step 0, 1 from step `steps` on."""
     return 1.0 if step >= steps else step / steps
 
 

@@ -1,4 +1,4 @@
-"""OPL inside somebody else's training: tap the features of a model that stays as it is, and add the loss to theirs."""
+"""Add OPL to an existing training loop: read the features of an unmodified model and extend its criterion."""
 
 import difflib
 import warnings
@@ -13,18 +13,18 @@ from .functional import GAMMA, IGNORE_INDEX, WEIGHT, is_number
 from .heads import Head
 from .losses.projection import OrthogonalProjectionLoss
 
-WRAPPERS = ("module.", "_orig_mod.")  # what DDP and torch.compile put before a layer's name
+WRAPPERS = ("module.", "_orig_mod.")  # prefixes that DDP and torch.compile add to layer names
 
 
 @runtime_checkable
 class HasLogits(Protocol):
-    """What many models return: an object with `logits`."""
+    """A model output with a `logits` attribute, as many libraries return."""
 
     logits: Tensor
 
 
 class LossParts(NamedTuple):
-    """The parts of the last loss, detached, for logging; all but `base` are None where OPL was not computed."""
+    """The parts of the last loss, detached, for logging; all but `base` are None if OPL was not computed."""
 
     base: Tensor
     projection: Tensor | None = None
@@ -33,11 +33,11 @@ class LossParts(NamedTuple):
 
 
 class _Record:
-    """The hook on the tapped layer, and what it saw last.
+    """The hook on the tapped layer, which stores the layer's most recent input.
 
-    It refers to no model, so a model and its criterion can be copied or pickled together, in any order, and find each
-    other again through it; what it saw stays behind. A copy of the model alone has a record that nobody reads: it is
-    `armed` only by the tap that owns it, so such a copy keeps nothing alive.
+    The record holds no reference to the model, so a model and its criterion can be copied or pickled together, in any
+    order, and stay connected through the shared record; the stored features are not copied. If the model is copied
+    alone, no tap sets `armed` on the copied record, so the record stores nothing and keeps no graph alive.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Record:
         if not self.armed or not inputs:
             return
         if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
-            return  # a checkpointed block runs again during backward: these features were seen before
+            return  # a checkpointed block is recomputed during backward: these features were stored already
         self.features = inputs[0]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,14 +56,14 @@ class _Record:
 
 
 class FeatureTap:
-    """The input of a model's last `nn.Linear` or head of `opl.heads` (or of `layer`), without editing the model.
+    """Read the features of a model without editing it: the input of its last `nn.Linear` or `opl.heads` head.
 
-    It reads what passes by in every forward pass, through DDP and `torch.compile` as well (tap before the compiled
-    model first runs), and changes neither the model's results nor its `state_dict`.
+    A forward hook stores the features in every forward pass, also under DDP and `torch.compile` (create the tap before
+    the compiled model first runs). It changes neither the model's output nor its `state_dict`.
 
     Args:
         model: any module.
-        layer: the name of a layer, as in `model.named_modules()`, or the layer itself; its input is taken.
+        layer: the layer whose input to read instead, or its name as in `model.named_modules()`.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
@@ -81,7 +81,7 @@ class FeatureTap:
 
     @property
     def features(self) -> Tensor:
-        """The layer's input in the last forward pass, with its graph; (B, D, 1, 1) comes as (B, D)."""
+        """The layer's input in the last forward pass, with its autograd graph; (B, D, 1, 1) is flattened to (B, D)."""
         features = self._record.features
         if features is None:
             raise TapError(
@@ -96,17 +96,17 @@ class FeatureTap:
         return features.flatten(1) if features.ndim == 4 and features.shape[2:] == (1, 1) else features
 
     def take(self) -> Tensor:
-        """The features, which are then forgotten: nothing keeps their graph alive."""
+        """Return the features and clear them, so that their graph is not kept alive."""
         features = self.features
         self.clear()
         return features
 
     def clear(self) -> None:
-        """Forget the features."""
+        """Clear the stored features."""
         self._record.features = None
 
     def close(self) -> None:
-        """Take the tap off the model."""
+        """Remove the hook from the model."""
         self._record.armed = False
         self.clear()
         if self._handle is not None:
@@ -135,14 +135,14 @@ def regularize(
     layer: str | nn.Module | None = None,
     **opl_options: Any,
 ) -> "RegularizedCriterion":
-    """Add OPL to a training: a criterion that is called as before, `criterion(output, target)`.
+    """Return a criterion that adds OPL to `criterion` and is called the same way, `criterion(output, target)`.
 
     Args:
-        criterion: the loss so far, called with logits and target, for instance `nn.CrossEntropyLoss()`.
-        model: the model whose features are meant; it is not changed.
-        weight: the paper's lambda. With 0 the loss is the criterion's own, bit for bit, and s and d are still measured.
-        gamma: weight of d against s.
-        layer: whose input the features are; by default the last `nn.Linear`.
+        criterion: the existing loss, called with logits and target, for instance `nn.CrossEntropyLoss()`.
+        model: the model that computes the features; it is not modified.
+        weight: the paper's lambda. With 0 the loss equals the criterion's bit for bit; s and d are still computed.
+        gamma: weight of d relative to s.
+        layer: the layer whose input is the features; by default the last `nn.Linear` or head of `opl.heads`.
         opl_options: `form`, `ignore_index`, `global_batch` of `opl.OrthogonalProjectionLoss`.
 
     Example:
@@ -158,11 +158,11 @@ def regularize(
 
 
 class RegularizedCriterion(nn.Module):
-    """`criterion(output, target) + weight * OPL(features, target)`; made by `opl.regularize`.
+    """`criterion(output, target) + weight * OPL(features, target)`, as returned by `opl.regularize`.
 
-    `output` is a tensor of logits or an object with `.logits`. OPL is added where it can change something: not after
-    `criterion.eval()`, and not under `torch.no_grad()`; there the loss is the criterion's own. Hugging Face's `Trainer`
-    takes it as `compute_loss_func`; its `num_items_in_batch` scales the loss for accumulated gradients.
+    `output` is a tensor of logits or an object with `.logits`. OPL is added only in training mode with gradients
+    enabled: after `criterion.eval()` or under `torch.no_grad()` the loss is that of `criterion` alone. Hugging Face's
+    `Trainer` accepts it as `compute_loss_func`; `num_items_in_batch` scales the loss for gradient accumulation.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class RegularizedCriterion(nn.Module):
         self.last: LossParts | None = None
 
     def forward(self, output: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """The loss of `output`, which must come from the model's latest forward pass."""
+        """Return the loss of `output`, which must come from the model's latest forward pass."""
         logits = output.logits if isinstance(output, HasLogits) else output
         if not isinstance(logits, Tensor):
             raise OptionError(
@@ -195,7 +195,7 @@ class RegularizedCriterion(nn.Module):
             return loss
         return loss * (
             target.ne(IGNORE_INDEX).sum() / num_items_in_batch
-        )  # as the Trainer counts: labels other than -100
+        )  # the Trainer counts the labels other than -100
 
     def _add(self, base: Tensor, features: Tensor, target: Tensor) -> Tensor:
         if not features.requires_grad:
@@ -209,7 +209,7 @@ class RegularizedCriterion(nn.Module):
         return {**self.__dict__, "last": None}
 
     def extra_repr(self) -> str:
-        """The settings, for `print(criterion)`."""
+        """Return the settings, for `print(criterion)`."""
         return f"weight={self.weight}, layer={self.tap.name!r}"
 
 
@@ -231,7 +231,7 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Module]:
-    """The layer to tap and its name in the model."""
+    """Return the name and the module of the layer to tap."""
     if not isinstance(model, nn.Module):
         raise LayerError(f"model is a {type(model).__name__}: give the torch.nn.Module that makes the features.")
     named = {_bare(name): module for name, module in model.named_modules()}
@@ -254,7 +254,7 @@ def _find(model: nn.Module, layer: str | nn.Module | None) -> tuple[str, nn.Modu
 
 
 def _bare(name: str) -> str:
-    """A layer's name without what wrappers put before it."""
+    """Return a layer's name without the prefixes of wrappers."""
     while name.startswith(WRAPPERS):
         name = name.split(".", 1)[1]
     return "" if f"{name}." in WRAPPERS else name

@@ -1,1 +1,1 @@
-"""How OPL is computed: all pairs at once, class sums, tiles, and the batch of several processes."""
+"""The algorithms that compute OPL: all pairs at once, class sums, tiles, and a batch spread over processes."""

@@ -1,4 +1,4 @@
-"""Class sums instead of pairs: O(B*D) in time and memory, for signed means and for features without a negative."""
+"""Class sums instead of pairs: O(B*D) time and memory, for signed means and for non-negative features."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from .normalize import feature_gradient_, full_precision, inverse_norms
 
 
 def class_sums(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
-    """S and the signed d of a batch from the sums of its classes."""
+    """Return s and the signed d of a batch, computed from class sums."""
     same, other = _ClassSums.apply(x, classes)  # type: ignore[no-untyped-call]
     return same, other
 
@@ -18,7 +18,7 @@ def class_sums(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
 def gradient(
     x: Tensor, inverse: Tensor, classes: Classes, moments: tuple[Tensor, ...], same: Number, other: Number
 ) -> Tensor:
-    """(B, D) what `same * s + other * d` says to the features, given the moments of the whole batch."""
+    """Return the (B, D) gradient of `same * s + other * d` for the features, given the moments of the whole batch."""
     stats = classes.stats(moments)
     pull = classes.pull(moments[0], stats.total, 2 * same * stats.per_same, 2 * other * stats.per_other)
     return feature_gradient_(pull, x, inverse)
@@ -37,7 +37,7 @@ class _ClassSums(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, sums, total = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the operations that can
+        if torch.is_grad_enabled():  # create_graph=True: use operations that can be differentiated again
             again = _differentiable(x, ctx.classes)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None)
         per_same, per_other = ctx.per
@@ -47,7 +47,7 @@ class _ClassSums(torch.autograd.Function):
 
 
 def _differentiable(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
-    """The same numbers in plain operations, for second derivatives."""
+    """Compute the same values with plain operations, for second derivatives."""
     inverse = inverse_norms(x, classes.ignored)
     if isinstance(classes, Hard):
         unit = x * inverse[:, None]

@@ -1,9 +1,10 @@
-"""Labels as class weights: what each class sums to, how many pairs there are, and what pulls on each sample.
+"""Labels as class weights: class sums, numbers of pairs, and the gradient of each unit feature.
 
-With `u_i` the unit features and `S_c` the sum of class c, the cosines of all same-class pairs add up to
-`sum_c (|S_c|^2 - n_c)` and those of all other pairs to `|sum_c S_c|^2 - sum_c |S_c|^2`: no pair is ever visited.
-`Hard` holds class ids and `Soft` rows of class weights, with the same three questions to both: `moments`, sums over the
-batch that add up over processes; `stats`, s and d from those; `pull`, the gradient of the unit features from those.
+With `u_i` the unit features, `S_c` their sum over class c and `n_c` its size, the cosines of all same-class pairs sum
+to `sum_c (|S_c|^2 - n_c)` and those of all other pairs to `|sum_c S_c|^2 - sum_c |S_c|^2`: no pair is ever visited.
+`Hard` holds class ids and `Soft` holds rows of class weights. Both have the same three methods: `moments`, sums over
+the batch that can be added over processes; `stats`, s and d from the moments; `pull`, the gradient of the unit features
+from the moments.
 """
 
 from dataclasses import dataclass
@@ -17,11 +18,11 @@ from .normalize import accumulation_dtype, is_traced
 
 Number = Tensor | float
 
-RUN = 1024  # rows added up in one run: longer classes are summed in two levels, which keeps fp32 sums exact to 1e-6
+RUN = 1024  # rows summed in one run: larger classes are summed in two levels, which keeps fp32 sums exact to 1e-6
 
 
 class Stats(NamedTuple):
-    """What follows from the moments: s, the signed d, one over the number of pairs in each, and the sum of all rows."""
+    """Results from the moments: s, the signed d, one over the number of pairs of each, and the sum of all rows."""
 
     same: Tensor
     other: Tensor
@@ -31,9 +32,9 @@ class Stats(NamedTuple):
 
 
 def per_pair(pairs: Number) -> Number:
-    """One over a number of pairs; 0 where there are none, so that a mean over no pairs is 0.
+    """Return one over a number of pairs, or 0 if there are none, so that a mean over no pairs is 0.
 
-    A plain number on the CPU, where reading it is free and saves a chain of tiny operations.
+    On the CPU the result is a Python number: reading it costs nothing and saves a chain of tiny operations.
     """
     if isinstance(pairs, Tensor):
         if pairs.device.type != "cpu" or is_traced():
@@ -44,10 +45,11 @@ def per_pair(pairs: Number) -> Number:
 
 @dataclass(frozen=True)
 class Hard:
-    """Integer labels, the classes that are present numbered from 0.
+    """Integer labels, with the K classes present renumbered from 0.
 
-    `ids` (B,) is the class of each row here and `sizes` (K,) how many rows each class has here; `counts` (K,) is how
-    many take part in the whole batch, which is larger than these rows when it is spread over processes.
+    `ids` (B,) is the class of each local row and `sizes` (K,) the number of local rows of each class. `counts` (K,) is
+    the number of rows of each class in the whole batch without ignored rows; the whole batch is larger than the local
+    rows if it is spread over processes.
     """
 
     ids: Tensor
@@ -57,7 +59,7 @@ class Hard:
 
     @classmethod
     def of(cls, labels: Tensor, ignored: Tensor | None) -> "Hard":
-        """Number the classes of `labels` and count them."""
+        """Renumber the classes of `labels` from 0 and count their rows."""
         _, ids, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
         if ignored is None:
             return cls(ids, sizes, sizes)
@@ -65,13 +67,13 @@ class Hard:
         return cls(ids, sizes, counts, ignored)
 
     def part(self, rows: slice) -> "Hard":
-        """The same classes, some of the rows."""
+        """Return the same classes for a subset of the rows."""
         ids = self.ids[rows]
         sizes = torch.zeros_like(self.sizes).index_add_(0, ids, torch.ones_like(ids))
         return Hard(ids, sizes, self.counts, None if self.ignored is None else self.ignored[rows])
 
     def moments(self, x: Tensor, inverse: Tensor) -> tuple[Tensor, ...]:
-        """(K, D) class sums of the unit features; (K,) how many rows of each class have a direction."""
+        """Return the (K, D) class sums of the unit features, and (K,) the number of nonzero rows of each class."""
         directed = x.new_zeros(len(self.counts)).index_add_(0, self.ids, (inverse > 0).to(x.dtype))
         return self._sums(x, inverse), directed
 
@@ -84,16 +86,16 @@ class Hard:
         if long:
             starts = torch.unique(torch.cat([starts, torch.arange(0, len(x), RUN, device=x.device)]))
             starts = starts[starts < len(x)]
-        # A bag is a run of rows of one class; its weights are the inverse norms: unit features are never stored.
+        # A bag is a run of rows of one class, weighted by their inverse norms, so unit features are never stored.
         bags = F.embedding_bag(order, x, starts, mode="sum", per_sample_weights=inverse[order])
         if not long:
             return bags
         return x.new_zeros(len(self.sizes), x.shape[1]).index_add_(0, self.ids[order[starts]], bags)
 
     def stats(self, moments: tuple[Tensor, ...]) -> Stats:
-        """Subtracted class by class, singletons left out: a few pairs in a large batch keep all their digits."""
+        """Return s and d; subtracting per class, without singletons, keeps a few pairs in a large batch accurate."""
         sums, directed = moments
-        if sums.requires_grad:  # a class that sums to zero has a second derivative, its norm has none
+        if sums.requires_grad:  # a class sum of zero: its square has a second derivative, its norm has none
             squares = sums.to(accumulation_dtype(sums)).square().sum(1)
         else:
             squares = torch.linalg.vector_norm(sums, dim=1, dtype=accumulation_dtype(sums)).square()
@@ -105,38 +107,42 @@ class Hard:
         return Stats((same * per_same).to(sums.dtype), (other * per_other).to(sums.dtype), per_same, per_other, total)
 
     def pull(self, sums: Tensor, total: Tensor, same: Number, other: Number) -> Tensor:
-        """A (K, D) table, then one row of it for each sample."""
+        """Return the (B, D) gradient of the unit features: a (K, D) table, indexed by the class of each row."""
         high = total.to(sums.dtype)
         low = (total - high).to(sums.dtype)
-        # total - sums in two parts: where one class is nearly the whole batch, the small rest is exact.
+        # total - sums in two parts, so that the small rest is exact if one class is nearly the whole batch.
         rest = (high - sums).add_(low)
-        pulling = (self.counts > 1).to(sums.dtype)[:, None]  # a class of one does not pull on its only member
+        pulling = (self.counts > 1).to(sums.dtype)[:, None]  # a class with one sample exerts no pull on it
         return (sums * (pulling * same)).add_(rest.mul_(other)).index_select(0, self.ids)
 
 
 @dataclass(frozen=True)
 class Soft:
-    """Rows of class weights (mixup, cutmix): a pair is same-class to the inner product of its two rows."""
+    """Rows of class weights (mixup, cutmix); the same-class weight of a pair is the inner product of its two rows."""
 
     weights: Tensor
     ignored: Tensor | None = None
 
     @classmethod
     def of(cls, labels: Tensor, ignored: Tensor | None) -> "Soft":
-        """Ignored rows weigh nothing."""
+        """Set the weights of ignored rows to 0."""
         return cls(labels if ignored is None else labels.masked_fill(ignored[:, None], 0), ignored)
 
     @property
     def rows(self) -> int:
-        """How many rows take part."""
+        """The number of rows that are not ignored."""
         return len(self.weights) - (0 if self.ignored is None else int(self.ignored.sum()))
 
     def part(self, rows: slice) -> "Soft":
-        """The same classes, some of the rows."""
+        """Return the same classes for a subset of the rows."""
         return Soft(self.weights[rows], None if self.ignored is None else self.ignored[rows])
 
     def moments(self, x: Tensor, inverse: Tensor) -> tuple[Tensor, ...]:
-        """(C, D) class sums, (D,) sum of all, (C,) mass of the classes, and four numbers on the rows themselves."""
+        """Return the (C, D) class sums, the (D,) total sum, the (C,) class masses, and four scalars about the rows.
+
+        The scalars are the number of rows, the number of nonzero rows, and the sum of squared weights over each of
+        these two sets.
+        """
         directed = inverse > 0
         selves = self.weights.square().sum(1, dtype=accumulation_dtype(x))
         numbers = torch.stack(
@@ -151,7 +157,7 @@ class Soft:
         return (self.weights * inverse[:, None]).T @ x, inverse @ x, mass.to(x.dtype), numbers.to(x.dtype)
 
     def stats(self, moments: tuple[Tensor, ...]) -> Stats:
-        """The same identities with weights in place of counts."""
+        """Return s and d by the same identities, with weights in place of counts."""
         sums, total, mass, numbers = (m.to(accumulation_dtype(m)) for m in moments)
         rows, directed, selves, directed_selves = numbers
         same = sums.square().sum() - directed_selves
@@ -162,7 +168,7 @@ class Soft:
         return Stats((same * per_same).to(dtype), (other * per_other).to(dtype), per_same, per_other, total)
 
     def pull(self, sums: Tensor, total: Tensor, same: Number, other: Number) -> Tensor:
-        """Every row's mixture of the class sums, and the sum of all."""
+        """Return the (B, D) gradient of the unit features: each row's mixture of class sums, plus the total sum."""
         return torch.addmm((total * other).to(sums.dtype), self.weights, sums * (same - other))
 
 
@@ -170,23 +176,23 @@ Classes = Hard | Soft
 
 
 def classes_of(labels: Tensor, ignored: Tensor | None) -> Classes:
-    """Class ids or class weights, by the labels' shape."""
+    """Return `Hard` for (B,) class ids and `Soft` for (B, C) class weights."""
     return Hard.of(labels, ignored) if labels.ndim == 1 else Soft.of(labels, ignored)
 
 
 def same_class(rows: Tensor, columns: Tensor, dtype: torch.dtype) -> Tensor:
-    """(R, C) same-class weight of every pair, straight from the labels: 1 or 0, or the inner product of soft rows."""
+    """Return the (R, C) same-class weights of all pairs: 1 or 0, or the inner product of soft labels."""
     if rows.ndim == 2:
         return rows @ columns.T
-    if rows.dtype == dtype:  # ids in the features' own type: comparing those is five times faster
+    if rows.dtype == dtype:  # ids in the dtype of the features: this comparison is five times faster
         return torch.eq(rows[:, None], columns, out=rows.new_empty(len(rows), len(columns)))
     return (rows[:, None] == columns).to(dtype)
 
 
 def sums_are_exact(rows: float, mass: Tensor) -> bool:
-    """Whether soft labels have rows enough for each class, and pairs of both kinds, so that sums keep their digits.
+    """Return whether class sums of soft labels are accurate: enough rows per class, and pairs of both kinds.
 
-    From twice as many rows as classes there are at least as many same-class pairs as rows; and other-class pairs must
-    be one in a hundred, or their sum is a small difference of large ones.
+    With at least twice as many rows as classes, there are at least as many same-class pairs as rows. Different-class
+    pairs must be at least one in a hundred; otherwise their sum is a small difference of large numbers.
     """
     return rows >= 2 * len(mass) and bool(mass.square().sum() < 0.99 * rows * rows)

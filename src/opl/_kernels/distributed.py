@@ -1,9 +1,9 @@
-"""One batch spread over processes: its loss and its gradient, exactly, and little on the network.
+"""The exact loss and gradient of one batch spread over processes, with little communication.
 
-Every process learns the labels of all (eight bytes a sample), so that all number the classes alike. Then either the
-class sums are added up over the processes, or, where that is less to send, the features themselves are gathered; the
-mean of |cos| of signed features needs them in any case. The backward pass sends nothing: a sample's gradient follows
-from the sums. It is multiplied by the number of processes, because DDP and FSDP divide by it.
+Every process receives the labels of all processes (eight bytes a sample), so that all number the classes identically.
+Then either the class sums are added over the processes or, if that sends less, the features are gathered; the mean of
+|cos| of signed features always needs the features. The backward pass sends nothing, because the gradient of a sample
+follows from the sums. It is multiplied by the number of processes, because DDP and FSDP divide by that number.
 """
 
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ from .tiled import PairSum, attach, finish, pair_sum
 from .validate import ValidBatch, validate
 
 ALGORITHMS = ("auto", "class_sums", "features")
-Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d and the gradient of each for the local rows
+Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d, and the gradients of s and of d for the local rows
 
 
 class Header(NamedTuple):
-    """What a process tells the others before anything else; `width` is 0 for class ids, C for soft labels."""
+    """Description of a local batch, exchanged first; `width` is 0 for class ids and C for soft labels."""
 
     usable: int
     rows: int
@@ -38,7 +38,7 @@ class Header(NamedTuple):
 def global_similarities(
     features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, algorithm: str
 ) -> tuple[Tensor, Tensor]:
-    """S and d of the batches of all processes of `group` together; for `"abs_mean"` d is still signed."""
+    """Return s and d of the combined batch of all processes of `group`; for `"abs_mean"`, d is still signed."""
     if algorithm not in ALGORITHMS:
         raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
     rank, world = _place(group)
@@ -59,7 +59,7 @@ def global_similarities(
             every = _gather(local, sizes, group)
             left_out = every == ignore_index
             classes = Hard.of(every, left_out if bool(left_out.any()) else None)
-            fewer = sum(sizes) >= 2 * len(classes.counts)  # an all-reduce sends its input about twice
+            fewer = sum(sizes) >= 2 * len(classes.counts)  # less data: an all-reduce sends its input about twice
             if straight and (algorithm == "class_sums" or (algorithm == "auto" and fewer)):
                 parts = _by_sums(x, classes.part(rows), group)
         elif straight and (algorithm == "class_sums" or (algorithm == "auto" and sum(sizes) >= 2 * width)):
@@ -73,7 +73,7 @@ def global_similarities(
 
 
 def _by_sums(x: Tensor, classes: Classes, group: Any) -> Parts | None:
-    """Class sums over all processes; None where soft labels would lose digits so."""
+    """Compute the parts from class sums over all processes; None if that is inaccurate for these soft labels."""
     inverse = inverse_norms(x, classes.ignored)
     moments = _add_up(classes.moments(x, inverse), group)
     if isinstance(classes, Soft) and not sums_are_exact(moments[3][0].item(), moments[2]):
@@ -86,7 +86,7 @@ def _by_sums(x: Tensor, classes: Classes, group: Any) -> Parts | None:
 def _by_features(
     x: Tensor, labels: Tensor, ignore_index: int, rows: slice, absolute: bool, straight: bool, group: Any
 ) -> Parts:
-    """Everybody's features are here: class sums where they are exact, else the tiles of the local rows."""
+    """Compute the parts from the gathered features: class sums where they are exact, otherwise local tiles."""
     left_out = labels == ignore_index if labels.ndim == 1 else (labels == ignore_index).all(1)
     ignored = left_out if bool(left_out.any()) else None
     classes = classes_of(labels, ignored)
@@ -113,7 +113,7 @@ def _by_features(
 
 
 def _place(group: Any) -> tuple[int, int]:
-    """Our number in the group and its size."""
+    """Return the rank of this process in the group, and the size of the group."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
             "a global batch needs a process group and there is none: call torch.distributed.init_process_group() first "
@@ -128,7 +128,7 @@ def _place(group: Any) -> tuple[int, int]:
 
 
 def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> tuple[ValidBatch, list[Header]]:
-    """Check the local batch and exchange headers, so that a bad batch stops every process instead of hanging them."""
+    """Check the local batch and exchange headers, so that an invalid batch stops all processes without a hang."""
     problem: OplError | None = None
     header = Header(0, 0, 0, 0, 0, 0)
     try:
@@ -157,7 +157,7 @@ def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> t
 
 
 def _add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
-    """Each tensor's sum over the processes, in one message."""
+    """Return each tensor's sum over the processes, with one all-reduce."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(flat, group=group)
     pieces = torch.split(flat, [tensor.numel() for tensor in tensors])
@@ -165,7 +165,7 @@ def _add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
 
 
 def _gather(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
-    """Everybody's rows, in the order of the processes; uneven batches travel padded to the longest."""
+    """Return the rows of all processes in rank order; uneven batches are padded to the longest one for sending."""
     longest = max(sizes)
     if longest == 0:
         return rows
@@ -178,14 +178,14 @@ def _gather(rows: Tensor, sizes: list[int], group: Any) -> Tensor:
 
 
 def _gather_alike(rows: Tensor, group: Any) -> Tensor:
-    """The rows of all processes, one after the other, where all have equally many."""
+    """Return the rows of all processes in rank order; all must have the same number of rows."""
     out = rows.new_empty(dist.get_world_size(group), *rows.shape)
     dist.all_gather(list(out.unbind(0)), rows.contiguous(), group=group)
     return out.flatten(0, 1)
 
 
 def message_device(group: Any) -> torch.device:
-    """The device for messages, the same on every process whether it has seen a batch or not."""
+    """Return the device for communication, the same on every process even before its first batch."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
             "all_reduce needs a process group and there is none: call torch.distributed.init_process_group() first "

@@ -1,4 +1,4 @@
-"""A gradient that says so when somebody differentiates it again, instead of silently being a constant."""
+"""A gradient that raises an error if it is differentiated again, instead of silently acting as a constant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ..errors import DerivativeError
 
 
 def first_derivative_only(gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
-    """The gradient itself; a second derivative of it raises `DerivativeError` with this sentence."""
+    """Return the gradient unchanged; differentiating it again raises `DerivativeError` with this message."""
     if not torch.is_grad_enabled():
         return gradient
     guarded: Tensor = _FirstDerivativeOnly.apply(gradient, x, sentence)  # type: ignore[no-untyped-call]

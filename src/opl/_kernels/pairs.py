@@ -1,4 +1,4 @@
-"""All pairs at once: one B x B product. The fastest for ordinary batches, with derivatives of every order."""
+"""All pairs at once, by one B x B product: fastest for ordinary batches, with derivatives of any order."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from .normalize import feature_gradient_, full_precision, inverse_norms, is_trac
 
 
 def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
-    """S and d of a batch by its full cosine matrix, in plain differentiable operations.
+    """Return s and d of a batch from its full cosine matrix, with plain differentiable operations.
 
-    Traced by `torch.compile`, transformed by `torch.func`, differentiable as often as wanted.
+    Supports `torch.compile`, `torch.func` transforms and derivatives of any order.
     """
     unit = x * inverse_norms(x, ignored)[:, None]
     cosines = unit @ unit.T
@@ -26,13 +26,13 @@ def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> 
 
 
 def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
-    """The same numbers with the gradient written by hand: one product forward, one backward."""
+    """Return the same values with a handwritten gradient: one product forward, one backward."""
     same, other = _Pairs.apply(x, labels, ignored, absolute)  # type: ignore[no-untyped-call]
     return same, other
 
 
 def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
-    """One over the number of ordered same-class and other pairs, among the rows that take part."""
+    """Return one over the number of ordered same-class pairs and of other pairs, without ignored rows."""
     rows: Number = len(same)
     same_pairs: Number = same.sum()
     if ignored is not None:
@@ -45,7 +45,7 @@ def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
 
 
 def _inner(one: Tensor, other: Tensor) -> Tensor:
-    """The sum of products of two matrices; of large ones row by row, because one thread's long sum loses digits."""
+    """Return the inner product of two matrices; large ones row by row, because one long sum loses precision."""
     if one.numel() <= 1 << 20:
         return torch.dot(one.view(-1), other.view(-1))
     rows: Tensor = torch.linalg.vecdot(one, other)
@@ -61,7 +61,7 @@ class _Pairs(torch.autograd.Function):
         same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
         other = (
             1 - same
-        )  # on the diagonal too: there the cosine is 0, and the gradient along u_i itself is projected out
+        )  # 1 on the diagonal does not matter: the cosine there is 0, and the gradient along u_i is projected out
         if absolute:
             other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
         per_same, per_other = _per_pair(same, ignored)
@@ -72,7 +72,7 @@ class _Pairs(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
-        if torch.is_grad_enabled():  # somebody wants to differentiate again: take the operations that can
+        if torch.is_grad_enabled():  # create_graph=True: use operations that can be differentiated again
             again = pairs(x, *ctx.given)
             return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
         per_same, per_other = ctx.per

@@ -1,6 +1,6 @@
-"""Signed features and the mean of |cos|: every pair counts, so they are visited in tiles, loss and gradient at once.
+"""The mean of |cos| for signed features: all pairs are visited tile by tile, for the loss and the gradient at once.
 
-Nothing of size B x B is ever held. Under `torch.compile` the whole forward pass is one opaque operator, so that large
+No B x B tensor is ever allocated. Under `torch.compile` the whole forward pass is one opaque operator, so that large
 batches compile too. The gradients are computed together with the values, so there is no second derivative.
 """
 
@@ -19,11 +19,11 @@ FIRST_DERIVATIVE_ONLY = (
     "the tiled algorithm and the global batch have a first derivative only: for a second one compute the loss of the "
     "local batch with algorithm='pairs', or with form='mean' or 'abs_mean' and algorithm='class_sums'."
 )
-TILE = 512  # rows and columns of a tile: the product is large enough for full speed, the tile small enough for a cache
+TILE = 512  # rows and columns of a tile: large enough for a fast matrix product, small enough for the cache
 
 
 class PairSum(NamedTuple):
-    """Over some pairs: the sum of their cosines, the sum of their weights, and the gradient for the unit rows."""
+    """For a set of pairs: the sum of cosines, the sum of weights, and the gradient for the unit rows."""
 
     cosines: Tensor
     weights: Tensor
@@ -31,7 +31,7 @@ class PairSum(NamedTuple):
 
 
 def tiled(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
-    """S and d of a batch without a B x B matrix and with a first derivative only."""
+    """Return s and d of a batch without a B x B matrix; only the first derivative is available."""
     measure = _measure if torch.compiler.is_compiling() else _measure_now
     return attach(x, *measure(x.detach(), labels, ignored, absolute, x.requires_grad))
 
@@ -39,7 +39,7 @@ def tiled(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> 
 def attach(
     x: Tensor, same: Tensor, other: Tensor, same_gradient: Tensor, other_gradient: Tensor, scale: float = 1.0
 ) -> tuple[Tensor, Tensor]:
-    """Values and gradients that are known already, tied to `x` so that `backward` finds them."""
+    """Return precomputed values whose `backward` to `x` uses precomputed gradients."""
     same, other = _AttachedGradients.apply(x, same, other, same_gradient, other_gradient, scale)  # type: ignore[no-untyped-call]
     return same, other
 
@@ -47,16 +47,16 @@ def attach(
 def pair_sum(
     unit: Tensor, labels: Tensor, ignored: Tensor | None, rows: slice, *, same: bool, absolute: bool, pull: bool
 ) -> PairSum:
-    """The pairs of `rows` with everybody else, tile by tile.
+    """Sum over the pairs of `rows` with all other rows, tile by tile.
 
     Args:
-        unit: (B, D), unit rows; an ignored row is all zeros.
+        unit: (B, D) unit rows; an ignored row is all zeros.
         labels: (B,) class ids or (B, C) weights, of all rows.
-        ignored: (B,), the rows that take no part.
-        rows: the rows to work on. All of them: each tile also serves its mirror image, which halves the work.
-        same: same-class pairs, or the others.
-        absolute: the cosines' absolute values.
-        pull: whether the gradient is wanted; without it that value is empty.
+        ignored: (B,) mask of the rows to exclude.
+        rows: the rows to process. If these are all rows, each tile also covers its transpose, which halves the work.
+        same: sum over same-class pairs if true, over the others if false.
+        absolute: sum absolute values of the cosines.
+        pull: whether to compute the gradient; otherwise it is empty.
     """
     start, stop, _ = rows.indices(len(unit))
     mirrored = (start, stop) == (0, len(unit))
@@ -68,7 +68,7 @@ def pair_sum(
         weights = same_class(labels[above], labels[beside], unit.dtype)
         if not same:
             weights.neg_().add_(1)
-        weights.diagonal(top - left).zero_()  # nobody is a pair with himself
+        weights.diagonal(top - left).zero_()  # a row does not form a pair with itself
         if ignored is not None:
             weights.masked_fill_(ignored[above, None] | ignored[beside], 0)
         cosines = unit[above] @ unit[beside].T
@@ -93,7 +93,7 @@ def _tiles(start: int, stop: int, size: int, mirrored: bool) -> Iterator[tuple[i
 def _measure_now(
     x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool, backward: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """S, d and the gradient of each; class sums where they are exact, tiles where they are not."""
+    """Return s, d and the gradient of each, from class sums where they are exact and from tiles elsewhere."""
     classes = classes_of(labels, ignored)
     inverse = inverse_norms(x, ignored)
     if isinstance(classes, Soft):
@@ -117,7 +117,7 @@ def _measure_now(
 
 
 def finish(x: Tensor, inverse: Tensor, part: PairSum) -> tuple[Tensor, Tensor]:
-    """The mean of a sum over pairs and its gradient for the features, in place of the unit rows' own."""
+    """Return the mean over pairs and its gradient for the features, which overwrites that of the unit rows."""
     per = per_pair(part.weights)
     mean = (part.cosines * per).to(x.dtype)
     return mean, feature_gradient_(part.pull.mul_(2 * per), x, inverse) if len(part.pull) else part.pull

@@ -1,4 +1,4 @@
-"""What came in, brought into one shape and type, or refused in one sentence."""
+"""Validation of features and labels, and conversion to one shape and dtype."""
 
 import math
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from torch import Tensor
 from ..errors import FeatureError, LabelError
 from .normalize import is_traced
 
-READ_FROM = 2048  # rows beyond which an accelerator may be waited for
+READ_FROM = 2048  # above this number of rows, a synchronization with the accelerator is acceptable
 
 
 class ValidBatch(NamedTuple):
-    """A batch that can be used.
+    """A validated batch.
 
-    `x` is (B, D) in fp32 or fp64, `ignored` the rows to leave out; `nonnegative` is None where nobody may look at the
-    signs. Class ids come in the type of `x` where that is exact, because the CPU compares floats faster.
+    `x` is (B, D) in fp32 or fp64, `ignored` masks the rows to exclude; `nonnegative` is None if the signs may not be
+    read. Class ids have the dtype of `x` if it represents them exactly, because the CPU compares floats faster.
     """
 
     x: Tensor
@@ -26,7 +26,7 @@ class ValidBatch(NamedTuple):
 
 
 def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
-    """Bring features and labels into one shape and type, and refuse what cannot be used."""
+    """Convert features and labels to one shape and dtype; raise an error if they are invalid."""
     x = check_vectors(features)
     labels = check_labels(labels, x)
     if not may_read_values(x, ordinary=False):
@@ -52,14 +52,17 @@ def _ignored(labels: Tensor, ignore_index: int) -> Tensor:
 
 
 def may_read_values(x: Tensor, ordinary: bool = True) -> bool:
-    """Whether values may decide: always on the CPU, on an accelerator only where the batch is large (`ordinary`)."""
+    """Return whether code may branch on tensor values.
+
+    True on the CPU; on an accelerator only if `ordinary` is set and the batch is large; never while tracing.
+    """
     if is_traced():
         return False
     return x.device.type == "cpu" or (ordinary and len(x) > READ_FROM)
 
 
 def check_vectors(x: Tensor, name: str = "features") -> Tensor:
-    """(B, D) in fp32 or fp64, of features or logits, or a sentence that says why not."""
+    """Return features or logits as (B, D) in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(x, Tensor):
         raise FeatureError(f"{name} are a {type(x).__name__}: give a torch.Tensor of shape (B, D).")
     if not x.is_floating_point():
@@ -77,7 +80,7 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
 
 
 def check_labels(labels: Tensor, x: Tensor) -> Tensor:
-    """(B,) class ids or (B, C) soft labels that fit `x`, or a sentence that says why not."""
+    """Return (B,) class ids or (B, C) soft labels that match `x`; raise `LabelError` if they are invalid."""
     if not isinstance(labels, Tensor):
         raise LabelError(f"labels are a {type(labels).__name__}: give a torch.Tensor of (B,) class ids.")
     shape, soft = tuple(labels.shape), labels.is_floating_point()
@@ -107,7 +110,7 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
 
 
 def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]:
-    """Refuse labels that mean nothing; say whether any row is to be left out, and the largest label."""
+    """Raise `LabelError` for invalid values; return whether any row is ignored, and the largest label."""
     if len(labels) == 0:
         return False, 0
     low, high = (value.item() for value in torch.aminmax(labels))

@@ -1,1 +1,1 @@
-"""What losses and heads share: checks of arguments, reductions, settings that change from step to step."""
+"""Helpers shared by losses and heads: argument checks, reductions, step-dependent settings, torchmetrics support."""

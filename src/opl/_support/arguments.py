@@ -1,4 +1,4 @@
-"""Arguments of losses and heads: brought into one shape and type, or refused in one sentence."""
+"""Argument checks of losses and heads, and conversion to one shape and dtype."""
 
 import torch
 from torch import Tensor
@@ -8,7 +8,7 @@ from ..errors import LabelError, OptionError
 
 
 def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tensor:
-    """(B, width) features or logits, in fp32 or fp64 whatever came in."""
+    """Return features or logits as (B, width) in fp32 or fp64, for any floating dtype."""
     x = check_vectors(x, name)
     if width is not None and x.shape[1] != width:
         raise OptionError(
@@ -18,7 +18,7 @@ def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> T
 
 
 def as_class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
-    """(B,) class ids from 0 to `num_classes - 1`; values are looked at on the CPU only."""
+    """Return labels as (B,) class ids from 0 to `num_classes - 1`; the range is checked on the CPU only."""
     labels = check_labels(labels, x)
     if labels.ndim != 1:
         raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
@@ -35,14 +35,14 @@ def as_class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
 
 
 def check_steps(name: str, value: int) -> int:
-    """The value, if it is a number of steps."""
+    """Return the value if it is a valid number of steps; raise `OptionError` otherwise."""
     if value < 0:
         raise OptionError(f"{name} is {value}: give a number of steps from 0 up.")
     return value
 
 
 def check_sizes(num_classes: int, feature_dim: int) -> None:
-    """Refuse a vector for each class that cannot be made."""
+    """Raise `OptionError` unless both sizes are at least 1."""
     if num_classes < 1 or feature_dim < 1:
         raise OptionError(
             f"vectors for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least one "
@@ -51,7 +51,7 @@ def check_sizes(num_classes: int, feature_dim: int) -> None:
 
 
 def check_positive(name: str, value: float) -> float:
-    """The value, if it is a finite number above 0."""
+    """Return the value if it is a finite number above 0; raise `OptionError` otherwise."""
     if not 0 < value < float("inf"):
         raise OptionError(f"{name} is {value}: give a finite number above 0.")
     return value

@@ -1,4 +1,4 @@
-"""`Geometry` for people who use torchmetrics: `opl.geometry.GeometryMetric`, made when it is first asked for."""
+"""`Geometry` as a torchmetrics metric: `opl.geometry.GeometryMetric`, created on first access."""
 
 from functools import cache
 from typing import Any, ClassVar
@@ -10,15 +10,15 @@ from ..functional import IGNORE_INDEX, check_options
 
 
 class BaseGeometryMetric(Metric):  # type: ignore[misc,unused-ignore]
-    """s, d, orthogonality and Eq. 8 of all batches on all processes, as a torchmetrics `Metric`.
+    """A torchmetrics `Metric` of s, d, orthogonality and Eq. 8 over all batches of all processes.
 
-    The sums are fp64; for mps, which has none, call `set_dtype(torch.float32)` before moving it there.
+    The sums are fp64; mps does not support fp64, so call `set_dtype(torch.float32)` before moving the metric there.
 
     Args:
         num_classes: C; labels are 0 to C - 1.
         feature_dim: D.
-        ignore_index: rows with this label take no part.
-        options: those of every torchmetrics metric.
+        ignore_index: rows with this label are excluded.
+        options: the keyword arguments of `torchmetrics.Metric`.
 
     Example:
         >>> metric = GeometryMetric(num_classes=2, feature_dim=2)
@@ -40,7 +40,7 @@ class BaseGeometryMetric(Metric):  # type: ignore[misc,unused-ignore]
             self.add_state(name, state, dist_reduce_fx="max" if name == "negative" else "sum")
 
     def geometry(self) -> Any:
-        """A copy of what was seen, which has the matrices too."""
+        """Return the accumulated state as a `Geometry`, which also offers the class matrices."""
         seen = self.geometry_class(*self.shape, device=self.device)
         return seen.load_state_dict({name: getattr(self, name) for name in seen.state_dict()})
 
@@ -50,7 +50,7 @@ class BaseGeometryMetric(Metric):  # type: ignore[misc,unused-ignore]
             setattr(self, name, state)
 
     def compute(self) -> dict[str, Tensor]:
-        """The numbers, d as `"abs_mean"`."""
+        """Return s, d (in the form `"abs_mean"`), orthogonality and Eq. 8 by name."""
         seen = self.geometry()
         numbers = {
             "s": seen.same,
@@ -63,6 +63,6 @@ class BaseGeometryMetric(Metric):  # type: ignore[misc,unused-ignore]
 
 @cache
 def geometry_metric(geometry_class: type[Any], module: str) -> type[Any]:
-    """The metric of a geometry class, as a class of the module that offers it."""
+    """Create the metric class for a geometry class, with `module` as its `__module__`."""
     content = {"geometry_class": geometry_class, "__module__": module, "__doc__": BaseGeometryMetric.__doc__}
     return type("GeometryMetric", (BaseGeometryMetric,), content)

@@ -1,19 +1,19 @@
-"""Settings that change from step to step, as a function of the step alone."""
+"""Settings that change during training, as a function of the step alone."""
 
 import torch
 from torch import Tensor, nn
 
 
 def ramp(step: Tensor, steps: int) -> Tensor | float:
-    """How much of a setting is there: from 0 at step 0 to all of it after `steps` steps, in a straight line."""
+    """Return a linear ramp: 0 at step 0, 1 from step `steps` on."""
     return (step / max(1, steps)).clamp(max=1) if steps else 1.0
 
 
 class StepCounter(nn.Module):
-    """A part with a setting that changes from step to step.
+    """A module with a setting that depends on the training step.
 
-    It counts its own training calls, in a buffer, so that a checkpoint knows where it was; a training loop that knows
-    its step says so with `set_step`, and then the setting is a function of that step and of nothing else.
+    It counts its calls in training mode in a buffer, so that a checkpoint includes the count. A training loop can set
+    the step with `set_step`; the setting then depends on that step alone.
     """
 
     step: Tensor
@@ -23,12 +23,12 @@ class StepCounter(nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.long))
 
     def set_step(self, step: int) -> None:
-        """The next call is that of this step, counted from 0."""
+        """Set the step of the next call, counted from 0."""
         self.step.fill_(step)
 
     def tick(self) -> Tensor:
-        """The step of this call; a call in training mode is counted."""
+        """Return the step of this call, and increase the count in training mode."""
         now = self.step
         if self.training:
-            self.step = now + 1  # not in place: a compiled backward would read the next step
+            self.step = now + 1  # not in place, because a compiled backward pass would read the increased value
         return now

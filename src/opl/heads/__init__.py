@@ -1,8 +1,8 @@
-"""Classifier heads, one file each: `head(features, labels=None) -> logits`, with labels a margin while training.
+"""Classifier heads, one file each: `head(features, labels=None) -> logits`; in training, labels enable the margin.
 
     loss = F.cross_entropy(head(features, labels), labels) + weight * opl_loss(features, labels)
 
-Each head's formula is a pure function in its own file, for instance `opl.heads.arcface.arcface`.
+The formula of each head is a pure function in its file, for instance `opl.heads.arcface.arcface`.
 """
 
 from ._head import Head

@@ -8,10 +8,10 @@ from .._kernels.normalize import accumulation_dtype, full_precision
 
 
 def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor | None = None) -> Tensor:
-    """(B, C) squared distances, each coordinate divided by its variance; in the features' fp32 or fp64.
+    """Return (B, C) squared distances, each squared coordinate divided by its variance, in fp32 or fp64.
 
-    `|f|^2 - 2 f.c + |c|^2` in float64: two products, no (B, C, D) difference, and none of the digits that this form
-    loses in fp32.
+    Computed as `|f|^2 - 2 f.c + |c|^2` in float64: two products and no (B, C, D) difference, without the precision that
+    this form loses in fp32.
     """
     kind = accumulation_dtype(features)
     with full_precision(features):

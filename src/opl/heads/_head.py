@@ -1,4 +1,4 @@
-"""What every classifier head shares: its weights, a row a class, and `head(features, labels=None) -> logits`."""
+"""The base class of classifier heads, `head(features, labels=None) -> logits`, and helpers that they share."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,9 @@ from .._support.arguments import as_class_ids, as_vectors, check_sizes
 
 
 class Head(nn.Module):
-    """The last layer of a classifier: with labels, in training mode, logits with its margin; otherwise plain ones.
+    """The last layer of a classifier; its logits include the margin if labels are given in training mode.
 
-    `param_options` names the parameters that an optimizer should treat otherwise than the rest: see `opl.optim.groups`.
+    `param_options` gives the parameters that need their own optimizer options: see `opl.optim.param_groups`.
     """
 
     param_options: Mapping[str, Mapping[str, float]] = {}
@@ -24,32 +24,32 @@ class Head(nn.Module):
         self.feature_dim, self.num_classes = feature_dim, num_classes
 
     def forward(self, features: Tensor, labels: Tensor | None = None) -> Tensor:
-        """(B, D) features to (B, C) logits; the margin needs labels, and is off after `eval()`."""
+        """Map (B, D) features to (B, C) logits; the margin needs labels, and is off after `eval()`."""
         features = as_vectors(features, self.feature_dim)
         if labels is None or not self.training:
             return self.logits(features, None)
         return self.logits(features, as_class_ids(labels, features, self.num_classes))
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """The formula, on features in fp32 or fp64."""
+        """Compute the logits from features in fp32 or fp64; None for `labels` means no margin."""
         raise NotImplementedError(f"{type(self).__name__} has no formula: write its logits(features, labels).")
 
     def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
-        """What the head wants added to the loss, with a weight: nothing, for most."""
+        """Return a penalty to add to the loss with a weight; 0 for most heads."""
         return features.new_zeros(())
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         return f"feature_dim={self.feature_dim}, num_classes={self.num_classes}"
 
 
 def xavier(num_classes: int, feature_dim: int) -> nn.Parameter:
-    """(C, D) class vectors, Xavier-uniform."""
+    """Return (C, D) class vectors with Xavier-uniform initialization."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))
 
 
 def cosines(features: Tensor, weight: Tensor) -> Tensor:
-    """(B, C) cosines of features with class vectors, in fp32 or fp64; those of a zero vector are 0."""
+    """Return (B, C) cosines between features and class vectors, in fp32 or fp64; those of a zero vector are 0."""
     with full_precision(features):
         features, weight = unit_rows(features), unit_rows(weight)
         kind = torch.promote_types(features.dtype, weight.dtype)

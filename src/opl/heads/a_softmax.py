@@ -1,4 +1,4 @@
-"""A-Softmax, also SphereFace: a head with a multiplicative margin on the angle, let in step by step."""
+"""A-Softmax (SphereFace): a head with a multiplicative margin on the angle, introduced gradually."""
 
 import math
 
@@ -27,18 +27,18 @@ def a_softmax(
     margin: int = MARGIN,
     blend: float | Tensor = 0.0,
 ) -> Tensor:
-    """Logits `|f| cos` of unit class vectors; the label's has `(blend * cos + psi) / (1 + blend)` for its cosine.
+    """Compute the logits `|f| cos`; for the label, `(blend * cos + psi) / (1 + blend)` replaces the cosine.
 
     SphereFace: Deep Hypersphere Embedding for Face Recognition (Liu et al., CVPR 2017). `psi` is `cos(margin * angle)`
-    continued so that it falls all the way: `(-1)^k cos(margin * angle) - 2k` between k pi / m and (k+1) pi / m.
-    `cos(m * angle)` is the Chebyshev polynomial of the cosine, so no arc cosine is differentiated.
+    extended to decrease monotonically: `(-1)^k cos(margin * angle) - 2k` between k pi / m and (k+1) pi / m.
+    `cos(m * angle)` is computed as a Chebyshev polynomial of the cosine, so no arc cosine is differentiated.
 
     Args:
         features: (B, D).
-        weight: (C, D), a vector a class; its length does not matter.
-        labels: (B,) class ids; None leaves the margin out.
-        margin: m of the paper, a whole number; 1 is no margin.
-        blend: lambda of the released code: 0 is all margin, large is none.
+        weight: (C, D), one vector per class; the lengths do not matter.
+        labels: (B,) class ids; None means no margin.
+        margin: m of the paper, an integer; 1 is no margin.
+        blend: lambda of the released code: 0 is the full margin, large values approach no margin.
 
     Example:
         >>> a_softmax(torch.tensor([[0.0, 2.0]]), torch.eye(2), torch.tensor([0]), margin=2)
@@ -55,7 +55,7 @@ def a_softmax(
 
 
 def monotone_cosine(cosine: Tensor, margin: int) -> Tensor:
-    """Psi of the paper, as a function of the cosine: 1 at angle 0, falling to `1 - 2 * margin` at pi."""
+    """Return psi of the paper, as a function of the cosine: 1 at angle 0, decreasing to `1 - 2 * margin` at pi."""
     before, now = torch.ones_like(cosine), cosine
     for _ in range(margin - 1):
         before, now = now, 2 * cosine * now - before
@@ -65,15 +65,16 @@ def monotone_cosine(cosine: Tensor, margin: int) -> Tensor:
 
 
 def anneal_blend(step: Tensor, base: float, gamma: float, power: float, floor: float) -> Tensor:
-    """The blend of a step: `max(floor, base * (1 + gamma * step)^-power)`."""
+    """Return the blend at a step: `max(floor, base * (1 + gamma * step)^-power)`."""
     return (base * (1 + gamma * step.float()).pow(-power)).clamp(min=floor)
 
 
 class ASoftmaxHead(Head, StepCounter):
-    """A classifier head with A-Softmax's margin, let in over the first steps: see `a_softmax` and `anneal_blend`.
+    """A classifier head with the A-Softmax margin, introduced over the first steps: see `a_softmax`, `anneal_blend`.
 
-    The defaults are the released ones: from 1000 down to 5, reached after about 1,700 steps. The head counts its
-    training calls in its state; `head.set_step(n)` sets the count. At test time the largest cosine wins.
+    The defaults are those of the released code: the blend falls from 1000 to 5 in about 1,700 steps. The head counts
+    its calls in training mode, as part of its state; `head.set_step(n)` sets the count. At test time the class with the
+    largest cosine is predicted.
 
     Example:
         >>> head = ASoftmaxHead(feature_dim=64, num_classes=100)
@@ -103,7 +104,7 @@ class ASoftmaxHead(Head, StepCounter):
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """See `a_softmax`."""
+        """Compute the logits by `a_softmax`."""
         if labels is None:
             return a_softmax(features, self.weight)
         blend = anneal_blend(self.tick(), self.base, self.gamma, self.power, self.floor)

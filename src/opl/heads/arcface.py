@@ -1,4 +1,4 @@
-"""ArcFace, also AAM: a head with an additive margin on the angle."""
+"""ArcFace (AAM): a head with an additive margin on the angle."""
 
 import math
 
@@ -14,7 +14,7 @@ from ._head import Head, cosines, xavier
 SCALE = 64.0
 MARGIN = 0.5
 
-NEAR = 1e-6  # sin^2 below which an angle has no usable derivative in fp32
+NEAR = 1e-6  # sin^2 below which the derivative of the angle is unusable in fp32
 
 
 def arcface(
@@ -26,19 +26,20 @@ def arcface(
     margin: float | Tensor = MARGIN,
     easy: bool = False,
 ) -> Tensor:
-    """Logits `scale * cos(angle + margin * [class is the label])` of unit features and unit class vectors.
+    """Compute the logits `scale * cos(angle + margin * [class is the label])` of unit features and class vectors.
 
-    ArcFace: Additive Angular Margin Loss for Deep Face Recognition (Deng et al., CVPR 2019). Where the angle plus the
-    margin would pass pi the target is `cos - margin * sin(margin)`, which goes on falling. The derivative of the angle
-    is infinite at cos = 1 and -1: there the sine counts as 0 and only the cosine carries a gradient.
+    ArcFace: Additive Angular Margin Loss for Deep Face Recognition (Deng et al., CVPR 2019). If the angle plus the
+    margin exceeds pi, the target logit uses `cos - margin * sin(margin)` instead, which keeps decreasing. The
+    derivative of the angle is infinite at cos = 1 and -1: there the sine counts as 0, and only the cosine has a
+    gradient.
 
     Args:
         features: (B, D).
-        weight: (C, D), a vector a class; its length does not matter.
-        labels: (B,) class ids; None leaves the margin out.
+        weight: (C, D), one vector per class; the lengths do not matter.
+        labels: (B,) class ids; None means no margin.
         scale: s of the paper.
         margin: m of the paper, in radians, from 0 to below pi.
-        easy: only targets within 90 degrees get the margin; the others keep their cosine.
+        easy: apply the margin only to targets within 90 degrees; the others keep their cosine.
 
     Example:
         >>> arcface(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([1]), scale=10.0, margin=0.5)
@@ -61,10 +62,11 @@ def arcface(
 
 
 class ArcFaceHead(Head, StepCounter):
-    """A classifier head with ArcFace's margin: see `arcface`. At test time the largest cosine wins.
+    """A classifier head with the ArcFace margin: see `arcface`.
 
-    Over `warmup` steps the margin grows from 0, which keeps features from falling together early on: the head counts
-    its training calls in its state, and `head.set_step(n)` sets the count.
+    Over `warmup` steps the margin grows from 0, which prevents an early collapse of the features. The head counts its
+    calls in training mode, as part of its state; `head.set_step(n)` sets the count. At test time the class with the
+    largest cosine is predicted.
 
     Example:
         >>> head = ArcFaceHead(feature_dim=64, num_classes=100, scale=30.0)
@@ -93,6 +95,6 @@ class ArcFaceHead(Head, StepCounter):
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """See `arcface`."""
+        """Compute the logits by `arcface`."""
         margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
         return arcface(features, self.weight, labels, scale=self.scale, margin=margin, easy=self.easy)

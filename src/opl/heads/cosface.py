@@ -1,4 +1,4 @@
-"""CosFace, also LMC: a large-margin cosine head."""
+"""CosFace (LMC): a large-margin cosine head."""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,16 +20,16 @@ def cosface(
     scale: float = SCALE,
     margin: float | Tensor = MARGIN,
 ) -> Tensor:
-    """Logits `scale * (cos - margin * [class is the label])` of unit features and unit class vectors.
+    """Compute the logits `scale * (cos - margin * [class is the label])` of unit features and unit class vectors.
 
     CosFace: Large Margin Cosine Loss for Deep Face Recognition (Wang et al., CVPR 2018).
 
     Args:
         features: (B, D).
-        weight: (C, D), a vector a class; its length does not matter.
-        labels: (B,) class ids; None leaves the margin out.
-        scale: s of the paper. Softmax reaches a probability P only with s of at least ln((C-1) P / (1-P)) (C-1)/C.
-        margin: m of the paper, on the cosine.
+        weight: (C, D), one vector per class; the lengths do not matter.
+        labels: (B,) class ids; None means no margin.
+        scale: s of the paper. A softmax probability P requires s of at least ln((C-1) P / (1-P)) (C-1)/C.
+        margin: m of the paper, subtracted from the cosine.
 
     Example:
         >>> cosface(torch.tensor([[2.0, 0.0]]), torch.eye(2), torch.tensor([0]), scale=10.0, margin=0.25)
@@ -40,10 +40,10 @@ def cosface(
 
 
 class CosFaceHead(Head, StepCounter):
-    """A classifier head with CosFace's margin: see `cosface`. At test time the largest cosine wins.
+    """A classifier head with the CosFace margin: see `cosface`.
 
-    Over `warmup` steps the margin grows from 0: the head counts its training calls in its state, and `head.set_step(n)`
-    sets the count.
+    Over `warmup` steps the margin grows from 0. The head counts its calls in training mode, as part of its state;
+    `head.set_step(n)` sets the count. At test time the class with the largest cosine is predicted.
 
     Example:
         >>> head = CosFaceHead(feature_dim=64, num_classes=100)
@@ -61,6 +61,6 @@ class CosFaceHead(Head, StepCounter):
         self.weight = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """See `cosface`."""
+        """Compute the logits by `cosface`."""
         margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
         return cosface(features, self.weight, labels, scale=self.scale, margin=margin)

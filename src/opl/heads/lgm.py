@@ -1,4 +1,4 @@
-"""LGM: a head of Gaussians, one a class, with a margin on the distance and a likelihood to add to the loss."""
+"""LGM: a head with one Gaussian per class, a margin on the distance, and a likelihood term to add to the loss."""
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +25,17 @@ def gaussian(
     log_variances: Tensor | None = None,
     margin: float | Tensor = MARGIN,
 ) -> Tensor:
-    """Logits `-d (1 + margin * [class is the label]) - log|Sigma| / 2`, d half the squared Mahalanobis distance.
+    """Compute the logits `-d (1 + margin * [class is the label]) - log|Sigma| / 2`.
 
-    Rethinking Feature Distribution for Loss Functions in Image Classification (Wan et al., CVPR 2018), classes equally
-    likely. The released code leaves the log-determinant out, right only where variances are fixed at 1; it is here.
+    d is half the squared Mahalanobis distance. Rethinking Feature Distribution for Loss Functions in Image
+    Classification (Wan et al., CVPR 2018), with equal class priors. The released code omits the log-determinant, which
+    is correct only for variances fixed at 1; it is included here.
 
     Args:
         features: (B, D).
-        means: (C, D), the classes' means.
-        labels: (B,) class ids; None leaves the margin out.
-        log_variances: (C, D), of a diagonal Sigma; None is variance 1.
+        means: (C, D), the class means.
+        labels: (B,) class ids; None means no margin.
+        log_variances: (C, D), logarithms of the diagonal of Sigma; None means variance 1.
         margin: alpha of the paper.
 
     Example:
@@ -48,7 +49,7 @@ def gaussian(
 
 
 def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_variances: Tensor | None = None) -> Tensor:
-    """The other term of the loss: the mean of `d_y + log|Sigma_y| / 2`, to be added with a weight.
+    """Compute the likelihood term of the loss, the mean of `d_y + log|Sigma_y| / 2`, to be added with a weight.
 
     Example:
         >>> unlikelihood(torch.tensor([[2.0, 0.0]]), torch.zeros(2, 2), torch.tensor([1]))
@@ -63,10 +64,11 @@ def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_varianc
 
 
 class LGMHead(Head, StepCounter):
-    """A head of Gaussians: see `gaussian`. At test time the nearest mean wins, where variances are equal.
+    """A head with one Gaussian per class: see `gaussian`.
 
-    The margin starts at `start` and doubles every `double_every` steps up to `margin`: the head counts its training
-    calls in its state, and `head.set_step(n)` sets the count. The means learn twice as fast as the rest, as released.
+    The margin starts at `start` and doubles every `double_every` steps up to `margin`. The head counts its calls in
+    training mode, as part of its state; `head.set_step(n)` sets the count. The means have twice the learning rate, as
+    in the released code. At test time, with equal variances, the class with the nearest mean is predicted.
 
     Example:
         >>> head = LGMHead(feature_dim=64, num_classes=100)
@@ -93,7 +95,7 @@ class LGMHead(Head, StepCounter):
         self.log_variances = nn.Parameter(torch.zeros(num_classes, feature_dim)) if learn_variances else None
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """See `gaussian`."""
+        """Compute the logits by `gaussian`."""
         if labels is None:
             return gaussian(features, self.means, log_variances=self.log_variances)
         doubled = self.start * torch.exp2((self.tick() // self.double_every).float())
@@ -102,7 +104,7 @@ class LGMHead(Head, StepCounter):
         )
 
     def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
-        """See `unlikelihood`."""
+        """Compute the likelihood term by `unlikelihood`."""
         features = as_vectors(features, self.feature_dim)
         labels = as_class_ids(labels, features, self.num_classes)
         return unlikelihood(features, self.means, labels, log_variances=self.log_variances)

@@ -1,4 +1,4 @@
-"""The ordinary linear classifier as a head, with a bias that starts sigmoid losses at a small probability."""
+"""The ordinary linear classifier as a head, with an optional bias that starts sigmoids at a small probability."""
 
 import math
 
@@ -10,10 +10,10 @@ from ._head import Head
 
 
 class LinearHead(Head):
-    """`W f + b`. With `prior`, b starts at `-log(C - 1)` and has no weight decay.
+    """A linear classifier, `W f + b`; with `prior`, b starts at `-log(C - 1)` and has no weight decay.
 
-    At that start a sigmoid gives every class a probability of 1/C, so a loss that adds up C sigmoid terms does not
-    begin with a spike: what the class-balanced focal loss was trained with.
+    With this initial bias a sigmoid gives every class a probability of 1/C, so that a sum of C sigmoid terms does not
+    start with a very large loss. The class-balanced focal loss was trained this way.
 
     Example:
         >>> LinearHead(feature_dim=64, num_classes=100, prior=True).bias[0]
@@ -30,5 +30,5 @@ class LinearHead(Head):
                 self.bias.fill_(-math.log(max(1, num_classes - 1)))
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """`W f + b`; there is no margin."""
+        """Compute `W f + b`; there is no margin."""
         return F.linear(features, self.weight.to(features.dtype), self.bias.to(features.dtype))

@@ -1,4 +1,4 @@
-"""RBF-Softmax: a head whose logits are bounded kernels of the distance to a prototype."""
+"""RBF-Softmax: a head whose logits are bounded kernels of the distance to class prototypes."""
 
 from torch import Tensor
 
@@ -10,16 +10,16 @@ SCALE = 35.0
 
 
 def rbf(features: Tensor, prototypes: Tensor, *, scale: float = SCALE, gamma: float = 35.0) -> Tensor:
-    """Logits `scale * exp(-|f - prototype|^2 / gamma)`.
+    """Compute the logits `scale * exp(-|f - prototype|^2 / gamma)`.
 
     RBF-Softmax: Learning Deep Representative Prototypes with Radial Basis Function Softmax (Zhang et al., ECCV 2020).
-    Logits are at most `scale`, so a probability P needs a scale of at least ln((C-1) P / (1-P)).
+    Logits are at most `scale`, so a probability P requires a scale of at least ln((C-1) P / (1-P)).
 
     Args:
         features: (B, D).
-        prototypes: (C, D), a point a class.
+        prototypes: (C, D), one point per class.
         scale: s of the paper.
-        gamma: width of the kernel. Far below the squared distances every kernel is 0, and so is the gradient.
+        gamma: width of the kernel. If it is far below the squared distances, all kernels and gradients are 0.
 
     Example:
         >>> rbf(torch.tensor([[2.0, 0.0]]), torch.tensor([[2.0, 0.0], [0.0, 0.0]]), scale=10.0, gamma=4.0)
@@ -29,10 +29,10 @@ def rbf(features: Tensor, prototypes: Tensor, *, scale: float = SCALE, gamma: fl
 
 
 class RBFHead(Head):
-    """A head of prototypes: see `rbf`. At test time the nearest prototype wins.
+    """A head with one prototype per class: see `rbf`. At test time the class of the nearest prototype is predicted.
 
-    The released widths (16 or 35, and 2 in OPL's code) leave an untrained ResNet-56, whose features are about 270 from
-    every prototype, with next to no gradient. Without a `gamma` it is therefore twice the number of features.
+    The released values of `gamma` (16 or 35, and 2 in OPL's code) give an untrained ResNet-56, whose features have a
+    distance of about 270 to every prototype, almost no gradient. The default is therefore twice `feature_dim`.
 
     Example:
         >>> head = RBFHead(feature_dim=64, num_classes=100)
@@ -47,5 +47,5 @@ class RBFHead(Head):
         self.prototypes = xavier(num_classes, feature_dim)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
-        """See `rbf`; there is no margin."""
+        """Compute the logits by `rbf`; there is no margin."""
         return rbf(features, self.prototypes, scale=self.scale, gamma=self.gamma)

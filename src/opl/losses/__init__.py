@@ -1,10 +1,10 @@
-"""Losses, one file each: the formula as a pure function, then its thin module.
+"""Loss functions, one file each: the formula as a pure function, then a thin module around it.
 
 On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
-class-balanced Focal, Anchor, and for wrong labels Lq and truncated Lq. On class activation maps: HNC
-(`NegativeCAMLoss`). Of a student and its teacher: `DistillationProjectionLoss` on features,
-`KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`. Each formula is a pure
-function in its own file, for instance `opl.losses.focal.focal`.
+class-balanced Focal, Anchor, and for noisy labels Lq and truncated Lq. On class activation maps: HNC
+(`NegativeCAMLoss`). For distillation from a teacher: `DistillationProjectionLoss` on features,
+`KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`. The pure functions are imported from their
+files, for instance `opl.losses.focal.focal`.
 """
 
 from .anchor import AnchorLoss

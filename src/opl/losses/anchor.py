@@ -1,4 +1,4 @@
-"""Anchor loss: sigmoid cross-entropy that leans on the classes which come near the right one."""
+"""Anchor loss: sigmoid cross-entropy that gives more weight to classes scored close to the true class."""
 
 from typing import Literal, get_args
 
@@ -27,19 +27,19 @@ def anchor(
     variant: Variant = VARIANT,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The mean of `-log p_y - sum over the others of (1 + p - p*)^gamma log(1 - p)`, all p by sigmoids.
+    """Compute the mean of `-log p_y - sum_{c != y} (1 + p_c - p*)^gamma log(1 - p_c)`, with sigmoid probabilities p.
 
     Anchor Loss: Modulating Loss Scale Based on Prediction Difficulty (Ryou et al., ICCV 2019). The anchor
-    `p* = max(p_y - delta, 0)` has no gradient. At zero logits the value is large, about 0.7 a class: warm up, or start
-    from a small prior (`opl.heads.LinearHead(prior=True)`).
+    `p* = max(p_y - delta, 0)` has no gradient. At zero logits the loss is large, about 0.7 per class: use warmup, or
+    start from a small prior probability (`opl.heads.LinearHead(prior=True)`).
 
     Args:
         logits: (B, C).
         labels: (B,) class ids.
         gamma: 0 is plain sigmoid cross-entropy.
-        delta: slack between the right class and the others, from 0 to 1.
-        variant: `"neg"` as above; `"pos"` weighs the right class instead, by `(1 - p_y + min(p_max + delta, 1))^gamma`
-            with p_max the largest p of the others, without a gradient.
+        delta: slack between the true class and the others, from 0 to 1.
+        variant: `"neg"` as above; `"pos"` weights the true class instead, by `(1 - p_y + min(p_max + delta, 1))^gamma`,
+            where p_max is the largest p of the other classes and has no gradient.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
@@ -62,12 +62,12 @@ def anchor(
 
 
 def _power(base: Tensor, gamma: float) -> Tensor:
-    """A base of 0 (only where delta is 0) would have an infinite slope for gamma below 1."""
+    """Compute `base^gamma`; the clamp avoids the infinite slope at 0 (possible if delta is 0) for gamma below 1."""
     return base.clamp(min=1e-6).pow(gamma)
 
 
 def check_anchor(gamma: float, delta: float, variant: str) -> None:
-    """Refuse settings that mean nothing."""
+    """Raise `OptionError` for invalid settings."""
     if not 0 <= gamma < float("inf"):
         raise OptionError(f"gamma is {gamma}: give a finite number from 0 up, such as 0.5.")
     if not 0 <= delta <= 1:
@@ -79,8 +79,8 @@ def check_anchor(gamma: float, delta: float, variant: str) -> None:
 class AnchorLoss(StepCounter):
     """Anchor loss of logits, after `warmup` steps of softmax cross-entropy: see `anchor`.
 
-    The original warms up for five epochs. The module counts its training calls in its state; `loss.set_step(n)` sets
-    the count. After `eval()` it is the loss of the step that training has reached.
+    The original warms up for five epochs. The module counts its calls in training mode, as part of its state;
+    `loss.set_step(n)` sets the count. After `eval()` the loss is that of the current step, and the count is fixed.
 
     Example:
         >>> AnchorLoss(gamma=0.0)(torch.zeros(1, 2), torch.tensor([0]))
@@ -104,7 +104,7 @@ class AnchorLoss(StepCounter):
         self.warmup, self.reduction = warmup, reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of (B, C) logits."""
+        """Return the loss of (B, C) logits."""
         value = anchor(
             logits, labels, gamma=self.gamma, delta=self.delta, variant=self.variant, reduction=self.reduction
         )
@@ -116,5 +116,5 @@ class AnchorLoss(StepCounter):
         return torch.where(self.tick() < self.warmup, plain, value)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"gamma={self.gamma}, delta={self.delta}, variant={self.variant!r}, warmup={self.warmup}"

@@ -1,4 +1,4 @@
-"""The center loss: features near the center of their class, and centers that follow their features."""
+"""Center loss: pulls features to the center of their class, while the centers follow the features."""
 
 import math
 from typing import Any
@@ -17,15 +17,15 @@ ALPHA = 0.5
 
 
 def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
-    """Half the squared distance of a feature to the center of its class: the mean of `1/2 |f_i - c_{y_i}|^2`.
+    """Compute the mean of `1/2 |f_i - c_{y_i}|^2`, half the squared distance of a feature to its class center.
 
-    A Discriminative Feature Learning Approach for Deep Face Recognition (Wen et al., ECCV 2016). Popular code leaves
-    the half out, so its weight counts twice as much.
+    A Discriminative Feature Learning Approach for Deep Face Recognition (Wen et al., ECCV 2016). Popular
+    implementations omit the factor 1/2, so the same weight has twice the effect there.
 
     Args:
-        features: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
+        features: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
         labels: (B,) class ids.
-        centers: (C, D), a center a class.
+        centers: (C, D), one center per class.
 
     Example:
         >>> center(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
@@ -34,7 +34,7 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
     centers = as_vectors(centers, name="centers")
     features = as_vectors(features, centers.shape[1])
     labels = as_class_ids(labels, features, len(centers))
-    # A plain difference: |f|^2 - 2 f c + |c|^2 loses all its digits where the features are large and close together.
+    # A plain difference: |f|^2 - 2 f c + |c|^2 loses all precision if the features are large and close together.
     gaps = features - centers[labels].to(features.dtype)
     return mean_or_zero(gaps.square().sum(1)) / 2
 
@@ -43,17 +43,17 @@ def center(features: Tensor, labels: Tensor, centers: Tensor) -> Tensor:
 def update_centers(
     centers: Tensor, features: Tensor, labels: Tensor, alpha: float = ALPHA, *, group: Any = None
 ) -> Tensor:
-    """The centers after a step towards the features of their class; the rule of the paper, which is no gradient.
+    """Return the centers moved toward the features of their class by the paper's rule, which is not a gradient step.
 
-    `c_j <- c_j - alpha * sum_{y_i = j} (c_j - f_i) / (1 + n_j)`, where `n_j` samples have class j. A class that is not
-    in the batch stays where it is.
+    `c_j <- c_j - alpha * sum_{y_i = j} (c_j - f_i) / (1 + n_j)`, where `n_j` samples have class j. The center of a
+    class that is not in the batch does not move.
 
     Args:
         centers: (C, D).
         features: (B, D).
         labels: (B,) class ids.
-        alpha: the length of the step; 0 keeps the centers still.
-        group: a process group: the batches of all its processes count as one, and their centers must be the same.
+        alpha: step size; 0 keeps the centers fixed.
+        group: a process group. The batches of all its processes count as one; the processes must have equal centers.
 
     Example:
         >>> update_centers(torch.zeros(2, 1), torch.tensor([[3.0], [6.0]]), torch.tensor([0, 0]))
@@ -73,19 +73,19 @@ def update_centers(
 
 
 class CenterLoss(nn.Module):
-    """The center loss and its centers: see `center` and `update_centers`.
+    """Center loss with its centers: see `center` and `update_centers`.
 
-    The centers are a buffer and no parameter. They move at the end of each call in training mode with gradients
-    enabled, as the statistics of a batch normalization do. So no optimizer has to know them, and neither the loss's
-    weight nor the loss scaling of mixed precision touches their step. A call uses the centers of before its own move.
+    The centers are a buffer, not a parameter. Like batch norm statistics, they are updated at the end of each call in
+    training mode with gradients enabled. No optimizer needs them, and neither the weight of the loss nor the loss
+    scaling of mixed precision affects their update. The loss uses the centers from before the update.
 
     Args:
         num_classes: C.
         feature_dim: D.
-        alpha: the length of the centers' step.
-        global_batch: the centers follow the samples of all processes of the default group, and stay the same on all of
-            them; needs `init_process_group`. The loss is still the mean over the local batch. Without it each process
-            moves centers of its own.
+        alpha: step size of the centers.
+        global_batch: update the centers from the samples of all processes of the default group and keep them equal on
+            all processes; requires `init_process_group`. The loss is still the mean over the local batch. Otherwise
+            each process updates its own centers.
 
     Example:
         >>> loss = CenterLoss(num_classes=10, feature_dim=64)
@@ -101,10 +101,10 @@ class CenterLoss(nn.Module):
         _check_alpha(alpha)
         self.alpha, self.global_batch = alpha, global_batch
         self.register_buffer("centers", nn.init.xavier_uniform_(torch.empty(num_classes, feature_dim)))
-        self._agreed = False  # the processes of a global batch start from the same centers
+        self._agreed = False  # whether the processes of a global batch have equal centers
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar; in training mode the centers then move."""
+        """Return the scalar loss, then update the centers in training mode."""
         moving = self.training and torch.is_grad_enabled()
         group = default_group() if moving and self.global_batch else None
         if group is not None and not self._agreed:
@@ -112,12 +112,12 @@ class CenterLoss(nn.Module):
             self._agreed = True
         loss = center(features, labels, self.centers)
         if moving:
-            # A new tensor and no change in place: the backward pass of torch.compile may read the old centers again.
+            # Not in place, because the backward pass of torch.compile may read the old centers again.
             self.centers = update_centers(self.centers, features, labels, self.alpha, group=group)
         return loss
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         num_classes, feature_dim = self.centers.shape
         return (
             f"num_classes={num_classes}, feature_dim={feature_dim}, alpha={self.alpha}, "

@@ -1,4 +1,4 @@
-"""Class-balanced focal loss: focal loss whose classes count by the effective number of their samples."""
+"""Class-balanced focal loss: focal loss with classes weighted by the effective number of their samples."""
 
 from collections.abc import Sequence
 
@@ -16,10 +16,10 @@ FORM: FocalForm = "sigmoid"
 
 
 def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = BETA) -> Tensor:
-    """(C,) weights `(1 - beta) / (1 - beta^n)` of classes with n samples, scaled to a mean of 1.
+    """Return (C,) weights `(1 - beta) / (1 - beta^n)` for classes with n samples, scaled to a mean of 1.
 
     Class-Balanced Loss Based on Effective Number of Samples (Cui et al., CVPR 2019). Equal counts give weights of
-    exactly 1, for any beta. A class without a sample has no weight: 0.
+    exactly 1, for any beta. A class without samples has weight 0.
 
     Example:
         >>> class_balanced_weights([500, 5], beta=0.99)
@@ -31,17 +31,17 @@ def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = BETA
     if numbers.ndim != 1 or len(numbers) == 0 or bool((numbers < 0).any()) or not bool((numbers > 0).any()):
         raise OptionError("counts are the number of training samples of each class, (C,), and at least one above 0.")
     effective = 1 - torch.as_tensor(beta, dtype=torch.float64).pow(numbers)
-    rarest = effective[numbers > 0].min()  # a common factor: equal counts then give exactly 1
+    rarest = effective[numbers > 0].min()  # a common factor, so that equal counts give exactly 1
     weights = torch.where(numbers > 0, rarest / effective.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
     return (weights * len(weights) / weights.sum()).float()
 
 
 class ClassBalancedFocalLoss(nn.Module):
-    """Focal loss with class-balanced weights, by default over sigmoids as released: see `focal`.
+    """Focal loss with class-balanced weights, by default with sigmoids as in the released code: see `focal`.
 
     Args:
         counts: the number of training samples of each class.
-        beta: 0 weighs all classes alike; towards 1, by the inverse of their counts.
+        beta: 0 weights all classes equally; toward 1, the weights approach the inverse counts.
         gamma: see `focal`.
         form: see `focal`.
         reduction: see `focal`.
@@ -69,7 +69,7 @@ class ClassBalancedFocalLoss(nn.Module):
         self.register_buffer("weights", class_balanced_weights(counts, beta=beta))
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of (B, C) logits."""
+        """Return the loss of (B, C) logits."""
         logits = as_vectors(logits, name="logits")
         if logits.shape[1] != len(self.weights):
             raise OptionError(
@@ -80,5 +80,5 @@ class ClassBalancedFocalLoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"beta={self.beta}, gamma={self.gamma}, form={self.form!r}, reduction={self.reduction!r}"

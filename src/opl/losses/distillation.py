@@ -1,4 +1,4 @@
-"""Distillation of projections: a student whose features stand to each other as the teacher's do."""
+"""Distillation of projections: the student learns the teacher's cosines between features."""
 
 import math
 from typing import Literal, get_args
@@ -21,24 +21,24 @@ TEMPERATURE = 1.0
 def distillation_projection(
     student: Tensor, teacher: Tensor, *, form: Form = FORM, temperature: float = TEMPERATURE
 ) -> Tensor:
-    """How far the student's cosines, S_ij of samples i and j, are from the teacher's, T_ij, over all pairs i != j.
+    """Compute the difference between the student's cosines S_ij and the teacher's T_ij, over all pairs i != j.
 
-    After the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021). The form used there, the
-    mean of `exp(T) (T - S)`, is left out: raw cosines are no log-probabilities, so it is no divergence, is not least
-    where the two agree, and can be negative.
+    Based on the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021). The form used there, the
+    mean of `exp(T) (T - S)`, is not offered: raw cosines are not log-probabilities, so it is not a divergence, its
+    minimum is not where the two agree, and it can be negative.
 
     - `"absolute"`: the mean of `|S_ij - T_ij|`.
     - `"softmax"`: the mean over i of `t^2 KL(softmax_j(T_ij / t) || softmax_j(S_ij / t))`, where t is the temperature.
-      A row of one pair says nothing, so a batch of two gives 0.
+      A softmax over one pair is constant, so a batch of two samples gives 0.
 
-    Both are 0 where the cosines agree and never negative; a batch of fewer than two samples gives 0. The teacher gets
-    no gradient.
+    Both are 0 if the cosines agree and never negative; a batch of fewer than two samples gives 0. The teacher gets no
+    gradient.
 
     Args:
-        student: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
-        teacher: (B, D'), features of the same samples; D' may be another number.
+        student: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
+        teacher: (B, D'), features of the same samples; D' may differ from D.
         form: `"absolute"` or `"softmax"`.
-        temperature: t of `"softmax"`; the other form has none.
+        temperature: t of `"softmax"`; unused by `"absolute"`.
 
     Example:
         >>> student, teacher = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
@@ -63,16 +63,16 @@ def distillation_projection(
             return (cosines - wanted).masked_fill(itself, 0).abs().sum() / (rows * (rows - 1))
         log_p = F.log_softmax((cosines / temperature).masked_fill(itself, -torch.inf), dim=1)
         log_q = F.log_softmax((wanted / temperature).masked_fill(itself, -torch.inf), dim=1)
-        surprise = (log_q - log_p).masked_fill(itself, 0)  # the difference of two infinities is no number
+        surprise = (log_q - log_p).masked_fill(itself, 0)  # inf - inf is NaN on the diagonal
         return temperature**2 * (log_q.exp() * surprise).sum() / rows
 
 
 class DistillationProjectionLoss(nn.Module):
-    """The student's cosines against the teacher's, called with the features of both: see `distillation_projection`.
+    """Distillation of cosines, called with the features of student and teacher: see `distillation_projection`.
 
     Args:
         form: `"absolute"` or `"softmax"`.
-        temperature: of `"softmax"`.
+        temperature: t of `"softmax"`.
 
     Example:
         >>> loss = DistillationProjectionLoss()
@@ -88,11 +88,11 @@ class DistillationProjectionLoss(nn.Module):
         self.temperature = temperature
 
     def forward(self, student_features: Tensor, teacher_features: Tensor) -> Tensor:
-        """The loss, a scalar."""
+        """Return the scalar loss."""
         return distillation_projection(student_features, teacher_features, form=self.form, temperature=self.temperature)
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         return f"form={self.form!r}, temperature={self.temperature}"
 
 

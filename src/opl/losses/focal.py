@@ -1,4 +1,4 @@
-"""Focal loss: cross-entropy that looks away from samples already answered well."""
+"""Focal loss: cross-entropy that down-weights well-classified samples."""
 
 from typing import Literal, get_args
 
@@ -25,17 +25,17 @@ def focal(
     class_weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The mean over samples of `-(1 - p)^gamma log p`, p the probability of the right answer.
+    """Compute the mean over samples of `-(1 - p)^gamma log p`, where p is the probability of the true class.
 
-    Focal Loss for Dense Object Detection (Lin et al., ICCV 2017). Powers and logarithms are taken of nothing that can
-    be 0, so saturated logits and a gamma below 1 keep a finite gradient.
+    Focal Loss for Dense Object Detection (Lin et al., ICCV 2017). No power or logarithm has an argument that can be 0,
+    so the gradient stays finite for saturated logits and for gamma below 1.
 
     Args:
         logits: (B, C).
         labels: (B,) class ids.
-        gamma: 0 is plain cross-entropy; larger looks away sooner.
-        form: `"softmax"`, one term a sample; or `"sigmoid"`, as in the paper: a yes or no for every class, added up.
-        class_weights: (C,), what a sample of each class counts.
+        gamma: 0 is plain cross-entropy; larger values down-weight well-classified samples more.
+        form: `"softmax"`, one term per sample; or `"sigmoid"`, as in the paper: the sum of one binary term per class.
+        class_weights: (C,), weight of the samples of each class.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
@@ -52,7 +52,7 @@ def focal(
 
 
 def _softmax(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
-    """By how far the label is behind all others together: `p = sigmoid(-behind)`, with digits left where p is 1."""
+    """Compute the loss from `p = sigmoid(-behind)`, the gap to the log-sum-exp of other logits: accurate near p = 1."""
     if logits.shape[1] == 1:
         return 0 * logits[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf)
@@ -66,7 +66,7 @@ def _sigmoid(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
 
 
 def check_focal(gamma: float, form: str) -> None:
-    """Refuse settings that mean nothing."""
+    """Raise `OptionError` for invalid settings."""
     if not 0 <= gamma < float("inf"):
         raise OptionError(f"gamma is {gamma}: give a finite number from 0 (cross-entropy) up, such as 2.")
     if form not in get_args(FocalForm):
@@ -88,9 +88,9 @@ class FocalLoss(nn.Module):
         self.gamma, self.form, self.reduction = gamma, form, reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of (B, C) logits."""
+        """Return the loss of (B, C) logits."""
         return focal(logits, labels, gamma=self.gamma, form=self.form, reduction=self.reduction)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"gamma={self.gamma}, form={self.form!r}, reduction={self.reduction!r}"

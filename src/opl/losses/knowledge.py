@@ -1,4 +1,4 @@
-"""Knowledge distillation: a student that answers as its teacher does, soft answers included."""
+"""Knowledge distillation: the student learns the teacher's class probabilities."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -13,15 +13,16 @@ TEMPERATURE = 4.0
 def knowledge_distillation(
     student: Tensor, teacher: Tensor, *, temperature: float = TEMPERATURE, reduction: Reduction = "mean"
 ) -> Tensor:
-    """The mean over samples of `t^2 KL(softmax(teacher / t) || softmax(student / t))`, where t is the temperature.
+    """Compute the mean over samples of `t^2 KL(softmax(teacher / t) || softmax(student / t))`, t the temperature.
 
-    Distilling the Knowledge in a Neural Network (Hinton et al., 2015). The factor keeps gradients of one size whatever
-    the temperature. 0 where both give the same probabilities, never negative; the teacher gets no gradient.
+    Distilling the Knowledge in a Neural Network (Hinton et al., 2015). The factor t^2 keeps the size of the gradients
+    independent of the temperature. The loss is never negative, and 0 if both give the same probabilities. The teacher
+    gets no gradient.
 
     Args:
-        student: (B, C) logits, of any floating type; computed in fp32, or in fp64 if given so.
+        student: (B, C) logits, any floating dtype; computed in fp64 for fp64 logits, otherwise in fp32.
         teacher: (B, C) logits of the same samples.
-        temperature: larger looks at what the teacher says of wrong classes too.
+        temperature: t; larger values give the teacher's probabilities of wrong classes more influence.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
@@ -43,7 +44,7 @@ def knowledge_distillation(
 
 
 class KnowledgeDistillationLoss(nn.Module):
-    """The student's answers against the teacher's, called with the logits of both: see `knowledge_distillation`.
+    """Knowledge distillation, called with the logits of student and teacher: see `knowledge_distillation`.
 
     Example:
         >>> import torch
@@ -58,11 +59,11 @@ class KnowledgeDistillationLoss(nn.Module):
         self.temperature, self.reduction = check_positive("temperature", temperature), reduction
 
     def forward(self, student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
-        """The loss of (B, C) logits."""
+        """Return the loss of (B, C) logits."""
         return knowledge_distillation(
             student_logits, teacher_logits, temperature=self.temperature, reduction=self.reduction
         )
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"temperature={self.temperature}, reduction={self.reduction!r}"

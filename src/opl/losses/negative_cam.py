@@ -1,4 +1,4 @@
-"""HNC: the class activation maps of wrong classes made even, so that no place in an image speaks for them."""
+"""HNC: flattens the class activation maps of wrong classes, so that no image region supports them."""
 
 from typing import Literal, get_args
 
@@ -18,12 +18,12 @@ FORM: Form = "kd"
 
 
 def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """What a linear classifier would say at each place: `M_c(u) = w_c . F(u) + b_c`, the logit being the mean over u.
+    """Apply a linear classifier at each position u, `M_c(u) = w_c . F(u) + b_c`; the logit is the mean over u.
 
     Args:
-        feature_maps: (B, D, H, W), before the average pooling; computed in fp32, or in fp64 if given so.
-        weight: (C, D), of the classifier.
-        bias: (C,), of the classifier, or None.
+        feature_maps: (B, D, H, W), before the average pooling; computed in fp64 for fp64 maps, otherwise in fp32.
+        weight: (C, D), weight of the classifier.
+        bias: (C,), bias of the classifier, or None.
 
     Example:
         >>> classifier = nn.Linear(64, 10)
@@ -42,20 +42,20 @@ def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | N
 
 
 def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM) -> Tensor:
-    """How uneven the maps of the k strongest wrong classes are: HNC, the loss of homogeneous negative CAMs.
+    """Compute HNC, the homogeneous negative CAM loss: how uneven the maps of the k strongest wrong classes are.
 
-    Fixing Localization Errors to Improve Image Classification (Sun et al., ECCV 2020). N(i) holds the k classes other
-    than the label with the largest sum of their map over all positions u; the choice itself has no gradient.
+    Fixing Localization Errors to Improve Image Classification (Sun et al., ECCV 2020). N(i) is the set of the k wrong
+    classes whose maps have the largest sums over all positions u; this selection has no gradient.
 
-    - `"kd"`: mean over i of `sum_{c in N(i)} -1/HW sum_u log softmax_u M_c(u)`. It sees the shape of a map only, not
-      its height, and is least, k ln(HW), where the maps are flat.
+    - `"kd"`: mean over i of `sum_{c in N(i)} -1/HW sum_u log softmax_u M_c(u)`. It is invariant to adding a constant to
+      a map, and has its minimum, k ln(HW), for flat maps.
     - `"mse"`: mean over i, c in N(i) and u of `M_c(u)^2`, which also pulls these logits to 0.
 
     Args:
-        maps: (B, C, H, W), see `class_activation_maps`; computed in fp32, or in fp64 if given so.
+        maps: (B, C, H, W), see `class_activation_maps`; computed in fp64 for fp64 maps, otherwise in fp32.
         labels: (B,) class ids.
-        k: how many wrong classes a sample; more than there are means all C - 1. The label is never among them. In the
-            port to CIFAR-100 that OPL's authors released it is, because there k = C.
+        k: number of wrong classes per sample, at most C - 1 (larger values are reduced to that). The true class is
+            never included; in the CIFAR-100 port released by OPL's authors it is, because there k = C.
         form: `"kd"` or `"mse"`.
 
     Example:
@@ -79,10 +79,10 @@ def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM)
 
 
 class NegativeCAMLoss(nn.Module):
-    """The loss of homogeneous negative CAMs, called with maps and labels: see `negative_cam`.
+    """Homogeneous negative CAM loss, called with maps and labels: see `negative_cam`.
 
     Args:
-        k: how many wrong classes a sample.
+        k: number of wrong classes per sample.
         form: `"kd"` or `"mse"`.
 
     Example:
@@ -99,16 +99,16 @@ class NegativeCAMLoss(nn.Module):
         self.form: Form = form
 
     def forward(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar."""
+        """Return the scalar loss."""
         return negative_cam(maps, labels, k=self.k, form=self.form)
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         return f"k={self.k}, form={self.form!r}"
 
 
 def _checked(maps: Tensor, name: str) -> Tensor:
-    """(B, C, H, W) in fp32 or fp64, or a sentence that says why not."""
+    """Return (B, C, H, W) maps in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(maps, Tensor):
         raise FeatureError(f"{name} are a {type(maps).__name__}: give a torch.Tensor of shape (B, C, H, W).")
     if not maps.is_floating_point():

@@ -1,4 +1,4 @@
-"""OLE: classes of low rank that are orthogonal to each other, by nuclear norms."""
+"""OLE: nuclear norms that make each class low-rank and different classes orthogonal."""
 
 import math
 from typing import Any
@@ -23,21 +23,22 @@ FIRST_DERIVATIVE_ONLY = (
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: float = THRESHOLD) -> Tensor:
-    """The nuclear norms of the classes against that of the batch: `(sum_c max(delta, |F_c|_*) - |F|_*) / B`.
+    """Compute the nuclear norms of the classes minus that of the batch: `(sum_c max(delta, |F_c|_*) - |F|_*) / B`.
 
     OLE: Orthogonal Low-rank Embedding, A Plug and Play Geometric Loss for Deep Learning (Lezama et al., CVPR 2018).
-    F holds the batch's features as they are, F_c its rows of class c; `|.|_*` is the sum of the singular values. The
-    loss is least where each class fills few directions and no two classes share one.
+    F is the (B, D) matrix of unnormalized features, F_c its rows of class c; `|.|_*` is the sum of the singular values.
+    The minimum is reached if each class spans few directions and no two classes share one.
 
-    The gradient is the paper's: `U V^T` over the singular values from `threshold` up, and 0 for a class whose norm is
-    at most `delta`. Directions without a feature in them get none, which autograd through the singular values would
-    not ensure. A weight goes outside, as with any other loss. There is a first derivative only. `torch.compile` leaves
-    this function as it is, with a graph break, and on an accelerator it waits for the labels.
+    The gradient is that of the paper: `U V^T` over the singular values of at least `threshold`, and 0 for a class whose
+    norm is at most `delta`. Directions that contain no feature get no gradient, which autograd through the SVD would
+    not guarantee. The weight of the loss is applied outside, as for any other loss. Only the first derivative is
+    available. `torch.compile` does not compile this function (graph break), and on an accelerator it synchronizes to
+    read the labels.
 
     Args:
-        features: (B, D), of any floating type; the singular values are computed in fp64.
-        labels: (B,) class ids, any numbers from 0 up.
-        delta: a class is not made smaller than this.
+        features: (B, D), any floating dtype; the singular values are computed in fp64.
+        labels: (B,) class ids, any integers from 0 up.
+        delta: nuclear norm below which a class is not reduced further.
         threshold: singular values below it count as 0 in the gradient.
 
     Example:
@@ -58,10 +59,10 @@ def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: fl
 
 
 class OLELoss(nn.Module):
-    """The orthogonal low-rank loss of a batch of features: see `ole`.
+    """Orthogonal low-rank embedding loss of a batch of features: see `ole`.
 
     Args:
-        delta: a class is not made smaller than this nuclear norm.
+        delta: nuclear norm below which a class is not reduced further.
 
     Example:
         >>> loss = OLELoss()
@@ -75,17 +76,17 @@ class OLELoss(nn.Module):
         self.delta = delta
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar."""
+        """Return the scalar loss."""
         loss: Tensor = ole(features, labels, delta=self.delta)
         return loss
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         return f"delta={self.delta}"
 
 
 class _OLE(torch.autograd.Function):
-    """The value together with its gradient: the singular vectors are there anyway, so `backward` only multiplies."""
+    """Computes the gradient in `forward`, where the singular vectors are available; `backward` only scales it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, labels: Tensor, delta: float, threshold: float) -> Tensor:
@@ -101,12 +102,12 @@ class _OLE(torch.autograd.Function):
 
 
 def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: float) -> tuple[Tensor, Tensor]:
-    """The loss and its gradient for `x`. Classes with equally many rows are decomposed together, without padding."""
+    """Return the loss and its gradient for `x`; classes of equal size are decomposed in one batch, without padding."""
     rows, dim = x.shape
     norms, pulls = _nuclear_norms(x[None], threshold)
     value, gradient = -norms.sum(), -pulls[0]
     _, ids, counts = torch.unique(labels, return_inverse=True, return_counts=True)
-    by_class = ids.argsort(stable=True)  # the rows of a class next to each other
+    by_class = ids.argsort(stable=True)  # rows grouped by class
     class_sizes = counts[ids[by_class]]
     for size in torch.unique(counts).tolist():
         chosen = by_class[class_sizes == size]
@@ -117,8 +118,8 @@ def _value_and_gradient(x: Tensor, labels: Tensor, delta: float, threshold: floa
 
 
 def _nuclear_norms(blocks: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """(G,) nuclear norms of G blocks of (n, D), and the gradient of each, (G, n, D)."""
-    if blocks.shape[1] == 1:  # the one singular value of a row is its length
+    """Return the (G,) nuclear norms of (G, n, D) blocks, and the (G, n, D) gradients of these norms."""
+    if blocks.shape[1] == 1:  # the only singular value of a row is its norm
         norms = torch.linalg.vector_norm(blocks, dim=(1, 2))
         directions = blocks / norms.clamp(min=threshold)[:, None, None]
         return norms, directions * (norms >= threshold)[:, None, None]

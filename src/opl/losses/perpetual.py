@@ -1,4 +1,4 @@
-"""Perpetual OPL: projection onto learned class directions, which exist also for classes that are not in the batch."""
+"""Perpetual OPL: projection onto learned class directions, which include classes that are not in the batch."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -20,24 +20,24 @@ VERSION: Version = 1
 def perpetual(
     features: Tensor, labels: Tensor, centers: Tensor, *, version: Version = VERSION, group: Any = None
 ) -> Tensor:
-    """Features along the direction v of their class and across those of the others, by cosines.
+    """Align features with the direction v of their class, orthogonal to the directions of other classes.
 
-    From the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021); the paper does not have it.
+    From the code released with Orthogonal Projection Loss (Ranasinghe et al., ICCV 2021); it is not in the paper.
 
-    - version 1: `1/2 (1 - s) + |d|`, s the mean of `cos(f_i, v_{y_i})`, d that of `cos(f_i, v_j)` over all j != y_i.
-      Cosines of either sign cancel in d.
-    - version 2: `1/2 mean_i |1 - cos(f_i, v_{y_i})| + 1/C^2 sum_{j,k} |cos(v_j, v_k) - [j = k]|`. Its second part
-      concerns the directions alone.
+    - version 1: `1/2 (1 - s) + |d|`, s the mean of `cos(f_i, v_{y_i})`, d the mean of `cos(f_i, v_j)` over all
+      j != y_i. Cosines of opposite sign cancel in d.
+    - version 2: `1/2 mean_i |1 - cos(f_i, v_{y_i})| + 1/C^2 sum_{j,k} |cos(v_j, v_k) - [j = k]|`. The second part
+      depends only on the directions.
 
-    A batch without a sample gives 0, in both.
+    Both give 0 for an empty batch.
 
     Args:
-        features: (B, D), of any floating type; computed in fp32, or in fp64 if given so.
+        features: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
         labels: (B,) class ids.
-        centers: (C, D), a direction a class; its length does not matter.
+        centers: (C, D), one direction per class; the lengths do not matter.
         version: 1 or 2.
-        group: a process group. The value is still that of the local batch, but the sign of d is that of all batches
-            together, so that the mean over all samples has |d| of the global batch.
+        group: a process group. The value is still that of the local batch, but with the sign of d of the global batch,
+            so that averaging over all samples gives |d| of the global batch.
 
     Example:
         >>> features = torch.tensor([[2.0, 0.0], [1.0, 1.0]])
@@ -53,7 +53,7 @@ def perpetual(
         f, v = unit_rows(features), unit_rows(centers.to(features.dtype))
         along = 0.5 * mean_or_zero(1 - (f * v[labels]).sum(1))  # never negative, so |1 - cos| of version 2 is the same
         if version == 1:
-            others = v.sum(0) - v[labels]  # the sum over j != y_i, so that no (B, C) matrix is needed
+            others = v.sum(0) - v[labels]  # the sum over j != y_i, without a (B, C) matrix
             across = (f * others).sum(1)
             return along + mean_or_zero(across) * _sign(across, group) / max(1, num_classes - 1)
         apart = (v @ v.T - torch.eye(num_classes, dtype=v.dtype, device=v.device)).abs().sum() / num_classes**2
@@ -63,15 +63,15 @@ def perpetual(
 class PerpetualProjectionLoss(nn.Module):
     """Perpetual OPL with its learned class directions: see `perpetual`.
 
-    The directions are the parameter `centers`, and must be given to an optimizer: `loss.parameters()` beside those of
-    the model. `opl.optim.param_groups` reads `param_options`: `lr_mult` multiplies the rate (5 x 0.1 is the 0.5 of the
-    released code), and there is no weight decay, because the length of a direction does not matter.
+    The directions are the parameter `centers`; pass `loss.parameters()` to the optimizer together with those of the
+    model. `opl.optim.param_groups` reads `param_options`: the learning-rate multiplier `lr_mult` (5 x 0.1 is the 0.5 of
+    the released code), and no weight decay, because the length of a direction does not matter.
 
     Args:
         num_classes: C.
         feature_dim: D.
         version: 1 or 2.
-        global_batch: the sign of d in version 1 is that of all processes' batches; needs `init_process_group`.
+        global_batch: in version 1, use the sign of d over the batches of all processes; requires `init_process_group`.
 
     Example:
         >>> loss, model = PerpetualProjectionLoss(num_classes=10, feature_dim=64), nn.Linear(32, 64)
@@ -92,18 +92,18 @@ class PerpetualProjectionLoss(nn.Module):
         self.centers = nn.Parameter(torch.randn(num_classes, feature_dim))
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar."""
+        """Return the scalar loss."""
         group = default_group() if self.global_batch else None
         return perpetual(features, labels, self.centers, version=self.version, group=group)
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         num_classes, feature_dim = self.centers.shape
         return f"num_classes={num_classes}, feature_dim={feature_dim}, version={self.version}"
 
 
 def _sign(across: Tensor, group: Any) -> Tensor:
-    """Of the sum over all processes' samples."""
+    """Return the sign of the sum over the samples of all processes."""
     total = across.detach().sum()
     if group is not None:
         dist.all_reduce(total, group=group)

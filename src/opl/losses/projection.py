@@ -10,13 +10,13 @@ from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, Projection, check_opti
 
 
 class OrthogonalProjectionLoss(nn.Module):
-    """`(1 - s) + gamma * d` of a batch of features: see `opl.orthogonal_projection`, which it calls.
+    """Orthogonal Projection Loss of a batch of features, `(1 - s) + gamma * d`: see `opl.orthogonal_projection`.
 
     Args:
-        gamma: weight of d against s.
-        form: `"mean_abs"`, `"abs_mean"` or `"mean"`: how d is made.
-        ignore_index: rows with this label take no part.
-        global_batch: the batch is that of all processes of the default group; needs `init_process_group`.
+        gamma: weight of d relative to s.
+        form: how d is computed: `"mean_abs"`, `"abs_mean"` or `"mean"`.
+        ignore_index: rows with this label are excluded.
+        global_batch: use the combined batch of all processes of the default group; requires `init_process_group`.
 
     Example:
         >>> loss = OrthogonalProjectionLoss()
@@ -32,11 +32,11 @@ class OrthogonalProjectionLoss(nn.Module):
         self.gamma, self.form, self.ignore_index, self.global_batch = gamma, form, ignore_index, global_batch
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """The loss, a scalar."""
+        """Return the scalar loss."""
         return self.project(features, labels).loss
 
     def project(self, features: Tensor, labels: Tensor) -> Projection:
-        """The loss together with s and d, as a `Projection`."""
+        """Return the loss with s and d, as a `Projection`."""
         return orthogonal_projection(
             features,
             labels,
@@ -47,12 +47,12 @@ class OrthogonalProjectionLoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
-        """The settings, for `print(model)`."""
+        """Return the settings, for `print(model)`."""
         return f"gamma={self.gamma}, form={self.form!r}, global_batch={self.global_batch}"
 
 
 def default_group() -> Any:
-    """All processes, or a sentence that says why there are none."""
+    """Return the default process group; raise `DistributedError` if it is not initialized."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
             "global_batch=True needs a process group and there is none: call torch.distributed.init_process_group() "

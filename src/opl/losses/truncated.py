@@ -1,4 +1,4 @@
-"""Losses that bear wrong labels: Lq (generalized cross-entropy), and Lq cut off where a label is hardly believed."""
+"""Losses for noisy labels: Lq (generalized cross-entropy), and Lq truncated where the label is improbable."""
 
 import math
 
@@ -15,11 +15,11 @@ K = 0.5
 
 
 def generalized_cross_entropy(logits: Tensor, labels: Tensor, *, q: float = Q, reduction: Reduction = "mean") -> Tensor:
-    """The mean over samples of `(1 - p^q) / q`, p the probability of the label.
+    """Compute the mean over samples of `(1 - p^q) / q`, where p is the probability of the label.
 
     Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels (Zhang and Sabuncu, NeurIPS
-    2018). The gradient of a sample is that of cross-entropy times `p^q`: a label that the model does not believe moves
-    it little. Finite at p = 0, and with digits left where p is 1.
+    2018). The gradient of a sample is that of cross-entropy times `p^q`, so a label with low probability has little
+    effect. The loss is finite at p = 0 and accurate near p = 1.
 
     Args:
         logits: (B, C).
@@ -44,19 +44,19 @@ def truncated(
     weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The mean over samples of `w Lq(p) + (1 - w) Lq(k)`, with Lq of `generalized_cross_entropy`, same source.
+    """Compute the mean over samples of `w Lq(p) + (1 - w) Lq(k)`, with Lq as in `generalized_cross_entropy`.
 
-    Without weights a sample counts (w = 1) where p is above k, so that the loss is Lq cut off at `Lq(k)`. With weights,
-    as in training, they were made before, by `keep_mask` (pruning). The released code leaves the constant `Lq(k)` out,
-    which has no gradient.
+    From the same paper. Without weights, w = 1 for samples with p above k and 0 for the others, so that the loss is Lq
+    truncated at `Lq(k)`. In training the weights are given, computed earlier by `keep_mask` (pruning). The released
+    code omits the constant `Lq(k)`, which has no gradient.
 
     Args:
         logits: (B, C).
         labels: (B,) class ids.
         q: see `generalized_cross_entropy`.
-        k: the probability at and below which a label is not believed.
-        weights: (B,), 1 for samples that count and 0 for those that are pruned.
-        reduction: `"mean"`, over all samples, pruned ones too; `"sum"` or `"none"`.
+        k: truncation threshold: samples whose label has at most this probability are truncated.
+        weights: (B,), 1 for samples to keep and 0 for pruned samples.
+        reduction: `"mean"` over all samples, including pruned ones; `"sum"` or `"none"`.
 
     Example:
         >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])  # p = 1/4
@@ -74,13 +74,13 @@ def truncated(
 
 
 def keep_mask(logits: Tensor, labels: Tensor, *, k: float = K) -> Tensor:
-    """(B,) truths: whether the probability of the label is above k, so that its sample is not pruned."""
+    """Return a (B,) boolean mask of the samples to keep: those whose label has a probability above k."""
     check_truncated(0.0, k)
     return cross_entropies(logits, labels) < -math.log(k)
 
 
 def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """(B,) cross-entropies, by how far the label is behind all others together: p = 1 keeps its digits."""
+    """Return (B,) cross-entropies from the gap between label and log-sum-exp of other logits: accurate near p = 1."""
     logits = as_vectors(logits, name="logits")
     labels = as_class_ids(labels, logits, logits.shape[1])
     if logits.shape[1] == 1:
@@ -90,7 +90,7 @@ def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _lq(entropy: Tensor, q: float) -> Tensor:
-    """`expm1` has the digits of the loss where p is near 1, `exp` those of the gradient where p is near 0."""
+    """Compute Lq with `expm1`, which is accurate near p = 1, or `exp`, whose gradient is accurate near p = 0."""
     if not q:
         return entropy
     power = -q * entropy
@@ -98,12 +98,12 @@ def _lq(entropy: Tensor, q: float) -> Tensor:
 
 
 def _bound(q: float, k: float) -> float:
-    """Lq(k)."""
+    """Return Lq(k)."""
     return -math.expm1(q * math.log(k)) / q if q else -math.log(k)
 
 
 def check_truncated(q: float, k: float = K) -> None:
-    """Refuse settings that mean nothing."""
+    """Raise `OptionError` for invalid settings."""
     if not 0 <= q <= 1:
         raise OptionError(f"q is {q}: give a number from 0 (cross-entropy) to 1 (absolute error), such as 0.7.")
     if not 0 < k < 1:
@@ -125,16 +125,16 @@ class GeneralizedCrossEntropyLoss(nn.Module):
         self.q, self.reduction = q, reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The loss of (B, C) logits."""
+        """Return the loss of (B, C) logits."""
         return generalized_cross_entropy(logits, labels, q=self.q, reduction=self.reduction)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"q={self.q}, reduction={self.reduction!r}"
 
 
 class TruncatedLoss(nn.Module):
-    """Lq of logits, cut off: see `truncated`.
+    """Truncated Lq of logits: see `truncated`.
 
     Example:
         >>> TruncatedLoss()(torch.tensor([[0.0, 9.0]]), torch.tensor([0]))
@@ -148,9 +148,9 @@ class TruncatedLoss(nn.Module):
         self.q, self.k, self.reduction = q, k, reduction
 
     def forward(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The loss of (B, C) logits; weights, where they are given, say which samples count."""
+        """Return the loss of (B, C) logits; `weights`, if given, select the samples to keep."""
         return truncated(logits, labels, q=self.q, k=self.k, weights=weights, reduction=self.reduction)
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """Return the settings, for `print(model)`."""
         return f"q={self.q}, k={self.k}, reduction={self.reduction!r}"

@@ -1,6 +1,7 @@
-"""Methods, one file each: its settings, and the objective `objective(model, batch) -> Terms` that they build.
+"""Training methods, one file each: the settings, and the objective that they build.
 
-Settings of auxiliary losses, criteria and heads are in `auxiliaries`, `criteria` and `heads`.
+An objective is called as `objective(model, batch) -> Terms`. Settings of auxiliary losses, criteria and heads are in
+`auxiliaries`, `criteria` and `heads`.
 """
 
 from .adversarial import AdversarialTraining
@@ -31,7 +32,7 @@ METHODS = (
     TRADES,
     RSC,
 )
-"""The methods that a recipe may name."""
+"""The methods available to recipes."""
 
 __all__ = [
     "LGM",

@@ -1,4 +1,4 @@
-"""Adversarial training of Madry et al.: cross-entropy of adversarial examples alone."""
+"""Adversarial training (Madry et al.): cross-entropy on adversarial examples only."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from .inner_loop import InnerLoop, attack_loss
 
 @dataclass(frozen=True)
 class AdversarialTraining(InnerLoop, AuxiliaryMethod):
-    """Every image is moved up its cross-entropy, then the network learns from the moved images, and from no others.
+    """Perturb every image to increase its cross-entropy, then train on the perturbed images only.
 
-    Auxiliary losses, OPL for instance, see the features of the moved images and take no part in moving them. On a
-    recipe that inherits the weights of an adversarially trained network, it is the fine-tuning of Hendrycks et al.
+    Auxiliary losses such as OPL use the features of the perturbed images and do not influence the perturbation. In a
+    recipe that inherits the weights of an adversarially trained network, this is the fine-tuning of Hendrycks et al.
 
     Example:
         >>> from opl.experiments.methods import OPL
@@ -23,17 +23,17 @@ class AdversarialTraining(InnerLoop, AuxiliaryMethod):
     """
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters of its own."""
+        """Build the objective; only its auxiliary losses can have parameters."""
         return AdversarialObjective(self, shape)
 
 
 class AdversarialObjective(SupervisedObjective):
-    """The objective of the moved batch."""
+    """Cross-entropy and auxiliary losses of the adversarial batch."""
 
     def __init__(self, settings: AdversarialTraining, shape: TaskShape) -> None:
         super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
         self.settings = settings
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """The criterion of the moved images."""
+        """Compute the criterion on the adversarial images."""
         return super().losses(model, batch._replace(images=self.settings.attack(model, batch, attack_loss)))

@@ -1,7 +1,7 @@
-"""Adversarial examples: steps up a loss, inside a ball around the images and inside [0, 1].
+"""Adversarial examples by gradient ascent on a loss, inside a ball around the images and inside [0, 1].
 
-Training and evaluation share this file. Nothing is left behind: the images and the gradients of the parameters are
-afterwards what they were.
+Used by both training and evaluation. There are no side effects: the images and the gradients of the parameters are
+unchanged.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ def ascend(
     norm: Norm = "linf",
     start: Tensor | None = None,
 ) -> Tensor:
-    """Projected gradient ascent (PGD): `steps` steps of length `step` up the loss.
+    """Run projected gradient ascent (PGD): `steps` steps of size `step` that increase the loss.
 
-    Only the gradient to the images is asked for, so those of the parameters stay as they are.
+    Only the gradient for the images is computed, so the gradients of the parameters do not change.
 
     Args:
-        loss: a scalar from moved images; a sum over images, so that each moves by its own loss.
-        images: (B, C, H, W) in [0, 1]; left as they are.
+        loss: a function from perturbed images to a scalar; a sum over images, so that each follows its own loss.
+        images: (B, C, H, W) in [0, 1]; not modified.
         eps: the radius of the ball.
-        step: the length of a step, in the same norm.
-        steps: how many; 0 gives the start.
-        norm: "linf" moves every pixel by `step`, by the sign of its gradient; "l2" along the image's unit gradient.
-        start: where to begin, pulled into the ball first; by default at the images.
+        step: the step size, in the same norm.
+        steps: the number of steps; 0 returns the start.
+        norm: "linf" moves every pixel by `step` along the sign of its gradient; "l2" along the image's unit gradient.
+        start: the starting point, projected into the ball first; by default the images.
 
     Example:
         >>> moved = ascend(lambda x: x.sum(), torch.full((1, 1, 2, 2), 0.5), eps=0.1, step=0.04, steps=3)
@@ -61,14 +61,14 @@ def ascend(
     return moved
 
 
-def random_start(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
-    """A point of the ball around each image, uniform in its volume; it may lie outside of [0, 1], `ascend` pulls it in.
+def random_point(images: Tensor, eps: float, norm: Norm = "linf", generator: torch.Generator | None = None) -> Tensor:
+    """Return a uniformly random point of the ball around each image; it may be outside [0, 1], `ascend` projects it.
 
     Args:
         images: (B, C, H, W).
         eps: the radius of the ball.
-        norm: of the ball.
-        generator: for the draws; by default PyTorch's global one, as dropout has it.
+        norm: the norm of the ball.
+        generator: random generator; by default PyTorch's global one, as in dropout.
     """
     if norm == "linf":
         return images + eps * (2 * _drawn(torch.rand, images, generator) - 1)
@@ -77,7 +77,7 @@ def random_start(images: Tensor, eps: float, norm: Norm = "linf", generator: tor
 
 
 def check_pixels(images: Tensor) -> None:
-    """Refuse images that are no pixels in [0, 1]; looked at on the CPU only, elsewhere it would cost a wait."""
+    """Raise `OptionError` if images are outside [0, 1]; checked only on the CPU, to avoid a synchronization."""
     if images.device.type != "cpu" or not images.numel():
         return
     low, high = (float(value) for value in torch.aminmax(images))
@@ -89,18 +89,18 @@ def check_pixels(images: Tensor) -> None:
 
 
 def _drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
-    """On the generator's device, which may be another than that of the images."""
+    """Draw on the generator's device, which may differ from the device of the images."""
     device = generator.device if generator is not None else like.device
     return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 
 
 def _unit(vectors: Tensor) -> Tensor:
-    """Each image divided by its length; a zero stays one."""
+    """Divide each image by its norm; a zero image stays zero."""
     return vectors / _lengths(vectors).clamp(min=torch.finfo(vectors.dtype).tiny)
 
 
 def _into_sphere(moved: Tensor, images: Tensor, eps: float) -> Tensor:
-    """Back along the radius, then into [0, 1], which only brings it nearer to an image that is there."""
+    """Project onto the ball along the radius, then clamp to [0, 1]; this never moves away from an image in [0, 1]."""
     delta = moved - images
     return (images + delta * (eps / _lengths(delta).clamp(min=eps))).clamp_(0, 1)
 

@@ -1,4 +1,4 @@
-"""Auxiliary losses, as settings: each has a weight, a name for the records, and builds its term."""
+"""Settings of auxiliary losses: each has a weight, a name for the records, and builds its term."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -18,7 +18,7 @@ from .terms import ActivationMapTerm, FeatureTerm, GlobalFeatureTerm, Term, is_d
 
 @dataclass(frozen=True)
 class OPL:
-    """The orthogonal projection loss; over several processes, that of the global batch."""
+    """Orthogonal Projection Loss; with several processes, computed on the global batch."""
 
     name: ClassVar[str] = "projection"
     weight: float = WEIGHT
@@ -26,39 +26,39 @@ class OPL:
     form: Form = FORM
 
     def build(self, shape: TaskShape) -> Term:
-        """The term."""
+        """Build the term."""
         return GlobalFeatureTerm(OrthogonalProjectionLoss(self.gamma, self.form, global_batch=is_distributed()))
 
 
 @dataclass(frozen=True)
 class Center:
-    """Center loss with half the squared distance; `alpha` moves the centers, by the original rule."""
+    """Center loss with half the squared distance; `alpha` is the step size of the centers, by the paper's rule."""
 
     name: ClassVar[str] = "center"
     weight: float = 0.01
     alpha: float = center.ALPHA
 
     def build(self, shape: TaskShape) -> Term:
-        """The term; its centers are those of the global batch."""
+        """Build the term; its centers follow the global batch."""
         return FeatureTerm(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=is_distributed()))
 
 
 @dataclass(frozen=True)
 class OLE:
-    """Orthogonal low-rank embedding; over several processes, of each one's own share of the batch."""
+    """Orthogonal low-rank embedding; with several processes, computed on each local batch."""
 
     name: ClassVar[str] = "ole"
     weight: float = 0.1
     delta: float = ole.DELTA
 
     def build(self, shape: TaskShape) -> Term:
-        """The term."""
+        """Build the term."""
         return FeatureTerm(OLELoss(self.delta))
 
 
 @dataclass(frozen=True)
 class NegativeCAM:
-    """HNC: flat activation maps of the `k` strongest wrong classes."""
+    """HNC, which flattens the class activation maps of the `k` strongest wrong classes."""
 
     name: ClassVar[str] = "negative_cam"
     weight: float = 0.06
@@ -66,20 +66,20 @@ class NegativeCAM:
     form: negative_cam.Form = negative_cam.FORM
 
     def build(self, shape: TaskShape) -> Term:
-        """The term."""
+        """Build the term."""
         return ActivationMapTerm(NegativeCAMLoss(self.k, self.form))
 
 
 @dataclass(frozen=True)
 class Perpetual:
-    """Perpetual OPL of the released code: learned class centers instead of pairs in the batch."""
+    """Perpetual OPL of the released code: learned class directions instead of pairs in the batch."""
 
     name: ClassVar[str] = "perpetual"
     weight: float = 1.0
     version: perpetual.Version = perpetual.VERSION
 
     def build(self, shape: TaskShape) -> Term:
-        """The term, with its centers."""
+        """Build the term, which contains the class directions."""
         loss = PerpetualProjectionLoss(
             shape.num_classes, shape.feature_dim, self.version, global_batch=is_distributed()
         )
@@ -90,7 +90,7 @@ Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
 
 
 def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedTerms:
-    """Their weights and terms, by name."""
+    """Build the terms of the auxiliary losses, with their weights, by name."""
     terms: dict[str, tuple[float, Term]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
     if len(terms) < len(auxiliary):
         raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
@@ -99,16 +99,16 @@ def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedT
 
 @dataclass(frozen=True)
 class AuxiliaryMethod(Method):
-    """A method with auxiliary losses, among which OPL may be."""
+    """A method with auxiliary losses, which may include OPL."""
 
     auxiliary: tuple[Auxiliary, ...] = field(default=(), kw_only=True)
-    """Losses that are added, each with its weight."""
+    """Losses to add, each with its weight."""
 
     @property
     def opl(self) -> OPL | None:
-        """The settings of OPL, where it is among the auxiliary losses."""
+        """The settings of OPL, or None if it is not among the auxiliary losses."""
         return next((each for each in self.auxiliary if isinstance(each, OPL)), None)
 
     def baseline(self) -> Self:
-        """The same method without OPL."""
+        """Return the same method without OPL."""
         return replace(self, auxiliary=tuple(each for each in self.auxiliary if not isinstance(each, OPL)))

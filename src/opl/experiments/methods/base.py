@@ -1,4 +1,4 @@
-"""The objective of every method: weighted losses of a batch and auxiliary terms. Here is the only term loop."""
+"""The objective of every method: weighted losses of a batch plus auxiliary terms, summed in one place."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -15,25 +15,25 @@ WeightedTerms = Mapping[str, tuple[float, Term]]
 
 
 class Losses(NamedTuple):
-    """What a method computes of a batch before the terms: see `Objective.losses`."""
+    """The result of `Objective.losses`: the method's own losses, and the inputs of the terms."""
 
     sums: dict[str, tuple[float, Tensor]]
-    """By name, a weight and the sum of a loss over the samples."""
+    """By name, the weight of a loss and its sum over the samples."""
     output: Output
-    """The model's output that the terms are given."""
+    """The model output passed to the terms."""
     batch: Batch
-    """The batch that the terms are given; its `sample_weight` turns the sums into means."""
+    """The batch passed to the terms; multiplying by its `sample_weight` turns the sums into means."""
 
 
 class Objective(nn.Module):
     """`sum of weight * loss + sum of weight * term`, over the global batch.
 
-    A method defines `losses`; the terms are the same for all. Between epochs an objective may do more: see
-    `before_epoch` and `after_epoch`. What it learns there belongs into its state.
+    A method overrides `losses`; terms work the same for all methods. An objective can also act between epochs, in
+    `before_epoch` and `after_epoch`; anything it computes there must be part of its state.
     """
 
     monitor: str = ""
-    """The number of the records that tells which model is best; for one of `test/` the run tests after every epoch."""
+    """The metric that selects the best model; for a `test/` metric, the run tests after every epoch."""
 
     def __init__(self, terms: WeightedTerms | None = None) -> None:
         super().__init__()
@@ -41,11 +41,11 @@ class Objective(nn.Module):
         self.weights = {name: weight for name, (weight, _) in (terms or {}).items()}
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """Run the model, and compute the losses that are the method's own."""
+        """Run the model and compute the method's own losses."""
         raise NotImplementedError(f"{type(self).__name__} has no losses: define the method in the class.")
 
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
-        """The loss of one batch, and its parts."""
+        """Return the loss of one batch and its parts."""
         for term in self.terms.values():
             term.prepare(model)
         sums, output, batch = self.losses(model, batch)
@@ -55,25 +55,28 @@ class Objective(nn.Module):
         return Terms(reduce(add, (weights[name] * part for name, part in parts.items())), parts)
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
-        """An epoch begins, counted from 0; `everything()` are all training images, plain, of this process's share."""
+        """Handle the start of an epoch, counted from 0.
+
+        `everything()` iterates over the training images of this process's shard, without augmentation.
+        """
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
-        """An epoch ended with these numbers, which are the same on all processes."""
+        """Handle the end of an epoch; `record` holds its metrics, equal on all processes."""
 
     def kept_samples(self) -> Tensor | None:
-        """(N,) which training samples count, by row; None for a method that prunes none."""
+        """Return an (N,) mask of the training samples in use, by row; None for a method that prunes none."""
         return None
 
 
 class SupervisedObjective(Objective):
-    """A criterion on the logits, and terms.
+    """A criterion on the logits, plus terms.
 
     Args:
-        criterion: called with (logits, labels), gives the *sum* over samples.
-        name: of the criterion, in the records.
+        criterion: called with (logits, labels), returns the *sum* over samples.
+        name: name of the criterion in the records.
         terms: by name, a weight and a term.
-        guided: the model's head takes the labels too, for its margin.
-        weight: of the criterion.
+        guided: pass the labels to the model as well, for the margin of its head.
+        weight: weight of the criterion.
     """
 
     def __init__(
@@ -88,20 +91,20 @@ class SupervisedObjective(Objective):
         self.criterion, self.name, self.guided, self.weight = criterion, name, guided, weight
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """The criterion."""
+        """Compute the criterion."""
         output = self.predict(model, batch)
         return Losses({self.name: (self.weight, self.criterion_sum(output, batch))}, output, self.term_batch(batch))
 
     def predict(self, model: nn.Module, batch: Batch) -> Output:
-        """The model's output; a method that interferes with the model does so here."""
+        """Run the model on the batch; a method that modifies the forward pass overrides this."""
         output: Output = model(batch.images, batch.labels) if self.guided else model(batch.images)
         return output
 
     def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
-        """The sum of the criterion over the samples."""
+        """Return the sum of the criterion over the samples."""
         value: Tensor = self.criterion(output.logits, batch.labels)
         return value
 
     def term_batch(self, batch: Batch) -> Batch:
-        """The batch that the terms are given."""
+        """Return the batch to pass to the terms."""
         return batch

@@ -1,4 +1,4 @@
-"""Any head, any criterion, any auxiliary losses: the baselines of table 1, and OPL added to any of them."""
+"""Any combination of head, criterion and auxiliary losses: the baselines of table 1, with or without OPL."""
 
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class Composite(AuxiliaryMethod):
     criterion: Criterion = field(default_factory=Softmax)
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; what its terms learn (centers) is in it, the head is in the model."""
+        """Build the objective; it contains what its terms learn (centers), while the head is part of the model."""
         terms = dict(build_terms(self.auxiliary, shape))
         if self.head is not None and self.head.penalty_weight is not None:
             terms["head"] = (self.head.penalty_weight, HeadPenaltyTerm())

@@ -1,4 +1,4 @@
-"""Losses on the logits, as settings: each has a name for the records and builds a module that gives sums."""
+"""Settings of losses on the logits: each has a name for the records and builds a module that returns sums."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -20,7 +20,7 @@ class Softmax:
     label_smoothing: float = 0.0
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The module."""
+        """Build the module."""
         return nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing)
 
 
@@ -33,13 +33,13 @@ class Focal:
     form: focal.FocalForm = focal.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The module."""
+        """Build the module."""
         return FocalLoss(self.gamma, self.form, reduction="sum")
 
 
 @dataclass(frozen=True)
 class ClassBalancedFocal:
-    """Focal loss whose classes count by the effective number of their training images."""
+    """Focal loss with classes weighted by the effective number of their training images."""
 
     name: ClassVar[str] = "class_balanced_focal"
     beta: float = class_balanced.BETA
@@ -47,7 +47,7 @@ class ClassBalancedFocal:
     form: focal.FocalForm = class_balanced.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The module, for the class counts of the training part."""
+        """Build the module for the class counts of the training set."""
         return ClassBalancedFocalLoss(shape.counts, self.beta, self.gamma, self.form, reduction="sum")
 
 
@@ -60,10 +60,10 @@ class Anchor:
     delta: float = anchor.DELTA
     variant: anchor.Variant = anchor.VARIANT
     warmup: float = 5.0
-    """Epochs."""
+    """Epochs of softmax cross-entropy."""
 
     def build(self, shape: TaskShape) -> nn.Module:
-        """The module."""
+        """Build the module."""
         return AnchorLoss(self.gamma, self.delta, self.variant, round(self.warmup * shape.steps), reduction="sum")
 
 

@@ -15,5 +15,5 @@ class CrossEntropy(Method):
     label_smoothing: float = 0.0
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters."""
+        """Build the objective, which has no parameters."""
         return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing))

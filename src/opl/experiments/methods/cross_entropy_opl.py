@@ -1,4 +1,4 @@
-"""Cross-entropy plus the orthogonal projection loss: the method of the paper."""
+"""Cross-entropy plus the Orthogonal Projection Loss: the method of the paper."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ from .cross_entropy import CrossEntropy
 
 @dataclass(frozen=True)
 class CrossEntropyOPL(Method):
-    """Cross-entropy and OPL on the same features; over several processes OPL is that of the global batch."""
+    """Cross-entropy and OPL on the same features; with several processes, OPL is computed on the global batch."""
 
     weight: float = WEIGHT
     """The paper's lambda."""
     gamma: float = GAMMA
-    """Weight of d against s."""
+    """Weight of d relative to s."""
     form: Form = FORM
-    """How d is made; on pooled ReLU features all three are one number."""
+    """How d is computed; on pooled ReLU features all three forms give the same value."""
 
     @property
     def opl(self) -> OPL:
@@ -28,9 +28,9 @@ class CrossEntropyOPL(Method):
         return OPL(self.weight, self.gamma, self.form)
 
     def baseline(self) -> CrossEntropy:
-        """Cross-entropy alone."""
+        """Return cross-entropy alone."""
         return CrossEntropy()
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters."""
+        """Build the objective, which has no parameters."""
         return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms((self.opl,), shape))

@@ -1,4 +1,4 @@
-"""A student that learns from the labels and from its teacher: RFS's "born again" networks, generation by generation."""
+"""Distillation from labels and a teacher: the "born again" networks of RFS, over several generations."""
 
 from dataclasses import dataclass
 
@@ -17,17 +17,18 @@ from .terms import Term
 
 @dataclass(frozen=True)
 class Distillation(AuxiliaryMethod):
-    """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, and auxiliary losses.
+    """`(1 - weight) * cross-entropy + weight * KL(teacher || student)`, plus auxiliary losses.
 
-    The teacher is the run that the recipe comes `after`: of the same shape, and in RFS the generation before.
+    The teacher is the run named by the recipe's `after`; it has the same shape, and in RFS it is the previous
+    generation.
     """
 
     weight: float = 0.5
-    """Of the teacher's answers; the labels have the rest."""
+    """Weight of the teacher's predictions; the labels have weight `1 - weight`."""
     temperature: float = knowledge.TEMPERATURE
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; the teacher is no part of its state."""
+        """Build the objective; the teacher is not part of its state."""
         if not 0 <= self.weight <= 1:
             raise OptionError(f"weight is {self.weight}: give the share of the teacher's answers, from 0 to 1.")
         taught = TeacherTerm(Teacher.of(shape), check_positive("temperature", self.temperature))
@@ -36,13 +37,13 @@ class Distillation(AuxiliaryMethod):
 
 
 class TeacherTerm(Term):
-    """How far the logits are from the teacher's, over the global batch."""
+    """Knowledge distillation of the logits from the teacher, over the global batch."""
 
     def __init__(self, teacher: Teacher, temperature: float) -> None:
         super().__init__()
         self.teacher, self.loss = teacher, KnowledgeDistillationLoss(temperature, "sum")
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean."""
+        """Return this process's part of the mean over the global batch."""
         value: Tensor = self.loss(output.logits, self.teacher.logits(batch.images))
         return value * batch.sample_weight

@@ -1,4 +1,4 @@
-"""Classifier heads, as settings: each builds the layer that takes the place of the model's own classifier."""
+"""Settings of classifier heads: each builds the layer that replaces the model's linear classifier."""
 
 from dataclasses import dataclass
 
@@ -21,18 +21,18 @@ from ..types import HeadSettings, TaskShape
 
 @dataclass(frozen=True)
 class Linear(HeadSettings):
-    """The ordinary classifier, with a bias that starts sigmoid losses at a probability of 1/C."""
+    """The ordinary linear classifier; with `prior`, its bias starts sigmoids at a probability of 1/C."""
 
     prior: bool = True
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return LinearHead(shape.feature_dim, shape.num_classes, self.prior)
 
 
 @dataclass(frozen=True)
 class ASoftmax(HeadSettings):
-    """A-Softmax; its margin is let in by `max(floor, base * (1 + gamma * step)^-power)`."""
+    """A-Softmax; its blend is annealed as `max(floor, base * (1 + gamma * step)^-power)`."""
 
     margin: int = a_softmax.MARGIN
     base: float = a_softmax.BASE
@@ -41,7 +41,7 @@ class ASoftmax(HeadSettings):
     floor: float = a_softmax.FLOOR
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return ASoftmaxHead(
             shape.feature_dim, shape.num_classes, self.margin, self.base, self.gamma, self.power, self.floor
         )
@@ -49,51 +49,51 @@ class ASoftmax(HeadSettings):
 
 @dataclass(frozen=True)
 class CosFace(HeadSettings):
-    """CosFace, LMC in the paper."""
+    """CosFace, called LMC in the paper."""
 
     scale: float = cosface.SCALE
     margin: float = cosface.MARGIN
     warmup: int = 0
-    """Steps over which the margin grows."""
+    """Steps over which the margin grows from 0."""
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return CosFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.warmup)
 
 
 @dataclass(frozen=True)
 class ArcFace(HeadSettings):
-    """ArcFace, AAM in the paper."""
+    """ArcFace, called AAM in the paper."""
 
     scale: float = arcface.SCALE
     margin: float = arcface.MARGIN
     easy: bool = False
     warmup: int = 0
-    """Steps over which the margin grows."""
+    """Steps over which the margin grows from 0."""
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return ArcFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.easy, self.warmup)
 
 
 @dataclass(frozen=True)
 class LGM(HeadSettings):
-    """Large-margin Gaussians; `weight` is that of the likelihood in the loss."""
+    """Large-margin Gaussians; `weight` is the weight of the likelihood term in the loss."""
 
     weight: float = 0.1
     margin: float = lgm.MARGIN
     start: float = lgm.START
     double_every: int = lgm.DOUBLE_EVERY
-    """Steps."""
+    """Steps between doublings of the margin."""
     learn_variances: bool = False
 
     @property
     def penalty_weight(self) -> float:
-        """The weight of the likelihood."""
+        """The weight of the likelihood term."""
         return self.weight
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return LGMHead(
             shape.feature_dim, shape.num_classes, self.margin, self.start, self.double_every, self.learn_variances
         )
@@ -101,13 +101,13 @@ class LGM(HeadSettings):
 
 @dataclass(frozen=True)
 class RBF(HeadSettings):
-    """RBF-Softmax; without a `gamma`, twice the number of features."""
+    """RBF-Softmax; `gamma` defaults to twice the number of features."""
 
     scale: float = rbf.SCALE
     gamma: float | None = None
 
     def build(self, shape: TaskShape) -> Head:
-        """The layer."""
+        """Build the layer."""
         return RBFHead(shape.feature_dim, shape.num_classes, self.scale, self.gamma)
 
 

@@ -1,4 +1,4 @@
-"""The inner loop of adversarial training: settings that its methods share, and objectives of what it makes."""
+"""The inner loop of adversarial training: the attack settings that methods share, and their common objective."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,31 +14,31 @@ from ...errors import OptionError
 from ..models.modes import evaluation_mode, unwrap
 from ..radius import check_radius
 from ..types import Batch, Output, TaskShape
-from .ascent import Norm, ascend, random_start
+from .ascent import Norm, ascend, random_point
 from .auxiliaries import AuxiliaryMethod, build_terms
 from .base import Losses, Objective
 from .terms import is_distributed
 
 Loss = Callable[[Tensor, Batch, Tensor], Tensor]
-"""What the attack raises: a sum over images, from the logits of moved images, the batch, and the clean logits."""
+"""The loss that the attack increases: a sum over images, from the adversarial logits, the batch, the clean logits."""
 
 
 @dataclass(frozen=True)
 class InnerLoop:
-    """Projected gradient ascent at every training step. Images are pixels in [0, 1]."""
+    """Projected gradient ascent in every training step, on pixels in [0, 1]."""
 
     takes_pixels: ClassVar[bool] = True
 
     eps: float = 8 / 255
-    """How far a pixel (or with norm l2 an image) may move."""
+    """Maximum change of a pixel, or of an image in the l2 norm."""
     step: float = 2 / 255
     steps: int = 10
     random_start: bool = True
-    """Start somewhere in the ball; otherwise at the image."""
+    """Start at a random point of the ball; otherwise at the image."""
     norm: Norm = "linf"
     inner: Literal["train", "eval"] = "train"
-    """The model's mode in the loop. In "train" batch norm takes the statistics of the moving batch, and remembers
-    them, as the published code does."""
+    """The model's mode in the loop. In "train", batch norm uses the statistics of the perturbed batch and updates its
+    running statistics with them, as in the published code."""
 
     def __post_init__(self) -> None:
         check_radius(self.eps, self.norm)
@@ -47,12 +47,12 @@ class InnerLoop:
             raise OptionError(f"steps is {self.steps}: give a whole number of at least 1.")
 
     def start(self, images: Tensor) -> Tensor | None:
-        """Where the loop begins; chance is the global generator's, which the trainer seeds at every step."""
-        return random_start(images, self.eps, self.norm) if self.random_start else None
+        """Return the starting point, drawn from the global generator, which the trainer seeds at every step."""
+        return random_point(images, self.eps, self.norm) if self.random_start else None
 
     def attack(self, model: nn.Module, batch: Batch, loss: Loss, *, clean: bool = False) -> Tensor:
-        """The moved images; `clean` if the loss looks at the clean logits too, which are taken once."""
-        network = unwrap(model)  # no engine around it: this is no training step, and other processes need not wait
+        """Return adversarial images; `clean` computes the clean logits once and passes them to the loss."""
+        network = unwrap(model)  # no DDP: this is not a training step, and other processes need not wait
         images = batch.images.to(next(network.parameters()).dtype)
         with evaluation_mode(network) if self.inner == "eval" else nullcontext():
             with torch.no_grad():
@@ -70,42 +70,42 @@ class InnerLoop:
 
 @dataclass(frozen=True)
 class NearInnerLoop(InnerLoop):
-    """The loop of MART and TRADES: from a normal cloud of deviation 0.001, in evaluation mode."""
+    """The loop of MART and TRADES: it starts from normal noise with std 0.001 and runs in evaluation mode."""
 
     eps: float = 0.031
     step: float = 0.007
     inner: Literal["train", "eval"] = "eval"
 
     def start(self, images: Tensor) -> Tensor | None:
-        """Hardly away from the images."""
+        """Return the images with normal noise of std 0.001."""
         return images + 0.001 * torch.randn_like(images) if self.random_start else None
 
 
 def attack_loss(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
-    """Cross-entropy, summed: what most attacks raise."""
+    """Return the summed cross-entropy, which most attacks increase."""
     return F.cross_entropy(logits, batch.labels, reduction="sum")
 
 
 class TwoPassObjective(Objective):
-    """An objective of clean and of moved images, each in a pass of its own; terms see the moved ones."""
+    """An objective on clean and adversarial images, in separate forward passes; terms use the adversarial ones."""
 
     def __init__(self, settings: AuxiliaryMethod, shape: TaskShape) -> None:
         super().__init__(build_terms(settings.auxiliary, shape))
         self.settings = settings
 
     def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        """By name, a weight and a sum over images."""
+        """Return, by name, the weight of a loss and its sum over images."""
         raise NotImplementedError(f"{type(self).__name__} has no two_pass_losses: define the method in the class.")
 
     def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
-        """The adversarial examples."""
+        """Return the adversarial examples."""
         raise NotImplementedError(f"{type(self).__name__} has no perturb: define the method in the class.")
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """Both passes, and what is computed of them."""
+        """Run both forward passes and compute the losses."""
         images = self.perturb(model, batch)
         clean: Output = model(batch.images)
-        # Among several processes DDP overwrites batch norm's buffers before each of its passes, and the first pass
-        # still waits for its backward: so the second goes around it. Gradients meet in the parameters either way.
+        # With several processes, DDP overwrites the batch norm buffers before each of its forward passes, while the
+        # first pass still needs them for backward: so the second bypasses DDP. Gradients accumulate either way.
         output: Output = (unwrap(model) if is_distributed() else model)(images)
         return Losses(self.two_pass_losses(clean, output, batch), output, batch)

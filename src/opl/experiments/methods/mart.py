@@ -1,5 +1,4 @@
-"""MART (Wang et al., 2020): boosted cross-entropy of adversarial examples, and consistency where the clean answer is
-unsure."""
+"""MART (Wang et al., 2020): boosted cross-entropy on adversarial examples, and consistency on uncertain samples."""
 
 from dataclasses import dataclass
 
@@ -21,14 +20,15 @@ BARELY_ABOVE_ONE = 1.0000001
 class MART(NearInnerLoop, AuxiliaryMethod):
     """`boosted_cross_entropy(x') + weight * consistency(x, x')`; see `boosted_cross_entropy` and `consistency`.
 
-    The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Auxiliary losses see the features of x'.
+    x' is the adversarial example of x. The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Auxiliary losses
+    use the features of x'.
     """
 
     weight: float = 5.0
-    """Of the consistency; MART's beta, or lambda."""
+    """Weight of the consistency; MART's beta, or lambda."""
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters of its own."""
+        """Build the objective; only its auxiliary losses can have parameters."""
         return MARTObjective(self, shape)
 
 
@@ -38,11 +38,11 @@ class MARTObjective(TwoPassObjective):
     settings: MART
 
     def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Up the cross-entropy."""
+        """Return examples that increase the cross-entropy."""
         return self.settings.attack(model, batch, attack_loss)
 
     def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        """Both terms."""
+        """Return the boosted cross-entropy and the consistency."""
         return {
             "boosted": (1.0, boosted_cross_entropy(moved.logits, batch.labels).sum()),
             "consistency": (self.settings.weight, consistency(clean.logits, moved.logits, batch.labels).sum()),
@@ -50,10 +50,10 @@ class MARTObjective(TwoPassObjective):
 
 
 def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """`-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)`, for each sample.
+    """Compute `-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)` for each sample.
 
     Args:
-        logits: (N, C), of adversarial examples.
+        logits: (N, C), logits of adversarial examples.
         labels: (N,), integer class ids.
 
     Example:
@@ -67,10 +67,12 @@ def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def consistency(clean: Tensor, moved: Tensor, labels: Tensor) -> Tensor:
-    """`(1.0000001 - p_y) * sum over j of p_j (log p_j - log(q_j + 1e-12))`, for each sample: p clean, q moved.
+    """Compute `(1.0000001 - p_y) * sum over j of p_j (log p_j - log(q_j + 1e-12))` for each sample.
+
+    p are the probabilities of the clean image, q those of its adversarial example.
 
     Args:
-        clean: (N, C), logits of the images.
+        clean: (N, C), logits of the clean images.
         moved: (N, C), logits of their adversarial examples.
         labels: (N,), integer class ids.
     """
@@ -82,5 +84,5 @@ def consistency(clean: Tensor, moved: Tensor, labels: Tensor) -> Tensor:
 
 
 def _wide(logits: Tensor) -> Tensor:
-    """In fp32 at least."""
+    """Convert to at least fp32."""
     return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,4 +1,4 @@
-"""SKD's first generation: classes and, from the class logits, by how many quarter turns an image was turned."""
+"""SKD's first generation: classification, and prediction of the rotation of an image from its class logits."""
 
 from dataclasses import dataclass
 
@@ -16,34 +16,34 @@ TURNS = 4
 
 @dataclass(frozen=True)
 class Rotations(AuxiliaryMethod):
-    """Every image also turned by 90, 180 and 270 degrees: cross-entropy of all four, plus `weight` times the binary
-    cross-entropy of a linear layer that tells the turns from the *class logits*.
+    """Cross-entropy on each image and its rotations by 90, 180 and 270 degrees, plus `weight` * rotation loss.
 
-    Auxiliary losses, OPL for instance, see the features of all four too, as cross-entropy does.
+    The rotation loss is the binary cross-entropy of a linear layer that predicts the rotation from the *class logits*.
+    Auxiliary losses such as OPL use the features of all four rotations, as cross-entropy does.
     """
 
     weight: float = 2.0
-    """Of the turns; SKD's alpha."""
+    """Weight of the rotation loss; SKD's alpha."""
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; the layer that tells the turns is in it."""
+        """Build the objective, which contains the layer that predicts the rotation."""
         turns = {"rotation": (self.weight, RotationTerm(shape.num_classes))}
         terms = {**turns, **build_terms(self.auxiliary, shape)}
         return RotationObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms)
 
 
 class RotationObjective(SupervisedObjective):
-    """The objective of the batch in all four turns."""
+    """Supervised objective on the batch in all four rotations."""
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """The criterion of all four turns."""
+        """Compute the criterion on all four rotations."""
         return super().losses(model, append_rotations(batch))
 
 
 class RotationTerm(Term):
-    """Mean over images and turns of the binary cross-entropy with the turn that was made.
+    """Binary cross-entropy of the predicted rotation, averaged over images and the four outputs.
 
-    Expects the batch as `append_rotations` lays it out: all images, then all of them turned once, twice, three times.
+    Expects the layout of `append_rotations`: all images, then all images rotated by 90, by 180 and by 270 degrees.
     """
 
     def __init__(self, num_classes: int) -> None:
@@ -51,7 +51,7 @@ class RotationTerm(Term):
         self.fc = nn.Linear(num_classes, TURNS)
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean."""
+        """Return this process's part of the mean over the global batch."""
         turns = torch.arange(TURNS, device=output.logits.device).repeat_interleave(len(output.logits) // TURNS)
         logits = self.fc(output.logits)
         value = F.binary_cross_entropy_with_logits(logits, F.one_hot(turns, TURNS).to(logits), reduction="sum")
@@ -59,7 +59,7 @@ class RotationTerm(Term):
 
 
 def append_rotations(batch: Batch) -> Batch:
-    """The batch, then the batch turned by 90, 180 and 270 degrees, counter-clockwise; one image counts a fourth.
+    """Append the batch rotated counter-clockwise by 90, 180 and 270 degrees; each copy has a quarter of the weight.
 
     Example:
         >>> batch = Batch(torch.zeros(2, 3, 8, 8), torch.tensor([5, 6]), torch.tensor([0, 1]), 0.5)

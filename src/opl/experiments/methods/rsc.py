@@ -1,7 +1,7 @@
-"""RSC, representation self-challenging: training without the parts of a map that speak loudest for the right class.
+"""RSC, representation self-challenging: training with the strongest evidence for the true class masked out.
 
 Huang, Wang, Xing, Huang: Self-challenging improves cross-domain generalization (ECCV 2020). The paper, the versions of
-its code and DomainBed differ; here are the last version of the code ("released") and DomainBed's.
+its code and DomainBed differ; this file implements the last version of the code ("released") and DomainBed's version.
 """
 
 import math
@@ -21,15 +21,16 @@ from .base import Objective, SupervisedObjective
 
 Rule = Literal["released", "domainbed"]
 Place = Literal["after", "before"]
-LEAST = 1e-4  # a drop of the probability by less than this is none
+LEAST = 1e-4  # smaller drops in probability count as none
 
 
 @dataclass(frozen=True)
 class RSC(AuxiliaryMethod):
-    """Cross-entropy of maps from which the cells or channels with the largest gradient were blanked.
+    """Cross-entropy on feature maps whose cells or channels with the largest gradient are masked.
 
-    In each batch a coin decides between cells and channels. Only the images whose probability of the right class falls
-    most keep their mask. Nothing is blanked at test. Over several processes each decides for its own share of a batch.
+    Each batch masks either cells or channels, chosen at random. Only the images whose probability of the true class
+    drops most keep their mask. Nothing is masked at test time. With several processes, each chooses for its own shard
+    of the batch.
 
     Example:
         >>> from opl.experiments.methods import OPL
@@ -38,34 +39,34 @@ class RSC(AuxiliaryMethod):
     """
 
     rule: Rule = "released"
-    """What counts as most: entries above the one at a place in their order ("released"), or entries that are not below
-    a percentile, and channels alone ("domainbed", which has 1/3 for `channels` and `share`, and no `rise`)."""
+    """How the largest entries are selected: those above the entry at a given rank ("released"), or those at or above a
+    percentile, with channels only ("domainbed", which uses 1/3 for `channels` and `share`, and no `rise`)."""
     cells: float = 1 / 3
-    """The part of the cells that is blanked."""
+    """Fraction of the cells to mask."""
     channels: float = 1 / 3.2
-    """The part of the channels that is blanked."""
+    """Fraction of the channels to mask."""
     spatial: float = 0.5
-    """How often it is cells, not channels."""
+    """Probability of masking cells instead of channels."""
     share: float = 0.3
-    """The part of the images that may keep their mask, at first."""
+    """Initial fraction of the images that keep their mask."""
     rise: float = 0.2
-    """What that grows by, every so many epochs."""
+    """Increase of `share` after every `every` epochs."""
     every: int = 10
-    """Epochs."""
+    """Epochs between increases of `share`."""
     place: Place = "after"
-    """Where auxiliary losses see the averaged features: after the blanking, as the classifier does, or before."""
+    """Whether auxiliary losses use the averaged features after masking, as the classifier does, or before."""
 
     @classmethod
     def domainbed(cls, auxiliary: tuple[Auxiliary, ...] = ()) -> "RSC":
-        """With the settings of DomainBed."""
+        """Return RSC with the settings of DomainBed."""
         return cls("domainbed", channels=1 / 3, spatial=0.0, share=1 / 3, rise=0.0, auxiliary=auxiliary)
 
     def share_at(self, epoch: int) -> float:
-        """The part of the images that may keep their mask."""
+        """Return the fraction of the images that keep their mask in an epoch."""
         return min(1.0, self.share + self.rise * (epoch // self.every))
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters."""
+        """Build the objective; only its auxiliary losses can have parameters."""
         for name in ("cells", "channels", "spatial", "share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise OptionError(f"{name} is {getattr(self, name)}: give a part, from 0 to 1.")
@@ -80,14 +81,14 @@ class RSC(AuxiliaryMethod):
 
 
 class RSCObjective(SupervisedObjective):
-    """The objective: the model's last map is challenged on its way."""
+    """Supervised objective that masks the model's last feature map in training."""
 
     def __init__(self, settings: RSC, shape: TaskShape) -> None:
         super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
         self.challenge, self.place = FeatureMask(settings, shape.steps), settings.place
 
     def predict(self, model: nn.Module, batch: Batch) -> Output:
-        """What the model says with its map blanked in parts; with `place="before"`, beside features from before."""
+        """Run the model with its last map masked; with `place="before"`, return the features from before masking."""
         network, before = unwrap(model), []
         if not isinstance(network, Network):
             raise OptionError("RSC blanks the last map of a network, so it needs one of `opl.experiments.models`.")
@@ -103,7 +104,7 @@ class RSCObjective(SupervisedObjective):
 
 
 class FeatureMask(StepCounter):
-    """The mask of a batch of maps: (B, C, 1, 1) or (B, 1, H, W), 0 where they are blanked and 1 elsewhere."""
+    """Computes the mask of a batch of maps: (B, C, 1, 1) or (B, 1, H, W), 0 for masked entries and 1 elsewhere."""
 
     def __init__(self, settings: RSC, steps: int) -> None:
         super().__init__()
@@ -111,7 +112,7 @@ class FeatureMask(StepCounter):
 
     @torch.no_grad()
     def forward(self, network: Network, maps: Tensor, labels: Tensor) -> Tensor:
-        """A coin of the global generator, the mask of its kind, and back to 1 for images that lose too little."""
+        """Draw cells or channels (global generator), mask the largest, and unmask images that lose too little."""
         settings, maps = self.settings, maps.to(torch.promote_types(maps.dtype, torch.float32))
         share = settings.share_at(int(self.tick()) // self.steps)
         scores = channel_scores(network, maps, labels)
@@ -124,10 +125,10 @@ class FeatureMask(StepCounter):
 
 
 def channel_scores(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
-    """(B, C, 1, 1): the gradient of the right logit by the map, averaged over its positions.
+    """Return (B, C, 1, 1) scores: the gradient of the true class's logit for the map, averaged over positions.
 
-    A map that is averaged and goes to a linear classifier has the gradient `weight[label] / positions` everywhere; with
-    other layers between, it is asked of autograd.
+    If the map is averaged and passed to a linear classifier, the gradient is `weight[label] / positions` everywhere;
+    with other layers in between, autograd computes it.
     """
     if network.path[-2:] == ("avgpool", "flatten") and isinstance(network.fc, nn.Linear):
         return (network.fc.weight[labels] / maps.shape[2:].numel())[:, :, None, None]
@@ -139,17 +140,17 @@ def channel_scores(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
 
 
 def label_probability(network: Network, maps: Tensor, labels: Tensor) -> Tensor:
-    """(B,): the probability of the right class."""
+    """Return the (B,) probabilities of the true classes."""
     return network.after(maps).logits.float().softmax(1).gather(1, labels[:, None]).squeeze(1)
 
 
 def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor:
-    """(B, K) scores to masks: 0 for the largest of each row.
+    """Return a (B, K) mask that is 0 for the largest scores of each row and 1 elsewhere.
 
     Args:
-        scores: of cells or channels.
-        part: how many of each row are blanked, rounded up; equal scores at the border all stay.
-        rule: "domainbed" blanks what is not below the percentile `1 - part`.
+        scores: (B, K), scores of cells or channels.
+        part: fraction of each row to mask, rounded up; scores tied at the threshold are all kept.
+        rule: "domainbed" masks the scores at or above the quantile `1 - part`.
 
     Example:
         >>> mask_largest(torch.tensor([[3.0, 1.0, 2.0, 4.0]]), 1 / 3)
@@ -162,12 +163,12 @@ def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor
 
 
 def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tensor:
-    """(B,): which images have the largest drops.
+    """Return a (B,) boolean mask of the images with the largest drops.
 
     Args:
-        drops: of the probability of the right class.
-        share: how many of the images, rounded; equal drops at the border are not among them, nor drops below 1e-4.
-        rule: "domainbed" takes what is not below the percentile `1 - share`.
+        drops: (B,), drops in the probability of the true class.
+        share: fraction of the images, rounded; drops tied at the threshold and drops below 1e-4 are not selected.
+        rule: "domainbed" selects the drops at or above the quantile `1 - share`.
 
     Example:
         >>> select_largest(torch.tensor([0.1, 0.4, -0.2, 0.3]), 0.5)
@@ -182,5 +183,5 @@ def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tens
 
 
 def _place(place: int, count: int) -> int:
-    """A place in an order of so many, the last one at most."""
+    """Return an index into `count` sorted entries, at most the last one."""
     return min(place, count - 1)

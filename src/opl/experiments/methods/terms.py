@@ -1,4 +1,4 @@
-"""Terms of an objective: losses that are added to the method's own, each called as `term(model, output, batch)`."""
+"""Terms of an objective: losses added to those of the method, each called as `term(model, output, batch)`."""
 
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -12,43 +12,43 @@ from ..types import Batch, Output
 
 
 class Term(nn.Module):
-    """A loss that is added to an objective, as a part of the mean over the global batch."""
+    """A loss that is added to an objective; its value is this process's part of the mean over the global batch."""
 
     def prepare(self, model: nn.Module) -> None:
-        """Called before the model runs on a batch."""
+        """Prepare for a forward pass; called before the model runs on a batch."""
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss of a batch, from the model's output."""
+        """Return the loss of a batch, from the model's output."""
         raise NotImplementedError(f"{type(self).__name__} has no formula: define forward in the class.")
 
 
 class FeatureTerm(Term):
-    """A loss on the features; over several processes, of each one's own share, weighed by its size."""
+    """A loss on the features; with several processes, computed on each local batch and weighted by its size."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
         self.loss = loss
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean."""
+        """Return this process's part of the mean over the global batch."""
         value: Tensor = self.loss(output.features, batch.labels)
         return value * batch_share(batch)
 
 
 class GlobalFeatureTerm(FeatureTerm):
-    """A loss on the features that is that of the global batch already, on every process."""
+    """A loss on the features that is already computed on the global batch, on every process."""
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as it is."""
+        """Return the loss unscaled."""
         value: Tensor = self.loss(output.features, batch.labels)
         return value
 
 
 class HeadPenaltyTerm(Term):
-    """What the model's head adds to the loss, for instance the likelihood of LGM."""
+    """The penalty of the model's head, for instance the likelihood term of LGM."""
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The penalty as a part of the global mean."""
+        """Return this process's part of the mean penalty over the global batch."""
         head = unwrap(model).get_submodule("fc")
         if not isinstance(head, Head):
             raise OptionError(f"the model ends in a {type(head).__name__}, which has no penalty: give it the head.")
@@ -56,7 +56,7 @@ class HeadPenaltyTerm(Term):
 
 
 class ActivationMapTerm(Term):
-    """A loss on class activation maps: the linear classifier at every position of the map before the pooling."""
+    """A loss on class activation maps: the linear classifier at every position of the map before pooling."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
@@ -69,11 +69,11 @@ class ActivationMapTerm(Term):
             self.tap = FeatureTap(unwrap(model), "avgpool")
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """The loss as a part of the global mean, of the model's last pass."""
+        """Return this process's part of the mean over the global batch, for the model's last forward pass."""
         if self.tap is None:
             raise OptionError("the pooling layer was not tapped before the model ran: call prepare(model) first.")
         maps, head = self.tap.take(), unwrap(model).get_submodule("fc")
-        maps = maps[: len(batch.labels)]  # a pass may hold more images after those of the batch, such as twins
+        maps = maps[: len(batch.labels)]  # a pass may append further images to the batch, such as twins
         maps = maps[:, :, None, None] if maps.ndim == 2 else maps
         if not isinstance(head, nn.Linear | LinearHead) or head.weight.shape[1] != maps.shape[1]:
             raise OptionError(
@@ -85,10 +85,10 @@ class ActivationMapTerm(Term):
 
 
 def batch_share(batch: Batch) -> float:
-    """What a mean over this process's images counts in the mean over all: 1 for one process."""
+    """Return the weight of a mean over the local batch in the mean over the global batch; 1 for one process."""
     return batch.sample_weight * len(batch.labels)
 
 
 def is_distributed() -> bool:
-    """Whether several processes train together."""
+    """Return whether training is distributed over processes."""
     return dist.is_available() and dist.is_initialized()

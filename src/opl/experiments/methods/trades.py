@@ -1,4 +1,4 @@
-"""TRADES (Zhang et al., 2019): cross-entropy of clean images, and the same answer for their adversarial examples."""
+"""TRADES (Zhang et al., 2019): cross-entropy on clean images, and equal predictions for adversarial examples."""
 
 from dataclasses import dataclass
 
@@ -13,16 +13,16 @@ from .inner_loop import NearInnerLoop, TwoPassObjective
 
 @dataclass(frozen=True)
 class TRADES(NearInnerLoop, AuxiliaryMethod):
-    """`cross-entropy(x) + weight * KL(p(x) || p(x'))`, where x' is moved up that same divergence.
+    """`cross-entropy(x) + weight * KL(p(x) || p(x'))`, where the attack chooses x' to increase the same divergence.
 
-    Auxiliary losses see the features of x'.
+    Auxiliary losses use the features of x'.
     """
 
     weight: float = 6.0
-    """Of the divergence; TRADES's beta, or 1 / lambda."""
+    """Weight of the divergence; TRADES's beta, or 1 / lambda."""
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; it has no parameters of its own."""
+        """Build the objective; only its auxiliary losses can have parameters."""
         return TRADESObjective(self, shape)
 
 
@@ -32,11 +32,11 @@ class TRADESObjective(TwoPassObjective):
     settings: TRADES
 
     def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Up the divergence from the clean answer."""
+        """Return examples that increase the divergence from the clean prediction."""
         return self.settings.attack(model, batch, lambda logits, _, clean: divergence(clean, logits).sum(), clean=True)
 
     def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        """Both terms."""
+        """Return the cross-entropy and the divergence."""
         return {
             "entropy": (1.0, F.cross_entropy(clean.logits, batch.labels, reduction="sum")),
             "divergence": (self.settings.weight, divergence(clean.logits, moved.logits).sum()),
@@ -44,7 +44,7 @@ class TRADESObjective(TwoPassObjective):
 
 
 def divergence(clean: Tensor, moved: Tensor) -> Tensor:
-    """`KL(softmax(clean) || softmax(moved))` for each sample, of (N, C) logits.
+    """Compute `KL(softmax(clean) || softmax(moved))` for each sample, from (N, C) logits.
 
     Example:
         >>> import torch

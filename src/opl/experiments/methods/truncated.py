@@ -1,4 +1,4 @@
-"""Truncated Lq: generalized cross-entropy that prunes the samples whose labels its best model does not believe."""
+"""Truncated Lq: generalized cross-entropy that prunes samples whose labels are improbable under the best model."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -25,29 +25,30 @@ MONITORS = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
 
 @dataclass(frozen=True)
 class TruncatedLq(AuxiliaryMethod):
-    """`(1 - p^q) / q` of the samples that are kept, and losses beside it.
+    """`(1 - p^q) / q` on the kept samples, plus auxiliary losses.
 
-    All are kept at first. Before epoch `start`, and every `every` epochs from there, the best model so far is asked: a
-    sample is kept where its label has a probability above k, in the plain image. So a sample can come back. Then
-    training goes on with the weights as they are, in these epochs too; in the released code they train nothing.
+    Initially all samples are kept. Before epoch `start`, and every `every` epochs after it, the best model so far
+    predicts all training images without augmentation, and a sample is kept if its label has a probability above k. A
+    pruned sample can therefore return. Training continues with the current weights, also in the pruning epochs; in the
+    released code nothing is trained in those.
     """
 
     q: float = truncated.Q
     """0 is cross-entropy, 1 is half the absolute error."""
     k: float = truncated.K
-    """The probability at and below which a label is not believed."""
+    """Pruning threshold: samples whose label has at most this probability are pruned."""
     start: int = 39
-    """The first epoch, counted from 0, that begins with pruning."""
+    """The first epoch, counted from 0, that starts with pruning."""
     every: int = 10
-    """Epochs from one pruning to the next."""
+    """Epochs between prunings."""
     select: Select = "noisy-val"
-    """What the best model is the best on: held-out images with labels as wrong as in training, or the *test set*, as
-    in the released code, which makes its test accuracy a number that was chosen for being high."""
+    """Data that selects the best model: held-out images with labels as noisy as in training, or the *test set*, as in
+    the released code, which biases its test accuracy upward."""
     leave_out: bool = False
-    """Leave pruned samples out of OPL's pairs; the released code keeps them in."""
+    """Exclude pruned samples from OPL's pairs; the released code includes them."""
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; which samples are kept is in its state."""
+        """Build the objective; its state includes which samples are kept."""
         if self.start < 1 or self.every < 1:
             raise OptionError(
                 f"start is {self.start} and every {self.every}: pruning needs a model that was trained for at least "
@@ -61,7 +62,7 @@ class TruncatedLq(AuxiliaryMethod):
 
 
 class TruncatedObjective(SupervisedObjective):
-    """The objective. `kept` has a place for each training image, by its row, the same on all processes."""
+    """Truncated Lq and auxiliary losses; `kept` is a mask over the training images by row, equal on all processes."""
 
     kept: Tensor
 
@@ -74,18 +75,18 @@ class TruncatedObjective(SupervisedObjective):
         self.score = -1.0
 
     def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
-        """The sum over samples; those that were pruned add a constant."""
+        """Return the sum over samples; pruned samples contribute a constant."""
         value: Tensor = self.criterion(output.logits, batch.labels, self.kept[batch.rows])
         return value
 
     def term_batch(self, batch: Batch) -> Batch:
-        """The batch, pruned samples marked where they are to be left out."""
+        """Return the batch; with `leave_out`, the labels of pruned samples are set to `IGNORE_INDEX`."""
         if not self.settings.leave_out:
             return batch
         return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORE_INDEX))
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
-        """Prune, if it is time to."""
+        """Prune, if the epoch is due."""
         late = epoch - self.settings.start
         if late < 0 or late % self.settings.every:
             return
@@ -101,7 +102,7 @@ class TruncatedObjective(SupervisedObjective):
 
     @torch.no_grad()
     def _believed(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
-        """(N,), 1 for samples of this process's share that the best model believes; the network stays as it is."""
+        """Return (N,), 1 for the samples of this process's shard to keep; the model is not modified."""
         kept = torch.zeros(len(self.kept), dtype=torch.int32, device=self.kept.device)
         with evaluation_mode(model):
             for batch in batches:
@@ -110,24 +111,24 @@ class TruncatedObjective(SupervisedObjective):
         return kept
 
     def kept_samples(self) -> Tensor:
-        """Those that were not pruned."""
+        """Return the mask of the samples that are not pruned."""
         return self.kept
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
-        """Remember the model if it is the best so far."""
+        """Store the model's weights if it is the best so far."""
         score = float(record.get(self.monitor, -1.0))
         if score > self.score:
             self.score = score
             self.best = {name: value.detach().clone() for name, value in model.state_dict().items()}
-            if is_distributed():  # each process has its own running means of a batch norm
+            if is_distributed():  # batch norm's running statistics differ between processes
                 for value in self.best.values():
                     dist.broadcast(value, 0)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The best model so far, so that a run that was stopped prunes with it too."""
+        """Return the best model so far and its score, so that a resumed run prunes with them."""
         return {"best": self.best, "score": self.score}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Take it up again."""
+        """Restore the best model and its score."""
         self.best = {name: value.to(self.kept.device) for name, value in state["best"].items()}
         self.score = float(state["score"])

@@ -1,4 +1,4 @@
-"""SKD's second generation: the answers of the first, and the same answer for an image and for it turned upside down."""
+"""SKD's second generation: distillation from the first, and equal logits for an image and its 180-degree rotation."""
 
 from dataclasses import dataclass
 
@@ -15,24 +15,24 @@ from .teacher import Teacher
 
 @dataclass(frozen=True)
 class TwinDistillation(AuxiliaryMethod):
-    """`KL(teacher || student) + weight / 3 * |logits(image) - logits(image turned by 180 degrees)|`, no labels.
+    """`KL(teacher || student) + weight / 3 * |logits(image) - logits(image rotated by 180 degrees)|`, without labels.
 
-    Student and teacher start equal: a recipe `inherit`s the run that it comes `after`. The third is left over in the
-    source from a version with three turns, and is part of what its weights mean. Auxiliary losses see the images as
-    they are.
+    Student and teacher start with equal weights: the recipe `inherit`s the run that it comes `after`. The factor 1/3 is
+    a remnant in the original code of a version with three rotations; it is kept so that `weight` has the published
+    meaning. Auxiliary losses use the unrotated images.
     """
 
     weight: float = 0.1
-    """Of the twins; SKD's beta."""
+    """Weight of the distance between an image and its rotated twin; SKD's beta."""
     temperature: float = 2.0
 
     def build(self, shape: TaskShape) -> Objective:
-        """The objective; the teacher is no part of its state."""
+        """Build the objective; the teacher is not part of its state."""
         return TwinObjective(Teacher.of(shape), self, shape)
 
 
 class TwinObjective(Objective):
-    """The objective: images and twins go through the network together; terms see the images."""
+    """Runs images and their rotated twins in one forward pass; terms use the images only."""
 
     def __init__(self, teacher: Teacher, settings: TwinDistillation, shape: TaskShape) -> None:
         super().__init__(build_terms(settings.auxiliary, shape))
@@ -40,7 +40,7 @@ class TwinObjective(Objective):
         self.loss = KnowledgeDistillationLoss(check_positive("temperature", settings.temperature), "sum")
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """The distance from the teacher, and that between images and twins."""
+        """Compute the distillation loss and the distance between images and twins."""
         both: Output = model(torch.cat([batch.images, batch.images.rot90(2, (2, 3))]))
         output, twins = (Output(*(part[half] for part in both)) for half in halves(len(batch.labels)))
         sums = {
@@ -51,12 +51,12 @@ class TwinObjective(Objective):
 
 
 def halves(rows: int) -> tuple[slice, slice]:
-    """The images, and their twins."""
+    """Return the slices of the images and of their twins."""
     return slice(0, rows), slice(rows, 2 * rows)
 
 
 def sum_of_distances(one: Tensor, other: Tensor) -> Tensor:
-    """The sum over samples of the distance between two vectors; where they are equal it has the gradient 0."""
+    """Return the sum over samples of the distance between two vectors; the gradient is 0 where they are equal."""
     squares = (one - other).square().sum(1)
     there = squares > 0
     return torch.where(there, torch.where(there, squares, 1.0).sqrt(), 0.0).sum()

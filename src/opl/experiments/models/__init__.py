@@ -1,5 +1,7 @@
-"""Architectures, one file each: frozen settings whose `build(channels, num_classes)` gives a module that returns an
-`Output(features, logits)`, the features being exactly what its classifier `fc` takes."""
+"""Architectures, one file each: frozen settings with a method `build(channels, num_classes)`.
+
+The module that it builds returns `Output(features, logits)`, where the features are the input of its classifier `fc`.
+"""
 
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
@@ -14,7 +16,7 @@ from .weights import load_weights
 from .wide_resnet import WideResNet
 
 MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet)
-"""The architectures that a recipe may name."""
+"""The architectures available to recipes."""
 
 __all__ = [
     "MODELS",

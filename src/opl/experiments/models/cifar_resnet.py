@@ -1,4 +1,4 @@
-"""The ResNets made for 32x32 images (ResNet-56 and ResNet-110 of table 1): three stages of basic blocks."""
+"""ResNets for 32x32 images (ResNet-56 and ResNet-110 of table 1): three stages of basic blocks."""
 
 from dataclasses import dataclass
 
@@ -12,17 +12,17 @@ from .residual import BasicBlock, convolution, stages
 
 @dataclass(frozen=True)
 class CifarResNet(Model):
-    """A ResNet of `6n + 2` layers (8, 20, 32, 44, 56, 110): n basic blocks at each of widths w, 2w, 4w.
+    """A ResNet with `6n + 2` layers (8, 20, 32, 44, 56, 110): n basic blocks at each of the widths w, 2w, 4w.
 
-    Shortcuts are 1x1 convolutions where the width changes ("option B"), identities elsewhere. Features: 4w, none
-    negative.
+    Shortcuts are 1x1 convolutions where the width changes ("option B") and identities elsewhere. It has 4w features,
+    all non-negative.
     """
 
     depth: int = 56
     width: int = 16
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights: He-uniform convolutions."""
+        """Build the module with newly initialized weights: He-uniform convolutions."""
         if self.depth < 8 or self.depth % 6 != 2:
             below = max(8, self.depth - (self.depth - 2) % 6)
             raise OptionError(

@@ -1,4 +1,4 @@
-"""A net for scikit-learn's 8x8 digits, the one of `opl demo`."""
+"""A small network for scikit-learn's 8x8 digits, used by `opl demo`."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from .network import Network, with_pooling
 
 @dataclass(frozen=True)
 class DigitsNet(Model):
-    """Two 3x3 convolutions, a max-pool between, averaged to `2 * width` features, none negative.
+    """Two 3x3 convolutions with a max-pool between them, averaged to `2 * width` non-negative features.
 
-    It has no batch norm, so that no sample's features depend on its batch: two processes train it exactly like one.
+    It has no batch norm, so the features of a sample do not depend on its batch: two processes train it exactly as one.
     """
 
     width: int = 32
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights, PyTorch's own."""
+        """Build the module with PyTorch's default initialization."""
         trunk = nn.Sequential(
             nn.Conv2d(channels, self.width, 3, padding=1),
             nn.ReLU(),

@@ -1,4 +1,4 @@
-"""The four-layer net for MNIST (table S1), and its variant with features in the plane (figure 2)."""
+"""The four-layer network for MNIST (table S1), and its variant with two-dimensional features (figure 2)."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from .network import Network, conv_chain, with_pooling
 
 @dataclass(frozen=True)
 class MnistNet(Model):
-    """Four 3x3 convolutions with batch norm, a max-pool after each of the first three, then averaged.
+    """Four 3x3 convolutions with batch norm, a max-pool after each of the first three, then average pooling.
 
     Args:
-        widths: of the four convolutions; the last is the number of features.
-        embed: the number of features after one more linear layer, 2 for a plot; 0 for no such layer.
-        last_relu: without it the last convolution ends in its batch norm, so that features can point anywhere.
+        widths: widths of the four convolutions; the last is the number of features.
+        embed: number of features after an additional linear layer, 2 for a plot; 0 for no such layer.
+        last_relu: if false, the last convolution ends in batch norm without a ReLU, so that features can be negative.
     """
 
     widths: tuple[int, int, int, int] = (32, 64, 64, 32)
@@ -23,7 +23,7 @@ class MnistNet(Model):
     last_relu: bool = True
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights, PyTorch's own."""
+        """Build the module with PyTorch's default initialization."""
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 3), bias=False)
         parts = with_pooling({"trunk": trunk if self.last_relu else trunk[:-1]})
         if self.embed:

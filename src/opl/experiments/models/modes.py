@@ -1,4 +1,4 @@
-"""Modes of a network that end with their block: evaluation, and frozen parameters; and the network inside a wrapper."""
+"""Context managers for evaluation mode and frozen parameters, and access to the network inside a wrapper."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from torch import nn
 
 @contextmanager
 def evaluation_mode(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards each part has the mode that it had, whatever happened inside.
+    """Set evaluation mode inside the block; on exit, also after an exception, restore the mode of every submodule.
 
-    A part that was in evaluation mode before, such as a frozen batch norm, stays so.
+    A submodule that was in evaluation mode before, such as a frozen batch norm, stays in it.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2).eval())
@@ -32,7 +32,10 @@ def evaluation_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def frozen_parameters(model: nn.Module) -> Iterator[None]:
-    """Parameters that get no gradient, which is also faster; afterwards each is what it was, its gradient too."""
+    """Set `requires_grad` to false for all parameters inside the block, which is also faster; on exit, restore it.
+
+    Existing gradients are not changed.
+    """
     before = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     model.requires_grad_(False)
     try:
@@ -44,11 +47,11 @@ def frozen_parameters(model: nn.Module) -> Iterator[None]:
 
 @runtime_checkable
 class Wrapper(Protocol):
-    """What an engine puts around a network, such as DDP: the network is its `module`."""
+    """A wrapper around a network, such as DDP: the network is its `module`."""
 
     module: nn.Module
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The network itself, without what the engine put around it."""
+    """Return the network inside its wrapper, if there is one."""
     return model.module if isinstance(model, Wrapper) else model

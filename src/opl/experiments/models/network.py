@@ -1,4 +1,4 @@
-"""What every architecture shares: parts that run one after another, then the classifier `fc`."""
+"""The module shared by all architectures: parts that run in sequence, then the classifier `fc`."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -6,35 +6,35 @@ from torch import Tensor, nn
 
 from ..types import Output
 
-POOL = "avgpool"  # the part that averages the last map over its positions
+POOL = "avgpool"  # the part that averages the last feature map over its positions
 
 
 class Network(nn.Module):
-    """Parts that run in the order given, down to (B, D) features, and the linear classifier `fc` on those.
+    """A sequence of parts that computes (B, D) features, and the linear classifier `fc` on them.
 
-    The parts are direct children under their own names, so that these names are the ones in the state dict.
+    The parts are direct children under the given names, so these names also appear in the state dict.
 
     Args:
-        parts: modules by name, from images to features.
-        feature_dim: D, the width of what the last part gives.
-        num_classes: C, the width of the logits.
+        parts: modules by name, in order from images to features.
+        feature_dim: D, the number of features.
+        num_classes: C, the number of logits.
     """
 
     def __init__(self, parts: Mapping[str, nn.Module], feature_dim: int, num_classes: int) -> None:
         super().__init__()
         for name, part in parts.items():
             self.add_module(name, part)
-        self.fc: nn.Module = nn.Linear(feature_dim, num_classes)  # registered last: `FeatureTap` finds it unasked
+        self.fc: nn.Module = nn.Linear(feature_dim, num_classes)  # registered last, so `FeatureTap` finds it by default
         self.feature_dim = feature_dim
         self.path = tuple(parts)
 
     def forward(
         self, images: Tensor, labels: Tensor | None = None, change: Callable[[Tensor], Tensor] | None = None
     ) -> Output:
-        """(B, channels, H, W) images to their (B, D) features and (B, C) logits.
+        """Map (B, channels, H, W) images to (B, D) features and (B, C) logits.
 
-        Labels are for a head's margin. `change` is called with the last map, (B, D, H, W), before it is averaged, and
-        the network goes on with what it returns; a method that blanks parts of the map gives one in training.
+        `labels` are for the margin of a head. `change` receives the last feature map, (B, D, H, W), before average
+        pooling, and its return value replaces the map; a method that masks parts of the map passes it in training.
         """
         features = images
         for name in self.path:
@@ -44,7 +44,7 @@ class Network(nn.Module):
         return Output(features, self.fc(features) if labels is None else self.fc(features, labels))
 
     def after(self, maps: Tensor) -> Output:
-        """What the network makes of a last map: the averaging and all that follows it."""
+        """Compute the output from a last feature map: average pooling and all parts after it."""
         features = maps
         for name in self.path[self.path.index(POOL) :]:
             features = getattr(self, name)(features)
@@ -52,12 +52,15 @@ class Network(nn.Module):
 
 
 def with_pooling(parts: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-    """The same parts, their (B, D, H, W) map averaged over its positions to (B, D)."""
+    """Return the parts followed by average pooling, from (B, D, H, W) maps to (B, D) features."""
     return {**parts, POOL: nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}
 
 
 def conv_chain(channels: int, widths: Sequence[int], *, pool_after: Collection[int], bias: bool) -> nn.Sequential:
-    """3x3 convolution, batch norm and ReLU for each width; a 2x2 max-pool after the convolutions named, from 1 on."""
+    """Build a 3x3 convolution, batch norm and ReLU per width, with a 2x2 max-pool after each of `pool_after`.
+
+    `pool_after` counts the convolutions from 1.
+    """
     layers: list[nn.Module] = []
     for place, (before, width) in enumerate(zip((channels, *widths), widths, strict=False), start=1):
         layers += [nn.Conv2d(before, width, 3, padding=1, bias=bias), nn.BatchNorm2d(width), nn.ReLU()]
@@ -67,7 +70,7 @@ def conv_chain(channels: int, widths: Sequence[int], *, pool_after: Collection[i
 
 
 def draw_convolutions(model: nn.Module, draw: Callable[[Tensor], object]) -> None:
-    """Draw the weights of every convolution anew, in place; biases, where there are any, become zero."""
+    """Initialize the weights of every convolution in place with `draw`, and the biases, if any, with zero."""
     for part in model.modules():
         if isinstance(part, nn.Conv2d):
             draw(part.weight)
@@ -76,5 +79,5 @@ def draw_convolutions(model: nn.Module, draw: Callable[[Tensor], object]) -> Non
 
 
 def he_normal_fan_out(weight: Tensor) -> None:
-    """Normal with variance 2 / (outputs of the kernel): the spread of gradients stays the same through a ReLU net."""
+    """Initialize with He-normal weights of variance 2 / fan_out, which preserves the gradient's variance under ReLU."""
     nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu")

@@ -1,4 +1,4 @@
-"""Pretrained weights: a file, here or below `$OPL_DATA` or from the Hub, checked by its SHA-256, put into a model."""
+"""Pretrained weights from a local file, a file below `$OPL_DATA`, or the Hub, verified by SHA-256."""
 
 import hashlib
 import os
@@ -10,21 +10,21 @@ from torch import nn
 from ...errors import OptionError
 from .weights import load_weights
 
-NAMES = ("model.safetensors", "pytorch_model.bin")  # of a Hub repository, or of a folder, the first that is there
+NAMES = ("model.safetensors", "pytorch_model.bin")  # in a Hub repository or a folder, the first that exists is used
 FORMATS = (".safetensors", ".pth", ".pt", ".bin")
 
 
 def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
-    """Load pretrained weights in torchvision's names into a model, all but its classifier; returns their SHA-256.
+    """Load pretrained weights with torchvision's names into a model, except its classifier; return their SHA-256.
 
     Args:
-        model: one of this package's, built for any number of classes.
-        weights: a file (`.safetensors`, or what `torch.save` wrote and `weights_only=True` loads) or a folder with one,
-            here or below `$OPL_DATA`; else a Hub id, for instance `timm/resnet50.tv_in1k`.
-        checksum: the SHA-256 that the file must have, or its first digits; empty takes any.
+        model: a model of this package, built for any number of classes.
+        weights: a file (`.safetensors`, or one written by `torch.save` that loads with `weights_only=True`) or a folder
+            with such a file, as a path or below `$OPL_DATA`; otherwise a Hub id, for instance `timm/resnet50.tv_in1k`.
+        checksum: the SHA-256 that the file must have, or its first digits; empty accepts any file.
 
     Raises:
-        OptionError: there are no such weights, or they are others, or of another model.
+        OptionError: the weights do not exist, have a different checksum, or belong to a different model.
     """
     file = find_weights(weights)
     data = file.read_bytes()
@@ -42,7 +42,7 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
 
 
 def find_weights(weights: str) -> Path:
-    """The file of some weights; from the Hub it is downloaded, once."""
+    """Return the path of the weights; from the Hub they are downloaded once."""
     shelf = os.environ.get("OPL_DATA")
     places = [Path(weights).expanduser(), *([Path(shelf).expanduser() / weights] if shelf else [])]
     for place in places:
@@ -61,11 +61,11 @@ def _from_hub(repository: str) -> Path:
     for name in NAMES:
         try:
             return Path(hf_hub_download(repository, name))
-        except LocalEntryNotFoundError as error:  # no network, and never downloaded
+        except LocalEntryNotFoundError as error:  # no network, and not in the cache
             raise _unreachable(repository, error) from error
         except EntryNotFoundError:
             continue
-        except Exception as error:  # no such repository, terms not accepted, a name that cannot be one, ...
+        except Exception as error:  # unknown repository, terms not accepted, invalid name, ...
             raise _unreachable(repository, error) from error
     raise OptionError(f"the Hub's {repository!r} has neither {' nor '.join(NAMES)}: {_ways()}.")
 
@@ -93,7 +93,7 @@ def _read(data: bytes, suffix: str) -> Any:
 
             return load(data)
         found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except Exception as error:  # pickle, zip and safetensors each have their own ways to say that a file is damaged
+    except Exception as error:  # pickle, zip and safetensors each raise their own errors for a damaged file
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise OptionError(f"no weights can be read from it ({reason}); give a file of weights alone.") from error
     if not isinstance(found, dict):

@@ -1,12 +1,12 @@
-"""Residual blocks and stages of them, post-activation; attribute names are those of torchvision's state dicts."""
+"""Post-activation residual blocks and stages; attribute names match torchvision's state dicts."""
 
 from torch import Tensor, nn
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions beside a shortcut; the stride is in the first."""
+    """Two 3x3 convolutions with a shortcut; the first convolution has the stride."""
 
-    expansion = 1  # how many times wider than `width` the output is
+    expansion = 1  # output width divided by `width`
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class BasicBlock(nn.Module):
         self.downsample = shortcut(before, width, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, before, H, W) to (B, width, H / stride, W / stride)."""
+        """Map (B, before, H, W) to (B, width, H / stride, W / stride)."""
         residual = self.relu(self.bn1(self.conv1(x)))
         residual = self.bn2(self.conv2(residual))
         total: Tensor = self.relu(residual + self.downsample(x))
@@ -24,7 +24,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; the stride is in the 3x3 one ("v1.5")."""
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the 3x3 convolution has the stride ("v1.5")."""
 
     expansion = 4
 
@@ -38,7 +38,7 @@ class Bottleneck(nn.Module):
         self.downsample = shortcut(before, after, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, before, H, W) to (B, 4 * width, H / stride, W / stride)."""
+        """Map (B, before, H, W) to (B, 4 * width, H / stride, W / stride)."""
         residual = self.relu(self.bn1(self.conv1(x)))
         residual = self.relu(self.bn2(self.conv2(residual)))
         residual = self.bn3(self.conv3(residual))
@@ -50,19 +50,22 @@ Block = type[BasicBlock] | type[Bottleneck]
 
 
 def convolution(before: int, after: int, size: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias (a batch norm follows) that keeps the map's size, but for its stride."""
+    """Build a convolution without bias (batch norm follows), padded to keep the size of the map up to the stride."""
     return nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False)
 
 
 def shortcut(before: int, after: int, stride: int) -> nn.Module:
-    """The identity, or a 1x1 convolution and batch norm where the shape changes ("option B")."""
+    """Build the identity, or a 1x1 convolution and batch norm if the shape changes ("option B")."""
     if stride == 1 and before == after:
         return nn.Identity()
     return nn.Sequential(convolution(before, after, 1, stride), nn.BatchNorm2d(after))
 
 
 def stages(block: Block, before: int, width: int, counts: tuple[int, ...]) -> dict[str, nn.Module]:
-    """`layer1`, `layer2`, ...: each of `counts` blocks; from the second on, twice as wide and at half the size."""
+    """Build the stages `layer1`, `layer2`, ... with `counts` blocks each.
+
+    Each stage after the first doubles the width and halves the size of the map.
+    """
     layers: dict[str, nn.Module] = {}
     for number, count in enumerate(counts, start=1):
         strides = (1 if number == 1 else 2, *(1,) * (count - 1))

@@ -1,4 +1,4 @@
-"""ResNet-18, -34, -50 and -101, with torchvision's names and shapes, so that its weights load; and a small one."""
+"""ResNet-18, -34, -50 and -101 with torchvision's names and shapes, so that its weights load; and a small ResNet-10."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -23,20 +23,21 @@ LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
 
 @dataclass(frozen=True)
 class ResNet(Model):
-    """Four stages at widths 64, 128, 256, 512, or four times that from depth 50 on, the last giving the features.
+    """A ResNet with four stages of widths 64, 128, 256, 512, or four times these from depth 50 on.
 
-    No feature is negative. With the "imagenet" stem (7x7 convolution and max-pool, a quarter of the size) and the
-    "half" one (3x3 convolution, half the size) the net starts from torchvision's He-normal weights; with the "cifar"
-    stem (3x3 convolution, full size) from PyTorch's own, as in the label-noise experiments.
+    The last width is the number of features, which are non-negative. The "imagenet" stem (7x7 convolution and max-pool,
+    a quarter of the size) and the "half" stem (3x3 convolution, half the size) use torchvision's He-normal
+    initialization; the "cifar" stem (3x3 convolution, full size) uses PyTorch's default initialization, as in the
+    label-noise experiments.
     """
 
     depth: int = 18
     stem: Stem = "imagenet"
     width: int = 64
-    """Of the first stage; published weights have 64."""
+    """Width of the first stage; 64 in published weights."""
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights."""
+        """Build the module with newly initialized weights."""
         if self.depth not in LAYOUTS:
             raise OptionError(
                 f"a ResNet of depth {self.depth} does not exist: there are {', '.join(map(str, LAYOUTS))}; "
@@ -44,7 +45,7 @@ class ResNet(Model):
             )
         if self.stem not in get_args(Stem):
             raise OptionError(did_you_mean("stem", self.stem, get_args(Stem)))
-        if self.width < 8 or self.width % 8:  # oneDNN crashes in the gradient of some others, channels last
+        if self.width < 8 or self.width % 8:  # oneDNN crashes in the channels-last gradient of some other widths
             raise OptionError(f"width is {self.width}: give the channels of the first stage, a multiple of 8.")
         block, counts = LAYOUTS[self.depth]
         stem = _stem(self.stem, channels, self.width)

@@ -1,4 +1,4 @@
-"""ResNet-12, the net of the few-shot experiments (table 6): four wide blocks, with DropBlock."""
+"""ResNet-12, the network of the few-shot experiments (table 6): four wide blocks with DropBlock."""
 
 from dataclasses import dataclass
 
@@ -13,15 +13,15 @@ from .residual import convolution
 
 @dataclass(frozen=True)
 class ResNet12(Model):
-    """Four residual blocks of three 3x3 convolutions, each halving the map; features as many as the last width.
+    """Four residual blocks of three 3x3 convolutions, each halving the map; the last width is the number of features.
 
-    LeakyReLU of slope 0.1, so that features can be a little negative. Images must be 16 pixels or more on a side.
+    LeakyReLU has slope 0.1, so features can be slightly negative. Images must be at least 16 pixels on each side.
 
     Args:
-        widths: of the four blocks.
-        drop: the share of cells blanked after each block: single ones after the first two, squares after the others.
-        block: the side of those squares: 5 for images of 84 pixels, 2 for 32.
-        ramp: steps until the squares come at that rate; 0 has them at once.
+        widths: widths of the four blocks.
+        drop: dropout rate after each block: single cells after the first two blocks, squares after the last two.
+        block: side length of the squares: 5 for images of 84 pixels, 2 for 32.
+        ramp: steps until the squares reach the full rate; 0 uses it from the start.
     """
 
     widths: tuple[int, int, int, int] = (64, 160, 320, 640)
@@ -30,7 +30,7 @@ class ResNet12(Model):
     ramp: int = 40_000
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights: He-normal convolutions."""
+        """Build the module with newly initialized weights: He-normal convolutions."""
         if len(self.widths) != 4 or min(self.widths) < 1:
             raise OptionError(f"ResNet12 has 4 blocks, and widths is {self.widths}: give 4 numbers from 1 up.")
         if not 0 <= self.drop < 1:
@@ -48,7 +48,7 @@ class ResNet12(Model):
 
 
 class HalvingBlock(nn.Module):
-    """Three 3x3 convolutions beside a 1x1 one, a max-pool to half the size, and dropout of one kind or another."""
+    """Three 3x3 convolutions with a 1x1 shortcut, a max-pool to half the size, and the given dropout module."""
 
     def __init__(self, before: int, width: int, drop: nn.Module) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class HalvingBlock(nn.Module):
         self.relu, self.maxpool, self.drop = nn.LeakyReLU(0.1), nn.MaxPool2d(2), drop
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, before, H, W) to (B, width, H // 2, W // 2)."""
+        """Map (B, before, H, W) to (B, width, H // 2, W // 2)."""
         if min(x.shape[2:]) < 2:
             raise OptionError(
                 f"a map of {x.shape[2]}x{x.shape[3]} cannot be halved: ResNet12 halves images four times, so give "
@@ -68,6 +68,6 @@ class HalvingBlock(nn.Module):
         residual = self.relu(self.bn1(self.conv1(x)))
         residual = self.relu(self.bn2(self.conv2(residual)))
         total = self.bn3(self.conv3(residual)) + self.downsample(x)
-        halved: Tensor = self.relu(self.maxpool(total))  # published the other way round: the same, at 4 times the work
+        halved: Tensor = self.relu(self.maxpool(total))  # published in the other order: same result, 4 times the work
         dropped: Tensor = self.drop(halved)
         return dropped

@@ -1,4 +1,4 @@
-"""Normalization as the first part of a network, which then takes pixels in [0, 1]: attacks move those."""
+"""Normalization as the first part of a network, so that its input is pixels in [0, 1], which attacks perturb."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from .network import Network
 
 
 class Standardize(nn.Module):
-    """`(images - mean) / std`, channel by channel; both are in the state dict, so that weights know their input.
+    """Compute `(images - mean) / std` per channel; both are in the state dict, so weights include their normalization.
 
     Example:
         >>> Standardize((0.5,), (0.25,))(torch.ones(1, 1, 1, 1))
@@ -26,12 +26,12 @@ class Standardize(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to the same shape."""
+        """Normalize (B, C, H, W) images."""
         return (images - self.mean) / self.std
 
 
 def prepend_standardize(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
-    """The network with `Standardize` before its first part; its other parts keep their names."""
+    """Insert `Standardize` before the first part of the network, in place; the other parts keep their names."""
     network.add_module("standardize", Standardize(mean, std))
     network.path = ("standardize", *network.path)
     return network

@@ -1,4 +1,4 @@
-"""VGG-11 for 32x32 images with any eight widths, the net that NeuralScale rescales (table S2)."""
+"""VGG-11 for 32x32 images with any eight widths, the network that NeuralScale rescales (table S2)."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, 
 
 @dataclass(frozen=True)
 class Vgg11(Model):
-    """Eight 3x3 convolutions with batch norm, five max-pools: 32x32 becomes 1x1.
+    """Eight 3x3 convolutions with batch norm and five max-pools, which reduce 32x32 to 1x1.
 
-    The features are as many as the last width, none negative. Images must be 32 pixels or more on a side; where more
-    than one position is left, they are averaged.
+    The last width is the number of features, which are non-negative. Images must be at least 32 pixels on each side; if
+    more than one position remains, the positions are averaged.
     """
 
     widths: tuple[int, ...] = (64, 128, 256, 256, 512, 512, 512, 512)
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights: as NeuralScale's, batch norms at half gain and a small classifier."""
+        """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""
         if len(self.widths) != 8:
             raise OptionError(f"Vgg11 has 8 convolutions, but widths names {len(self.widths)}: {self.widths}. Give 8.")
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 4, 6, 8), bias=True)

@@ -1,4 +1,4 @@
-"""Weights from elsewhere into a model: every one of them, or a sentence that says which do not fit."""
+"""Loading of external weights into a model: either all of them, or an error that names the mismatches."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -7,18 +7,18 @@ from torch import Tensor, nn
 
 from ...errors import OptionError
 
-NESTS = ("state_dict", "model_state_dict", "model")  # where checkpoints keep their weights
-PREFIXES = ("module.", "_orig_mod.", "model.")  # DDP's, torch.compile's, a Lightning module's
+NESTS = ("state_dict", "model_state_dict", "model")  # keys under which checkpoints store their weights
+PREFIXES = ("module.", "_orig_mod.", "model.")  # of DDP, torch.compile and Lightning modules
 CLASSIFIER = "fc."
 
 
 def load_weights(model: nn.Module, state_dict: Mapping[str, Any], *, skip_classifier: bool = False) -> None:
-    """Load all weights of `state_dict` into `model`, or raise and leave the model as it was.
+    """Load all weights of `state_dict` into `model`, or raise an error and leave the model unchanged.
 
     Args:
-        model: from this package, or any other whose classifier is `fc`; wrapped by DDP or `torch.compile` or not.
-        state_dict: the weights by name, also with the prefix of a wrapper or inside a checkpoint under "state_dict".
-        skip_classifier: leave the model's `fc` as it is and load everything else, for another set of classes.
+        model: a model of this package, or any other whose classifier is `fc`; may be wrapped by DDP or `torch.compile`.
+        state_dict: the weights by name; wrapper prefixes, and checkpoints with a key such as "state_dict", are handled.
+        skip_classifier: load everything except the classifier `fc`, for a different set of classes.
     """
     given, own = _plain(_unnested(state_dict)), _plain(model.state_dict())
     if skip_classifier:
@@ -37,7 +37,7 @@ def _unnested(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """The weights without the prefixes that all their names share."""
+    """Remove the wrapper prefixes that all names share."""
     for prefix in PREFIXES:
         if weights and all(name.startswith(prefix) for name in weights):
             return _plain({name.removeprefix(prefix): value for name, value in weights.items()})
@@ -45,7 +45,7 @@ def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
-    # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; loading puts it in.
+    # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; load_state_dict adds it.
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     unexpected = [name for name in given if name not in own]
     reshaped = [name for name in own if name in given and _shape(given[name]) != _shape(own[name])]

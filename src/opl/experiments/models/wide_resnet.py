@@ -1,4 +1,4 @@
-"""Wide ResNets for 32x32 images (WRN-28-10 and WRN-34-10, the nets of adversarial training): pre-activation blocks."""
+"""Wide ResNets for 32x32 images (WRN-28-10 and WRN-34-10, used in adversarial training): pre-activation blocks."""
 
 from dataclasses import dataclass
 
@@ -12,17 +12,17 @@ from .residual import convolution
 
 @dataclass(frozen=True)
 class WideResNet(Model):
-    """A ResNet of `6n + 4` layers (16, 22, 28, 34, 40): n blocks at each of widths 16w, 32w, 64w.
+    """A ResNet with `6n + 4` layers (16, 22, 28, 34, 40): n blocks at each of the widths 16w, 32w, 64w.
 
-    Batch norm and ReLU come before each convolution, and once more after the last; features: 64w, none negative.
+    Batch norm and ReLU precede each convolution and follow the last one. It has 64w features, all non-negative.
     """
 
     depth: int = 28
     width: int = 10
-    """How many times wider than the narrowest."""
+    """The widening factor w; 1 gives the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """The module, with new weights: He-normal convolutions, a classifier without bias at the start."""
+        """Build the module with newly initialized weights: He-normal convolutions, classifier bias 0."""
         if self.depth < 10 or self.depth % 6 != 4:
             below = max(10, self.depth - (self.depth - 4) % 6)
             raise OptionError(
@@ -47,9 +47,9 @@ class WideResNet(Model):
 
 
 class PreActivationBlock(nn.Module):
-    """Two 3x3 convolutions, each after batch norm and ReLU, beside a shortcut.
+    """Two 3x3 convolutions, each after batch norm and ReLU, with a shortcut.
 
-    Where the shape changes the shortcut is a 1x1 convolution of the *activated* input; elsewhere the input itself.
+    The shortcut is a 1x1 convolution of the *activated* input if the shape changes, otherwise the input itself.
     """
 
     def __init__(self, before: int, width: int, stride: int) -> None:
@@ -61,7 +61,7 @@ class PreActivationBlock(nn.Module):
         self.downsample = None if same else convolution(before, width, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, before, H, W) to (B, width, H / stride, W / stride)."""
+        """Map (B, before, H, W) to (B, width, H / stride, W / stride)."""
         active = self.relu(self.bn1(x))
         shortcut = x if self.downsample is None else self.downsample(active)
         residual: Tensor = self.conv2(self.relu(self.bn2(self.conv1(active))))
