@@ -15,7 +15,7 @@ from opl import orthogonal_projection
 from opl.errors import OptionError
 from opl.experiments import tables
 from opl.experiments.methods import MART, OPL, TRADES, AdversarialTraining, CrossEntropy
-from opl.experiments.methods.ascent import ascend, random_start
+from opl.experiments.methods.ascent import ascend, random_point
 from opl.experiments.methods.mart import boosted_cross_entropy, consistency
 from opl.experiments.methods.trades import divergence
 from opl.experiments.models import CifarResNet, Standardize
@@ -92,7 +92,7 @@ def test_moved_images_stay_in_the_ball_and_in_the_range_of_pixels(norm, eps, ste
     model.float()
     before = batch.images.clone()
     loss = lambda moved: F.cross_entropy(model(moved).logits, batch.labels, reduction="sum")  # noqa: E731
-    start = random_start(batch.images, eps, norm) if random_start else None
+    start = random_point(batch.images, eps, norm) if random_start else None
     moved = ascend(loss, batch.images, eps=eps, step=step, steps=steps, norm=norm, start=start)
     assert distance(moved, before, norm) <= eps * (1 + 1e-5) + 1e-6
     assert moved.min() >= 0
@@ -123,10 +123,10 @@ def test_a_loss_that_is_flat_moves_nothing():
 
 def test_random_starts_fill_the_ball_evenly():
     images = torch.full((4000, 1, 2, 1), 0.5, dtype=torch.float64)
-    square = random_start(images, 0.3, "linf", torch.Generator().manual_seed(0)) - images
+    square = random_point(images, 0.3, "linf", torch.Generator().manual_seed(0)) - images
     assert square.abs().max() <= 0.3
     assert square.square().mean().item() == pytest.approx(0.3**2 / 3, rel=0.05)
-    disc = (random_start(images, 0.3, "l2", torch.Generator().manual_seed(0)) - images).flatten(1).norm(dim=1)
+    disc = (random_point(images, 0.3, "l2", torch.Generator().manual_seed(0)) - images).flatten(1).norm(dim=1)
     assert disc.max() <= 0.3
     assert (disc < 0.3 / math.sqrt(2)).double().mean().item() == pytest.approx(0.5, abs=0.03)  # half of the area
 

@@ -12,10 +12,10 @@ from torch import nn
 from opl import FeatureTap
 from opl.errors import OptionError
 from opl.experiments.models import (
+    MODELS,
     CifarResNet,
     DigitsNet,
     MnistNet,
-    Model,
     ResNet,
     ResNet12,
     Vgg11,
@@ -135,7 +135,7 @@ def test_a_feature_tap_finds_the_classifier_unasked(settings, channels, size, fe
 
 
 def test_settings_are_plain_values_of_one_type():
-    assert all(isinstance(settings, Model) for settings, *_ in SMALL.values())
+    assert all(isinstance(settings, MODELS) for settings, *_ in SMALL.values())
     assert replace(CifarResNet(), depth=110) == CifarResNet(depth=110, width=16)
     assert len({CifarResNet(), CifarResNet(depth=56), ResNet(), ResNet12(), Vgg11(), MnistNet(), DigitsNet()}) == 6
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...methods.ascent import ascend, random_start
+from ...methods.ascent import ascend, random_point
 from ...models.modes import evaluation_mode, frozen_parameters
 from ...seeds import Purpose
 from ...types import Images
@@ -101,4 +101,4 @@ def _moved(
 def _somewhere(image: Tensor, settings: Attack, number: int) -> Tensor:
     """Draw a random start that does not depend on the other images."""
     chance = Purpose.ATTACK_START.generator(settings.seed, number)
-    return random_start(image, settings.eps, settings.norm, chance)
+    return random_point(image, settings.eps, settings.norm, chance)
