@@ -1,4 +1,4 @@
-"""Points in a plane with a class each: checked, thinned, and drawn in print or on a page."""
+"""Labeled points in a plane: checked, subsampled, and drawn in print or on a page."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-PRINTED, ON_PAGE = 2000, 600  # points drawn: more hide each other in print and make a page heavy
+PRINTED, ON_PAGE = 2000, 600  # points drawn: more would overlap in print and make a page large
 LEGEND = 24  # characters of a name in a printed legend
 ENTRIES = 20  # classes that a printed legend names
 
 
 def check(what: str, points: Array, labels: Array, class_names: Sequence[str]) -> None:
-    """Refuse points that are no (N, 2) array, or labels that are not one class each."""
+    """Raise OptionError unless `points` is a non-empty (N, 2) array and each of the (N,) labels has a class name."""
     if np.ndim(points) != 2 or np.shape(points)[1] != 2 or not len(points):
         raise OptionError(
             f"the points of {what!r} have shape {np.shape(points)}: give at least one row of two numbers."
@@ -34,16 +34,16 @@ def check(what: str, points: Array, labels: Array, class_names: Sequence[str]) -
 
 
 def finite(points: Array, labels: Array) -> tuple[Array, Array]:
-    """The rows that can be drawn, as floats, with their labels."""
+    """The rows without NaN or infinity, as floats, with their labels."""
     points, labels = np.asarray(points, dtype=float), np.asarray(labels)
     kept = np.isfinite(points).all(axis=1)
     return points[kept], labels[kept]
 
 
 def thin_out(points: Array, labels: Array, limit: int) -> tuple[Array, Array]:
-    """Every n-th of the drawable rows, at most `limit`, each class by its share.
+    """Every n-th of the finite rows, at most `limit`, with each class in proportion.
 
-    Rows are counted class by class, so data in which the classes take turns does not lose one of them.
+    Rows are counted class by class, so no class is lost if the classes alternate in the data.
 
     Example:
         >>> _, labels = thin_out(np.zeros((6, 2)), np.array([0, 1, 0, 1, 0, 1]), limit=3)
@@ -65,7 +65,7 @@ def scatter(axes: "Axes", points: Array, labels: Array) -> None:
 
 
 def handles(class_names: Sequence[str]) -> "list[Line2D]":
-    """The entries of a legend, one for each class whether it has points or not; the last counts those beyond."""
+    """The entries of a legend: one per class, even without points, up to `ENTRIES`; the last counts the rest."""
     from matplotlib.lines import Line2D
 
     labels = [print_label(name, LEGEND) for name in class_names[:ENTRIES]]
@@ -78,27 +78,27 @@ def handles(class_names: Sequence[str]) -> "list[Line2D]":
 
 
 def legend_columns(class_names: Sequence[str], width: int) -> int:
-    """How many entries of a printed legend fit beside each other where `width` letters do.
+    """The number of columns of a printed legend that fit into `width` characters.
 
     Example:
         >>> legend_columns(["cat", "aquarium fish"], 85), legend_columns(["x" * 99] * 5, 85)
         (2, 2)
     """
     longest = min(LEGEND, max(map(len, class_names)))
-    return min(len(class_names), max(1, width // (longest + 7)))  # seven for the symbol and the gaps around it
+    return min(len(class_names), max(1, width // (longest + 7)))  # 7 for the symbol and the gaps around it
 
 
 def traces(
     points: Array, labels: Array, names: Sequence[str], column: int, looks: Sequence[int] | None = None
 ) -> list[Spec]:
-    """The same for plotly: a trace for each class, toggled together with that class in the other columns.
+    """The points for plotly: one trace per class, toggled together with that class in the other columns.
 
     Args:
         points: (N, 2).
         labels: (N,).
-        names: one for each class, as `texts` makes them.
-        column: which subplot, from 1 up.
-        looks: which color and symbol each class has; by default those of its label.
+        names: one for each class, as returned by `texts`.
+        column: the subplot, counted from 1.
+        looks: the index of each class's color and symbol; by default its label.
     """
     points, labels = thin_out(points, labels, ON_PAGE)
     looks = range(len(names)) if looks is None else looks
@@ -120,7 +120,7 @@ def traces(
 
 
 def list_once(all_traces: list[Spec]) -> list[Spec]:
-    """The traces, of which only the first of each group has an entry in the legend.
+    """The traces, with a legend entry only for the first of each group.
 
     Example:
         >>> [trace["showlegend"] for trace in list_once([{"legendgroup": "cat"}, {"legendgroup": "cat"}])]
@@ -134,7 +134,7 @@ def list_once(all_traces: list[Spec]) -> list[Spec]:
 
 
 def columns(count: int, gap: float = 0.08) -> list[list[float]]:
-    """Where `count` subplots side by side begin and end, from 0 to 1.
+    """The start and end of each of `count` subplots side by side, from 0 to 1.
 
     Example:
         >>> columns(2, gap=0.1)
@@ -145,7 +145,7 @@ def columns(count: int, gap: float = 0.08) -> list[list[float]]:
 
 
 def keys(column: int) -> tuple[str, str]:
-    """What a layout calls the two axes of a subplot, counted from 1.
+    """The layout keys of the two axes of a subplot, counted from 1.
 
     Example:
         >>> keys(1), keys(2)
@@ -156,7 +156,7 @@ def keys(column: int) -> tuple[str, str]:
 
 
 def heading(words: str, domain: Sequence[float]) -> dict[str, Any]:
-    """A title over a subplot. `words` is shown as it is: pass names through `text` first."""
+    """A title above a subplot. `words` is not escaped: pass names through `text` first."""
     middle = round(sum(domain) / 2, 4)
     place = {"x": middle, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper", "yanchor": "bottom"}
     return {"text": words, "showarrow": False, **place}

@@ -1,4 +1,4 @@
-"""What all figures take and give beside their values: an order of classes, arrays of a run, figures and words."""
+"""The common inputs and outputs of all figures: the order of classes, the arrays of a run, figures and text."""
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Order = Literal["class", "cluster", "superclass"]
-"""Of the classes of a similarity matrix; the other figures have none."""
+"""The order of the classes in a similarity matrix; the other figures ignore it."""
 
 
 class Rendering(NamedTuple):
-    """Figures by what their files' names end in, and what they say in words."""
+    """Figures by the suffix of their file names, and what they show as lines of text."""
 
     figures: "dict[str, Figure]"
     words: list[str]
 
 
 def arrays_of(run: Run, name: str = "test") -> dict[str, Any]:
-    """The arrays of a run that a figure cannot do without."""
+    """The named arrays of a run; raises FolderError if they cannot be read."""
     arrays = run.arrays(name)
     if not arrays:
         path = run.folder.path

@@ -1,4 +1,4 @@
-"""Angles on the unit circle: a ray where each class points, and its histogram standing on the rim."""
+"""Angles on the unit circle: a ray in each class's direction, and its histogram on the outside of the circle."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ from .style import Array, Spec, color, numbers
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BINS = 72  # of five degrees
-RISE = 0.6  # how far the fullest bin reaches out of the circle
+BINS = 72  # of 5 degrees each
+RISE = 0.6  # how far the fullest bin extends beyond the circle
 EDGE = 1.05 + RISE
 
 
 def shares(units: Array) -> Array:
-    """(BINS,) which part of some unit vectors points into each bin, from 0 degrees on; zeros for no vectors.
+    """(BINS,) the fraction of unit vectors that point into each bin, starting at 0 degrees; zeros for no vectors.
 
     Example:
         >>> shares(np.array([[1.0, 0.0], [0.0, 1.0]]))[[0, 18]]
@@ -33,8 +33,8 @@ def draw(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) ->
     Args:
         axes: an empty square.
         histograms: `shares` of each class.
-        rays: (C, 2) where each class points.
-        peak: the share that reaches furthest out; the same for all clouds, so that they can be compared.
+        rays: (C, 2) the direction of each class.
+        peak: the fraction that is drawn at full height; the same for all clouds, so that they can be compared.
     """
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Circle
@@ -46,14 +46,14 @@ def draw(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) ->
         axes.add_collection(PolyCollection(outlines, color=color(index), alpha=0.6, linewidths=0))
     for degrees in (0, 90, 180, 270):
         x, y = 0.8 * np.cos(np.radians(degrees)), 0.8 * np.sin(np.radians(degrees))
-        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # a class often points exactly there
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # classes often point in exactly this direction
         axes.text(x, y, f"{degrees}°", ha="center", va="center", color="0.4", fontsize=7, bbox=behind)
     axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal")
     axes.set_axis_off()
 
 
 def trace(histogram: Array, ray: Array, peak: float) -> Spec:
-    """One class for plotly: a line from the middle along its ray, then its bins, with gaps between them."""
+    """One class for plotly: a line from the center along its ray, then its bins, separated by gaps."""
     gap = np.full((1, 2), np.nan)
     bins = [part for outline in _outlines(histogram, peak) for part in (gap, outline)]
     points = np.concatenate([np.stack([np.zeros(2), ray]), *bins])
@@ -62,13 +62,13 @@ def trace(histogram: Array, ray: Array, peak: float) -> Spec:
 
 
 def circle(axis: int) -> Spec:
-    """The rim, as a shape of plotly."""
+    """The unit circle as a plotly shape."""
     corners = {"x0": -1, "x1": 1, "y0": -1, "y1": 1, "xref": f"x{axis}", "yref": f"y{axis}"}
     return {"type": "circle", **corners, "line": {"color": "rgba(127,127,127,0.6)", "width": 1}}
 
 
 def _outlines(histogram: Array, peak: float) -> Array:
-    """(K, 5, 2) the bins that hold something, as closed outlines that stand on the unit circle."""
+    """(K, 5, 2) the non-empty bins as closed outlines that start at the unit circle."""
     filled = np.flatnonzero(histogram)
     outer = 1 + RISE * histogram[filled] / peak
     start, stop = (2 * np.pi * (filled + step) / BINS for step in (0, 1))

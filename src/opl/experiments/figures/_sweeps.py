@@ -1,4 +1,4 @@
-"""Runs that differ in OPL's weight, in its gamma or in the batch size, and in nothing else: sweeps and grids."""
+"""Sweeps and grids: runs that differ only in OPL's weight, its gamma or the batch size."""
 
 import json
 import math
@@ -14,22 +14,22 @@ from ..results.runs import Run, number
 from .style import Array
 
 SETTINGS = {"weight": "weight λ", "gamma": "γ", "batch size": "batch size"}
-"""What may be varied, and what it is called in a label."""
+"""The settings that may be varied, and their names in labels."""
 WEIGHT, GAMMA, BATCH = range(len(SETTINGS))
-IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}  # of a recipe, beside what is varied
+IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}  # recipe fields left out of `rest`
 LABELS = {"CrossEntropy": "CE"}
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What one method reaches for each value of one setting.
+    """The results of one method for each value of one setting.
 
     Args:
-        label: which method, for instance "CE+OPL".
-        setting: what was varied, for instance "lambda" or "batch size".
-        xs: its values, above zero: the axis is logarithmic.
-        values: for each of them the results of the seeds.
-        baseline: results of the seeds of a method without that setting, or None.
+        label: name of the method, for example "CE+OPL".
+        setting: name of the varied setting, for example "lambda" or "batch size".
+        xs: its values, all above zero because the axis is logarithmic.
+        values: for each of `xs`, one result per seed.
+        baseline: one result per seed of a method without that setting, or None.
     """
 
     label: str
@@ -53,7 +53,7 @@ class Sweep:
 
 
 class Grid(NamedTuple):
-    """The means that one method reaches, (weights, gammas); NaN for a pair that was not run."""
+    """The mean results of one method, (weights, gammas); NaN for a pair that was not run."""
 
     weights: tuple[float, ...]
     gammas: tuple[float, ...]
@@ -61,28 +61,28 @@ class Grid(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """A run but for its seed: what may be varied, and everything else."""
+    """The settings of a run except its seed: those that may be varied, and all others."""
 
     method: str
-    """The kind of its method without OPL."""
+    """Class name of the method without OPL."""
     rest: str
-    """That method and the rest of the recipe, in full."""
+    """The method without OPL and the rest of the recipe, as JSON."""
     projection: str | None
-    """OPL's settings beside weight and gamma; None for a run without OPL."""
+    """OPL's settings other than weight and gamma; None for a run without OPL."""
     varied: tuple[float, ...]
-    """A value for each of `SETTINGS`; 0 for OPL's in a run without it."""
+    """One value for each of `SETTINGS`; weight and gamma are 0 in a run without OPL."""
 
     @property
     def label(self) -> str:
-        """Of its method."""
+        """Name of the method in labels."""
         return LABELS.get(self.method, self.method) + ("" if self.projection is None else "+OPL")
 
     def without(self, *places: int) -> "Settings":
-        """The same for any value of these settings."""
+        """The same settings with those at `places` set to 0, so that runs that differ only in them are equal."""
         return self._replace(varied=tuple(0.0 if i in places else value for i, value in enumerate(self.varied)))
 
     def baseline(self) -> "Settings":
-        """The same without OPL."""
+        """The same settings without OPL."""
         return self._replace(projection=None).without(WEIGHT, GAMMA)
 
 
@@ -90,7 +90,7 @@ Values = dict[float, tuple[float, ...]]
 
 
 def settings(run: Run) -> Settings:
-    """Those of a run."""
+    """The settings of a run."""
     opl = run.opl or {}
     others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
     rest = json.dumps([run.baseline_method, others], sort_keys=True, default=str)
@@ -101,10 +101,10 @@ def settings(run: Run) -> Settings:
 
 
 def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Sweep]]:
-    """For each setting that is varied its sweeps: one for each choice of the others that has at least two values.
+    """The sweeps over each setting that is varied: one per choice of the other settings, with at least two values.
 
-    The baseline of a sweep is the method without OPL in the same recipe. Over the batch size, which it has too, it is
-    a sweep of its own, even of one value.
+    The baseline of a sweep is the method without OPL in the same recipe. In a sweep over the batch size, which the
+    baseline also has, the baseline is a separate sweep, even if it has only one value.
     """
     found = _results(runs, metric)
     made = {name: _sweeps(found, place, name) for place, name in enumerate(SETTINGS)}
@@ -112,7 +112,7 @@ def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Swe
 
 
 def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:
-    """The means over weight and gamma, where both have at least two values."""
+    """The mean results over weight and gamma, where both have at least two values."""
     tables: dict[Settings, dict[tuple[float, float], tuple[float, ...]]] = defaultdict(dict)
     for key, values in _results(runs, metric).items():
         if key.varied[WEIGHT] > 0:
@@ -127,7 +127,7 @@ def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:
 
 
 def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ...]]:
-    """A number of each run, those that differ in nothing but the seed together."""
+    """The metric of each run, grouped over runs that differ only in the seed."""
     found: dict[Settings, list[float]] = defaultdict(list)
     for run in runs:
         value = number(run.result.get(metric))
@@ -154,7 +154,7 @@ def _sweeps(found: dict[Settings, tuple[float, ...]], place: int, name: str) -> 
 
 
 def _label(key: Settings, several: Sequence[Settings]) -> str:
-    """The method, and what tells its sweep from others of that method."""
+    """The method, and the settings that distinguish this sweep from others of the same method."""
     alike = [each for each in several if each.label == key.label]
     apart = [
         f"{word} {key.varied[place]:g}"

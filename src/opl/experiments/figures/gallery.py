@@ -1,4 +1,4 @@
-"""Figure 5: pictures that the second model gets right and the first wrong, with the five best guesses of both."""
+"""Figure 5: pictures that the second model gets right and the first wrong, with the top-5 predictions of both."""
 
 import base64
 import io
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 NEEDS = ("test",)
 Guesses = tuple[tuple[str, float], ...]
 
-SMALLEST = 96  # pixels of a page: smaller pictures are enlarged
-ACROSS = 2  # pictures in a row, in print
+SMALLEST = 96  # pixels on a page: smaller pictures are enlarged
+ACROSS = 2  # pictures per row, in print
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One picture, its class, and what two models take it for.
+    """One picture, its class, and the predictions of two models.
 
     Args:
         pixels: (H, W, 3) or (H, W, 1), uint8.
         truth: the name of its class.
-        before: the best guesses of the first model, each a class name and its probability.
-        after: those of the second.
+        before: the top predictions of the first model, each a class name and its probability.
+        after: the top predictions of the second model.
     """
 
     pixels: Array
@@ -45,13 +45,13 @@ class Picture:
 
 
 def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """Two rows' runs of the same seed, in the order of the second."""
+    """Pairs of runs of two rows with the same seed, in the order of the second row."""
     first = {run.seed: run for run in before}
     return [(first[run.seed], run) for run in after if run.seed in first]
 
 
 def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test pictures that the second run gets right and the first wrong: `find_corrected` of what both kept."""
+    """Test pictures that the second run gets right and the first wrong: `find_corrected` on the arrays of both."""
     one, two = arrays_of(before), arrays_of(after)
     guesses = (one["top5"], one["p5"], two["top5"], two["p5"])
     count = 1 + max(int(np.max(part)) for part in (one["labels"], one["top5"], two["top5"]))
@@ -68,17 +68,17 @@ def find_corrected(
     class_names: Sequence[str],
     limit: int = 12,
 ) -> list[Picture]:
-    """The pictures that the second model gets right and the first wrong, those it is surest of first.
+    """The pictures that the second model gets right and the first wrong, sorted by the second's confidence.
 
     Args:
         pixels: (M, H, W, 1 or 3) uint8, of the first M of the N samples.
-        labels: (N,) their classes.
-        before_top5: (N, K) the first model's best classes, best first.
+        labels: (N,) the true classes.
+        before_top5: (N, K) the first model's top classes, best first.
         before_p5: (N, K) their probabilities.
-        after_top5: (N, K) the second model's.
+        after_top5: (N, K) the second model's top classes, best first.
         after_p5: (N, K) their probabilities.
         class_names: one for each class.
-        limit: at most so many.
+        limit: the maximum number of pictures.
 
     Example:
         >>> best, p = np.array([[0, 1]]), np.array([[0.9, 0.1]])
@@ -104,11 +104,11 @@ def find_corrected(
 
 
 def draw(pictures: Sequence[Picture], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
-    """For print: each picture beside the guesses of both models, the true class in the accent color.
+    """A matplotlib figure: each picture next to the predictions of both models, the true class in the accent color.
 
     Args:
-        pictures: for instance from `find_corrected`.
-        names: of the two models.
+        pictures: for example from `find_corrected`.
+        names: the names of the two models.
 
     Example:
         >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
@@ -137,7 +137,7 @@ def draw(pictures: Sequence[Picture], names: tuple[str, str] = ("CE", "CE+OPL"))
 
 
 def png(pixels: Array) -> str:
-    """A picture as a data URI, each of its pixels a sharp square if it is small.
+    """Encode a picture as a PNG data URI; small ones are enlarged without blurring their pixels.
 
     Args:
         pixels: (H, W, 3) or (H, W, 1), uint8.
@@ -161,10 +161,10 @@ def png(pixels: Array) -> str:
 def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
     """For a web page: each picture as `image` (a data URI), `truth`, `before` and `after` (lists of name, probability).
 
-    Names are as given, not as HTML: the page escapes them where it writes them.
+    Names are not escaped here; the page escapes them when it writes them.
 
     Args:
-        pictures: for instance from `find_corrected`.
+        pictures: for example from `find_corrected`.
 
     Example:
         >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
@@ -179,7 +179,7 @@ def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The pictures of the lowest seed that both rows have; no figure where none was corrected."""
+    """The pictures of the lowest seed that both of the first two rows have; no figure if none was corrected."""
     (before, first), (after, second) = rows[:2]
     pairs = pair_by_seed(first, second)
     if not pairs:
@@ -201,7 +201,7 @@ def _plain(guesses: Guesses) -> list[list[Any]]:
 def _show(axes: "Axes", picture: Picture) -> None:
     axes.imshow(picture.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_title(print_label(picture.truth, 18), fontsize=7, fontweight="bold", pad=3)
-    axes.set_anchor("N")  # level with the guesses beside it
+    axes.set_anchor("N")  # aligned with the top of the bars next to it
     axes.set_axis_off()
 
 

@@ -1,4 +1,4 @@
-"""Figure s1: base and novel classes of few-shot learning, seen by linear discriminant analysis."""
+"""Figure s1: base and novel classes of few-shot learning, projected by linear discriminant analysis (LDA)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NEEDS = ("test", "novel")
-ROOM = 12  # entries of a legend beside a panel; of more, in smaller letters, there is room for all that it names
-KINDS = {"base": "test", "novel": "novel"}  # which classes, and the arrays that have them
+ROOM = 12  # legend entries next to a panel at the normal font size; longer legends use a smaller one
+KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arrays that contain them
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The classes of one split as one model sees them.
+    """The projected features of the classes of one split, for one model.
 
     Args:
-        label: which, for instance "CE+OPL, novel classes".
+        label: for example "CE+OPL, novel classes".
         points: (N, 2), from `project`; rows that are not finite are not drawn.
         labels: (N,), integer class ids.
         class_names: one for each class.
@@ -44,12 +44,12 @@ class Panel:
 
 
 def panel(label: str, run: Run, name: str) -> Panel:
-    """All classes of some arrays of a run, in the two directions that tell them apart best.
+    """All classes in some arrays of a run, projected onto the two directions that separate them best.
 
     Args:
-        label: of the panel.
-        run: which keeps them.
-        name: of the arrays.
+        label: label of the panel.
+        run: the run that has the arrays.
+        name: name of the arrays.
     """
     arrays = arrays_of(run, name)
     features = np.asarray(arrays["features"], dtype=float)
@@ -60,11 +60,11 @@ def panel(label: str, run: Run, name: str) -> Panel:
 
 
 def project(features: Array, labels: Array) -> Array:
-    """(N, 2) the features in the plane in which their classes are furthest apart for their width.
+    """(N, 2) the features in the plane that best separates their classes relative to their spread (LDA).
 
-    The solver is the one by singular values, which takes fewer samples than features, but does not see a direction in
-    which no class has any width; where there is no other, the plane is that of the class means. Two classes need one
-    direction alone: the second column is zero. A row that is not finite takes no part and is NaN.
+    The SVD solver works with fewer samples than features, but ignores directions in which no class has any spread; if
+    there are no other directions, the plane is that of the class means. Two classes have only one direction: the second
+    column is zero. Rows that are not finite are ignored and become NaN.
 
     Args:
         features: (N, D).
@@ -91,10 +91,10 @@ def project(features: Array, labels: Array) -> Array:
 
 
 def separation(features: Array, labels: Array) -> float:
-    """How far the classes lie apart for their width: the trace of the scatter between them over that within them.
+    """How well the classes are separated: the trace of the between-class scatter over that of the within-class scatter.
 
-    It is taken in the space of the features, not of the picture, so pictures cannot flatter. Rows that are not finite
-    take no part; classes of no width, apart from each other, give infinity.
+    It is computed from the features, not from the projection, so it does not depend on the picture. Rows that are not
+    finite are ignored; distinct classes without any spread give infinity.
 
     Args:
         features: (N, D).
@@ -117,10 +117,10 @@ def separation(features: Array, labels: Array) -> float:
 
 
 def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
-    """For print: a grid, for instance base and novel classes in rows, CE and CE+OPL in columns.
+    """A matplotlib figure: a grid, for example base and novel classes in rows, CE and CE+OPL in columns.
 
     Args:
-        panels: rows of panels. Neighbors with the same classes share the legend at their right.
+        panels: rows of panels. Neighbors with the same classes share the legend to their right.
 
     Example:
         >>> panel = Panel("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("cat", "dog"), separation=2.0)
@@ -145,10 +145,10 @@ def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
 
 
 def page(panels: Sequence[Panel]) -> Spec:
-    """For a web page: the panels side by side, a trace for each class of each; a class toggles in all panels.
+    """A plotly figure: the panels side by side, one trace per class; a class is toggled in all panels at once.
 
     Args:
-        panels: for instance those of CE and of CE+OPL.
+        panels: for example those of CE and of CE+OPL.
 
     Example:
         >>> panel = Panel("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("cat", "dog"), separation=2.0)
@@ -173,7 +173,7 @@ def page(panels: Sequence[Panel]) -> Spec:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Base classes above, novel ones below, a column for each row's first run; and how far they lie apart."""
+    """Base classes above, novel classes below, one column for each row's first run; their separation as text."""
     panels = [
         [panel(f"{row.label}, {kind} classes", runs[0], name) for row, runs in rows] for kind, name in KINDS.items()
     ]
@@ -182,7 +182,7 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
-    """Features as floats, labels, and which rows are finite."""
+    """Features as floats, labels, and a mask of the finite rows."""
     features, labels = np.asarray(features, dtype=float), np.asarray(labels)
     if features.ndim != 2 or not features.size or labels.shape != features.shape[:1]:
         raise OptionError(
@@ -193,12 +193,12 @@ def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
 
 
 def _discriminants(features: Array, labels: Array) -> Array:
-    """(N, 2), or (N, 1) where there is no second direction."""
+    """(N, 2), or (N, 1) if there is no second direction."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     classes = [features[labels == label] for label in np.unique(labels)]
     inside = np.concatenate([own - own.mean(axis=0) for own in classes])
-    if np.abs(inside).max() <= 1e-12 * np.abs(features).max():  # scikit-learn would divide by it
+    if np.abs(inside).max() <= 1e-12 * np.abs(features).max():  # scikit-learn would divide by zero
         centered = features - features.mean(axis=0)
         axes = np.linalg.svd(centered, full_matrices=False)[2]
         return np.asarray(centered @ axes[:2].T)

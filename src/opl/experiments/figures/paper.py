@@ -1,4 +1,4 @@
-"""From runs to the files of a figure: PDF, PNG and what it says as text."""
+"""From runs to the files of a figure: PDF, PNG, and its content as text."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,14 +14,14 @@ from .style import save
 def draw(
     item: Item, runs: Sequence[Run], folder: Path, scale: str, order: Order = "class"
 ) -> tuple[list[Path], list[str]]:
-    """Draw a figure from the finished runs of its rows; the files written, and what it says in words.
+    """Draw a figure from the finished runs of its rows; return the files written and its content as text.
 
     Args:
-        item: one with a `figure`, the name of a module of this package.
-        runs: among which those of its rows are.
-        folder: where `NAME.pdf`, `NAME.png` and `NAME.txt` go.
-        scale: of the runs.
-        order: of the classes, for the similarity matrices.
+        item: a figure; its `figure` is the name of a module of this package.
+        runs: must include those of its rows.
+        folder: where to write `NAME.pdf`, `NAME.png` and `NAME.txt`.
+        scale: the scale of the runs to draw.
+        order: the order of the classes in similarity matrices.
     """
     rows = [(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)]
     if not rows or not all(found for _, found in rows):

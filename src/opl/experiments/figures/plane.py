@@ -1,4 +1,4 @@
-"""Figure 2: features of two dimensions as they are, and as angles on the unit circle, a histogram for each class."""
+"""Figure 2: two-dimensional features, and their angles on the unit circle as one histogram per class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ NEEDS = ("test",)
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """The features of one model.
+    """The two-dimensional features of one model.
 
     Args:
-        label: which model, for instance "CE+OPL".
+        label: name of the model, for example "CE+OPL".
         features: (N, 2); rows that are not finite are not drawn.
         labels: (N,), integer class ids.
         class_names: one for each class.
@@ -42,7 +42,7 @@ class Cloud:
 
 
 def clouds(rows: Rows) -> list[Cloud]:
-    """The test features of each row's first run, which has two of them."""
+    """The test features of each row's first run, which must be two-dimensional."""
     found = []
     for row, runs in rows:
         arrays = arrays_of(runs[0])
@@ -53,9 +53,9 @@ def clouds(rows: Rows) -> list[Cloud]:
 
 
 def directions(cloud: Cloud) -> Array:
-    """(C, 2) where each class points: the mean of its unit features, as a unit vector.
+    """(C, 2) the direction of each class: the mean of its unit features, as a unit vector.
 
-    A class with no samples, with zero features alone, or whose features cancel has no direction: its row is zero.
+    A class without samples, with only zero features, or whose features cancel has no direction: its row is zero.
 
     Example:
         >>> directions(Cloud("CE", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one", "two")))
@@ -68,7 +68,7 @@ def directions(cloud: Cloud) -> Array:
 
 
 def mean_angle(cloud: Cloud) -> float:
-    """The mean angle in degrees between the directions of two classes; NaN where fewer than two classes have one.
+    """The mean angle in degrees between the directions of two classes; NaN if fewer than two classes have one.
 
     Example:
         >>> mean_angle(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
@@ -80,10 +80,10 @@ def mean_angle(cloud: Cloud) -> float:
 
 
 def draw(clouds: Sequence[Cloud]) -> "Figure":
-    """For print: a row for each cloud, its features on the left, their angles on the right.
+    """A matplotlib figure: one row per cloud, with features on the left and angles on the right.
 
     Args:
-        clouds: of the same classes; all histograms have one scale.
+        clouds: must have the same classes; all histograms share one scale.
 
     Example:
         >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
@@ -107,12 +107,12 @@ def draw(clouds: Sequence[Cloud]) -> "Figure":
 
 
 def page(clouds: Sequence[Cloud]) -> Spec:
-    """For a web page: a column for each cloud, its features above, their angles below.
+    """A plotly figure: one column per cloud, with features above and angles below.
 
-    For each cloud there is a trace of points for each class, then one of its angles for each class.
+    Each cloud has one trace of points per class, followed by one trace of angles per class.
 
     Args:
-        clouds: of the same classes; a class toggles in all of them.
+        clouds: must have the same classes; a class is toggled in all of them at once.
 
     Example:
         >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
@@ -136,7 +136,7 @@ def page(clouds: Sequence[Cloud]) -> Spec:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """A figure for each number of classes; the mean angle of each row, and of a few classes that of each pair."""
+    """One figure per number of classes; as text, the mean angle of each row and, for few classes, of each pair."""
     found = clouds(rows)
     words = [f"{each.label}: mean angle between class directions {mean_angle(each):.1f} degrees" for each in found]
     for each in found:
@@ -155,17 +155,17 @@ def _pairs(cloud: Cloud) -> list[str]:
 
 
 def _units(cloud: Cloud) -> list[Array]:
-    """The unit features of each class; a zero feature has no direction and no place here."""
+    """The unit features of each class, without zero features, which have no direction."""
     features, labels = finite(cloud.features, cloud.labels)
     largest = np.abs(features).max(axis=1, initial=0)
     features, labels = features[largest > 0], labels[largest > 0]
-    scaled = features / largest[largest > 0, None]  # so that the squares of 1e200 do not overflow
+    scaled = features / largest[largest > 0, None]  # so that squares of values such as 1e200 do not overflow
     units = scaled / np.hypot(*scaled.T)[:, None]
     return [units[labels == index] for index in range(len(cloud.class_names))]
 
 
 def _histograms(clouds: Sequence[Cloud]) -> tuple[list[list[Array]], float]:
-    """For each cloud the histogram of each class, and the fullest bin of all."""
+    """The histogram of each class of each cloud, and the fullest bin of all."""
     found = [[_ring.shares(own) for own in _units(cloud)] for cloud in clouds]
     return found, max(float(shares.max()) for each in found for shares in each) or 1.0
 
@@ -183,14 +183,14 @@ def _look(index: int, name: str, axis: int) -> Spec:
 
 
 def _features_axes(axis: int, domain: list[float]) -> Spec:
-    """Axes of one unit, in the upper half; their range grows until both fit."""
+    """Axes with equal units, in the upper half; their ranges grow until both fit."""
     x, y = keys(axis)
     upright = {"domain": [0.54, 1.0], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
     return {x: {"domain": domain, "anchor": f"y{axis}"}, y: upright}
 
 
 def _ring_axes(axis: int, domain: list[float]) -> Spec:
-    """A square without numbers, in the lower half."""
+    """Square axes without tick labels, in the lower half."""
     base = {"range": [-_ring.EDGE, _ring.EDGE], "visible": False, "constrain": "domain"}
     upright = {**base, "domain": [0.0, 0.46], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
     x, y = keys(axis)

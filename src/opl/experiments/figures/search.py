@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
 
-NEEDS: tuple[str, ...] = ()  # the results alone
+NEEDS: tuple[str, ...] = ()  # only the results
 
 
 def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
-    """For print: a panel for each setting, with 95 % intervals over the seeds; a baseline is a line with a band.
+    """A matplotlib figure: one panel per setting, with 95 % intervals over the seeds; a baseline is a line with a band.
 
     Args:
-        sweeps: by the title of the panel.
+        sweeps: the sweeps of each panel, by its title.
 
     Example:
         >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
@@ -61,12 +61,12 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
 
 
 def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
-    """For a web page: two traces for each baseline, its line and its band, then one for each sweep.
+    """A plotly figure: two traces per baseline, its line and its band, then one trace per sweep.
 
     Args:
-        sweeps: over one setting.
-        xlabel: its name.
-        ylabel: the name of what was measured.
+        sweeps: all over the same setting.
+        xlabel: name of the setting.
+        ylabel: name of the metric.
 
     Example:
         >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
@@ -86,13 +86,13 @@ def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
 def heat(
     rows: Sequence[float], columns: Sequence[float], values: Array, names: tuple[str, str] = ("lambda", "gamma")
 ) -> Spec:
-    """Table 8 for a web page: a heat map with its numbers in the cells; a cell with no number is empty.
+    """Table 8 as a plotly heat map with its numbers in the cells; a cell without a number is empty.
 
     Args:
         rows: the values of the first setting.
-        columns: those of the second.
-        values: (rows, columns); NaN where nothing was measured.
-        names: of the two settings.
+        columns: the values of the second setting.
+        values: (rows, columns); NaN for a pair without a result.
+        names: the names of the two settings.
 
     Example:
         >>> heat([0.1, 1.0], [0.5], np.array([[71.3], [np.nan]]))["data"][0]["text"]
@@ -123,7 +123,7 @@ def heat(
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """A panel for each setting that the runs vary, and the means in words."""
+    """One panel per setting that the runs vary, and the means as text."""
     panels = sweeps(run for _, runs in rows for run in runs)
     words = []
     for setting, some in panels.items():
@@ -135,19 +135,19 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _interval(seeds: Sequence[float]) -> Interval:
-    """Of the seeds that have a number; half is 0 where one alone cannot have an interval."""
+    """The interval over the seeds with a finite result; for a single seed, `half` is 0."""
     found = interval([seed for seed in seeds if math.isfinite(seed)])
     return found._replace(half=0.0) if found.size == 1 else found
 
 
 def _found(sweep: Sweep) -> list[tuple[float, Interval]]:
-    """The values of the setting that have a result, in order."""
+    """The values of the setting that have a result, sorted, with their intervals."""
     pairs = sorted(zip(sweep.xs, sweep.values, strict=True))
     return [(float(x), one) for x, seeds in pairs if (one := _interval(seeds)).size]
 
 
 def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], int]]:
-    """The different baselines: name, seeds and look. They come before the sweeps, so the first is the gray one."""
+    """The distinct baselines: name, results per seed and color index. They precede the sweeps, so the first is gray."""
     owners: dict[tuple[float, ...], str] = {}
     for sweep in sweeps:
         if sweep.baseline and _interval(sweep.baseline).size:
@@ -192,7 +192,7 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
 
 
 def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, float]) -> list[Spec]:
-    """A baseline: its dashed line and its band, over the whole width."""
+    """A baseline: a dashed line and a band over the whole width."""
     one, (left, right) = _interval(seeds), reach
     base = {"type": "scatter", "mode": "lines", "name": text(name), "legendgroup": text(name)}
     mean, low, high = numbers([one.mean, one.low, one.high], 4)

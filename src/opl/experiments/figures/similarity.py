@@ -1,4 +1,4 @@
-"""Figure 4: how similar the classes are to each other, as a matrix and class by class."""
+"""Figure 4: the similarities between the classes, as a matrix and class by class."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 By = Literal["class", "cluster"]
 NEEDS = ("test",)
-ALL_NAMES, PAGE_NAMES = 30, 40  # up to so many classes each one is named, in print and on a page
+ALL_NAMES, PAGE_NAMES = 30, 40  # maximum numbers of classes that are all named, in print and on a page
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Matrix:
     """The cosines between the mean features of the classes of one model.
 
     Args:
-        label: which model, for instance "CE+OPL".
+        label: name of the model, for example "CE+OPL".
         values: (C, C); NaN where a class has no samples.
         class_names: one for each class.
     """
@@ -48,9 +48,9 @@ def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
     """The class similarities of a row, averaged over its seeds.
 
     Args:
-        label: of the matrix.
-        runs: one for each seed, of the same classes.
-        order: of the classes.
+        label: label of the matrix.
+        runs: one for each seed, with the same classes.
+        order: order of the classes.
     """
     each = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
     if len({values.shape for values in each}) > 1:
@@ -66,7 +66,7 @@ def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
 
 
 def off_diagonal_mean(matrix: Matrix) -> float:
-    """The mean of |cosine| over the pairs of different classes; 0 where there is no pair.
+    """The mean of |cosine| over all pairs of different classes; 0 if there is no pair.
 
     Example:
         >>> off_diagonal_mean(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))
@@ -81,9 +81,10 @@ def reorder(matrix: Matrix, by: By = "class", groups: Sequence[int] | None = Non
     """The same matrix with its classes in another order.
 
     Args:
-        matrix: any.
-        by: `"class"` as they are; `"cluster"` similar ones beside each other (average linkage of 1 - |cosine|).
-        groups: the super-class of each class; brings those of one together, in the order chosen within it.
+        matrix: any matrix.
+        by: `"class"` keeps the order; `"cluster"` puts similar classes next to each other (average linkage of
+            1 - |cosine|).
+        groups: the superclass of each class; groups the classes by it, with the order `by` within each group.
 
     Example:
         >>> values = np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]])
@@ -102,11 +103,11 @@ def reorder(matrix: Matrix, by: By = "class", groups: Sequence[int] | None = Non
 
 
 def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
-    """A sentence for each class: its nearest classes, those of largest |cosine|, and its farthest; none in both.
+    """One sentence per class: its nearest classes, with the largest |cosine|, and its farthest; none is in both.
 
     Args:
-        matrix: any.
-        n: how many of each, at most.
+        matrix: any matrix.
+        n: the maximum number of each.
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
@@ -119,10 +120,10 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
 
 
 def draw(matrices: Sequence[Matrix]) -> "Figure":
-    """For print: |cosine| of each pair of classes, the matrices side by side on one scale from 0 to 1.
+    """A matplotlib figure: |cosine| of each pair of classes, with all matrices side by side on a scale from 0 to 1.
 
     Args:
-        matrices: for instance those of CE and of CE+OPL.
+        matrices: for example those of CE and of CE+OPL.
 
     Example:
         >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))
@@ -142,17 +143,17 @@ def draw(matrices: Sequence[Matrix]) -> "Figure":
 
 
 def page(matrix: Matrix) -> Spec:
-    """For a web page: a heat map of |cosine|, both axes with the names of the classes.
+    """A plotly heat map of |cosine|, with the class names on both axes.
 
     Args:
-        matrix: any; NaN is an empty cell.
+        matrix: any matrix; NaN is an empty cell.
 
     Example:
         >>> page(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))["data"][0]["z"]
         [[1.0, 0.5], [0.5, 1.0]]
     """
     names = texts(matrix.class_names)
-    # of type "category": the digits' names would else be taken for numbers
+    # type "category", because the class names of the digits would otherwise be parsed as numbers
     axis = {"type": "category", "constrain": "domain", "constraintoward": "right", "showgrid": False}
     if len(names) > PAGE_NAMES:
         axis |= {"showticklabels": False, "ticks": ""}
@@ -168,20 +169,20 @@ def page(matrix: Matrix) -> Spec:
         "hovertemplate": "%{y} · %{x}: %{z:.3f}<extra></extra>",
         "hoverongaps": False,
     }
-    turn = 90 if max(map(len, names)) > 3 else 0  # upright, long names would lie across each other
+    turn = 90 if max(map(len, names)) > 3 else 0  # long names would overlap if they were horizontal
     upright = {**axis, "constraintoward": "top", "autorange": "reversed", "scaleanchor": "x"}
     return {"data": [cells], "layout": layout(xaxis={**axis, "tickangle": turn}, yaxis=upright, height=560)}
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The matrices of the rows, and the mean of each off its diagonal."""
+    """The matrices of the rows, and the off-diagonal mean of each as text."""
     matrices = [matrix(row.label, runs, order) for row, runs in rows]
     words = [f"{each.label}: mean of |cos| off the diagonal {off_diagonal_mean(each):.3f}" for each in matrices]
     return Rendering({"": draw(matrices)}, words)
 
 
 def _absolute(matrix: Matrix) -> Array:
-    """|cosine|, the loss's own measure: an opposite direction is as far from a right angle as the same one."""
+    """|cosine|, as in the loss: opposite directions are as far from orthogonal as equal ones."""
     values: Array = np.asarray(matrix.values, dtype=float)
     return np.abs(values)
 

@@ -1,4 +1,4 @@
-"""What all figures share: colors and symbols, names as safe labels, numbers as JSON, and files that are never half."""
+"""Shared by all figures: colors and symbols, safe labels, numbers as JSON, and atomic file writes."""
 
 import html
 import math
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 Spec = dict[str, Any]
 Array = NDArray[Any]
 
-# The colors of Okabe and Ito, which color-blind readers tell apart; their black became a gray that shows on dark
-# pages too, and their yellow, faint on white, comes last. A brown and an olive follow, so that ten digits differ.
+# The color-blind safe palette of Okabe and Ito, with black replaced by a gray that is also visible on dark pages and
+# with yellow, faint on white, as its last. A brown and an olive are added, so that ten digits differ.
 ACCENT = "#0072B2"
 PALETTE = (
     *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
     *("#8C564B", "#999933"),
 )
-SCALE = "Cividis"  # perceptually uniform, the same to color-blind eyes, and even steps in gray
+SCALE = "Cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
 
-# Seven symbols and ten colors: 70 pairs before one comes back.
+# Seven symbols and ten colors: 70 combinations before one repeats.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
 NAME_LENGTH = 40
-TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no name is cut at the edge
+TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is cut off at the edge
 
 _PAPER: dict[Any, Any] = {
     "font.size": 8,
@@ -42,12 +42,12 @@ _PAPER: dict[Any, Any] = {
     "axes.spines.right": False,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
-    "pdf.fonttype": 42,  # letters stay letters in the PDF
+    "pdf.fonttype": 42,  # embed TrueType fonts, so that text stays text in the PDF
 }
 
 
 def color(index: int) -> str:
-    """The color of the n-th thing: 0 is the baseline's gray, 1 the accent.
+    """The color with this index: 0 is the baseline's gray, 1 the accent.
 
     Example:
         >>> color(1) == color(11) == ACCENT
@@ -57,7 +57,7 @@ def color(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """The symbol of the n-th thing, by plotly's name, so that color is never the only difference.
+    """The plotly symbol with this index, so that color is never the only difference.
 
     Example:
         >>> marker(0), marker(1)
@@ -67,7 +67,7 @@ def marker(index: int) -> str:
 
 
 def glyph(index: int) -> str:
-    """The same symbol by matplotlib's name.
+    """The matplotlib name of the same symbol.
 
     Example:
         >>> glyph(1)
@@ -77,7 +77,7 @@ def glyph(index: int) -> str:
 
 
 def shorten(name: str, length: int = NAME_LENGTH) -> str:
-    """A name on one line, of at most `length` characters, without any that cannot be printed.
+    """A name on one line, with at most `length` characters, all of them printable.
 
     Example:
         >>> shorten("a very long name", 8)
@@ -89,9 +89,9 @@ def shorten(name: str, length: int = NAME_LENGTH) -> str:
 
 
 def text(name: str) -> str:
-    """A name as a label of a page: short, and with no mark-up, since plotly takes some HTML in labels for HTML.
+    """A name as a label on a page: shortened and with HTML escaped, because plotly interprets some HTML in labels.
 
-    Quotes stay as they are: plotly would show their codes.
+    Quotes are not escaped: plotly would show the escape codes.
 
     Example:
         >>> text("<b>cat & dog</b>")
@@ -101,7 +101,7 @@ def text(name: str) -> str:
 
 
 def axis_title(words: str) -> Spec:
-    """The title of an axis of a page; none for no words.
+    """The title of a plotly axis; empty for empty `words`.
 
     Example:
         >>> axis_title("epoch"), axis_title("")
@@ -111,7 +111,7 @@ def axis_title(words: str) -> Spec:
 
 
 def texts(names: Sequence[str]) -> list[str]:
-    """Names as the categories of an axis: like `text`, and all different, since plotly joins equal ones.
+    """Names as the categories of an axis: like `text`, and made unique, because plotly merges equal ones.
 
     Example:
         >>> texts(["cat", "cat", "dog"])
@@ -128,23 +128,23 @@ def texts(names: Sequence[str]) -> list[str]:
 
 
 def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
-    """A name as a label of a matplotlib figure: short, and never taken for a formula or for a hidden entry.
+    """A name as a label in a matplotlib figure: shortened, and never parsed as a formula or as a hidden entry.
 
     Args:
-        name: any.
-        length: at most so many characters.
-        width: at most so many on a line.
+        name: any text.
+        length: the maximum number of characters.
+        width: the maximum number of characters per line.
 
     Example:
         >>> print(print_label("$5"))
         \\$5
     """
     shown = textwrap.fill(shorten(name, length), width).replace("$", r"\$")
-    return " " + shown if shown.startswith("_") else shown  # legends leave out what starts with an underscore
+    return " " + shown if shown.startswith("_") else shown  # legends omit labels that start with an underscore
 
 
 def numbers(values: Any, digits: int = 3) -> Any:
-    """Rounded Python floats, in lists as deep as the array; None for what is not a finite number.
+    """Rounded Python floats, in lists nested like the array; None for values that are not finite.
 
     Example:
         >>> numbers(np.array([[0.12345, np.nan]]))
@@ -153,16 +153,16 @@ def numbers(values: Any, digits: int = 3) -> Any:
     array = np.asarray(values, dtype=float)
     if array.ndim:
         return [numbers(part, digits) for part in array]
-    return round(float(array), digits) + 0.0 if math.isfinite(array) else None  # + 0.0: no minus before a zero
+    return round(float(array), digits) + 0.0 if math.isfinite(array) else None  # + 0.0 turns -0.0 into 0.0
 
 
 def layout(**more: Any) -> Spec:
-    """The plotly layout that all pages share; what is given is merged into it.
+    """The plotly layout shared by all charts, merged with the given parts.
 
-    The page sets the colors of letters and axes, for light and dark, so none is set here.
+    The page sets the colors of text and axes for its light and dark themes, so none are set here.
 
     Args:
-        more: parts of a layout; a dict joins the one that is here, and every axis starts from the same settings.
+        more: parts of a layout; a dict is merged with the default one, and every axis starts from the same settings.
 
     Example:
         >>> layout(xaxis={"title": {"text": "epoch"}})["xaxis"]["automargin"]
@@ -185,7 +185,7 @@ def layout(**more: Any) -> Spec:
 
 @contextmanager
 def paper() -> Iterator[None]:
-    """Matplotlib's own defaults and ours, whatever the user's matplotlibrc says; as it was, afterwards."""
+    """Use matplotlib's defaults with our settings instead of the user's matplotlibrc; restore everything afterwards."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -198,8 +198,8 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
     """Write `stem.pdf` and `stem.png`; equal figures give equal bytes.
 
     Args:
-        figure: what a `draw` returned.
-        stem: path and name without an ending; the folder is made where it is missing.
+        figure: returned by a `draw` function.
+        stem: path without a suffix; the folder is created if it is missing.
 
     Returns:
         The paths of the two files.
@@ -225,7 +225,7 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
 
 
 def _settle(figure: "Figure") -> None:
-    """Find the places of everything once: found again, they move by a hair, and files of one figure would differ."""
+    """Compute the layout once: computed again it shifts slightly, and files of the same figure would differ."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NEEDS: tuple[str, ...] = ()  # the records alone
+NEEDS: tuple[str, ...] = ()  # only the records
 MEASURES = {
     "orthogonality": "orthogonality (lower is better)",
     "s": "s, same class (higher is better)",
@@ -28,13 +28,13 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One measure of one method, over the epochs, for each seed.
+    """One metric of one method over the epochs, for each seed.
 
     Args:
-        label: which method, for instance "CE+OPL".
+        label: name of the method, for example "CE+OPL".
         epochs: the epochs of the columns.
         seeds: the seeds of the rows.
-        values: (seeds, epochs); NaN where a run has no such epoch.
+        values: (seeds, epochs); NaN where a run does not have the epoch.
     """
 
     label: str
@@ -52,13 +52,13 @@ class Curve:
 
 
 def curve(label: str, runs: Sequence[Run], measure: str, step: int = 1) -> Curve:
-    """A measure of every run over the epochs, counted from 1; a value that is missing or no number is NaN.
+    """The curve of a metric over the epochs, counted from 1; values that are missing or not numbers become NaN.
 
     Args:
-        label: of the curve.
+        label: label of the curve.
         runs: one for each seed.
-        measure: its name in the records.
-        step: only every so many epochs, and the last.
+        measure: name of the metric in the records.
+        step: keep only every `step`-th epoch, and the last.
     """
     tables = [{record.get("epoch"): number(record.get(measure)) for record in run.records} for run in runs]
     there = {epoch for table in tables for epoch, value in table.items() if isinstance(epoch, int) and value == value}
@@ -71,7 +71,7 @@ def curve(label: str, runs: Sequence[Run], measure: str, step: int = 1) -> Curve
 def band(curve: Curve) -> tuple[Array, Array, Array]:
     """Mean over the seeds, and the lower and upper end of its 95 % interval, for each epoch.
 
-    Where one seed alone has the epoch all three are its value; where none has it, NaN.
+    If only one seed has the epoch, all three are its value; if none has it, NaN.
 
     Example:
         >>> mean, low, high = band(Curve("CE", (1,), (0, 1, 2), np.array([[1.0], [2.0], [3.0]])))
@@ -86,10 +86,10 @@ def band(curve: Curve) -> tuple[Array, Array, Array]:
 
 
 def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
-    """For print: a panel for each measure, side by side.
+    """A matplotlib figure: one panel per metric, side by side.
 
     Args:
-        panels: the curves by the measure's name, which becomes the title; a method has one color in all panels.
+        panels: the curves by the panel's title; a method has the same color in all panels.
 
     Example:
         >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
@@ -115,13 +115,13 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
 
 
 def page(curves: Sequence[Curve], ylabel: str) -> Spec:
-    """For a web page: for each curve its mean, the interval around it, and a hidden line for each seed.
+    """A plotly figure: for each curve its mean, the interval around it, and a hidden line per seed.
 
-    The first two carry `meta` `{"kind": "mean"}`, the others `{"kind": "seed", "seed": n}`: the page shows one kind.
+    The first two have the `meta` `{"kind": "mean"}`, the others `{"kind": "seed", "seed": n}`; the page shows one kind.
 
     Args:
-        curves: of one measure.
-        ylabel: its name.
+        curves: all of the same metric.
+        ylabel: name of the metric.
 
     Example:
         >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
@@ -141,7 +141,7 @@ def page(curves: Sequence[Curve], ylabel: str) -> Spec:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Orthogonality, s and d of each row, and their values at the end."""
+    """Orthogonality, s and d of each row, and their final values as text."""
     panels = {title: [_whole_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
     words = []
     for title, curves in panels.items():
@@ -165,7 +165,7 @@ def _line(axes: "Axes", curve: Curve, look: int) -> None:
     mean, low, high = band(curve)
     there = np.isfinite(mean)
     epochs, shade = np.array(curve.epochs)[there], color(look)
-    every = max(1, len(mean) // 8)  # a few symbols tell the lines apart in gray too
+    every = max(1, len(mean) // 8)  # a few symbols distinguish the lines in grayscale too
     symbols: dict[str, Any] = {
         "marker": glyph(look),
         "markersize": 3.5,
@@ -183,7 +183,7 @@ def _traces(curve: Curve, name: str, look: int) -> list[Spec]:
 
 
 def _mean_traces(curve: Curve, look: int, base: Spec) -> list[Spec]:
-    """The mean, with a few symbols, and the interval as one outline: along its upper end and back along the lower."""
+    """The mean, with a few symbols, and the interval as one outline: along the upper end and back along the lower."""
     epochs, (mean, low, high) = _epochs(curve), (numbers(part, 5) for part in band(curve))
     there = [i for i, value in enumerate(mean) if value is not None]
     back, meta = there[::-1], {"kind": "mean"}
@@ -204,7 +204,7 @@ def _mean_traces(curve: Curve, look: int, base: Spec) -> list[Spec]:
 
 
 def _seed_trace(curve: Curve, row: int, base: Spec) -> Spec:
-    """One seed's line; the first of a curve speaks for it in the legend once the means are hidden."""
+    """One seed's line; the first seed of a curve provides its legend entry when the means are hidden."""
     seed = int(curve.seeds[row])
     values = {"x": _epochs(curve), "y": numbers(curve.values[row], 5), "hovertemplate": f"%{{y}} (seed {seed})"}
     hidden = {"visible": False, "showlegend": row == 0, "meta": {"kind": "seed", "seed": seed}}

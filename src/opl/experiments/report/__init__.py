@@ -1,1 +1,1 @@
-"""The pieces of the report page, one file a section: values in, safe markup out. None of it needs torch."""
+"""The sections of the report page, one file each: values in, escaped markup out. Needs no torch."""

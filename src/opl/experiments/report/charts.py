@@ -1,4 +1,4 @@
-"""Charts on the page: a place for each, and its values as JSON; `page.js` draws it when it comes into view."""
+"""Charts on the page: an element for each, and its values as JSON; `page.js` draws it when it comes into view."""
 
 import json
 import math
@@ -13,7 +13,7 @@ FULL = "This chart is left out: with it the page would be larger than 6 MB."
 
 
 class Charts:
-    """The charts of one page, whose values may take so many bytes together."""
+    """The charts of one page; `room` is the number of bytes left for their values."""
 
     def __init__(self, room: int) -> None:
         self.library = library()
@@ -21,12 +21,12 @@ class Charts:
         self.room = room
 
     def draw(self, values: Any, label: str, **data: object) -> Markup:
-        """A chart of plotly's `{data, layout}`; `label` says in words what it shows, `data` is for `page.js`."""
+        """Add a plotly chart `{data, layout}`; `label` describes it in words, `data` is passed to `page.js`."""
         key = self.keep(values)
         return self.place(label, values=key, **data) if key else tag("p", FULL, class_="absent")
 
     def keep(self, values: Any) -> str:
-        """The id under which `page.js` finds the values; empty where they cannot be shown."""
+        """Store values and return their id for `page.js`; empty if they do not fit or plotly is missing."""
         text = embed_json(values)
         if not self.library or len(text) > self.room:
             return ""
@@ -36,13 +36,13 @@ class Charts:
         return key
 
     def place(self, label: str, **data: object) -> Markup:
-        """Where a chart is drawn."""
+        """The element in which a chart is drawn."""
         return tag("div", class_="chart", role="img", aria_label=label, **{f"data_{key}": data[key] for key in data})
 
 
 @cache
 def library() -> str:
-    """The source of plotly.js, as the Python package brings it; empty where that is not installed."""
+    """The source of plotly.js from the Python package; empty if it is not installed."""
     try:
         source = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
         return source.replace("</script", "<\\/script")
@@ -51,7 +51,7 @@ def library() -> str:
 
 
 def embed_json(values: Any) -> str:
-    """JSON that can stand inside a script element, whatever is in it.
+    """JSON that is safe inside a script element, whatever its content.
 
     Example:
         >>> embed_json({"name": "</script>", "loss": float("nan")})
@@ -61,7 +61,7 @@ def embed_json(values: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Plain values, numbers with five digits that count, and null for those that are none."""
+    """Plain JSON values; floats have five significant digits, and None replaces NaN and infinity."""
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Features as points: those of two dimensions as they are, classes that a run never saw by LDA."""
+"""Features as points: two-dimensional features directly, classes that were not in the training set by LDA."""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from .groups import Group
 from .legend import filters
 from .markup import Markup, join, tag
 
-CLASSES = 24  # up to so many can be switched on and off
+CLASSES = 24  # maximum number of classes with check boxes
 
 
 class CloudChart(NamedTuple):
-    """One cloud, ready for the page: `measured` is its number in words."""
+    """One cloud as a plotly figure; `measured` is its angle or separation as text."""
 
     label: str
     spec: Spec
@@ -27,7 +27,7 @@ class CloudChart(NamedTuple):
 
 
 def features(group: Group, rows: Rows, charts: Charts) -> Markup | None:
-    """Features of two dimensions."""
+    """Two-dimensional features."""
     there = [(row, flat) for row, runs in rows if (flat := [run for run in runs if _is_flat(run)])]
     drawn = []
     for cloud in plane.clouds(there):
@@ -38,7 +38,7 @@ def features(group: Group, rows: Rows, charts: Charts) -> Markup | None:
 
 
 def novel(group: Group, rows: Rows, charts: Charts) -> Markup | None:
-    """Classes that a run never saw, where they were measured: `opl evaluate RUN novel`."""
+    """Classes that were not in the training set, if evaluated with `opl evaluate RUN novel`."""
     first = [(row, run) for row, runs in rows if (run := next((run for run in runs if run.arrays("novel")), None))]
     drawn = []
     for panel in (lda.panel(row.label, run, "novel") for row, run in first):
@@ -53,12 +53,12 @@ def _is_flat(run: Run) -> bool:
 
 
 def _figures(title: str, key: str, shape: str, drawn: Sequence[CloudChart], charts: Charts) -> Markup | None:
-    """One figure for each cloud; the classes' check boxes switch them together."""
+    """One figure per cloud; the check boxes toggle a class in all of them."""
     if not drawn or not charts.library:
         return None
     figures = []
     for label, spec, measured, _ in drawn:
-        spec["layout"].pop("annotations", None)  # the caption says it
+        spec["layout"].pop("annotations", None)  # shown in the caption
         caption = tag("figcaption", label, tag("span", f" {measured}", class_="quiet"))
         chart = charts.draw(spec, f"{title}, {label}: {measured}", group=key, shape=shape)
         figures.append(tag("figure", caption, chart))

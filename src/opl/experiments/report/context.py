@@ -1,4 +1,4 @@
-"""What every section of the page is made from."""
+"""The input of every section of the page."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from .groups import Group
 
 @dataclass(frozen=True)
 class Context:
-    """The runs of a folder, the tables and figures that they belong to, and the charts of the page so far."""
+    """The runs of a folder, the tables and figures they belong to, and the charts added to the page so far."""
 
     folder: str
-    """Its name."""
+    """Name of the folder."""
     runs: Sequence[Run]
     groups: Sequence[Group]
     charts: Charts

@@ -1,4 +1,4 @@
-"""Learning curves: accuracy, loss, s and d, and what pruning keeps, as means with intervals or seed by seed."""
+"""Learning curves: accuracy, loss, s, d and the samples kept by pruning, as means with intervals or per seed."""
 
 import math
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ MEASURES = {
     "kept": "share of the training images that pruning keeps",
     "kept/clean": "of those, the share with a right label",
 }
-POINTS = 30_000  # of all curves of a group; more are thinned out
-FEW = 12  # epochs: up to so many each has a number on the axis
-AT_FIRST = 6  # curves that are switched on
+POINTS = 30_000  # maximum for all curves of a group; more are subsampled
+FEW = 12  # epochs: up to this number, each has a tick label
+AT_FIRST = 6  # curves that are initially visible
 LEAD = (
     "Curves end where a run stopped, so unfinished runs are in them too. The bands are 95 % intervals over the seeds; "
     "s and d are measured on the validation images. Drag over a chart to look closer, double-click to go back."
@@ -31,7 +31,7 @@ LEAD = (
 
 
 def section(context: Context) -> Markup | None:
-    """A chart for each measure that a group has."""
+    """One chart per metric that a group has."""
     parts = []
     for group, rows in new_rows(context.groups):
         begun = [row for row in rows if any(run.records for run in group.of(row))]
@@ -68,8 +68,8 @@ def _chart(group: Group, rows: Sequence[Row], measure: str, charts: Charts, key:
     title = MEASURES[measure]
     words = f"{title} over the epochs for {', '.join(row.label for row in rows)}"
     spec = page(curves, title)
-    del spec["layout"]["yaxis"]["title"]  # the caption says it
-    spec["layout"]["hoverdistance"] = -1  # the nearest epoch, however far
+    del spec["layout"]["yaxis"]["title"]  # shown in the caption
+    spec["layout"]["hoverdistance"] = -1  # hover selects the nearest epoch at any distance
     few = max(each.epochs[-1] for each in curves) <= FEW
     spec["layout"]["xaxis"] |= {"zeroline": False, **({"dtick": 1} if few else {})}
     return tag("figure", tag("figcaption", title), charts.draw(spec, words, group=key))

@@ -1,4 +1,4 @@
-"""The feature space: s and d as numbers, then the classes as matrices and in the plane."""
+"""The feature space: s and d as numbers, then similarity matrices and features in the plane."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .html_table import cell, heading, row, scroll_box
 from .markup import Markup, join, no_break, tag
 
 FIGURES = (matrices.figures, clouds.features, clouds.novel)
-MOST = 16  # rows of a group that are looked at more closely
+MOST = 16  # maximum number of rows of a group that get figures
 LEAD = (
     "OPL asks for s, the cosine within a class, of 1 and for d, the |cosine| between classes, of 0. The matrices show "
     "|cosine| between the average test features of each pair of classes: dark off the diagonal is at right angles."
@@ -24,7 +24,7 @@ LEAD = (
 
 
 def section(context: Context) -> Markup | None:
-    """One article for each group."""
+    """One article per group."""
     parts = []
     for group, rows in new_rows(context.groups):
         finished = [each for each in rows if group.finished(each)]
@@ -47,7 +47,7 @@ def _article(group: Group, rows: Sequence[Row], charts: Charts) -> Markup:
 
 
 def _numbers(group: Group, rows: Sequence[Row], drawable: Rows) -> Markup:
-    """s, d and the off-diagonal mean, as text."""
+    """A table of s, d and the off-diagonal mean."""
     columns = {"s": "test/s", "d": "test/d"}
     means = {each.recipe: _mean(each, runs) for each, runs in drawable}
     last = ["off-diagonal mean"] if any(means.values()) else []

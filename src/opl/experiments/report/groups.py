@@ -1,4 +1,4 @@
-"""Which tables and figures the runs of a folder belong to: each group once, with the rows that have runs."""
+"""Groups the runs of a folder by table or figure and scale; each group has only the rows with runs."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,12 +24,12 @@ class Group:
 
     @property
     def key(self) -> str:
-        """For the names of its elements."""
+        """Prefix of its element ids."""
         return slug(f"{self.item.name}-{self.scale}")
 
     @property
     def title(self) -> str:
-        """As a heading."""
+        """Heading of the group."""
         return f"{self.item.name}: {self.item.title}"
 
     @cached_property
@@ -43,20 +43,20 @@ class Group:
         return [run for run in self.runs if run.name == row.recipe]
 
     def finished(self, row: Row) -> list[Run]:
-        """Those that are finished, by seed."""
+        """The finished runs of a row, sorted by seed."""
         return select_runs(self.runs, row.recipe, self.scale)
 
     def pair(self) -> tuple[Row, Row] | None:
-        """CE and CE+OPL, or else the first row that has a baseline here, with it."""
+        """A baseline and the row compared with it: the first such pair with OPL, otherwise the first one."""
         by_recipe = {row.recipe: row for row in self.rows}
         pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
         return next((pair for pair in pairs if any(run.projects for run in self.of(pair[1]))), next(iter(pairs), None))
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
-    """The tables of the page, in the order of the items; runs that no item knows make one of their own.
+    """The groups of the page, in the order of the items; runs that belong to no item form extra groups, one per scale.
 
-    A figure often shares its runs with a table: it is left out where a group that is shown has all its rows.
+    A figure often shares its runs with a table: it is omitted if another group already has all its rows.
     """
     good = [run for run in runs if run.recipe and run.state != "damaged"]
     kept: list[Group] = []
@@ -73,7 +73,7 @@ def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
 
 
 def new_rows(shown: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
-    """Each group with those of its rows that no group before it has: what they share is shown once."""
+    """Each group with those of its rows that are in no earlier group, so that shared rows are shown once."""
     seen: set[tuple[str, str]] = set()
     for group in shown:
         rows = [row for row in group.rows if (row.recipe, group.scale) not in seen]
@@ -83,7 +83,7 @@ def new_rows(shown: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
 
 
 def slug(name: str) -> str:
-    """A name as a part of an element's id.
+    """Convert a name to a part of an element id.
 
     Example:
         >>> slug("table-1, <small>")
@@ -93,7 +93,7 @@ def slug(name: str) -> str:
 
 
 def badge(scale: str) -> Markup:
-    """The scale of some numbers, beside them."""
+    """A badge with the scale of the numbers next to it."""
     mark = ": synthetic data, the numbers mean nothing" if scale == "tiny" else ""
     return tag("span", f"scale {scale}{mark}", class_="badge warn" if scale == "tiny" else "badge")
 

@@ -1,4 +1,4 @@
-"""Paired differences as dots with whiskers on one shared axis, drawn as SVG; their numbers stand beside them."""
+"""Paired differences drawn as SVG dots with whiskers on a shared axis; the table also shows their numbers."""
 
 import math
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ APART = 36
 
 @dataclass(frozen=True)
 class DifferenceAxis:
-    """From where to where the differences of a table go; zero is always inside."""
+    """The range of the differences in a table; always contains zero."""
 
     low: float
     high: float
 
     @classmethod
     def over(cls, differences: Sequence[Interval]) -> "DifferenceAxis | None":
-        """An axis that holds them all; None where there is nothing to hold.
+        """An axis that covers all differences; None if there are none.
 
         Example:
             >>> DifferenceAxis.over([Interval(1.0, 0.5, 3), Interval(-0.25, math.nan, 1)])
@@ -34,17 +34,17 @@ class DifferenceAxis:
         return cls(low, high) if high > low else cls(-1.0, 1.0)
 
     def at(self, value: float) -> float:
-        """Where a value lies, from left to right."""
+        """The x coordinate of a value."""
         return round(MARGIN + (value - self.low) / (self.high - self.low) * (WIDTH - 2 * MARGIN), 1)
 
     def scale(self) -> Markup:
-        """The numbers at zero and at both ends, where they do not stand in each other's way."""
+        """Tick labels at zero and at both ends, without ends that would overlap zero."""
         ends = [value for value in (self.low, self.high) if abs(self.at(value) - self.at(0)) > APART]
         labels = [tag("text", f"{value:+.2g}" if value else "0", x=self.at(value), y=10) for value in (0.0, *ends)]
         return tag("svg", *labels, **_frame(14), class_="whisker")
 
     def draw(self, difference: Interval) -> Markup:
-        """One difference: the accent's color only where the whole interval is above zero."""
+        """Draw one difference; in the accent color only if the whole interval is above zero."""
         middle = HEIGHT / 2
         zero = _line(self.at(0), 0, self.at(0), HEIGHT, "zero")
         ends = [self.at(value) for value in (difference.low, difference.high) if math.isfinite(value)]

@@ -1,11 +1,11 @@
-"""A legend that is also a filter: a check box for each line or class, one for all charts of a figure."""
+"""A legend that is also a filter: one check box per line or class, shared by all charts of a figure."""
 
 from collections.abc import Sequence
 
 from ..figures.style import color, marker, shorten, texts
 from .markup import Markup, tag
 
-# Plotly's symbols, as SVG paths in a square of 12.
+# Plotly's symbols as SVG paths in a 12 x 12 square.
 _SHAPES = {
     "circle": "M6 1.5a4.5 4.5 0 1 0 0 9a4.5 4.5 0 1 0 0-9z",
     "square": "M2 2h8v8h-8z",
@@ -18,13 +18,13 @@ _SHAPES = {
 
 
 def filters(labels: Sequence[str], words: str, target: str, most: int = 1000) -> Markup:
-    """The check boxes; the charts whose group is `target` follow them.
+    """The check boxes that control the charts of the group `target`.
 
     Args:
-        labels: as given to the figure, in its order: color and symbol are those of the figure.
-        words: what they stand for.
+        labels: as passed to the figure, in the same order, so that colors and symbols match.
+        words: title of the check boxes.
         target: the group of charts.
-        most: so many are checked at first.
+        most: the number of boxes that are initially checked.
     """
     boxes = [
         _box(shorten(label), name, look, target, look < most)

@@ -1,4 +1,4 @@
-"""Markup that cannot be broken into: every text is escaped on its way in, unless it is markup already."""
+"""Injection-safe markup: all text is escaped unless it is already `Markup`."""
 
 from html import escape
 
@@ -6,13 +6,13 @@ VOID = {"img", "input", "meta"}
 
 
 class Markup(str):
-    """Text that is safe to put on the page as it stands."""
+    """Text that is safe to put on the page without escaping."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element; `class_` is `class`, `aria_label` is `aria-label`; True is a bare attribute, None leaves it out.
+    """An element; `class_` is `class`, `aria_label` is `aria-label`; True is a bare attribute, None and False omit it.
 
     Example:
         >>> tag("p", "a < b", tag("b", "!"), class_="quiet", data_id=None)
@@ -24,7 +24,7 @@ def tag(name: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """Children one after the other; None is nothing.
+    """Concatenate children; None is skipped.
 
     Example:
         >>> join("a", None, tag("i", "<"))
@@ -34,7 +34,7 @@ def join(*children: object) -> Markup:
 
 
 def no_break(words: str) -> Markup:
-    """A title that no line breaks at the hyphen of a name.
+    """A title whose hyphenated names are not broken across lines.
 
     Example:
         >>> no_break("on ResNet-56")

@@ -1,4 +1,4 @@
-"""Class-similarity matrices, two beside each other in one order, and the same in words."""
+"""Class-similarity matrices, two side by side with the same order of classes, and their content as text."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,35 +12,35 @@ from .charts import Charts
 from .groups import Group
 from .markup import Markup, join, tag
 
-CELLS = 60_000  # of all matrices of a group: those of 100 classes six times
+CELLS = 60_000  # maximum for all matrices of a group: six matrices of 100 classes
 NEIGHBORS = 3
 
 
 class MatrixChart(NamedTuple):
-    """One row's matrix, and the runs that it is the mean of."""
+    """One row's mean matrix, and the runs it was computed from."""
 
     matrix: Matrix
     runs: Sequence[Run]
 
     @property
     def seeds(self) -> list[int]:
-        """Of those runs."""
+        """The seeds of the runs."""
         return [run.seed for run in self.runs]
 
     @property
     def caption(self) -> str:
-        """The row, and which seeds."""
+        """The label of the row and its seeds."""
         return f"{self.matrix.label}, {describe_seeds(self.seeds)}"
 
 
 def average(row: Row, runs: Sequence[Run]) -> MatrixChart | None:
-    """The mean of a row's matrices; None where its runs keep none."""
+    """The mean of a row's matrices; None if its runs have none."""
     there = [run for run in runs if np.ndim(run.arrays().get("similarity", ())) == 2]
     return MatrixChart(matrix(row.label, there), there) if there else None
 
 
 def figures(group: Group, rows: Rows, charts: Charts) -> Markup | None:
-    """The matrices of a group, those of the same classes together."""
+    """The matrices of a group, with one figure for each set of classes."""
     alike: dict[tuple[str, ...], list[MatrixChart]] = {}
     for each in (found for row, runs in rows if (found := average(row, runs))):
         alike.setdefault(each.matrix.class_names, []).append(each)
@@ -48,7 +48,7 @@ def figures(group: Group, rows: Rows, charts: Charts) -> Markup | None:
 
 
 def _figure(group: Group, place: int, found: Sequence[MatrixChart], charts: Charts) -> Markup:
-    """The first two rows, and, where there are more, a choice on each side."""
+    """The first two rows; with more than two, a menu on each side selects the row."""
     key = f"matrix-{group.key}-{place}"
     first = found[0]
     count = len(first.matrix.class_names)
@@ -70,7 +70,7 @@ def _figure(group: Group, place: int, found: Sequence[MatrixChart], charts: Char
 
 
 def orders(matrix: Matrix, super_classes: tuple[int, ...]) -> dict[str, list[int]]:
-    """The classes in each order that is offered: the same in all matrices, so that cells can be compared."""
+    """The class order of each menu option; applied to all matrices alike, so that cells can be compared."""
     numbered = Matrix(matrix.label, matrix.values, tuple(map(str, range(len(matrix.class_names)))))
     found = {"class": numbered, f"cluster of {matrix.label}": reorder(numbered, "cluster")}
     if len(set(super_classes)) > 1:

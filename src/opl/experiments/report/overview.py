@@ -1,4 +1,4 @@
-"""What was run: the findings in large letters, then commit, machine, scale, time, and every run with its state."""
+"""What was run: the main findings, then commit, machine, scale, time, and every run with its state."""
 
 import math
 from collections import Counter
@@ -14,7 +14,7 @@ from .markup import Markup, join, tag
 
 STATES = ("done", "failed", "unfinished", "damaged")
 WORDS = {"done": "finished"}
-MOST = 500  # runs in the list
+MOST = 500  # maximum number of runs in the list
 FINDINGS = 4
 
 
@@ -25,7 +25,7 @@ def section(context: Context) -> Markup:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Format seconds as a readable duration.
 
     Example:
         >>> duration(42), duration(340), duration(7300)
@@ -39,7 +39,7 @@ def duration(seconds: float) -> str:
 
 
 def state_mark(run: Run) -> Markup:
-    """The state of a run as a word, which a color only supports."""
+    """The state of a run as a colored word."""
     return tag("span", WORDS.get(run.state, run.state), class_=f"state {run.state}")
 
 
@@ -49,7 +49,7 @@ def _findings(groups: Sequence[Group]) -> Markup | None:
 
 
 def _finding(group: Group, rows: Sequence[Row]) -> Markup | None:
-    """What OPL did in one table: its paired difference in the first metric."""
+    """The effect of OPL in one table: its paired difference in the first metric."""
     pair = group.pair()
     if group.scale == "tiny" or pair is None or pair[1] not in rows or not group.item.metrics:
         return None
@@ -100,7 +100,7 @@ def _facts(runs: Sequence[Run]) -> Markup:
 
 
 def _several(values: Iterable[str]) -> list[str]:
-    """Each value once; with how many runs have it, where there are more than one."""
+    """The five most common values; with the number of runs of each if there is more than one value."""
     counted = Counter(values).most_common()
     return [value if len(counted) == 1 else f"{value} ({count} runs)" for value, count in counted[:5]]
 

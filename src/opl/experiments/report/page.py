@@ -18,8 +18,8 @@ from .context import Context
 from .groups import group_runs, slug
 from .markup import Markup, join, no_break, tag
 
-LARGEST = 6_000_000  # bytes of the page
-ROOMS = (800_000, 250_000, 0)  # for the values of its charts; plotly itself takes 4.8 MB
+LARGEST = 6_000_000  # maximum size of the page in bytes
+ROOMS = (800_000, 250_000, 0)  # bytes for the chart data, tried in order; plotly itself takes 4.8 MB
 EMPTY = "There are no runs in this folder yet: opl reproduce demo makes some in two minutes."
 BARE = "The charts need plotly, which is not installed: pip install plotly, then make this page again."
 TINY = "Synthetic data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
@@ -33,7 +33,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[Context], Markup | None]], ...] = (
     ("Settings", "Accuracy over the settings", sweeps.section),
     ("Run again", "How to run it again", rerun.section),
 )
-"""The word that leads to a section, its title, and what makes it; None leaves it out."""
+"""Navigation link, title and function of each section; a section whose function returns None is omitted."""
 
 
 def write_report(
@@ -42,16 +42,16 @@ def write_report(
     target: Path | str | None = None,
     runs: Sequence[Run] | None = None,
 ) -> Path:
-    """Make the page of a folder of runs.
+    """Write the report page of a folder of runs.
 
     Args:
-        folder: runs anywhere below it; finished, unfinished and damaged ones are shown as such.
+        folder: contains runs at any depth; finished, unfinished and damaged ones are marked as such.
         items: the tables and figures that the runs may belong to, by name.
-        target: where the page goes; `report.html` in the folder, where nothing is given.
-        runs: those of the folder, where they were read already.
+        target: path of the page; `report.html` in the folder by default.
+        runs: the runs of the folder, if they have been read already.
 
     Returns:
-        Where the page is.
+        The path of the page.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
@@ -65,12 +65,12 @@ def write_report(
 
 
 def _encode(folder: str, runs: Sequence[Run], items: dict[str, Item]) -> bytes:
-    """The page with all its charts, or with fewer where it would grow too large."""
+    """The page with all its charts, or with fewer if it would be too large."""
     groups = group_runs(runs, items)
     page = b""
     for room in ROOMS:
         text = _fill(Context(folder, runs, groups, Charts(room)))
-        page = text.encode("utf-8", "replace")  # half a letter becomes a "?"
+        page = text.encode("utf-8", "replace")  # lone surrogates become "?"
         if len(page) <= LARGEST:
             break
     return page
@@ -92,7 +92,7 @@ def _fill(context: Context) -> str:
 
 
 def _sections(context: Context) -> dict[str, Markup]:
-    """The sections that have something to show, by the word that leads to them."""
+    """The sections that have content, by their navigation link."""
     return {
         word: tag("section", tag("h2", title), content, id=slug(word), aria_label=title)
         for word, title, make in SECTIONS
@@ -125,7 +125,7 @@ def _hero(context: Context) -> Markup:
 
 
 def _document(title: str, body: Markup, scripts: dict[str, str]) -> str:
-    """The whole file. Its policy lets these scripts run and no other, and nothing be fetched."""
+    """The whole file; its content security policy allows only these scripts and no network requests."""
     hashes = " ".join(f"'sha256-{_sum(text)}'" for text in scripts.values() if text)
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
@@ -140,7 +140,7 @@ def _document(title: str, body: Markup, scripts: dict[str, str]) -> str:
         tag("title", f"opl report: {title}" if title else "opl report"),
         tag("style", Markup(_asset("style.css"))),
     )
-    # Plotly waits as plain text until a chart comes into view: the page is there before four megabytes are compiled.
+    # Plotly is stored as plain text until a chart comes into view, so the page appears before 4 MB are compiled.
     library = tag("script", Markup(scripts["plotly"]), type="text/plain", id="plotly") if scripts["plotly"] else None
     ending = join(body, tag("script", Markup(scripts["page"])), library)
     return "<!doctype html>\n" + tag("html", head, "\n", tag("body", ending), lang="en") + "\n"

@@ -1,4 +1,4 @@
-"""Test pictures that OPL gets right and CE wrong, each with the five best guesses of both."""
+"""Test pictures that OPL gets right and CE wrong, each with the top-5 predictions of both."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from .context import Context
 from .groups import Group, badge, new_rows
 from .markup import Markup, join, no_break, tag
 
-BUDGET = 200_000  # bytes of the pictures of a group
+BUDGET = 200_000  # maximum bytes for the pictures of a group
 NONE = "Among the pictures that were kept, there is none that the second model gets right and the first wrong."
 
 
 def section(context: Context) -> Markup | None:
-    """The pictures of each group that has a baseline and a row against it, both with outputs."""
+    """The pictures of each group that has a baseline and a row compared with it, both with saved outputs."""
     pairs = [(group, pair) for group, rows in new_rows(context.groups) if (pair := group.pair()) and pair[1] in rows]
     parts = [part for group, pair in pairs if (part := _article(group, *pair))]
     return join(*parts) if parts else None

@@ -1,4 +1,4 @@
-"""How to run it again: the commands, to be copied."""
+"""How to run it again: the commands, with copy buttons."""
 
 import shlex
 from collections import Counter

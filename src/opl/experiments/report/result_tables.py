@@ -1,4 +1,4 @@
-"""A table for each item and scale: paper and ours, and the paired differences drawn beside their numbers."""
+"""One table per item and scale: the paper's numbers, ours, and the paired differences as numbers and drawings."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LEGEND = (
 
 
 def section(context: Context) -> Markup | None:
-    """All tables."""
+    """The section with all tables."""
     articles = [_article(group, context.runs) for group in context.groups]
     return join(tag("p", LEGEND, class_="lead"), *articles) if articles else None
 
@@ -100,7 +100,7 @@ def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, l
 
 
 def _below(group: Group, found: list[Line], runs: Sequence[Run], absent: int) -> Markup:
-    """What stands below a table; what is copied is the same as its file, rows without runs included."""
+    """The content below a table; the copied Markdown equals the table's file, including rows without runs."""
     text = f"copy-{group.key}"
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
     note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
@@ -114,7 +114,7 @@ def _below(group: Group, found: list[Line], runs: Sequence[Run], absent: int) ->
 
 
 def _comparisons(group: Group, pairs: list[Comparison]) -> Markup:
-    """What these networks differ in, whatever other seeds would do."""
+    """The differences between these networks, which say nothing about other seeds."""
     words = f"Differences over the same {pairs[0].difference.size} {pairs[0].unit}, for these networks"
     head = [
         heading(group.item.what),

@@ -1,4 +1,4 @@
-"""Accuracy over the settings of the loss and the batch size, wherever the runs differ in nothing else."""
+"""Accuracy over the settings of the loss and the batch size, for runs that differ in nothing else."""
 
 from typing import Any
 
@@ -28,9 +28,9 @@ def _article(group: Group, charts: Charts) -> Markup | None:
         for grid in grids(runs, metric)
     ]
     lines = sweeps(runs, metric)
-    for setting in [name for name in lines if name != "gamma" or not drawn]:  # the grid says what gamma does
+    for setting in [name for name in lines if name != "gamma" or not drawn]:  # a grid already shows gamma
         spec = page(lines[setting], SETTINGS[setting], words)
-        del spec["layout"]["yaxis"]["title"]  # the caption says it
+        del spec["layout"]["yaxis"]["title"]  # shown in the caption
         drawn.append(_figure(f"{words} over {SETTINGS[setting]}", spec, charts))
     if not drawn:
         return None

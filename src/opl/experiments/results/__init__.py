@@ -1,1 +1,1 @@
-"""Finished runs as values: the one scan of the disk, comparisons, tables. No torch in here."""
+"""Runs as values: the only scan of the disk, comparisons and tables. Needs no torch."""

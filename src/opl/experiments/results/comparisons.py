@@ -1,6 +1,6 @@
-"""What is said below a table: binomial intervals of shares of images, and differences over the same episodes or images.
+"""The notes below a table: binomial intervals of accuracies, and differences paired by episode or by image.
 
-Two seeds tell little of other seeds, but three thousand episodes tell whether *these* networks differ. Each episode's
+Two seeds say little about other seeds, but 3,000 episodes show whether *these* networks differ. Each episode's
 difference is averaged over the seeds that both rows have.
 """
 
@@ -17,7 +17,7 @@ from .tables import describe_difference
 
 
 class Comparison(NamedTuple):
-    """The difference of a row to its baseline in one number of the table."""
+    """The difference between a row and its baseline in one metric of the table."""
 
     label: str
     baseline: str
@@ -28,12 +28,12 @@ class Comparison(NamedTuple):
 
 
 def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
-    """The lines below a table: its shares of images, then its comparisons."""
+    """The lines below a table: binomial intervals, then comparisons with the baseline."""
     return [*wilson_lines(item, runs, scale), *map(describe_comparison, compare(item, runs, scale))]
 
 
 def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
-    """A line for each row and each compared number that has a binomial interval, which knows of few images."""
+    """One line per row and compared metric with a Wilson interval, which accounts for the small number of images."""
     found = []
     for row in item.at(scale):
         results = {run.seed: run.result for run in select_runs(runs, row.recipe, scale)}
@@ -48,7 +48,7 @@ def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
 
 
 def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
-    """Every row with a baseline, in every compared number that has a value for each episode."""
+    """Compare every row that has a baseline, in every compared metric that has a value per episode or image."""
     by_recipe = {row.recipe: {run.seed: run for run in select_runs(runs, row.recipe, scale)} for row in item.rows}
     labels = {row.recipe: row.label for row in item.rows}
     found = []
@@ -63,7 +63,7 @@ def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
 
 
 def describe_comparison(each: Comparison) -> str:
-    """One line."""
+    """Format a comparison as one line."""
     difference = each.difference
     return (
         f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} {each.unit} "
@@ -73,7 +73,7 @@ def describe_comparison(each: Comparison) -> str:
 
 
 def comparison_verdict(difference: Interval) -> str:
-    """In a word."""
+    """`higher`, `lower` or `no difference`."""
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
 
 
@@ -82,7 +82,7 @@ def _share(seed: int, result: Mapping[str, Any], name: str) -> str:
 
 
 def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> dict[int, NDArray[np.float64]]:
-    """Ours minus theirs, episode by episode, for each seed of which both were measured on the same ones."""
+    """Row minus baseline, episode by episode, for each seed at which both were evaluated on equally many episodes."""
     found = {}
     baseline = by_recipe.get(row.baseline, {})
     for seed, run in by_recipe[row.recipe].items():

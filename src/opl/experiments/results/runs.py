@@ -1,4 +1,4 @@
-"""The only scan of the disk: every run below a folder as a value. What cannot be read is said, never raised."""
+"""The only scan of the disk: every run below a folder as a value. Unreadable files are reported, never raised."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from ..item import Row
 from ..run_folder import RECIPE, RunFolder, measure_name
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
-SENTENCE = 600  # characters of an error that are shown
+SENTENCE = 600  # characters of an error message that are shown
 UNREADABLE = "{} cannot be read: delete the folder and run again."
 
 T = TypeVar("T")
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what it was, how far it came, and its numbers."""
+    """One run: its recipe, its state and its numbers."""
 
     folder: RunFolder
     where: str
-    """Its place below the folder that was scanned."""
+    """Path relative to the scanned folder."""
     state: str
-    """done, failed, unfinished or damaged."""
+    """`done`, `failed`, `unfinished` or `damaged`."""
     sentence: str
-    """Why it failed, or how far it is."""
+    """Why the run failed or cannot be read, or how many epochs it has completed; empty if it is done."""
     about: dict[str, Any]
     recipe: dict[str, Any]
     records: list[dict[str, Any]]
@@ -36,63 +36,63 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of its recipe."""
+        """Name of the recipe."""
         return str(self.recipe.get("name", ""))
 
     @property
     def seed(self) -> int:
-        """Of its recipe."""
+        """Random seed of the recipe."""
         seed = self.recipe.get("seed", 0)
         return seed if isinstance(seed, int) else 0
 
     @property
     def scale(self) -> str:
-        """Of its recipe."""
+        """Scale of the recipe."""
         return str(self.recipe.get("scale", ""))
 
     @property
     def method(self) -> dict[str, Any]:
-        """The settings of its method."""
+        """Settings of the method."""
         return inner(self.recipe, "method")
 
     @property
     def opl(self) -> dict[str, Any] | None:
-        """The settings of OPL in its loss; None where it has none."""
+        """Settings of OPL in the loss; None for a loss without OPL."""
         return inner(self.about, "opl") or None
 
     @property
     def projects(self) -> bool:
-        """Whether OPL is a part of its loss."""
+        """Whether OPL is part of the loss."""
         return self.opl is not None
 
     @property
     def baseline_method(self) -> dict[str, Any]:
-        """The settings of its method without OPL; the method itself where the run does not say."""
+        """Settings of the method without OPL; the method itself if the run does not record them."""
         return inner(self.about, "baseline") or self.method
 
     @property
     def seconds(self) -> float:
-        """What its epochs took."""
+        """Training time in seconds: from the result if it has one, otherwise summed over the epochs."""
         each = [number(record.get("seconds")) for record in self.records]
         whole = number(self.result.get("seconds"))
         return whole if math.isfinite(whole) else sum(value for value in each if math.isfinite(value))
 
     def arrays(self, name: str = "test") -> dict[str, Any]:
-        """What the model said of the test images, or of others by name; empty where nothing readable was kept."""
+        """Model outputs on the test images, or on another set of images by name; empty if none can be read."""
         return self._once("arrays", name, lambda: self.folder.outputs(name) or {}, {})
 
     def measure_arrays(self, metric: str) -> dict[str, Any]:
-        """The arrays behind a number of a further measure; empty where it was not measured."""
+        """The arrays behind a metric of `opl evaluate`; empty if it was not evaluated."""
         return self._once("measure", metric, lambda: self.folder.measure_arrays(measure_name(metric)), {})
 
     def class_names(self, count: int) -> tuple[str, ...]:
-        """The names of `count` classes; where the run has not as many, their numbers."""
+        """Names of the first `count` classes; `class 0`, `class 1`, ... if the run has fewer names."""
         nobody: tuple[str, ...] = ()
         names = self._once("splits", "class names", self.folder.class_names, nobody)
         return names[:count] if len(names) >= count else tuple(f"class {place}" for place in range(count))
 
     def superclasses(self, count: int) -> tuple[int, ...]:
-        """The super-class of each of `count` classes; empty where that is not known."""
+        """Superclass of each of the first `count` classes; empty if unknown."""
         nothing: dict[str, Any] = {}
         found = self._once("splits", "groups", self.folder.splits, nothing).get("groups")
         if not isinstance(found, list) or len(found) < count or not all(isinstance(each, int) for each in found):
@@ -100,7 +100,7 @@ class Run:
         return tuple(found[:count])
 
     def _once(self, kind: str, name: str, read: Callable[[], T], otherwise: T) -> T:
-        """What `read` returns, which is read at most once."""
+        """The result of `read`, or `otherwise` if it fails; called at most once and cached."""
         if (kind, name) not in self._cache:
             self._cache[kind, name] = _or(read, otherwise)
         content: T = self._cache[kind, name]
@@ -108,22 +108,22 @@ class Run:
 
 
 Rows = Sequence[tuple[Row, Sequence[Run]]]
-"""Rows of a table or figure, each with finished runs of it, by seed, at least one."""
+"""Rows of a table or figure, each with at least one finished run, sorted by seed."""
 
 
 def read_runs(folder: Path | str) -> list[Run]:
-    """Every run below a folder, in the order of their places."""
+    """Read every run below a folder, sorted by path."""
     return [_read(each, each.path.relative_to(folder).as_posix()) for each in RunFolder.below(folder)]
 
 
 def select_runs(runs: Iterable[Run], recipe: str, scale: str) -> list[Run]:
-    """The finished runs of a recipe at a scale, by seed."""
+    """The finished runs of a recipe at a scale, sorted by seed."""
     here = [run for run in runs if run.state == "done" and run.name == recipe and run.scale == scale]
     return sorted(here, key=lambda run: run.seed)
 
 
 def describe_seeds(seeds: Sequence[int]) -> str:
-    """What a number over some seeds is.
+    """Describe which seeds a number is computed from.
 
     Example:
         >>> describe_seeds([0, 1]), describe_seeds([4])
@@ -133,7 +133,7 @@ def describe_seeds(seeds: Sequence[int]) -> str:
 
 
 def number(value: object) -> float:
-    """A number from a file, or NaN.
+    """A value read from a file as a float; NaN if it is not a number.
 
     Example:
         >>> number("12"), number(True), number(3)
@@ -143,7 +143,7 @@ def number(value: object) -> float:
 
 
 def inner(outer: dict[str, Any], name: str) -> dict[str, Any]:
-    """A dict inside another; empty where there is none."""
+    """A nested dict; empty if there is none."""
     found = outer.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -161,7 +161,7 @@ def _read(folder: RunFolder, where: str) -> Run:
 
 
 def _state(folder: RunFolder, so_far: str) -> tuple[str, str, dict[str, Any]]:
-    """How a run ended, what is to be said of it, and its result."""
+    """State, sentence and result of a run."""
     if folder.done:
         result = _or(folder.result, None)
         return ("done", "", result) if isinstance(result, dict) else ("damaged", UNREADABLE.format("result.json"), {})

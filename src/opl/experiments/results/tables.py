@@ -1,4 +1,4 @@
-"""Paper and ours side by side: the runs of a table as values, as Markdown, as JSON and for the terminal."""
+"""The paper's numbers and ours side by side: the runs of a table as values, Markdown, JSON and terminal output."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from ..item import Average, Item, Row
 from ..statistics import Interval, interval, paired_difference, verdict
 from .runs import Run
 
-Results = dict[str, dict[int, dict[str, Any]]]  # by recipe and seed
+Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Line:
 
 
 def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
-    """The rows of a table from the finished runs of a scale; what is said of the others is in `missing`."""
+    """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs."""
     results: Results = {}
     problems: dict[str, list[str]] = {}
     for run in (run for run in runs if run.scale == scale):
@@ -43,9 +43,9 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
 
 
 def _average(item: Item, average: Average, results: Results) -> tuple[dict[int, dict[str, Any]], list[str]]:
-    """The mean of each number over some recipes, for the seeds that all of them have; and what is said of the others.
+    """Average each metric over some recipes, for the seeds that all of them have; also describe the other seeds.
 
-    They start from scratch together or not at all.
+    The recipes of an average start either all from scratch or all from pretrained weights.
     """
     parts = [_measured(item, results.get(recipe, {}))[0] for recipe in average.of]
     means = {}
@@ -75,13 +75,13 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
 
 
 def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
-    """The results that have every number of the table, and the seeds of the others."""
+    """The results that have every metric of the table, and the seeds of those that do not."""
     whole = {seed: result for seed, result in results.items() if item.metrics.keys() <= result.keys()}
     return whole, sorted(results.keys() - whole.keys())
 
 
 def cells(item: Item, rows: list[Line]) -> tuple[list[str], list[list[str]]]:
-    """Heading and cells of the table as text."""
+    """Header and cells of the table as text."""
     titles = [item.metrics[name] for name in item.main]
     told = [name for name in item.main if any(name in line.paper for line in rows)] or item.main[:1]
     papers = ["paper"] if len(titles) == 1 else [f"paper, {item.metrics[name]}" for name in told]
@@ -96,7 +96,7 @@ def cells(item: Item, rows: list[Line]) -> tuple[list[str], list[list[str]]]:
 
 
 def number(value: Interval) -> str:
-    """`mean ± half`, as many digits as make sense."""
+    """`mean ± half` with 2 decimals, or 3 if |mean| < 2; `-` if there are no values."""
     if value.size == 0:
         return "-"
     digits = 2 if abs(value.mean) >= 2 else 3
@@ -104,7 +104,7 @@ def number(value: Interval) -> str:
 
 
 def describe_difference(difference: Interval) -> str:
-    """A difference with its sign, and its interval where it has one.
+    """A difference with its sign, and its interval if it has one.
 
     Example:
         >>> describe_difference(Interval(1.5, 0.25, 3)), describe_difference(interval([-2.0]))
@@ -131,7 +131,7 @@ def markdown(item: Item, rows: list[Line]) -> str:
 
 
 def document(item: Item, rows: list[Line], notes: Sequence[str]) -> str:
-    """The table as Markdown, and a paragraph for each note below it: what a file and the page's copy have alike."""
+    """The table as Markdown with its notes as paragraphs below it: the text of its file and of the page's copy."""
     return "\n\n".join([markdown(item, rows), *notes])
 
 
@@ -142,7 +142,7 @@ def as_json(item: Item, rows: list[Line], scale: str) -> dict[str, Any]:
 
 
 def _plain(numbers: dict[str, Interval]) -> dict[str, dict[str, float | None]]:
-    """Intervals as JSON, which has no NaN: an interval that does not exist is null."""
+    """Intervals as JSON, which has no NaN: undefined values become null."""
     return {
         name: {key: None if math.isnan(part) else part for key, part in value._asdict().items()}
         for name, value in numbers.items()
@@ -150,7 +150,7 @@ def _plain(numbers: dict[str, Interval]) -> dict[str, dict[str, float | None]]:
 
 
 def show(item: Item, rows: list[Line], scale: str) -> None:
-    """The table on the terminal; the differences, which are long, below it."""
+    """Print the table to the terminal, with the differences, which are long, below it."""
     from rich.console import Console
     from rich.table import Table
 
@@ -160,7 +160,7 @@ def show(item: Item, rows: list[Line], scale: str) -> None:
     apart = len(heading) - len(item.main)
     for column, name in enumerate(heading[:apart]):
         parts = [part for row in body for part in ([row[column]] if column else row[column].split())]
-        table.add_column(name, min_width=max(map(len, parts), default=0))  # a label may be folded, a number not
+        table.add_column(name, min_width=max(map(len, parts), default=0))  # labels may wrap, numbers may not
     for row in body:
         table.add_row(*row[:apart])
     console = Console()

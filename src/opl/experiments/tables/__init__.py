@@ -1,5 +1,8 @@
-"""Every table and figure of the paper, one file each: an `ITEM` (rows, the paper's numbers, what is shown) that needs
-no torch, and `recipes()`, which imports what it needs when it is called."""
+"""Every table and figure of the paper, one file each.
+
+Each file has an `ITEM` (rows, the paper's numbers, what is shown), which needs no torch, and `recipes()`, which imports
+what it needs when it is called.
+"""
 
 from functools import cache
 from importlib import import_module
@@ -31,16 +34,16 @@ MODULES = (
     "figure_s3",
     "figure_s1",
 )
-"""The files of this package, in the order in which their items are listed."""
+"""The modules of this package, in the order in which their items are listed."""
 
 
 class TableModule(Protocol):
-    """What every file of this package has."""
+    """The interface of every module in `MODULES`."""
 
     ITEM: Item
 
     def recipes(self) -> tuple["Recipe", ...]:
-        """All scales of all rows, what their runs come after, and what belongs to the item without a row."""
+        """The recipes of all rows at all scales, of the runs they need (`after`), and of variants without a row."""
         ...
 
 
@@ -49,20 +52,20 @@ ITEMS: dict[str, Item] = {table.ITEM.name: table.ITEM for table in _TABLES}
 
 
 def item(name: str) -> Item:
-    """The table or figure of that name; otherwise the nearest names."""
+    """Look up a table or figure by name; for an unknown name the error suggests the nearest ones."""
     if name not in ITEMS:
         raise OptionError(did_you_mean("table or figure", name, ITEMS))
     return ITEMS[name]
 
 
 def cost_of(recipe_name: str) -> str:
-    """What a run of a recipe costs, as its table says."""
+    """The cost of one run of a recipe, as stated by its table; empty if no table has the recipe."""
     return next((item.cost for item in ITEMS.values() if any(row.recipe == recipe_name for row in item.rows)), "")
 
 
 @cache
 def recipes() -> dict[str, dict[str, "Recipe"]]:
-    """Every recipe, by name and scale; items that share one must agree on it."""
+    """Every recipe, by name and scale; items that share a recipe must agree on it."""
     known: dict[str, dict[str, Recipe]] = {}
     owners: dict[tuple[str, Scale], str] = {}
     for table in _TABLES:
@@ -77,7 +80,7 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
 
 
 def recipe(name: str, scale: Scale) -> "Recipe":
-    """The recipe of that name at that scale; otherwise the nearest names."""
+    """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
     known = recipes()
     if name not in known:
         raise OptionError(did_you_mean("recipe", name, known))

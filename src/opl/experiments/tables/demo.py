@@ -1,4 +1,4 @@
-"""The demo, not in the paper: scikit-learn's digits, CE against CE+OPL. A run takes seconds."""
+"""The demo, not in the paper: CE against CE+OPL on scikit-learn's digits. A run takes seconds."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows; paper and small scale are the same."""
+    """The recipes of the rows; the paper and small scales are identical."""
     from ...optim import SGD, Cosine
     from ..data import Digits, Synthetic
     from ..methods import CrossEntropy, CrossEntropyOPL

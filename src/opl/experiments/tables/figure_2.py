@@ -1,7 +1,7 @@
 """Figure 2, MNIST features in the plane. Cost of one seed and the measured angles: RESULTS.md, figure 2.
 
-The paper shows three classes, without saying which, from which network, or how long it was trained. Here the first
-three, and all ten, with the network of table s1 and two features behind it.
+The paper shows three classes without naming them, the network or the length of training. Here: the first three
+classes, and all ten, with the network of table s1 followed by a linear layer with two features.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Figure 3: orthogonality, s and d during training, from the runs of table 1, whose cost is in RESULTS.md."""
+"""Figure 3: orthogonality, s and d during training, from the runs of table 1. Their cost is in RESULTS.md."""
 
 from .table_1 import figure, recipes
 

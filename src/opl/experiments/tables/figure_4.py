@@ -1,4 +1,4 @@
-"""Figure 4: how similar the classes' average features are, from the runs of table 1, whose cost is in RESULTS.md."""
+"""Figure 4: similarity of the classes' mean features, from the runs of table 1. Their cost is in RESULTS.md."""
 
 from .table_1 import figure, recipes
 

@@ -1,7 +1,7 @@
-"""Figure 6: accuracy over the weight of OPL and over the batch size. Cost of one seed: that of table 1, RESULTS.md.
+"""Figure 6: accuracy over the weight of OPL and over the batch size. Cost of one seed: as in table 1, RESULTS.md.
 
-The weights are those of table 8. The paper names neither its batch sizes nor whether the learning rate follows them;
-here it stays.
+The weights are those of table 8. The paper does not give its batch sizes, nor whether the learning rate is scaled with
+them; here it is constant.
 """
 
 from dataclasses import replace
@@ -13,13 +13,13 @@ from . import table_1, table_8
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
-SIZES = (32, 64, 256, 512)  # and 128, which table 1 has
+SIZES = (32, 64, 256, 512)  # table 1 has 128
 CE, OPL = table_1.PAIR
 OTHERS = tuple(weight for weight in table_8.PAPER if table_8.name_of(weight) != OPL.recipe)
 
 
 def name_of(recipe: str, size: int) -> str:
-    """The name of a recipe of table 1 with another batch size."""
+    """The name of a table 1 recipe with another batch size."""
     return f"{recipe}-batch-{size}"
 
 
@@ -45,7 +45,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows, among those of tables 1 and 8."""
+    """The recipes of the rows, and all recipes of table 8."""
     bases = [recipe for recipe in table_1.recipes() if recipe.name in (CE.recipe, OPL.recipe)]
     batches = (replace(base, name=name_of(base.name, size), batch_size=size) for base in bases for size in SIZES)
     return (*bases, *table_8.recipes(), *batches)

@@ -1,5 +1,7 @@
-"""Figure s1: base and novel classes of CIFAR-FS by LDA, from the runs of RFS with and without OPL in table 6, whose
-cost is in RESULTS.md."""
+"""Figure s1: LDA of the base and novel classes of CIFAR-FS, from the runs of RFS with and without OPL in table 6.
+
+Their cost is in RESULTS.md.
+"""
 
 from dataclasses import replace
 

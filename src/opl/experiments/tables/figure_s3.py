@@ -1,4 +1,4 @@
-"""Figure s3: each class's nearest and farthest classes, from the runs of table 1, whose cost is in RESULTS.md."""
+"""Figure s3: each class's nearest and farthest classes, from the runs of table 1. Their cost is in RESULTS.md."""
 
 from .table_1 import figure, recipes
 

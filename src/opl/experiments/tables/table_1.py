@@ -1,13 +1,14 @@
 """Table 1, CIFAR-100, thirteen losses. Cost of one seed, the paper's figures and ours: RESULTS.md, table 1.
 
-The paper's protocol from its released trainer: 45,000 images to train on, 5,000 to validate, 200 epochs, drops at the
-start of epochs 60, 120 and 160 (counted from 1), one epoch of warm-up. The released code reports the best *test*
-accuracy of the last 80 epochs; here the last epoch is tested, once.
+The protocol is that of the released trainer: 45,000 training and 5,000 validation images, 200 epochs, learning-rate
+drops at the start of epochs 60, 120 and 160 (counted from 1), one epoch of warm-up. The released code reports the best
+*test* accuracy of the last 80 epochs; here only the last epoch is tested.
 
-Neither the paper nor its code gives the settings of the baselines on CIFAR-100, and most of their rows look copied.
-Each has its source's own settings here; where that has none for CIFAR-100, the choice and its reason stand beside it.
+Neither the paper nor its code gives the settings of the baselines on CIFAR-100, and most of their rows appear to be
+copied. Here each baseline has the settings of its own source; where the source has none for CIFAR-100, a comment gives
+the choice and its reason.
 
-A new row is one line of `VARIANTS`.
+To add a row, add one entry to `VARIANTS`.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,11 +30,11 @@ class Variant:
 
     label: str
     resnet56: tuple[float, float] | None
-    """The paper's top-1 and top-5, where it has them."""
+    """The paper's top-1 and top-5 accuracy; None if not reported."""
     resnet110: tuple[float, float] | None
     method: "Callable[[ModuleType], Method]"
     short: "Callable[[ModuleType], Method] | None" = None
-    """The method below the paper's scale, where it must follow the number of steps."""
+    """The method at the smaller scales, if its settings depend on the number of steps."""
 
 
 VARIANTS = {
@@ -44,19 +45,19 @@ VARIANTS = {
     ),
     "focal": Variant("Focal", (73.09, 93.07), (74.34, 93.34), lambda m: m.Composite(criterion=m.criteria.Focal())),
     "a-softmax": Variant("A-Softmax", (72.20, 91.28), (72.72, 90.41), lambda m: m.Composite(head=m.heads.ASoftmax())),
-    # A scale of 64, made for faces, is far above what 100 classes need.
+    # A scale of 64, chosen for face recognition, is far above what 100 classes need.
     "lmc": Variant("LMC", (71.52, 91.64), (73.15, 91.88), lambda m: m.Composite(head=m.heads.CosFace(scale=30.0))),
     "ole": Variant("OLE", (71.95, 92.52), (72.70, 92.63), lambda m: m.Composite(auxiliary=(m.auxiliaries.OLE(),))),
-    # The released margin starts at 0.1: at the small scale that left the classes in a heap (18 % against 40 % of
-    # validation). It starts lower here and is all there after as many steps. The weight is that of its second release.
-    # At the smaller scales the margin doubles sooner: they have 700 steps in all.
+    # The released margin starts at 0.1: at the small scale the features then collapsed (18 % against 40 % validation
+    # accuracy). Here it starts lower and reaches its full value after the same number of steps. The weight is that of
+    # the second release. At the smaller scales, with 700 steps in all, the margin doubles sooner.
     "lgm": Variant(
         "LGM", (73.08, 93.10), (74.34, 93.06),
         method=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
         short=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=100)),
     ),
-    # Five epochs of softmax, as released, then leave the sigmoids with a spike (25 % against 41 % of validation at the
-    # small scale); a small prior does what they are for.
+    # After the released warm-up of five softmax epochs, the switch to sigmoids causes a loss spike (25 % against 41 %
+    # validation accuracy at the small scale); a small prior serves the same purpose.
     "anchor": Variant(
         "Anchor", None, (74.38, 92.45),
         lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.Anchor(warmup=0)),
@@ -66,13 +67,13 @@ VARIANTS = {
         "CB Focal", (73.09, 93.07), (74.34, 93.34),
         lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.ClassBalancedFocal()),
     ),
-    # A tenth of the classes, as on ImageNet, and the weight of OPL's port.
+    # k is a tenth of the classes, as on ImageNet; the weight is that of the port in OPL's code.
     "hnc": Variant(
         "HNC", (73.47, 93.29), (74.76, 93.65), lambda m: m.Composite(auxiliary=(m.auxiliaries.NegativeCAM(),))
     ),
     "rbf": Variant("RBF", (73.36, 92.94), None, lambda m: m.Composite(head=m.heads.RBF())),
 }  # fmt: skip
-# Relatives of OPL in the released code, in no table of the paper: recipes without a row.
+# Variants of OPL in the released code that are in no table of the paper: recipes without a row.
 RELATIVES: "dict[str, Callable[[ModuleType], Method]]" = {
     "perpetual-1": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=1),)),
     "perpetual-2": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=2),)),
@@ -125,12 +126,12 @@ PAIR = tuple(row for row in ITEM.rows if row.recipe in (name_of("ce"), name_of("
 
 
 def figure(name: str, title: str, kind: str) -> Item:
-    """A figure that is drawn from the runs of CE and CE+OPL."""
+    """A figure drawn from the runs of CE and CE+OPL."""
     return replace(ITEM, name=name, title=title, rows=PAIR, figure=kind, home=ITEM.name, note="")
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows and of OPL's relatives, both networks at every scale."""
+    """The recipes of the rows and of `RELATIVES`, for both networks at every scale."""
     from .. import methods
 
     return tuple(
@@ -168,7 +169,7 @@ def _bases() -> "Iterator[Recipe]":
             epochs=200,
         )
         yield paper
-        # Small: 20 classes, all their images, a shallow network of the same family, drops at the same parts of the way.
+        # Small: 20 classes with all their images, a shallow network of the same family, drops at the same fractions.
         yield replace(
             paper,
             data=Cifar100(classes=20),

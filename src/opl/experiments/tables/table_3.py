@@ -1,14 +1,14 @@
 """Table 3, label noise, 40 %. Cost of one seed, the paper's figures and ours: RESULTS.md, table 3.
 
-Cross-entropy (CE) and the truncated loss (TL) with and without OPL. Network and schedule are those of the code that was
-released with OPL: ResNet-18, SGD 0.01, 120 epochs with drops at 40 and 80 and pruning from the 40th on (CIFAR-10), or
-150 with drops at 80 and 120 and pruning from the 80th (CIFAR-100). What differs here: a tenth of the noisy training set
-is held out, and the model that prunes is the best on that; a pruning epoch trains; every method of a seed sees the same
-wrong labels, and other seeds see others.
+Cross-entropy (CE) and the truncated loss (TL), each with and without OPL. Network and schedule are those of the code
+released with OPL: ResNet-18, SGD with learning rate 0.01, 120 epochs with drops at 40 and 80 and pruning from the 40th
+on (CIFAR-10), or 150 epochs with drops at 80 and 120 and pruning from the 80th on (CIFAR-100). Differences here: a
+tenth of the noisy training set is held out, and the model that prunes is the one that is best on it; a pruning epoch
+also trains; all methods with the same seed have the same wrong labels, and other seeds have other wrong labels.
 
-`-peeking` prunes by the *test set*, as the released code does. `-code` has the released weight and gamma, 0.1 and 2,
-where the paper says 1 and 0.5. `-left-out` gives pruned samples no part in OPL's pairs. `uniform` is any other class,
-`pair` the next (the code), `class` one that looks alike (the words).
+`-peeking` selects the pruning model on the *test set*, as the released code does. `-code` uses the released weight and
+gamma, 0.1 and 2; the paper's text says 1 and 0.5. `-left-out` excludes pruned samples from OPL's pairs. `uniform` noise
+replaces a label by any other class, `pair` by the next class (the paper's code), `class` by a similar class (its text).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,28 +32,28 @@ NOISES: "dict[str, tuple[str, Callable[[ModuleType], LabelNoise]]]" = {
     "pair": ("pair-flip", lambda data: data.PairFlip(0.4)),
     "class": ("class-dependent", lambda data: data.ClassDependent(0.4)),
 }
-# The paper's numbers with uniform and with class-dependent noise. The latter stand beside both readings: its words
-# (GCE's maps) and its code (pair-flip).
+# The paper's numbers with uniform and with class-dependent noise. The latter are shown for both readings: the paper's
+# text (GCE's class maps) and its code (pair-flip).
 PAPER_TL = {CIFAR10: (87.62, 82.28), CIFAR100: (62.64, 47.66)}
 PAPER_TL_OPL = {CIFAR10: (88.45, 87.02), CIFAR100: (65.62, 53.94)}
-WORDS, CODE = (1.0, 0.5), (0.1, 2.0)  # OPL's weight and gamma
+WORDS, CODE = (1.0, 0.5), (0.1, 2.0)  # OPL's weight and gamma, in the paper's text and in its code
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A method: its label, the key of what it is compared with, the paper's numbers, and how it is built."""
+    """A method: its label, the key of its baseline, the paper's numbers, and how it is built."""
 
     label: str
     baseline: str
     paper: dict[str, tuple[float, float]]
     method: "Callable[[ModuleType, TruncatedLq], Method]"
-    """From the package `opl.experiments.methods` and the truncated loss with the pruning schedule of a base."""
+    """Takes the package `opl.experiments.methods` and the truncated loss with the pruning schedule of the data set."""
     core: bool = False
-    """Run on MNIST and at the small scale too."""
+    """Whether it is also run on MNIST and at the small scale."""
 
 
 def _tl(opl: tuple[float, float] | None = None, **changes: Any) -> "Callable[[ModuleType, TruncatedLq], Method]":
-    """The truncated loss with or without OPL of some weight and gamma, and with other changes."""
+    """The truncated loss with the given changes, and with OPL if its weight and gamma are given."""
     return lambda m, tl: replace(tl, auxiliary=(m.auxiliaries.OPL(*opl),) if opl else (), **changes)
 
 
@@ -103,7 +103,7 @@ def _scales(dataset: str, noise: str, variant: Variant) -> tuple[Scale, ...]:
 
 
 def keys_of(dataset: str) -> tuple[str, ...]:
-    """The variants that are run on a data set."""
+    """The keys of the variants that are run on a data set."""
     return tuple(key for key, variant in VARIANTS.items() if variant.core or dataset != MNIST)
 
 
@@ -129,7 +129,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """Every variant of every data set, noise and scale, in a row or not."""
+    """Every variant of every data set, noise and scale, with or without a row."""
     return recipes_of(keys_of)
 
 
@@ -151,7 +151,7 @@ def recipes_of(keys: Callable[[str], Iterable[str]]) -> tuple["Recipe", ...]:
 
 
 def _bases() -> "Iterator[tuple[Recipe, TruncatedLq]]":
-    """Each data set and scale without noise, named by the data set, and the truncated loss that prunes in its time."""
+    """A noise-free recipe for each data set and scale, named after the data set, and its truncated loss."""
     from ..methods import TruncatedLq
 
     cifar10, cifar100 = _paper_bases()
@@ -188,10 +188,10 @@ def _paper_bases() -> "tuple[Recipe, Recipe]":
 def _small_bases(cifar100: "Recipe") -> "tuple[Recipe, Recipe]":
     """CIFAR-100 and MNIST.
 
-    The ten classes of two super-classes (natural scenes; vehicles), a shallow network of another family, more steps and
-    a larger rate for the fewer epochs. Chosen after one trial of TL (seed 100, in no table): with the first two
-    super-classes (mammals and fish in water) and a batch of 128, 16 % of the labels were believed when it pruned; with
-    these and 64, 32 %.
+    CIFAR-100 has the ten classes of two superclasses (natural scenes; vehicles) and a shallow network of another
+    family; a smaller batch and a larger learning rate make up for the fewer epochs. Chosen after one trial of TL (seed
+    100, in no table): with the first two superclasses (aquatic mammals and fish) and a batch size of 128, pruning kept
+    16 % of the labels; with these and a batch size of 64, 32 %.
     """
     from ...optim import SGD, Cosine
     from ..data import Cifar100, Mnist

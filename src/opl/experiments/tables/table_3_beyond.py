@@ -1,6 +1,6 @@
-"""Table 3 beyond the paper: both weights of OPL, and pruned samples in its pairs or not. Cost and figures: RESULTS.md.
+"""Table 3 beyond the paper: both weights of OPL, pruned samples in its pairs or not. Cost and figures: RESULTS.md.
 
-Recipes and runs are those of table 3; at the small scale MNIST alone, of which a run is short.
+Recipes and runs are shared with table 3; the small scale has MNIST only, because its runs are short.
 """
 
 from dataclasses import replace

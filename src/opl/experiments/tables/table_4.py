@@ -1,15 +1,15 @@
 """Table 4, adversarial robustness. Cost of one seed, the paper's figures and ours: RESULTS.md, table 4.
 
-Madry, Hendrycks and MART with and without OPL, under the standard AutoAttack. The paper names no network, radius,
-schedule or weight, and released no code for this table. Each method has the network and schedule of its own source:
-Madry a WRN-34-10, Hendrycks a WRN-28-10, MART a ResNet-18, TRADES (not in the paper) a WRN-34-10. OPL has weight 1 and
-gamma 0.5, on the features of the adversarial examples, and no part in making them. Rows that are compared differ in OPL
-alone.
+Madry, Hendrycks and MART with and without OPL, evaluated with the standard AutoAttack. The paper gives no network,
+radius, schedule or weight, and no code was released for this table. Each method has the network and schedule of its
+own source: Madry a WRN-34-10, Hendrycks a WRN-28-10, MART a ResNet-18, TRADES (not in the paper) a WRN-34-10. OPL has
+weight 1 and gamma 0.5; it is applied to the features of the adversarial examples and is not used to generate them.
+Rows that are compared differ only in OPL.
 
-What differs from the sources: Madry and Hendrycks are normalized by mean and deviation of the data (a part of the
-network; they had each image's own, and 2x - 1). Hendrycks pre-trained on ImageNet at 32 x 32: the stand-in here is the
-*other* CIFAR, and at small scale other classes of CIFAR-100. Hendrycks's code moved the clean batch itself, so that
-its perturbations reached twice the radius; here they do not. The last weights are tested.
+Differences from the sources: Madry and Hendrycks are normalized by the mean and std of the data inside the network
+(originally by each image's own mean and std, and by 2x - 1). Hendrycks pre-trained on ImageNet at 32 x 32; here it is
+replaced by the *other* CIFAR, and at small scale by other classes of CIFAR-100. Hendrycks's code perturbed the clean
+batch in place, so that its perturbations reached twice the radius; here they do not. The last weights are tested.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 ATTACK = Attack()
 CLEAN, UNDER_PGD, UNDER_ATTACK = "test/top1", ATTACK.metric("pgd"), ATTACK.metric("autoattack")
-IMAGES: dict[Scale, int] = {"paper": 0, "small": 200, "tiny": 2}  # how many test images are attacked; 0 is all
+IMAGES: dict[Scale, int] = {"paper": 0, "small": 200, "tiny": 2}  # number of attacked test images; 0 means all
 INNER_LOOP: dict[Scale, dict[str, Any]] = {"paper": {}, "small": {"step": 3 / 255, "steps": 5}, "tiny": {"steps": 2}}
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set of the table, from the package `opl.experiments.data`; the one to pre-train on; its scales."""
+    """A data set of the table, built from `opl.experiments.data`; the data set to pre-train on; and its scales."""
 
     label: str
     data: "Callable[[ModuleType], DataSet]"
@@ -46,7 +46,7 @@ BENCHMARKS = {
     "cifar100": Benchmark("CIFAR-100", lambda data: data.Cifar100(val=0, jitter=0.0), "cifar10", SCALES),
 }
 Make = Callable[["Recipe", dict[str, Any]], "Recipe"]
-"""From the recipe of Madry, named by its data set, and settings of the method to the recipe of another method."""
+"""Maps the recipe of Madry, named after its data set, and the method's settings to the recipe of another method."""
 
 
 def _standard(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
@@ -62,7 +62,7 @@ def _madry(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
 
 
 def _pretrained(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    """What Hendrycks starts from."""
+    """The pre-training that Hendrycks starts from."""
     from ...optim import SGD, Cosine
     from ..models import WideResNet
 
@@ -97,7 +97,7 @@ def _small_hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
 
 
 def _fine_tuning(madry: "Recipe") -> dict[str, Any]:
-    """Fine-tuning starts from the pre-trained network of its data set."""
+    """Recipe fields that start fine-tuning from the pre-trained network of the data set."""
     return {"after": name_of(madry.name, PRETRAINED), "inherit": True, "new_head": True}
 
 
@@ -133,17 +133,17 @@ def _trades(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
 
 @dataclass(frozen=True)
 class Variant:
-    """A method: its label, the key of what it is compared with, the paper's numbers, and how its recipe is made."""
+    """A method: its label, the key of its baseline, the paper's numbers, and how its recipe is made."""
 
     label: str
     baseline: str
     paper: tuple[tuple[float, float], ...]
-    """Clean and under attack, for the data sets in their order; empty where the paper has none."""
+    """Clean and adversarial accuracy for each of `BENCHMARKS`, in order; empty if not reported."""
     make: Make
     small: Make | None = None
-    """At the small scale, where that is not `make`."""
+    """Used instead of `make` at the small scale, if given."""
     opl: bool = False
-    """With OPL beside it."""
+    """Whether OPL is added as an auxiliary loss."""
     scales: tuple[Scale, ...] = SCALES
 
 
@@ -160,7 +160,7 @@ VARIANTS = {
     "trades": Variant("TRADES", "", (), _trades, scales=("paper", "tiny")),
     "trades-opl": Variant("TRADES+OPL", "trades", (), _trades, opl=True, scales=("paper", "tiny")),
 }
-PRETRAINED = "pretrained"  # in no row
+PRETRAINED = "pretrained"  # has no row
 
 
 def name_of(dataset: str, key: str) -> str:
@@ -202,7 +202,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows, and the pre-training that Hendrycks comes after."""
+    """The recipes of the rows, and of the pre-training that Hendrycks starts from."""
     return tuple(
         recipe
         for dataset, benchmark in BENCHMARKS.items()
@@ -223,7 +223,7 @@ def _variants(dataset: str, scale: Scale) -> "Iterator[Recipe]":
 
 
 def _pretraining(dataset: str, scale: Scale) -> "Recipe":
-    """On the other data set; at the small scale on the twenty classes of four other super-classes."""
+    """Pre-training on the other data set; at the small scale, on the twenty classes of four other superclasses."""
     from .. import data
 
     base = replace(_base(dataset, scale), name=name_of(dataset, PRETRAINED))
@@ -244,7 +244,7 @@ def _tiny(recipe: "Recipe", classes: int = 5) -> "Recipe":
 
 
 def _base(dataset: str, scale: Scale) -> "Recipe":
-    """Madry on a data set, at the paper's or at the small scale."""
+    """The recipe of Madry on a data set, at the small scale or else at the paper's."""
     from ...optim import SGD, Cosine, Steps
     from .. import data
     from ..methods import AdversarialTraining
@@ -263,8 +263,8 @@ def _base(dataset: str, scale: Scale) -> "Recipe":
     )
     if scale != "small":
         return paper
-    # Small: the ten classes of two super-classes (natural scenes; vehicles), a shallow and narrow network, five steps
-    # of the inner loop, one schedule for all.
+    # Small: the ten classes of two superclasses (natural scenes; vehicles), a shallow and narrow network, five steps
+    # of the inner loop, and the same schedule for all methods but Hendrycks.
     return replace(
         paper,
         data=data.Cifar100(val=5000, jitter=0.0, superclasses=(10, 18)),

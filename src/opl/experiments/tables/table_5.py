@@ -1,15 +1,14 @@
-"""Table 5, PACS: RSC with and without OPL, each domain left out of training in turn. Cost of one seed, the paper's
-figures and ours: RESULTS.md, table 5.
+"""Table 5, PACS: RSC with and without OPL, each domain held out in turn. Cost and figures: RESULTS.md, table 5.
 
-The protocol of RSC's released code: ImageNet weights, 222 px, batches of 64 from all source domains together, each with
-its mirror image, 20 epochs, a tenth of the rate for the last four; weights are chosen by the source domains' validation
-images. Different here: the last, smaller batch of an epoch is kept; images are resized to 222 before they are cropped,
-not after (the files have 227). Plain training (ERM), which the paper does not have, is the same in everything but the
-method, mirror images included.
+The protocol is that of RSC's released code: ImageNet weights, 222 px, batches of 64 from all source domains together,
+each with its mirror image, 20 epochs, a tenth of the learning rate for the last four; weights are selected on the
+validation images of the source domains. Differences here: the last, smaller batch of an epoch is kept; images are
+resized to 222 px before cropping, not after (the files have 227 px). Plain training (ERM), which is not in the paper,
+differs only in the method; it also uses mirror images.
 
-No code was released for RSC with OPL: here OPL sees the averaged features after the blanking, as the classifier does,
-of all images of a batch, with the paper's weight 1 and gamma 0.5, and the labels of the classes alone. The paper does
-not name its network; its RSC row is the published one of ResNet-50, but for photo.
+No code was released for RSC with OPL. Here OPL is applied to the pooled features after masking, the same features that
+the classifier sees, for all images of a batch, with the paper's weight 1 and gamma 0.5 and with class labels only. The
+paper does not name its network; its RSC row is the published one of ResNet-50, except for photo.
 """
 
 from collections.abc import Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..types import Method
 
-TARGETS = {  # what each is called, here and in the files
+TARGETS = {  # label here, and name in the files
     "art": ("Art", "art_painting"),
     "cartoon": ("Cartoon", "cartoon"),
     "sketch": ("Sketch", "sketch"),
@@ -34,7 +33,7 @@ TARGETS = {  # what each is called, here and in the files
 
 @dataclass(frozen=True)
 class Network:
-    """A network of the table: what its names and labels begin with, its weights, and where its rows are run."""
+    """A network of the table: the prefixes of its names and labels, its weights, and the scales of its rows."""
 
     prefix: str
     label: str
@@ -50,14 +49,14 @@ NETWORKS = (RESNET50, RESNET18)
 
 @dataclass(frozen=True)
 class Variant:
-    """A method: its label, the key of what it is compared with, the paper's numbers, and how it is built."""
+    """A method: its label, the key of its baseline, the paper's numbers, and how it is built."""
 
     label: str
     baseline: str
     paper: tuple[float, ...]
-    """The targets in their order, and their average; empty where the paper has none."""
+    """Accuracy on each of `TARGETS`, in order, then their average; empty if not reported."""
     method: "Callable[[ModuleType, int], Method]"
-    """From the package `opl.experiments.methods` and half of the epochs, when RSC begins to blank in more images."""
+    """Takes the package `opl.experiments.methods` and half the number of epochs, when RSC starts to mask more."""
 
 
 VARIANTS = {
@@ -69,7 +68,7 @@ VARIANTS = {
         lambda m, half: m.RSC(every=half, auxiliary=(m.auxiliaries.OPL(),)),
     ),
 }  # fmt: skip
-# In no table of the paper and in no row: OPL on the features before the blanking, and DomainBed's way to blank.
+# Not in the paper and without a row: OPL on the features before masking, and DomainBed's masking.
 RELATIVES: "dict[str, Callable[[ModuleType, int], Method]]" = {
     "rsc-opl-before": lambda m, half: m.RSC(every=half, place="before", auxiliary=(m.auxiliaries.OPL(),)),
     "rsc-domainbed": lambda m, half: m.RSC.domainbed(),
@@ -78,12 +77,12 @@ RELATIVES: "dict[str, Callable[[ModuleType, int], Method]]" = {
 
 
 def name_of(target: str, network: Network, key: str) -> str:
-    """The name of a recipe, or with the target `average` of a mean over the targets."""
+    """The name of a recipe; with the target `average`, the name of a mean over the targets."""
     return f"pacs-{target}-{network.prefix}{key}"
 
 
 def _row(network: Network, target: str, key: str, column: int) -> Row:
-    """The paper's numbers stand beside ResNet-50."""
+    """The row of a variant; only those of ResNet-50 have the paper's numbers."""
     variant = VARIANTS[key]
     label = TARGETS[target][0] if target in TARGETS else target
     return Row(
@@ -121,7 +120,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows, ResNet-50's relatives of RSC, and the same for any other data set with domains."""
+    """The recipes of the rows and, for ResNet-50, of `RELATIVES`; also the same for any other data set with domains."""
     rows = {key: variant.method for key, variant in VARIANTS.items()}
     return (
         *(
@@ -140,7 +139,7 @@ def recipes() -> tuple["Recipe", ...]:
 
 
 def _with_methods(base: "Recipe", build: "dict[str, Callable[[ModuleType, int], Method]]") -> "list[Recipe]":
-    """A recipe for each method, named by its key."""
+    """One recipe per method, named after its key."""
     from .. import methods
 
     half = -(-base.epochs // 2)  # from epoch 10 of 20
@@ -148,7 +147,7 @@ def _with_methods(base: "Recipe", build: "dict[str, Callable[[ModuleType, int], 
 
 
 def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
-    """Plain training without a domain, at the paper's, the small and the tiny scale."""
+    """Plain training with one domain held out, at the paper's, the small and the tiny scale."""
     from ...optim import SGD, Steps
     from ..data import Pacs, SyntheticDomains
     from ..methods import CrossEntropy
@@ -167,9 +166,9 @@ def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
         selection="best-val",
         weights=network.weights,
     )
-    # Small: all images at 64 px, a small network of the same family from scratch, so a higher rate; batches without
-    # their mirror images (half of the images are mirrored), which leaves time for more epochs; the rate drops for the
-    # last two.
+    # Small: all images at 64 px, a small network of the same family trained from scratch with a higher learning rate;
+    # batches without their mirror images (half of the images are mirrored instead), which leaves time for more epochs;
+    # the learning rate drops for the last two.
     small = replace(
         paper,
         data=Pacs(target=domain, size=64),
@@ -193,7 +192,7 @@ def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
 
 
 def _other_bases() -> "tuple[Recipe, Recipe]":
-    """For instance: opl train domains-rsc-opl --data.root FOLDER --data.target NAME --data.num-classes N."""
+    """For example: opl train domains-rsc-opl --data.root FOLDER --data.target NAME --data.num-classes N."""
     from ..data import DomainFolder
 
     paper, _, tiny = _bases(RESNET50, "photo")

@@ -1,12 +1,13 @@
 """Table 6, few-shot learning: base training. Cost of one seed, the paper's figures and ours: RESULTS.md, table 6.
 
-RFS trains a classifier of the base classes, by its own schedule; `-script` is the schedule of the script that was
-released with OPL, the same for all data sets and with twice the batch. The last weights are tested. `-distilled` is a
-new network that learns from the labels and from the run before it, `-distilled-2` one that learns from that. SKD's
-first generation (the paper's "SKD") also tells rotations; `-gen1` goes on from it without labels.
+RFS trains a classifier of the base classes with its own schedule; `-script` uses the schedule of the script released
+with OPL, which is the same for all data sets and has twice the batch size. The last weights are tested. `-distilled` is
+a new network that learns from the labels and from the network of the previous run; `-distilled-2` learns from the
+labels and from `-distilled`. SKD's first generation (the paper's "SKD") also predicts rotations; `-gen1` continues from
+its weights without labels.
 
-The paper says weight 1 and gamma 0.5 for OPL everywhere; the script's defaults were other ones at different times.
-No code was released for SKD with OPL: here OPL sees what cross-entropy sees, all four rotations.
+The paper gives weight 1 and gamma 0.5 for OPL everywhere; the script's defaults differed and changed over time. No code
+was released for SKD with OPL: here OPL is applied to the same samples as cross-entropy, all four rotations.
 """
 
 from collections.abc import Callable
@@ -29,25 +30,25 @@ Training = Literal["rfs", "script", "skd", "gen1"]
 
 @dataclass(frozen=True)
 class Base:
-    """A data set and network at a scale, from the packages `opl.experiments.data` and `opl.experiments.models`."""
+    """A data set and network at a scale, built from `opl.experiments.data` and `opl.experiments.models`."""
 
     data: "Callable[[ModuleType], DataSet]"
     model: "Callable[[ModuleType], ResNet12]"
     epochs: dict[Training, tuple[int, ...]]
-    """Of each kind of training: how many, then those at whose start the rate falls to a tenth."""
+    """For each kind of training: the number of epochs, then the epochs at which the learning rate drops to a tenth."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A data set of the table: its label, and its base at each scale that it has."""
+    """A data set of the table: its label, and its base at each scale at which it is run."""
 
     label: str
     bases: dict[Scale, Base]
 
 
-# SKD's first generation has the published epochs, or the same share of a smaller run's. The second has few steps at a
-# low rate: published for CIFAR-FS; for miniImageNet the epochs are, and the weight was searched; tieredImageNet has
-# nothing published for either.
+# SKD's first generation has the published epochs, or the same fraction of a smaller run. The second takes few steps at
+# a low learning rate: published for CIFAR-FS; for miniImageNet only the epochs were published, and the weight was
+# searched; for tieredImageNet neither was.
 BENCHMARKS = {
     "cifar-fs": Benchmark(
         "CIFAR-FS",
@@ -57,7 +58,7 @@ BENCHMARKS = {
                 lambda models: models.ResNet12(block=2),
                 {"rfs": (90, 45, 60, 75), "script": (100, 60, 80), "skd": (65, 60), "gen1": (65, 60)},
             ),
-            # All base classes with fewer images, a quarter of the width or less; drops and ramp at the same parts.
+            # All base classes with fewer images, a quarter of the width or less; drops and ramp at the same fractions.
             "small": Base(
                 lambda data: data.CifarFS(holdout=100, per_class=120),
                 lambda models: models.ResNet12(widths=(16, 32, 64, 128), block=2, ramp=710),
@@ -95,17 +96,17 @@ BENCHMARKS = {
 
 @dataclass(frozen=True)
 class Variant:
-    """A method: its label, the key of what it is compared with, the paper's numbers, and how it is trained."""
+    """A method: its label, the key of its baseline, the paper's numbers, and how it is trained."""
 
     label: str
     baseline: str
     paper: tuple[tuple[float, float], ...]
-    """One and five shots for the data sets in their order; empty where the paper has none."""
+    """1-shot and 5-shot accuracy for each of `BENCHMARKS`, in order; empty if not reported."""
     training: Training
     method: "Callable[[ModuleType], Method]"
-    """From the package `opl.experiments.methods`."""
+    """Takes the package `opl.experiments.methods`."""
     after: str = ""
-    """The key of the variant whose run it needs."""
+    """The key of the variant whose finished run it needs."""
 
 
 VARIANTS = {
@@ -146,14 +147,14 @@ def name_of(dataset: str, key: str) -> str:
 
 
 def measure(*protocols: FewShot) -> Measure:
-    """The shots of one kind of images, in one go."""
+    """One call of `opl evaluate` for all shots with the same image noise."""
     noise = ("--noise", f"{protocols[0].noise:g}") if protocols[0].noise else ()
     shots = [str(each.shot) for each in protocols]
     return Measure(("episodes", "--shot", *shots, *noise), tuple(f"episodes-{each.name}" for each in protocols))
 
 
 def _row(dataset: str, key: str) -> Row:
-    """At the small scale only what the paper has."""
+    """The row of a variant; the small scale has only the variants of the paper."""
     variant, column = VARIANTS[key], list(BENCHMARKS).index(dataset)
     return Row(
         f"{BENCHMARKS[dataset].label} {variant.label}",
@@ -180,7 +181,7 @@ ITEM = Item(
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """Every variant of every data set, at every scale that the data set has."""
+    """Every variant of every data set, at every scale at which the data set is run."""
     return tuple(
         _recipe(dataset, scale, base, key)
         for dataset, benchmark in BENCHMARKS.items()
@@ -210,5 +211,5 @@ def _recipe(dataset: str, scale: Scale, base: Base, key: str) -> "Recipe":
     )
     if variant.training != "gen1":
         return recipe
-    # It starts where the first generation ended, at a low rate, DropBlock as strong as there.
+    # Starts from the first generation's weights, at a low learning rate, with DropBlock at full strength throughout.
     return replace(recipe, model=replace(model, ramp=0), optimizer=SGD(lr=0.001, weight_decay=5e-4), inherit=True)

@@ -1,4 +1,4 @@
-"""Table 8: the search of the weight and of gamma, by validation. Cost of one seed: that of table 1, RESULTS.md."""
+"""Table 8: the search for the weight and gamma, by validation. Cost of one seed: as in table 1, RESULTS.md."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 OPL = table_1.name_of("opl")
 GAMMAS = (2.0, 1.0, 0.5)
-PAPER = {  # the weights, and the numbers of the gammas above
+PAPER = {  # weight -> accuracy for each of GAMMAS
     0.05: (70.48, 70.66, 72.02),
     0.1: (70.12, 70.94, 71.30),
     0.5: (70.26, 71.18, 70.66),
@@ -21,7 +21,7 @@ PAPER = {  # the weights, and the numbers of the gammas above
 
 
 def name_of(weight: float, gamma: float = 0.5) -> str:
-    """The name of a recipe of the grid; weight 1 and gamma 0.5 are those of table 1, whose run is taken."""
+    """The name of a recipe of the grid; weight 1 and gamma 0.5 is the recipe of table 1, whose runs are reused."""
     return OPL + ("" if weight == 1 else f"-weight-{weight:g}") + ("" if gamma == 0.5 else f"-gamma-{gamma:g}")
 
 

@@ -1,5 +1,7 @@
-"""Table s3: the networks of table 6 on images with Gaussian noise, support and queries alike. Cost of one seed, the
-paper's figures and ours: RESULTS.md, table s3."""
+"""Table s3: the networks of table 6 on images with Gaussian noise, in both support and query sets.
+
+Cost of one seed, the paper's figures and ours: RESULTS.md, table s3.
+"""
 
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ from ..item import Row
 from .table_6 import BENCHMARKS, SHOTS, measure, name_of, recipes
 from .table_6 import ITEM as TABLE_6
 
-PAPER = {  # noise 0.1: one and five shots, then noise 0.05; for the data sets of table 6 in their order
+PAPER = {  # per data set of table 6: 1-shot and 5-shot with noise 0.1, then with noise 0.05
     "rfs": (
         (63.30, 80.36, 68.32, 84.34),
         (55.98, 74.46, 60.22, 77.45),
