@@ -7,7 +7,7 @@ import torch
 
 
 class Purpose(Enum):
-    """What random numbers are used for. Two purposes never share a random stream.
+    """What random numbers are used for. With one seed, two purposes never share a random stream.
 
     Each has a number that is mixed with the seed, before or after it. These pairs define the meaning of a seed and must
     never change.
@@ -41,7 +41,7 @@ class Purpose(Enum):
     """Which test images are attacked."""
     ATTACK_START = ("after", 10)
     """Random starting points of attacks."""
-    EPISODE = ("before", 4)
+    EPISODE = ("before", 4)  # noqa: PIE796
     """Classes and images of an episode, whose index is mixed in: LABEL_NOISE mixes fewer numbers, so they differ."""
     DOMAIN_SPLIT = ("before", 11)
     """Held-out images of a domain."""

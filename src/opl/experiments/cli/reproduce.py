@@ -11,7 +11,7 @@ from ..cluster.local import Job, jobs_of, measure_all, run_all
 from ..figures._rendering import Order
 from ..item import Item
 from ..results.runs import Run, read_runs
-from ..results.tables import Line, as_json, lines, markdown, show
+from ..results.tables import as_json, document, lines, show
 from ..scales import Scale
 from ..tables import ITEMS, item, recipe
 from .flags import OUT, Flags
@@ -79,7 +79,7 @@ class Reproduce(Flags):
         rows, below = lines(chosen, runs, self.scale), notes(chosen, runs, self.scale)
         data = json.dumps(as_json(chosen, rows, self.scale), indent=1)
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        (folder / f"{stem}.md").write_text(_as_markdown(chosen, rows, below))
+        (folder / f"{stem}.md").write_text(document(chosen, rows, below) + "\n")
         (folder / f"{stem}.json").write_text(data + "\n")
         page = write_report(folder, ITEMS, runs=runs)
         if self.json:
@@ -98,7 +98,3 @@ class Reproduce(Flags):
         if not self.json:
             print("\n".join(words))
             print(f"{', '.join(file.name for file in files)} are there too")
-
-
-def _as_markdown(chosen: Item, rows: list[Line], below: list[str]) -> str:
-    return "\n".join([markdown(chosen, rows), *(f"\n{line}" for line in below)]) + "\n"
