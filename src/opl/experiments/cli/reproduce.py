@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError
 from ..cluster.local import Job, jobs_of, measure_all, run_all
-from ..figures._rendering import Order
+from ..figures.rendering import Order
 from ..item import Item
 from ..results.runs import Run, read_runs
 from ..results.tables import as_json, document, lines, show

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
-from ._rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of
 from .style import ACCENT, Array, numbers, paper, print_label
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import OptionError
 from ..results.runs import Rows, Run
 from ._points import check, columns, handles, heading, keys, list_once, scatter, traces
-from ._rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of
 from .style import Array, Spec, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:

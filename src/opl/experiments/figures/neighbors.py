@@ -2,7 +2,7 @@
 
 from ..results.runs import Rows
 from . import similarity
-from ._rendering import Order, Rendering
+from .rendering import Order, Rendering
 
 NEEDS = similarity.NEEDS
 

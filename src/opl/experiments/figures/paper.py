@@ -7,7 +7,7 @@ from pathlib import Path
 from ...errors import FolderError
 from ..item import Item
 from ..results.runs import Run, select_runs
-from ._rendering import Order, Rendering
+from .rendering import Order, Rendering
 from .style import save
 
 

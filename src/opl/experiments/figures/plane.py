@@ -11,7 +11,7 @@ from ...errors import OptionError
 from ..results.runs import Rows
 from . import _ring
 from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
-from ._rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of
 from .style import Array, Spec, color, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 from ...errors import OptionError
 from ..results.runs import Rows
 from ..statistics import Interval, interval
-from ._rendering import Order, Rendering
 from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
+from .rendering import Order, Rendering
 from .style import (
     SCALE,
     Array,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import OptionError, did_you_mean
 from ..results.runs import Rows, Run
-from ._rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of
 from .style import SCALE, Array, Spec, layout, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ...errors import FolderError, OptionError
 from ..item import Row
 from ..results.runs import Rows, Run, number
 from ..statistics import interval
-from ._rendering import Order, Rendering
+from .rendering import Order, Rendering
 from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
