@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..evaluation.attack.settings import Attack
 from ..item import Item, Measure, Row
+from ..run_folder import measure_name
 from ..scales import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def _row(dataset: str, key: str) -> Row:
 
 
 def _measure(scale: Scale) -> Measure:
-    names = tuple(f"attack-{ATTACK.name(kind)}" for kind in ATTACK.kinds)
+    names = tuple(measure_name(ATTACK.metric(kind)) for kind in ATTACK.kinds)
     return Measure(("attack", "--eps", "8/255", "--images", str(IMAGES[scale])), names, (scale,))
 
 

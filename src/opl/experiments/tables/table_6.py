@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..evaluation.few_shot.settings import FewShot
 from ..item import Item, Measure, Row
+from ..run_folder import measure_name
 from ..scales import Scale
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def measure(*protocols: FewShot) -> Measure:
     """One call of `opl evaluate` for all shots with the same image noise."""
     noise = ("--noise", f"{protocols[0].noise:g}") if protocols[0].noise else ()
     shots = [str(each.shot) for each in protocols]
-    return Measure(("episodes", "--shot", *shots, *noise), tuple(f"episodes-{each.name}" for each in protocols))
+    return Measure(("episodes", "--shot", *shots, *noise), tuple(measure_name(each.metric) for each in protocols))
 
 
 def _row(dataset: str, key: str) -> Row:
