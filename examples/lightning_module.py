@@ -23,7 +23,7 @@ class Classifier(lightning.LightningModule):
         inputs, labels = batch
         loss = self.criterion(self.model(inputs), labels)  # 2. call it
         parts = self.criterion.last
-        self.log_dict({"base": parts.base, "s": parts.s, "d": parts.d}, prog_bar=True)
+        self.log_dict({"base": parts.base, "s": parts.same, "d": parts.other}, prog_bar=True)
         return loss
 
     def validation_step(self, batch, _):

@@ -1,5 +1,6 @@
 """Differences between two sets of settings, as dotted names. Does not import torch."""
 
+from collections.abc import Collection
 from typing import Any
 
 
@@ -18,3 +19,21 @@ def differences(one: dict[str, Any], other: dict[str, Any], inside: str = "") ->
         elif ours != theirs:
             found.append(f"{inside}{name}")
     return found
+
+
+def describe_changes(settings: dict[str, Any], recipe: dict[str, Any], ignored: Collection[str] = ()) -> list[str]:
+    """What was set otherwise than in the recipe, such as `epochs 1 (recipe: 10)`.
+
+    Example:
+        >>> describe_changes({"epochs": 1, "seed": 4}, {"epochs": 10, "seed": 0}, ignored={"seed"})
+        ['epochs 1 (recipe: 10)']
+    """
+    names = [name for name in differences(settings, recipe) if name not in ignored]
+    return [f"{name} {_value(settings, name)} (recipe: {_value(recipe, name)})" for name in names]
+
+
+def _value(settings: dict[str, Any], name: str) -> str:
+    value: Any = settings
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "none" if value is None else str(value)

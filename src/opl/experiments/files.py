@@ -1,5 +1,6 @@
 """Atomic file writes, JSON lines, and serialized state dicts. Imports torch only to pack or unpack a state."""
 
+import hashlib
 import io
 import json
 import os
@@ -19,6 +20,11 @@ def write_whole(file: Path, data: bytes) -> None:
         os.replace(temporary, file)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def file_sum(file: Path) -> str:
+    """The SHA-256 of a file; empty if there is none."""
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
 
 
 def read_json_lines(file: Path) -> Iterator[dict[str, Any]]:

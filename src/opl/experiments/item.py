@@ -1,6 +1,7 @@
 """A table or figure of the paper as a value: its rows, their recipes, and the paper's numbers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from .scales import SCALES, Scale
 
@@ -36,6 +37,8 @@ class Measure:
     names: tuple[str, ...]
     scales: tuple[Scale, ...] = SCALES
     """The scales that use these arguments; a small scale may use fewer images, for instance."""
+    settings: tuple[dict[str, Any], ...] = ()
+    """The settings of each of the named measures, as they are written to disk; empty for measures without settings."""
 
 
 @dataclass(frozen=True)

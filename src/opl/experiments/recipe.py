@@ -1,15 +1,11 @@
 """A recipe: one frozen value with everything that determines the numbers of a run, convertible to and from JSON."""
 
-import dataclasses
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Literal
 
-from ..errors import OptionError, did_you_mean
+from ..errors import OptionError
 from ..optim import Optimizer, Schedule
-from .scales import Scale
+from .scales import RunScale
 from .types import DataSet, LabelNoise, Method, Model
 
 Selection = Literal["last", "best-val", "both"]
@@ -63,7 +59,9 @@ class Recipe:
     oracle: bool = False
     """Also test after every validation, and report the best as ORACLE/test/top1. It is never used for selection."""
     seed: int = 0
-    scale: Scale = "paper"
+    scale: RunScale = "paper"
+    changes: tuple[str, ...] = ()
+    """Settings that differ from the recipe of this name, for a run of the scale `custom`."""
     precision: Precision = "32-true"
     devices: int = 1
     """Processes on this machine; with torchrun or SLURM, processes per node."""
@@ -95,61 +93,5 @@ class Recipe:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
 
 
-def to_json(value: Any) -> Any:
-    """Convert a value made of dataclasses to plain JSON; each dataclass stores its class name as `kind`."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"kind": type(value).__name__, **fields}
-    if isinstance(value, tuple | list):
-        return [to_json(item) for item in value]
-    return value
-
-
-Kinds = Mapping[type, tuple[type, ...]]
-"""For each protocol in `types`, the dataclasses that implement it."""
-
-
-def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
-    """Rebuild a value from the output of `to_json`.
-
-    Args:
-        value: plain JSON.
-        kind: the type that the value should have.
-        kinds: the dataclasses that implement each protocol.
-
-    Example:
-        >>> from opl.optim import SGD
-        >>> from_json(to_json(SGD(lr=0.2)), SGD).lr
-        0.2
-    """
-    kinds = kinds or {}
-    if isinstance(value, dict) and "kind" in value:
-        known = {option.__name__: option for option in _dataclasses(kind, kinds)}
-        if value["kind"] not in known:
-            raise OptionError(did_you_mean("kind", value["kind"], known))
-        return _build(known[value["kind"]], value, kinds)
-    if isinstance(value, list):
-        options = [option for option in _options(kind) if get_origin(option) is tuple]
-        inner = get_args(options[0])[0] if options and get_args(options[0]) else Any
-        return tuple(from_json(item, inner, kinds) for item in value)
-    return value
-
-
-def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
-    hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
-    for name in value:
-        if name != "kind" and name not in names:
-            raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
-    return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
-
-
-def _options(kind: Any) -> list[Any]:
-    if get_origin(kind) in (Union, types.UnionType):
-        return [option for part in get_args(kind) for option in _options(part)]
-    return [kind]
-
-
-def _dataclasses(kind: Any, kinds: Kinds) -> list[type]:
-    options = [choice for option in _options(kind) for choice in kinds.get(option, (option,))]
-    return [option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)]
+FREE = frozenset({"seed", "log", "data.root"})
+"""Settings that may be chosen freely: a run with others is still one of its recipe."""

@@ -19,9 +19,10 @@ from typing import Any
 
 from ..errors import FolderError
 from .differences import differences
-from .files import pack, read_json_lines, unpack, write_whole
+from .files import file_sum, pack, read_json_lines, unpack, write_whole
 
-RECIPE, BEST = "recipe.json", "best.pt"
+RECIPE, RESULT, MODEL, SUMS = "recipe.json", "result.json", "model.safetensors", "sums.json"
+BEST = "best.pt"
 CHECKPOINT, BEFORE, NEW = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt"
 
 
@@ -200,8 +201,9 @@ class RunFolder:
         """Write the model, the result, and finally `done`."""
         from safetensors.torch import save
 
-        self._write("model.safetensors", save(weights))
-        self._write_json("result.json", result)
+        self._write(MODEL, save(weights))
+        self._write_json(RESULT, result)
+        self._write_json(SUMS, {name: file_sum(self.path / name) for name in (RECIPE, RESULT, MODEL)})
         self._write("done", b"")
         (self.path / "error.json").unlink(missing_ok=True)
 
@@ -216,7 +218,7 @@ class RunFolder:
 
     def result(self) -> dict[str, Any]:
         """Return the final numbers of the run and the numbers of all measures."""
-        numbers = self._read_json("result.json")
+        numbers = self._read_json(RESULT)
         for file in sorted((self.path / "measures").glob("*.json")):
             numbers |= self._read_json(f"measures/{file.name}")["numbers"]
         return numbers
@@ -256,7 +258,17 @@ class RunFolder:
         """Load the state dict of the final model."""
         from safetensors.torch import load_file
 
-        return load_file(self.path / "model.safetensors")
+        return load_file(self.path / MODEL)
+
+    def sums(self) -> dict[str, str]:
+        """The SHA-256 of recipe, result and weights, as the run left them; empty for a run without."""
+        return (
+            {name: str(value) for name, value in self._read_json(SUMS).items()} if (self.path / SUMS).exists() else {}
+        )
+
+    def edited_files(self) -> list[str]:
+        """The names of those files that are not what the run wrote; weights are not read for this."""
+        return [name for name, value in self.sums().items() if name != MODEL and file_sum(self.path / name) != value]
 
     def _read_json(self, name: str) -> dict[str, Any]:
         try:

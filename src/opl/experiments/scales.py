@@ -3,9 +3,12 @@
 from typing import Literal
 
 Scale = Literal["paper", "small", "tiny"]
+RunScale = Literal["paper", "small", "tiny", "custom"]
+"""The scale of a run: `custom` if its settings differ from those of its recipe."""
 SCALES: tuple[Scale, ...] = ("paper", "small", "tiny")
 MEANING: dict[str, str] = {
     "paper": "the paper's full protocol",
     "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
     "tiny": "a smoke run on synthetic data: the numbers mean nothing",
+    "custom": "settings of its own, changed on the command line: in no table",
 }

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
 from ...errors import OptionError
 from .flags import Flags
+
+if TYPE_CHECKING:
+    from ..results.conformity import Expected
 
 
 @dataclass(frozen=True)
@@ -24,5 +28,16 @@ class Report(Flags):
             raise OptionError(
                 f"there is no folder {self.folder}: give one that `opl train` or `opl reproduce` wrote to."
             )
-        print(write_report(self.folder, ITEMS))
+        print(write_report(self.folder, ITEMS, expected=_expected()))
         return 0
+
+
+def _expected() -> "Expected | None":
+    """The settings of all recipes, if torch is there to build them; the page itself does not need it."""
+    from ..tables import settings_of
+
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return None
+    return settings_of

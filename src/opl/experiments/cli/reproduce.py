@@ -10,10 +10,11 @@ from ...errors import FolderError, OptionError
 from ..cluster.local import Job, jobs_of, measure_all, run_all
 from ..figures.rendering import Order
 from ..item import Item
-from ..results.runs import Run, read_runs
+from ..results.conformity import screen
+from ..results.runs import REFUSED, Run, read_runs
 from ..results.tables import as_json, document, lines, show
 from ..scales import Scale
-from ..tables import ITEMS, item, recipe
+from ..tables import ITEMS, item, recipe, settings_of
 from .flags import OUT, Flags
 
 
@@ -38,8 +39,9 @@ class Reproduce(Flags):
         """Run what is not finished, then print the table, or draw the figure."""
         chosen = self._choose()
         folder = self._make_folder(chosen)
+        self._refuse_other_settings(chosen, folder)
         failed = self._run_all(chosen, folder)
-        runs = read_runs(folder)
+        runs = screen(read_runs(folder), ITEMS.values(), settings_of)
         self._report(chosen, runs, folder)
         if chosen.figure and not failed:
             self._draw(chosen, runs, folder)
@@ -64,6 +66,18 @@ class Reproduce(Flags):
                 f"cannot write to {folder} ({error.strerror}): give another folder with --out."
             ) from error
         return folder
+
+    def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
+        """Stop before anything is trained if a run of these rows cannot be compared."""
+        names = {row.recipe for row in chosen.at(self.scale)}
+        runs = screen(read_runs(folder), ITEMS.values(), settings_of)
+        wrong = [run for run in runs if run.state == REFUSED and run.name in names]
+        if wrong:
+            more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+            raise FolderError(
+                f"{wrong[0].folder.path} cannot be compared: {wrong[0].sentence}{more}; move it elsewhere or delete "
+                "it, or give another --out."
+            )
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure what is not there yet; the runs that failed."""

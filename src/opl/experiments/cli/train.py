@@ -11,8 +11,10 @@ from typing import Any
 import tyro
 
 from ...errors import OptionError
-from ..recipe import Recipe, to_json
+from ..differences import describe_changes
+from ..recipe import FREE, Recipe
 from ..scales import SCALES
+from ..serialization import to_json
 from ..tables import cost_of, recipe
 from .flags import OUT
 
@@ -63,7 +65,13 @@ def change_settings(default: Recipe, words: list[str]) -> Recipe:
         prog=f"opl train {default.name}",
         description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
     )
-    return Recipe(**_values(changed))
+    return _declare_changes(Recipe(**_values(changed)), default)
+
+
+def _declare_changes(chosen: Recipe, default: Recipe) -> Recipe:
+    """The same recipe, which says so if it is no longer that of its name: its runs are in no table."""
+    changes = describe_changes(to_json(chosen), to_json(default), FREE)
+    return dataclasses.replace(chosen, scale="custom", changes=tuple(changes)) if changes else chosen
 
 
 def _narrow(default: Recipe) -> type[Recipe]:

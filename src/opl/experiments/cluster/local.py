@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import WARNING
 from ..evaluation.registry import protocol_of
-from ..item import Item
+from ..item import Item, Measure
 from ..run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -122,8 +122,16 @@ def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
     """The words after `opl evaluate RUN` for all that the item needs and the run has not yet."""
     arrays = [name for name in _arrays_of(item) if job.folder.outputs(name) is None]
     measures = [measure for measure in item.measures if scale in measure.scales]
-    missing = [measure.words for measure in measures if not all(map(job.folder.has_measure, measure.names))]
+    missing = [measure.words for measure in measures if not _is_measured(job.folder, measure)]
     return [*((protocol_of(name),) for name in arrays), *missing]
+
+
+def _is_measured(folder: RunFolder, measure: Measure) -> bool:
+    """Whether a run has all numbers of a measure, with the settings of the table."""
+    if not all(map(folder.has_measure, measure.names)):
+        return False
+    pairs = zip(measure.names, measure.settings, strict=False)
+    return all(folder.measure(name).get("settings") == wanted for name, wanted in pairs)
 
 
 def _arrays_of(item: Item) -> tuple[str, ...]:

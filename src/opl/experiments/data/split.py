@@ -48,6 +48,27 @@ def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 
     return order[kept].sort().values
 
 
+def stratified_rows(labels: Tensor, count: int) -> Tensor:
+    """At most `count` rows in ascending order: the first of every class, as many of each as fit.
+
+    All rows if there are no more than `count`. Classes with few images give their places to the others.
+
+    Example:
+        >>> stratified_rows(torch.tensor([0, 0, 0, 0, 1, 2, 2]), 5)
+        tensor([0, 1, 4, 5, 6])
+    """
+    if len(labels) <= count:
+        return torch.arange(len(labels))
+    counts = labels.bincount()
+    low, high = 0, int(counts.max())
+    while low < high:  # the largest number of images per class that fits
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if int(counts.clamp(max=middle).sum()) <= count else (low, middle - 1)
+    if low == 0:  # more classes than places
+        return (_place_in_class(labels) == 0).nonzero().flatten()[:count]
+    return (_place_in_class(labels) < low).nonzero().flatten()
+
+
 def _shares(counts: Tensor, total: int) -> Tensor:
     """Return how many of `total` each class contributes; integer arithmetic rules out rounding errors."""
     share, remainder = counts * total // counts.sum(), counts * total % counts.sum()

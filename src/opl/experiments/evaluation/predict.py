@@ -48,4 +48,5 @@ def _geometry(found: Validation, classes: int) -> dict[str, Any]:
         "classes": classes,
         "s": found.numbers["s"],
         "d": found.numbers["d"],
+        "kept": len(found.arrays["features"]),
     }

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
-from .rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of, sample_rows
 from .style import ACCENT, Array, numbers, paper, print_label
 
 if TYPE_CHECKING:
@@ -53,9 +53,12 @@ def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run,
 def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
     """Test pictures that the second run gets right and the first wrong: `find_corrected` on the arrays of both."""
     one, two = arrays_of(before), arrays_of(after)
-    guesses = (one["top5"], one["p5"], two["top5"], two["p5"])
+    rows = sample_rows(one, "pixel")
+    labels, old, old_p, new, new_p = (
+        np.asarray(part)[rows] for part in (one["labels"], one["top5"], one["p5"], two["top5"], two["p5"])
+    )
     count = 1 + max(int(np.max(part)) for part in (one["labels"], one["top5"], two["top5"]))
-    return find_corrected(one["pixels"], one["labels"], *guesses, before.class_names(count), limit)
+    return find_corrected(one["pixels"], labels, old, old_p, new, new_p, before.class_names(count), limit)
 
 
 def find_corrected(

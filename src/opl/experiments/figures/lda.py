@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import OptionError
 from ..results.runs import Rows, Run
 from ._points import check, columns, handles, heading, keys, list_once, scatter, traces
-from .rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of, sample_rows
 from .style import Array, Spec, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def panel(label: str, run: Run, name: str) -> Panel:
     """
     arrays = arrays_of(run, name)
     features = np.asarray(arrays["features"], dtype=float)
-    labels = np.asarray(arrays["labels"])[: len(features)]
+    labels = np.asarray(arrays["labels"])[sample_rows(arrays, "feature")]
     given = arrays.get("class_names")
     names = run.class_names(int(labels.max(initial=0)) + 1) if given is None else tuple(map(str, given))
     return Panel(label, project(features, labels), labels, names, separation(features, labels))

@@ -11,7 +11,7 @@ from ...errors import OptionError
 from ..results.runs import Rows
 from . import _ring
 from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
-from .rendering import Order, Rendering, arrays_of
+from .rendering import Order, Rendering, arrays_of, sample_rows
 from .style import Array, Spec, color, layout, paper, print_label, text, texts
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def clouds(rows: Rows) -> list[Cloud]:
         arrays = arrays_of(runs[0])
         features, labels = np.asarray(arrays["features"]), np.asarray(arrays["labels"])
         names = runs[0].class_names(int(labels.max(initial=0)) + 1)
-        found.append(Cloud(row.label, features, labels[: len(features)], names))
+        found.append(Cloud(row.label, features, labels[sample_rows(arrays, "feature")], names))
     return found
 
 

@@ -27,3 +27,11 @@ def arrays_of(run: Run, name: str = "test") -> dict[str, Any]:
         path = run.folder.path
         raise FolderError(f"{path} has no readable {name}.npz: write it with opl evaluate {path} {protocol_of(name)}.")
     return arrays
+
+
+def sample_rows(arrays: dict[str, Any], name: str) -> Any:
+    """The rows of the test images that a sample was taken of: `feature` for `features`, `pixel` for `pixels`."""
+    import numpy as np
+
+    samples = arrays[{"feature": "features", "pixel": "pixels"}[name]]
+    return np.asarray(arrays.get(f"{name}_rows", np.arange(len(samples))))

@@ -12,8 +12,8 @@ from .context import Context
 from .groups import Group, badge, new_rows
 from .markup import Markup, join, tag
 
-STATES = ("done", "failed", "unfinished", "damaged")
-WORDS = {"done": "finished"}
+STATES = ("done", "failed", "unfinished", "damaged", "refused")
+WORDS = {"done": "finished", "refused": "not comparable"}
 MOST = 500  # maximum number of runs in the list
 FINDINGS = 4
 

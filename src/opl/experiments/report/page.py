@@ -11,6 +11,7 @@ from ... import __version__
 from ...errors import FolderError
 from ..files import write_whole
 from ..item import Item
+from ..results.conformity import Expected, screen
 from ..results.runs import Run, read_runs
 from . import curves, feature_space, overview, pictures, rerun, result_tables, sweeps
 from .charts import Charts
@@ -41,6 +42,7 @@ def write_report(
     items: dict[str, Item],
     target: Path | str | None = None,
     runs: Sequence[Run] | None = None,
+    expected: Expected | None = None,
 ) -> Path:
     """Write the report page of a folder of runs.
 
@@ -48,14 +50,15 @@ def write_report(
         folder: contains runs at any depth; finished, unfinished and damaged ones are marked as such.
         items: the tables and figures that the runs may belong to, by name.
         target: path of the page; `report.html` in the folder by default.
-        runs: the runs of the folder, if they have been read already.
+        runs: the runs of the folder, if they have been read and screened already.
+        expected: the settings that runs must have to be compared; without it they are only compared with each other.
 
     Returns:
         The path of the page.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
-    found = read_runs(folder) if runs is None else runs
+    found = screen(read_runs(folder), items.values(), expected) if runs is None else runs
     page = _encode(folder.resolve().name, found, items)
     try:
         write_whole(target, page)

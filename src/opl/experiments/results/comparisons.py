@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from ..item import Item, Row
 from ..statistics import Interval, interval
+from .conformity import describe_code
+from .measures import measured_result
 from .runs import Run, describe_seeds, select_runs
 from .tables import describe_difference
 
@@ -28,15 +30,21 @@ class Comparison(NamedTuple):
 
 
 def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
-    """The lines below a table: binomial intervals, then comparisons with the baseline."""
-    return [*wilson_lines(item, runs, scale), *map(describe_comparison, compare(item, runs, scale))]
+    """The lines below a table: binomial intervals, comparisons with the baseline, and code versions if several."""
+    compared = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
+    code = describe_code(compared)
+    return [
+        *wilson_lines(item, runs, scale),
+        *map(describe_comparison, compare(item, runs, scale)),
+        *([code] if code else []),
+    ]
 
 
 def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
     """One line per row and compared metric with a Wilson interval, which accounts for the small number of images."""
     found = []
     for row in item.at(scale):
-        results = {run.seed: run.result for run in select_runs(runs, row.recipe, scale)}
+        results = {run.seed: measured_result(run, item, scale)[0] for run in select_runs(runs, row.recipe, scale)}
         for name in item.main:
             there = {seed: result for seed, result in results.items() if f"{name}/low" in result}
             if there:

@@ -11,6 +11,7 @@ from ..item import Row
 from ..run_folder import RECIPE, RunFolder, measure_name
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
+REFUSED = "refused"  # the state of a run that may not be compared, see `conformity`
 SENTENCE = 600  # characters of an error message that are shown
 UNREADABLE = "{} cannot be read: delete the folder and run again."
 
@@ -25,7 +26,7 @@ class Run:
     where: str
     """Path relative to the scanned folder."""
     state: str
-    """`done`, `failed`, `unfinished` or `damaged`."""
+    """`done`, `failed`, `unfinished` or `damaged`; `refused` if it may not be compared (see `conformity`)."""
     sentence: str
     """Why the run failed or cannot be read, or how many epochs it has completed; empty if it is done."""
     about: dict[str, Any]
@@ -81,9 +82,31 @@ class Run:
         """Model outputs on the test images, or on another set of images by name; empty if none can be read."""
         return self._once("arrays", name, lambda: self.folder.outputs(name) or {}, {})
 
+    def measure(self, name: str) -> dict[str, Any]:
+        """A measure of `opl evaluate`: its numbers and settings; empty if it was not taken."""
+        taken = self.folder.has_measure(name)
+        return self._once("content", name, lambda: self.folder.measure(name) if taken else {}, {})
+
     def measure_arrays(self, metric: str) -> dict[str, Any]:
         """The arrays behind a metric of `opl evaluate`; empty if it was not evaluated."""
         return self._once("measure", metric, lambda: self.folder.measure_arrays(measure_name(metric)), {})
+
+    def splits(self) -> dict[str, Any]:
+        """Which images were in which part; empty if unknown."""
+        return self._once("splits", "splits", self.folder.splits, {})
+
+    def noise(self) -> dict[str, Any]:
+        """How labels were corrupted; empty for a run without label noise."""
+        return self._once("noise", "noise", self.folder.noise, {})
+
+    def edited_files(self) -> list[str]:
+        """The files that are not what the run wrote."""
+        nothing: list[str] = []
+        return self._once("sums", "edited", self.folder.edited_files, nothing)
+
+    def folder_sums(self) -> dict[str, str]:
+        """The checksums that the run wrote when it finished; empty for a run without."""
+        return self._once("sums", "sums", self.folder.sums, {})
 
     def class_names(self, count: int) -> tuple[str, ...]:
         """Names of the first `count` classes; `class 0`, `class 1`, ... if the run has fewer names."""
@@ -93,8 +116,7 @@ class Run:
 
     def superclasses(self, count: int) -> tuple[int, ...]:
         """Superclass of each of the first `count` classes; empty if unknown."""
-        nothing: dict[str, Any] = {}
-        found = self._once("splits", "groups", self.folder.splits, nothing).get("groups")
+        found = self.splits().get("groups")
         if not isinstance(found, list) or len(found) < count or not all(isinstance(each, int) for each in found):
             return ()
         return tuple(found[:count])

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..item import Average, Item, Row
 from ..statistics import Interval, interval, paired_difference, verdict
-from .runs import Run
+from .measures import measured_result
+from .runs import REFUSED, Run
 
 Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
 
@@ -33,9 +34,11 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
     problems: dict[str, list[str]] = {}
     for run in (run for run in runs if run.scale == scale):
         if run.state == "done":
-            results.setdefault(run.name, {})[run.seed] = run.result
+            results.setdefault(run.name, {})[run.seed], faults = measured_result(run, item, scale)
+            problems.setdefault(run.name, []).extend(f"seed {run.seed}: {fault}" for fault in faults)
         else:
-            problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}")
+            reason = f" ({run.sentence})" if run.state == REFUSED else ""
+            problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}{reason}")
     averages = item.averages_at(scale)
     for each in averages:
         results[each.row.recipe], problems[each.row.recipe] = _average(item, each, results)
@@ -68,7 +71,14 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
             theirs = {seed: result[name] for seed, result in base.items()}
             differences[name] = paired_difference(ours, theirs)
     numbers = {name: interval(values) for name, values in each.items()}
-    missing = ", ".join([*problems.get(row.recipe, []), *(f"seed {seed} not measured" for seed in unmeasured)])
+    alone = sorted(own.keys() - base.keys()) if row.baseline and base else []
+    missing = ", ".join(
+        [
+            *problems.get(row.recipe, []),
+            *(f"seed {seed} not measured" for seed in unmeasured),
+            *(f"seed {seed} without its baseline" for seed in alone),
+        ]
+    )
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in own.values())
     label = f"{row.label}, from scratch" if scratch else row.label
     return Line(label, row.recipe, seeds, numbers, each, row.paper, differences, missing)

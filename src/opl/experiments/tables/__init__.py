@@ -6,7 +6,7 @@ what it needs when it is called.
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...errors import OptionError, did_you_mean
 from ..item import Item
@@ -67,7 +67,7 @@ def cost_of(recipe_name: str) -> str:
 def recipes() -> dict[str, dict[str, "Recipe"]]:
     """Every recipe, by name and scale; items that share a recipe must agree on it."""
     known: dict[str, dict[str, Recipe]] = {}
-    owners: dict[tuple[str, Scale], str] = {}
+    owners: dict[tuple[str, str], str] = {}
     for table in _TABLES:
         for made in table.recipes():
             owner = owners.setdefault((made.name, made.scale), table.ITEM.name)
@@ -89,4 +89,13 @@ def recipe(name: str, scale: Scale) -> "Recipe":
     return known[name][scale]
 
 
-__all__ = ["ITEMS", "MODULES", "cost_of", "item", "recipe", "recipes"]
+def settings_of(name: str, scale: str) -> dict[str, Any] | None:
+    """The settings of a recipe as they are written to disk; None if there is no such recipe."""
+    from ..serialization import to_json
+
+    found = recipes().get(name, {}).get(scale)
+    settings: dict[str, Any] | None = to_json(found) if found else None
+    return settings
+
+
+__all__ = ["ITEMS", "MODULES", "cost_of", "item", "recipe", "recipes", "settings_of"]

@@ -141,7 +141,7 @@ def recipes() -> tuple["Recipe", ...]:
     )
 
 
-def _methods(scale: Scale) -> "dict[str, Callable[[ModuleType], Method]]":
+def _methods(scale: str) -> "dict[str, Callable[[ModuleType], Method]]":
     losses = {
         key: variant.short if variant.short and scale != "paper" else variant.method
         for key, variant in VARIANTS.items()

@@ -21,6 +21,7 @@ from ..evaluation.attack.settings import Attack
 from ..item import Item, Measure, Row
 from ..run_folder import measure_name
 from ..scales import SCALES, Scale
+from ..serialization import to_json
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -181,8 +182,10 @@ def _row(dataset: str, key: str) -> Row:
 
 
 def _measure(scale: Scale) -> Measure:
-    names = tuple(measure_name(ATTACK.metric(kind)) for kind in ATTACK.kinds)
-    return Measure(("attack", "--eps", "8/255", "--images", str(IMAGES[scale])), names, (scale,))
+    attack = replace(ATTACK, images=IMAGES[scale])
+    names = tuple(measure_name(attack.metric(kind)) for kind in attack.kinds)
+    settings = tuple(to_json(attack.alone(kind)) for kind in attack.kinds)
+    return Measure(("attack", "--eps", "8/255", "--images", str(attack.images)), names, (scale,), settings)
 
 
 ITEM = Item(

@@ -19,6 +19,7 @@ from ..evaluation.few_shot.settings import FewShot
 from ..item import Item, Measure, Row
 from ..run_folder import measure_name
 from ..scales import Scale
+from ..serialization import to_json
 
 if TYPE_CHECKING:
     from ..models import ResNet12
@@ -151,7 +152,8 @@ def measure(*protocols: FewShot) -> Measure:
     """One call of `opl evaluate` for all shots with the same image noise."""
     noise = ("--noise", f"{protocols[0].noise:g}") if protocols[0].noise else ()
     shots = [str(each.shot) for each in protocols]
-    return Measure(("episodes", "--shot", *shots, *noise), tuple(measure_name(each.metric) for each in protocols))
+    names = tuple(measure_name(each.metric) for each in protocols)
+    return Measure(("episodes", "--shot", *shots, *noise), names, settings=tuple(map(to_json, protocols)))
 
 
 def _row(dataset: str, key: str) -> Row:

@@ -11,9 +11,10 @@ from ..data.batches import Batches
 from ..methods import METHODS
 from ..methods.base import Objective
 from ..models import MODELS, Network, load_pretrained, load_weights, prepend_standardize
-from ..recipe import Kinds, Recipe, from_json
+from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..seeds import Purpose
+from ..serialization import Kinds, from_json
 from ..types import DataSet, Images, LabelNoise, Method, Model, TaskShape
 
 KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: METHODS}

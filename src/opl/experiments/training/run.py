@@ -9,8 +9,9 @@ from torch import nn
 from ...errors import OplError, OptionError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..methods.base import Objective
-from ..recipe import Recipe, to_json
-from ..run_folder import RunFolder
+from ..recipe import Recipe
+from ..run_folder import MODEL, RunFolder
+from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import batches, build_model, build_objective, finished_model, initialize
 from .engine import launch
@@ -162,10 +163,18 @@ class _Training:
             **{f"noise/{part}": rate for part, rate in (self.noisy.rates() if self.noisy else {}).items()},
             "selection": self.recipe.selection + guided,
             "scale": self.recipe.scale,
+            **({"changes": list(self.recipe.changes)} if self.recipe.changes else {}),
+            **(_teacher(self.folder, self.recipe) if self.recipe.after else {}),
             "epochs": self.recipe.epochs,
             "seconds": sum(record["seconds"] for record in records),
             "start": self.start,
         }
+
+
+def _teacher(folder: RunFolder, recipe: Recipe) -> dict[str, Any]:
+    """The run that this one came after: its weights and settings."""
+    teacher = folder.beside(recipe.after)
+    return {"after": {"recipe": teacher.recipe(), "sha256": teacher.sums().get(MODEL, "")}}
 
 
 def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:

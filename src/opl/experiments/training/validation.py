@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ...geometry import Geometry
 from ..data.batches import Batches
+from ..data.split import stratified_rows
 from ..models.modes import evaluation_mode, unwrap
 from ..recipe import Recipe
 from ..types import Batch, Images
@@ -25,9 +26,9 @@ class Validation(NamedTuple):
 
     `numbers` has `top1` and `top5` in percent, `loss`, and `s`, `d`, `orthogonality` and `expected_orthogonality` of
     the features. `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5`
-    (N, 5) class ids and `p5` their probabilities, `features` of the first 10,000 images, and also `similarity` (C, C),
-    the cosines between the mean features of the classes, 0 for classes without images. With several processes, only the
-    first has the arrays.
+    (N, 5) class ids and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a
+    stratified sample, and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes
+    without images. With several processes, only the first has the arrays.
     """
 
     numbers: dict[str, float]
@@ -103,17 +104,18 @@ def _geometry(geometry: Geometry) -> dict[str, float]:
 def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
     """Return the predictions as compact types, gathered on the first process in the order of the shards."""
     own = {name: torch.cat(values) for name, values in rows.items()}
-    own["features"] = own["features"][:FEATURE_ROWS]
     if group is not None:
         own = _gather(own, group)
         if not own:
             return {}
     limit = torch.finfo(torch.float16).max
+    feature_rows = stratified_rows(own["labels"].long(), FEATURE_ROWS)
     return {
         "labels": own["labels"].int().numpy(),
         "top5": own["top5"].short().numpy(),
         "p5": own["p5"].half().numpy(),
-        "features": own["features"][:FEATURE_ROWS].float().clamp(-limit, limit).half().numpy(),
+        "features": own["features"][feature_rows].float().clamp(-limit, limit).half().numpy(),
+        "feature_rows": feature_rows.int().numpy(),
         "similarity": geometry.class_similarity().nan_to_num(0.0).float().cpu().numpy(),
     }
 
@@ -126,11 +128,12 @@ def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in own} if parts is not None else {}
 
 
-def pictures(part: Images) -> Any:
-    """Return (P, H, W, channels) pixels of the first images of a part, as many as fit into 600 kB."""
-    first = part.pixels[part.rows[:1]]
-    count = min(len(part), PICTURE_BYTES // max(1, first.numel()))
-    return part.pixels[part.rows[:count]].permute(0, 2, 3, 1).contiguous().numpy()
+def pictures(part: Images) -> dict[str, Any]:
+    """Return `pixels` (P, H, W, channels) of a stratified sample that fits into 600 kB, and their `pixel_rows`."""
+    each = part.pixels[part.rows[:1]].numel()
+    rows = stratified_rows(part.labels[part.rows], PICTURE_BYTES // max(1, each))
+    pixels = part.pixels[part.rows[rows]].permute(0, 2, 3, 1).contiguous()
+    return {"pixels": pixels.numpy(), "pixel_rows": rows.int().numpy()}
 
 
 def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
@@ -145,7 +148,7 @@ def validate_part(
     """Pass a part of a recipe's data through a model once, in the run's precision.
 
     The part is divided among all processes, or evaluated by this one if `alone`. With `keep`, the arrays also contain
-    the `pixels` of the first images.
+    the `pixels` of some images and their `pixel_rows`, a stratified sample.
     """
     if len(part) == 0:
         return Validation({}, {})
@@ -155,4 +158,4 @@ def validate_part(
     plain = plain_batches(batches(fabric, recipe, part, alone=alone), network)
     with fabric.autocast():
         found = validate(network, plain, recipe.data.num_classes, group=group, keep=keep)
-    return found._replace(arrays={**found.arrays, "pixels": pictures(part)}) if found.arrays else found
+    return found._replace(arrays={**found.arrays, **pictures(part)}) if found.arrays else found

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from ....errors import OplWarning, OptionError
 from ...models import Standardize
-from ...recipe import Recipe, to_json
+from ...recipe import Recipe
 from ...run_folder import RunFolder, measure_name
+from ...serialization import to_json
 from ...statistics import wilson
 from ...training.progress import Counter
 from ...training.provenance import commit
@@ -132,7 +133,7 @@ class AttackRun:
 
     def _words(self, kind: Kind) -> dict[str, Any]:
         """Return the settings that determine an outcome."""
-        words: dict[str, Any] = to_json(replace(self.settings, kinds=(kind,), sanity=True))
+        words: dict[str, Any] = to_json(self.settings.alone(kind))
         return words
 
     def _stopped(self, name: str) -> AttackState | None:

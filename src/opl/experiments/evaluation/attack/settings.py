@@ -1,6 +1,6 @@
 """Settings of attacks on a finished network, and the names of their results. Does not import torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from ....errors import OptionError, did_you_mean
@@ -68,6 +68,10 @@ class Attack:
     def _version(self) -> str:
         standard = (self.iterations, self.queries) == (STANDARD["iterations"], STANDARD["queries"])
         return "autoattack" if standard else f"short-autoattack-{self.iterations}-{self.queries}"
+
+    def alone(self, kind: Kind) -> "Attack":
+        """The settings that determine the outcome of one attack."""
+        return replace(self, kinds=(kind,), sanity=True)
 
     def metric(self, kind: Kind) -> str:
         """Return the name of the accuracy under this attack among the numbers of a run."""

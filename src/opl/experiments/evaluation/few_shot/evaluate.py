@@ -14,8 +14,8 @@ from ....errors import OptionError
 from ...data.augment import ColorJitter, Normalize
 from ...data.episodes import Episodes
 from ...models.modes import evaluation_mode
-from ...recipe import to_json
 from ...run_folder import RunFolder, measure_name
+from ...serialization import to_json
 from ...statistics import interval
 from ...training.build import input_statistics
 from ...training.progress import Counter

@@ -1,0 +1,119 @@
+"""Like for like: which finished runs may be compared. A run that may not gets another state, and says why.
+
+Tables, figures and the page only use runs whose state is `done`. `screen` turns the state of a run into `refused` if
+its settings are not those of its recipe, if its files are not what it wrote, if its seed was used before, or if it
+differs from its baseline in more than the method.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..differences import describe_changes, differences
+from ..item import Item
+from ..run_folder import MODEL
+from .runs import REFUSED, Run, number
+
+Expected = Callable[[str, str], dict[str, Any] | None]
+"""The settings of a recipe, by name and scale; None if there is no such recipe."""
+
+FREE = {"seed", "log", "data.root", "changes"}  # settings that a run may choose
+OF_METHOD = {"name", "method", "after", "kind"}  # what may tell a row from its baseline
+MACHINE = {"devices", "nodes"}
+
+
+def screen(runs: Iterable[Run], items: Iterable[Item], expected: Expected | None = None) -> list[Run]:
+    """The same runs, those that may not be compared with a state that says so.
+
+    Args:
+        runs: all runs of a folder.
+        items: the tables and figures that name rows and their baselines.
+        expected: the settings that a run must have; without it runs are only compared with each other.
+    """
+    screened = [_refuse(run, _faults(run, expected)) for run in runs]
+    screened = _without_repetitions(screened)
+    baselines = {row.recipe: row.baseline for item in items for row in item.rows if row.baseline}
+    return _like_their_baselines(screened, baselines)
+
+
+def describe_code(runs: Sequence[Run]) -> str:
+    """The commits and versions of some runs, if they are of several; otherwise empty."""
+    found: dict[str, int] = {}
+    for run in runs:
+        versions = run.about.get("versions")
+        torch = versions.get("torch", "?") if isinstance(versions, dict) else "?"
+        code = f"commit {run.about.get('commit') or 'unknown'}, torch {torch}"
+        found[code] = found.get(code, 0) + 1
+    if len(found) < 2:
+        return ""
+    return "runs of different code are compared: " + "; ".join(
+        f"{code} ({count} runs)" for code, count in found.items()
+    )
+
+
+def _refuse(run: Run, faults: Sequence[str]) -> Run:
+    return replace(run, state=REFUSED, sentence="; ".join(faults)) if faults and run.state == "done" else run
+
+
+def _faults(run: Run, expected: Expected | None) -> list[str]:
+    """What is wrong with a run by itself."""
+    if run.state != "done":
+        return []
+    changes = run.recipe.get("changes")
+    if isinstance(changes, list) and changes:
+        return [f"other settings: {', '.join(map(str, changes))}"]
+    wanted = expected(run.name, run.scale) if expected else None
+    changed = describe_changes(run.recipe, wanted, FREE | MACHINE) if wanted else []
+    faults = [f"other settings: {', '.join(changed)}"] if changed else []
+    name, folder = f"{run.name}/seed-{run.seed}", run.folder.path
+    if folder.parts[-2:] != (run.name, f"seed-{run.seed}"):
+        faults.append(f"its folder is {'/'.join(folder.parts[-2:])} and its recipe says {name}")
+    faults += [f"{file} is not what the run wrote" for file in run.edited_files()]
+    epochs, done = number(run.recipe.get("epochs")), len(run.records)
+    if done and epochs == epochs and done != epochs:
+        faults.append(f"its records have {done} epochs and its recipe {epochs:g}")
+    return faults
+
+
+def _without_repetitions(runs: Sequence[Run]) -> list[Run]:
+    """Refuse a run whose seed or whose very weights another run of its recipe had before."""
+    seeds: dict[tuple[str, str, int], Run] = {}
+    weights: dict[tuple[str, str], Run] = {}
+    kept = []
+    for run in runs:
+        faults = []
+        if run.state == "done":
+            first = seeds.setdefault((run.name, run.scale, run.seed), run)
+            if first is not run:
+                faults.append(f"the same recipe and seed as {first.where}")
+            weight = run.folder_sums().get(MODEL, "")
+            if weight:
+                twin = weights.setdefault((run.name, weight), run)
+                if twin is not run and not faults:
+                    faults.append(f"the same weights as {twin.where}")
+        kept.append(_refuse(run, faults))
+    return kept
+
+
+def _like_their_baselines(runs: Sequence[Run], baselines: Mapping[str, str]) -> list[Run]:
+    """Refuse a row's run that differs from its baseline's of the same seed in more than the method."""
+    done = {(run.name, run.scale, run.seed): run for run in runs if run.state == "done"}
+    kept = []
+    for run in runs:
+        base = done.get((baselines.get(run.name, ""), run.scale, run.seed))
+        kept.append(_refuse(run, _unlike(run, base)) if base is not None else run)
+    return kept
+
+
+def _unlike(run: Run, base: Run) -> list[str]:
+    names = [
+        name
+        for name in differences(run.recipe, base.recipe)
+        if name.split(".")[0] not in OF_METHOD and name not in FREE
+    ]
+    faults = [f"not like its baseline in {', '.join(names)}"] if names else []
+    if run.splits() and base.splits() and run.splits() != base.splits():
+        faults.append("other images than its baseline was trained, validated or tested on")
+    if run.noise() != base.noise():
+        faults.append("other wrong labels than its baseline's")
+    return faults
