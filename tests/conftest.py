@@ -2,7 +2,9 @@
 
 import os
 import socket
+from dataclasses import replace
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 import torch
@@ -65,6 +67,24 @@ def apart(tmp_path, monkeypatch):
     monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch) -> Path:
+    """The folder that OPL_DATA names, for a test to fill."""
+    monkeypatch.setenv("OPL_DATA", str(tmp_path / "shelf"))
+    return tmp_path / "shelf"
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Data sets with fewer images of each class."""
+    from opl.experiments.data import CATALOG
+
+    for name, each in (("cifar-fs", 6), ("mini-imagenet", 2), ("tiered-imagenet", 1)):
+        known = CATALOG[name]
+        images = {part: each * count for part, count in known.classes.items()}
+        monkeypatch.setitem(CATALOG, name, replace(known, images=images, per_class=known.per_class and each))
 
 
 @pytest.fixture

@@ -13,7 +13,19 @@ import opl
 
 SOURCE = Path(opl.__file__).parent
 LIBRARY = {"functional", "plugin", "geometry", "optim", "errors", "losses", "heads", "_kernels", "_support"}
-PLAIN = {"types", "recipe", "run_folder", "seeds", "scales", "item", "radius", "statistics", "files", "differences"}
+PLAIN = {
+    "types",
+    "recipe",
+    "run_folder",
+    "seeds",
+    "scales",
+    "item",
+    "radius",
+    "statistics",
+    "files",
+    "differences",
+    "serialization",
+}
 ORDER = (  # each room may import those before it, and itself; rooms of one line know nothing of each other
     {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"tables"},
     {"figures"}, {"report"}, {"cluster"}, {"bench"}, {"cli"},

@@ -1,0 +1,10 @@
+"""A change to the recipe that a run folder holds, for the tests that read runs."""
+
+import json
+
+
+def rewrite(path, **changes):
+    """Change `recipe.json`: `batch_size` of the recipe, everything else beside it."""
+    about = json.loads((path / "recipe.json").read_text())
+    about["recipe"] |= {name: changes.pop(name) for name in ("batch_size", "model") if name in changes}
+    (path / "recipe.json").write_text(json.dumps(about | changes))

@@ -1,0 +1,61 @@
+"""The command line: its words, its exit codes and what it needs."""
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import opl
+from _python import python
+from opl.experiments import cli
+
+
+def test_the_command_line_can_be_imported_and_asked_for_help_without_torch():
+    code = (
+        "import sys\n"
+        "sys.modules.update(torch=None, tyro=None, rich=None)\n"  # importing them raises from here on
+        "import opl.experiments.cli\n"
+        "print(opl.experiments.cli.main(['--help']))"
+    )
+    assert python(code).rstrip().endswith("0")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--help"], 0, "usage"),
+        (["--version"], 0, opl.__version__),
+        ([], 2, "usage"),
+        (["bnch"], 2, "did you mean 'bench'"),
+    ],
+)
+def test_words_and_exit_codes(capsys, words, code, said):
+    assert cli.main(words) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+def test_every_command_has_a_file_with_flags_and_a_job():
+    for word, command in cli.COMMANDS.items():
+        module = import_module(f"{cli.__name__}.{command.module}")
+        assert Path(module.__file__).parent == Path(cli.__file__).parent, word
+        assert {"parse", "run"} <= set(dir(vars(module)[command.name])), word
+
+
+def test_without_tyro_the_command_line_says_what_to_install():
+    code = (
+        "import sys\n"
+        "sys.modules['tyro'] = None\n"
+        "from opl.experiments import cli\n"
+        "sys.stderr = sys.stdout\n"
+        "print(cli.main(['data']))"
+    )
+    sentence, ended = python(code).splitlines()
+    assert "orthogonal-projection-loss[experiments]" in sentence
+    assert ended == "1"
+
+
+def test_a_wrong_flag_ends_with_two():
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["bench", "--secondz", "1"])
+    assert ended.value.code == 2

@@ -1,0 +1,248 @@
+"""Data with domains: read as PIL reads it, and one domain left out of all that is learned from."""
+
+import io
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from opl.errors import DataError, OptionError
+from opl.experiments.data import ColorJitter, DomainFolder, Flip, Grayscale, Pacs, RandomResizedCrop
+from opl.experiments.data import domains as module
+from opl.experiments.types import Images
+
+DOMAINS, CLASSES = ("art", "photo", "sketch"), ("cat", "dog")
+SMALL = {"art": (12, 4), "photo": (24, 8), "sketch": (36, 12)}  # to train on and to validate on
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPL_DATA", raising=False)
+    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@cache
+def pictures(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
+    """Domain, class, file and PNG of each, of several sizes and shapes."""
+    random, found = np.random.default_rng(seed), []
+    for domain in DOMAINS:
+        for number in range(sum(SMALL[domain])):
+            height, width = random.integers(9, 30, 2)
+            stream = io.BytesIO()
+            Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(stream, "png")
+            found.append((domain, CLASSES[number % 4 == 3], f"{number:03}.png", stream.getvalue()))
+    return found
+
+
+def write_folders(folder: Path) -> Path:
+    for domain, name, file, content in pictures():
+        (folder / domain / name).mkdir(parents=True, exist_ok=True)
+        (folder / domain / name / file).write_bytes(content)
+    return folder
+
+
+def write_parquet(folder: Path, *, paths: bool, column: str = "domain") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    order = np.random.default_rng(1).permutation(len(pictures()))
+    rows = [pictures()[place] for place in order]
+    image = pa.array([{"bytes": content, "path": file if paths else None} for _, _, file, content in rows])
+    labels = pa.array([CLASSES.index(name) for _, name, _, _ in rows])
+    table = pa.table({"image": image, "label": labels, column: pa.array([row[0] for row in rows])})
+    told = {"image": {"_type": "Image"}, "label": {"names": list(CLASSES), "_type": "ClassLabel"}}
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": told}})})
+    pq.write_table(table, folder / "train-00000-of-00001.parquet")
+    return folder
+
+
+def write_lists(folder: Path) -> Path:
+    folder.mkdir()
+    for domain, (fit, _) in SMALL.items():
+        lines = [f"{domain}/{name}/{file} {CLASSES.index(name) + 1}" for d, name, file, _ in pictures() if d == domain]
+        (folder / f"{domain}_train_kfold.txt").write_text("\n".join(lines[:fit]) + "\n")
+        (folder / f"{domain}_crossval_kfold.txt").write_text("\n".join(lines[fit:]) + "\n")
+    return folder
+
+
+def content(part: Images) -> set[tuple[bytes, int]]:
+    return {
+        (pixels.numpy().tobytes(), int(label))
+        for pixels, label in zip(*part.take(torch.arange(len(part))), strict=True)
+    }
+
+
+def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
+    found = set()
+    for domain, name, _, encoded in pictures():
+        if domain in domains:
+            resized = Image.open(io.BytesIO(encoded)).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+            found.add((np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["folders", "deeper folders", "parquet", "parquet with names"])
+@pytest.mark.parametrize("target", DOMAINS)
+def test_any_data_set_with_domains_is_read_and_its_target_is_left_out(tmp_path, kind, target):
+    root = tmp_path / "data"
+    if "folders" in kind:
+        write_folders(root / "kfold" if "deeper" in kind else root)
+    else:
+        write_parquet(root, paths="names" in kind)
+    splits = DomainFolder(root=str(root), target=target, num_classes=2, size=16, val=0.25).load(0)
+    others = set(DOMAINS) - {target}
+    assert content(splits.test) == expected({target})
+    assert content(splits.train) | content(splits.val) == expected(others)
+    assert not content(splits.train) & content(splits.val)
+    assert (splits.class_names, splits.domain_names) == (CLASSES, DOMAINS)
+    for part, there in ((splits.train, others), (splits.val, others), (splits.test, {target})):
+        assert {DOMAINS[number] for number in part.domains[part.rows].tolist()} == there
+    held = Counter(
+        (DOMAINS[d], c) for d, c in zip(*(x[splits.val.rows].tolist() for x in _both(splits.val)), strict=True)
+    )
+    counts = Counter((domain, CLASSES.index(name)) for domain, name, _, _ in pictures() if domain != target)
+    assert held == {key: count // 4 for key, count in counts.items()}  # the same share of every class of every domain
+
+
+def _both(part: Images):
+    return part.domains, part.labels
+
+
+def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
+    data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
+    first = data.load(0)
+    # whoever decodes again fails
+    monkeypatch.setattr("opl.experiments.data.readers.domain_files.resize_pictures", None)
+    again = replace(data, target="photo").load(0)
+    assert torch.equal(first.train.pixels, again.train.pixels)
+    monkeypatch.undo()
+    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
+    assert replace(data, size=8).load(0).train.pixels.shape == (96, 3, 8, 8)
+
+
+def test_a_column_of_another_name_and_a_smaller_data_set(tmp_path):
+    root = write_parquet(tmp_path / "data", paths=False, column="style")
+    data = DomainFolder(root=str(root), target="art", num_classes=2, size=8, column="style", per_class=2)
+    splits = data.load(0)
+    counts = Counter(zip(*(x[splits.train.rows].tolist() for x in _both(splits.train)), strict=True))
+    assert set(counts.values()) == {2}
+    assert len(counts) == 4
+    with pytest.raises(DataError, match="no column 'domain'"):
+        replace(data, column="domain").load(0)
+
+
+@pytest.mark.parametrize("paths", [True, False], ids=["parquet with names", "folders"])
+def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths):
+    monkeypatch.setattr(module, "PACS", SMALL)
+    monkeypatch.setattr(Pacs, "num_classes", 2)
+    root = write_parquet(tmp_path / "data", paths=True) if paths else write_folders(tmp_path / "data")
+    data = Pacs(root=str(root), target="photo", size=16, lists=str(write_lists(tmp_path / "lists")))
+    splits = data.load(0)
+    chosen = [each for each in pictures() if each[0] != "photo"]
+    fit = {(d, f) for d, _, f, _ in chosen if int(f[:3]) < SMALL[d][0]}
+    for part, wanted in ((splits.train, fit), (splits.val, {(d, f) for d, _, f, _ in chosen} - fit)):
+        by_content = {}
+        for domain, name, file, encoded in pictures():
+            resized = Image.open(io.BytesIO(encoded)).convert("RGB").resize((16, 16), Image.Resampling.BILINEAR)
+            by_content[np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)] = domain, file
+        assert {by_content[each] for each in content(part)} == wanted
+    by_chance = replace(data, lists="").load(0)
+    assert (len(by_chance.train), len(by_chance.val)) == (len(splits.train), len(splits.val)) == (48, 16)
+
+
+def test_data_that_is_not_what_was_asked_for_is_told_in_a_sentence(tmp_path, monkeypatch):
+    root = write_parquet(tmp_path / "data", paths=False)
+    good = DomainFolder(root=str(root), target="art", num_classes=2, size=8)
+    with pytest.raises(OptionError, match="domain 'phto' does not exist: did you mean 'photo'"):
+        replace(good, target="phto").load(0)
+    with pytest.raises(DataError, match="2 classes instead of 3: set num_classes"):
+        replace(good, num_classes=3).load(0)
+    with pytest.raises(OptionError, match="num_classes is 0"):
+        replace(good, num_classes=0).load(0)
+    with pytest.raises(OptionError, match="val is 1"):
+        replace(good, val=1.0).load(0)
+    with pytest.raises(OptionError, match="crop is 0"):
+        _ = replace(good, crop=0.0).augment
+    with pytest.raises(DataError, match="0 images of 'art_painting' instead of 2048: get the complete"):
+        Pacs(root=str(root), size=8).load(0)
+    with pytest.raises(DataError, match=r"there is no pacs here: .*OPL_DATA.*Hub"):
+        Pacs().load(0)
+    with pytest.raises(DataError, match="names of its files"):
+        replace(good, lists=str(write_lists(tmp_path / "lists"))).load(0)
+    loose = write_folders(tmp_path / "loose")
+    (loose / "art" / "stray.png").write_bytes(pictures()[0][3])
+    with pytest.raises(DataError, match=r"different depths.*stray\.png"):
+        replace(good, root=str(loose)).load(0)
+
+
+def test_lists_that_do_not_fit_are_told_in_a_sentence(tmp_path, monkeypatch):
+    data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=8)
+    lists = write_lists(tmp_path / "lists")
+    data = replace(data, lists=str(lists))
+    assert len(data.load(0).val) == 20
+    photo, held = lists / "photo_train_kfold.txt", lists / "photo_crossval_kfold.txt"
+    text = photo.read_text()
+    photo.write_text(text + "photo/cat/999.png 1\n")
+    with pytest.raises(DataError, match=r"names 'photo/cat/999.png', which is no picture of 'photo'"):
+        data.load(0)
+    photo.write_text(text + held.read_text())
+    with pytest.raises(DataError, match="to train on and to validate on"):
+        data.load(0)
+    photo.write_text(text + text.splitlines()[0])
+    with pytest.raises(DataError, match="names 24 different images instead of 25"):
+        data.load(0)
+    photo.unlink()
+    with pytest.raises(DataError, match=r"no list 'photo_train\*\.txt'"):
+        data.load(0)
+
+
+def test_pacs_is_augmented_as_in_rscs_code():
+    steps = Pacs().augment
+    assert steps == (RandomResizedCrop(222, (0.8, 1.0)), Flip(0.5), ColorJitter(0.4, 0.4, 0.4, 0.4), Grayscale(0.1))
+    assert Pacs(crop=1.0, flip=0.0, jitter=0.0, gray=0.0).augment == ()
+    assert Pacs(jitter=0.8).augment[2].hue == 0.5
+    assert (Pacs.mean, Pacs.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+# The real thing
+
+
+REAL = os.environ.get("OPL_DATA", "")
+
+
+@pytest.fixture(scope="module")
+def real_cache(tmp_path_factory) -> str:
+    return str(tmp_path_factory.mktemp("real"))
+
+
+@pytest.mark.parametrize("size", [64, pytest.param(96, marks=pytest.mark.slow)])
+def test_real_pacs_is_what_pyarrow_and_pillow_read(size, real_cache, monkeypatch):
+    root = Path(REAL, "pacs")
+    if not REAL or not root.is_dir():
+        pytest.skip("OPL_DATA names no folder with 'pacs'")
+    monkeypatch.setenv("OPL_CACHE", real_cache)
+    table = pq.read_table(root)
+    domains, labels = (table.column(name).to_pylist() for name in ("domain", "label"))
+    for target, others in (("sketch", (5446, 616)), ("photo", (7478, 843))):
+        splits = Pacs(root=str(root), target=target, size=size).load(0)
+        assert (len(splits.train), len(splits.val)) == others
+        assert splits.test.rows.tolist() == [row for row, domain in enumerate(domains) if domain == target]
+        assert sorted(torch.cat([part.rows for part in splits[:3]]).tolist()) == list(range(9991))
+        assert splits.train.labels.tolist() == labels
+        assert [splits.domain_names[number] for number in splits.train.domains.tolist()] == domains
+        held = Counter(domains[row] for row in splits.val.rows.tolist())
+        assert held == {name: sizes[1] for name, sizes in module.PACS.items() if name != target}
+    assert splits.class_names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    for row in range(0, 9991, 333):
+        picture = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py())).convert("RGB")
+        wanted = np.asarray(picture if size == 96 else picture.resize((size, size), Image.Resampling.BILINEAR))
+        np.testing.assert_array_equal(splits.train.pixels[row].numpy(), wanted.transpose(2, 0, 1))

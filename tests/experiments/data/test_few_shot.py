@@ -1,0 +1,228 @@
+"""Few-shot data sets: their settings, their sources, their held-out images, and CIFAR-FS itself."""
+
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from _few_shot_files import CIFAR_100, PARTS, _place, cifar_100, labeled, part, parts, same, write
+from opl.errors import DataError, OptionError
+from opl.experiments.data import (
+    CATALOG,
+    CifarFS,
+    ColorJitter,
+    Flip,
+    MiniImageNet,
+    PadCrop,
+    Synthetic,
+    TieredImageNet,
+    describe,
+)
+from opl.experiments.data.few_shot import hold_out
+from opl.experiments.data.readers import source
+from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from opl.experiments.serialization import from_json, to_json
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+
+# Sources
+
+
+def test_cifar_fs_is_made_of_cifar_100(tmp_path, few, monkeypatch):
+    made = cifar_100(tmp_path / "shelf/cifar100", ["cra" if name == "crab" else name for name in CIFAR_100])
+    monkeypatch.setenv("OPL_DATA", str(tmp_path / "shelf"))
+    joined = tuple(np.concatenate([made[name][k] for name in ("train", "test")]) for k in range(2))
+    for name, (found, names) in {
+        "train": ((splits := CifarFS().load(0)).train, splits.class_names),
+        **{name: CifarFS().novel_classes(name) for name in ("val", "test")},
+    }.items():
+        wanted = np.isin(joined[1], CIFAR_FS[name])
+        same(found, names, (joined[0][wanted], joined[1][wanted].tolist()))
+    assert splits.source == str(tmp_path / "shelf/cifar100")
+    assert splits.groups == tuple(CIFAR_100.index(name) // 5 for name in CIFAR_FS["train"])
+    tests = {image.tobytes() for image in made["test"][0].transpose(0, 3, 1, 2)}
+    for held, of_tests, size in ((1, 64, 64), (-1, 64, 64), (3, 64, 192)):
+        cut = CifarFS(holdout=held).load(0)
+        images = cut.test.pixels[cut.test.rows]
+        assert len(cut.test) == size
+        assert len(cut.train) == 384 - size
+        assert sum(image.numpy().tobytes() in tests for image in images) == of_tests
+    cut = CifarFS(holdout=1, classes=5, per_class=3).load(0)
+    assert cut.train.labels[cut.train.rows].bincount().tolist() == [3] * 5
+    assert cut.test.labels[cut.test.rows].bincount().tolist() == [1] * 5
+    assert len(cut.class_names) == len(cut.groups) == CifarFS(classes=5).num_classes == 5
+
+
+def test_extra_images_of_the_base_classes_are_the_held_out_ones(tmp_path, few):
+    made = parts(MINI_IMAGENET)
+    labeled(tmp_path, made)
+    extra = part(MINI_IMAGENET["train"], 3, seed=7)
+    numbers = [MINI_IMAGENET["train"].index(each) for each in extra[1]]
+    write(
+        tmp_path / "miniImageNet_category_split_train_phase_val.pickle",
+        {"data": extra[0], "labels": numbers, "catname2label": dict(zip(extra[1], numbers, strict=True))},
+    )
+    assert len(MiniImageNet(root=str(tmp_path)).load(0).test) == 0
+    splits = MiniImageNet(root=str(tmp_path), holdout=-1).load(0)
+    assert len(splits.train) == 128
+    same(splits.test, splits.class_names, extra)
+    splits = MiniImageNet(root=str(tmp_path), holdout=2, classes=10).load(0)
+    assert splits.test.labels[splits.test.rows].bincount().tolist() == [2] * 10
+    assert _place(splits.test, extra)
+
+
+@pytest.mark.parametrize(
+    ("settings", "ways"),
+    [
+        (CifarFS(), ("--data.root FOLDER", "'cifar-fs/' or 'cifar100/'", "'uoft-cs/cifar100'", "network")),
+        (MiniImageNet(), ("--data.root FOLDER", "OPL_DATA", "'mini-imagenet/'", "Zenodo", "not timm/mini-imagenet")),
+        (TieredImageNet(), ("--data.root FOLDER", "OPL_DATA", "'tiered-imagenet/'", "Zenodo")),
+    ],
+)
+def test_without_data_the_error_names_the_ways(settings, ways):
+    for load in (lambda: settings.load(0), settings.novel_classes):
+        with pytest.raises(DataError) as caught:
+            load()
+        assert all(way in str(caught.value) for way in ways)
+        assert "\n" not in str(caught.value)
+
+
+def test_the_hub_has_what_cifar_fs_is_made_of(tmp_path, few, monkeypatch):
+    snapshots = tmp_path / "hf/hub/datasets--uoft-cs--cifar100/snapshots/0a1b/cifar100"
+    cifar_100(snapshots)
+    assert source.find("cifar-fs").where == "Hub uoft-cs/cifar100"
+    assert len(CifarFS().load(0).train) == 384
+    rows = {row["name"]: row for row in describe()}
+    assert (rows["cifar-fs"]["here"], rows["mini-imagenet"]["here"]) == (True, False)
+    assert "cifar-fs/ or cifar100/" in rows["cifar-fs"]["get"]
+
+
+# The settings
+
+
+def test_the_shape_and_the_views_are_those_of_rfs():
+    jitter = ColorJitter(0.4, 0.4, 0.4)
+    assert CifarFS().augment == (PadCrop(4), jitter, Flip(0.5))
+    for settings in (MiniImageNet(), TieredImageNet()):
+        assert settings.augment == (PadCrop(8), jitter, Flip(0.5))
+        assert (settings.size, settings.channels) == (84, 3)
+        assert settings.mean == pytest.approx((0.47214, 0.45331, 0.40996), abs=1e-5)
+        assert settings.std == pytest.approx((0.27718, 0.26775, 0.28449), abs=1e-5)
+    assert (CifarFS.mean, CifarFS.std) == ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+    assert CifarFS(padding=0, jitter=0, flip=0).augment == ()
+    assert [each().num_classes for each in (CifarFS, MiniImageNet, TieredImageNet)] == [64, 64, 351]
+
+
+def test_the_class_lists_are_complete_and_in_order():
+    for lists in (CIFAR_FS, MINI_IMAGENET):
+        assert [len(lists[name]) for name in PARTS] == [64, 16, 20]
+        assert len({each for names in lists.values() for each in names}) == 100
+        assert all(list(names) == sorted(names) for names in lists.values())
+    for name, settings in (("cifar-fs", CifarFS), ("mini-imagenet", MiniImageNet), ("tiered-imagenet", TieredImageNet)):
+        known = CATALOG[name]
+        assert known.classes == {"train": settings.all_classes, **settings.new_classes}
+        assert known.num_classes == sum(known.classes.values())
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path, few):
+    labeled(tmp_path, parts(MINI_IMAGENET))
+    for given, says in (
+        ({"classes": 65}, "give 2 to 64"),
+        ({"holdout": 2}, "give 0 to 1"),
+        ({"holdout": -2}, "holdout=-2"),
+    ):
+        with pytest.raises(OptionError, match=says):
+            MiniImageNet(root=str(tmp_path), **given).load(0)
+    with pytest.raises(OptionError, match="'train' does not exist"):
+        MiniImageNet(root=str(tmp_path)).novel_classes("train")
+
+
+def test_held_out_images_are_as_many_of_each_class_and_follow_the_seed():
+    labels = torch.arange(60) % 3
+    kept = (torch.arange(60) >= 54).long()  # two of each class
+    assert all(len(part) == size for part, size in zip(hold_out(labels, 0), (60, 0), strict=True))
+    assert hold_out(labels, -1, kept)[1].tolist() == hold_out(labels, 2, kept)[1].tolist() == list(range(54, 60))
+    fit, held = hold_out(labels, 5, kept, seed=1)
+    assert labels[held].bincount().tolist() == [5] * 3
+    assert set(range(54, 60)) <= set(held.tolist())
+    assert sorted([*fit.tolist(), *held.tolist()]) == list(range(60))
+    assert not torch.equal(held, hold_out(labels, 5, kept, seed=2)[1])
+    assert hold_out(labels, 1, kept)[1].tolist() != hold_out(labels, 1)[1].tolist()
+
+
+def test_settings_are_kept_in_a_recipe():
+    from opl.experiments.training.build import KINDS
+    from opl.experiments.types import DataSet
+
+    for settings in (CifarFS(holdout=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), Synthetic("cifar-fs")):
+        assert from_json(json.loads(json.dumps(to_json(settings))), DataSet, KINDS) == settings
+
+
+# The real thing
+
+
+REAL = os.environ.get("OPL_DATA", "")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    """CIFAR-100 by another way, as rows of (class name, encoded picture), and the cache of CIFAR-FS made of it."""
+    folder = Path(REAL, "cifar100")
+    if not REAL or not folder.is_dir():
+        pytest.skip("OPL_DATA names no folder with 'cifar100'")
+    rows = []
+    for split in ("train", "test"):
+        table = pq.read_table(next(folder.rglob(f"{split}*.parquet")))
+        names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["fine_label"]["names"]
+        names[26] = "crab"
+        pictures = (each["bytes"] for each in table.column("img").to_pylist())
+        rows += zip((names[label] for label in table.column("fine_label").to_pylist()), pictures, strict=True)
+    return str(folder), rows, str(tmp_path_factory.mktemp("real"))
+
+
+def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, monkeypatch):
+    root, rows, kept = real
+    monkeypatch.setenv("OPL_CACHE", kept)
+    splits = CifarFS(root=root).load(0)
+    found = {
+        "train": (splits.train, splits.class_names),
+        **{n: CifarFS(root=root).novel_classes(n) for n in ("val", "test")},
+    }
+    assert [len(found[name][0]) for name in PARTS] == [38_400, 9_600, 12_000]
+    assert not len(splits.val)
+    assert not len(splits.test)
+    for name, (images, names) in found.items():
+        assert names == CIFAR_FS[name]
+        assert images.labels[images.rows].bincount().tolist() == [600] * len(names)
+        expected = [(each, picture) for each, picture in rows if each in names]
+        for place in np.random.default_rng(0).choice(len(expected), 150, replace=False):
+            each, picture = expected[place]
+            assert names[images.labels[place]] == each
+            pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).transpose(2, 0, 1)
+            np.testing.assert_array_equal(images.pixels[place].numpy(), pixels)
+    names = [each for _, names in found.values() for each in names]
+    assert len(names) == len(set(names)) == 100  # no class in two parts
+    groups = dict(zip(splits.class_names, splits.groups, strict=True))
+    assert groups["bee"] == groups["caterpillar"] == groups["cockroach"]
+    assert len(set(groups.values())) > 10
+
+
+def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch):
+    root, rows, kept = real
+    monkeypatch.setenv("OPL_CACHE", kept)
+    for held in (100, -1):
+        splits = CifarFS(root=root, holdout=held).load(0)
+        assert (len(splits.train), len(splits.test)) == (32_000, 6_400)
+        expected = [(each, picture) for each, picture in rows[50_000:] if each in CIFAR_FS["train"]]
+        assert [splits.class_names[label] for label in splits.test.labels[splits.test.rows]] == [n for n, _ in expected]
+        for place in range(0, 6_400, 100):
+            pixels = np.asarray(Image.open(io.BytesIO(expected[place][1])).convert("RGB")).transpose(2, 0, 1)
+            np.testing.assert_array_equal(splits.test.pixels[splits.test.rows[place]].numpy(), pixels)
+    assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())

@@ -1,0 +1,215 @@
+"""Wrong labels on purpose: every matrix as it is written down, labels drawn from it, and no other labels touched."""
+
+import doctest
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from opl.errors import DataError, OptionError
+from opl.experiments.data import ClassDependent, Digits, NoiseMatrix, PairFlip, Synthetic, UniformNoise
+from opl.experiments.data import noisy_labels as module
+from opl.experiments.data.noisy_labels import corrupt_labels, draw_labels, pruning_purity
+from opl.experiments.data.readers.catalog import CATALOG
+
+TEN = CATALOG["cifar10"].names
+CLOTHES = CATALOG["fashion-mnist"].names
+DIGITS = tuple("0123456789")
+
+
+def flips(matrix, names):
+    """Which class is taken for which, by name."""
+    return {names[i]: names[j] for i in range(len(names)) for j in range(len(names)) if i != j and matrix[i, j] > 0}
+
+
+# Matrices
+
+
+def test_uniform_noise_goes_to_every_other_class_alike():
+    matrix = UniformNoise(0.4).matrix(TEN)
+    by_hand = [[0.6 if i == j else 0.4 / 9 for j in range(10)] for i in range(10)]
+    np.testing.assert_allclose(matrix, by_hand, rtol=1e-15)
+
+
+def test_pair_flip_goes_to_the_next_class_and_from_the_last_to_the_first():
+    assert PairFlip(0.4).matrix(("a", "b", "c")).tolist() == [[0.6, 0.4, 0], [0, 0.6, 0.4], [0.4, 0, 0.6]]
+    assert flips(PairFlip(0.4).matrix(TEN), TEN)["truck"] == "airplane"
+
+
+def test_class_dependent_noise_has_the_maps_of_the_literature():
+    ten = {"truck": "automobile", "bird": "airplane", "deer": "horse", "cat": "dog", "dog": "cat"}
+    clothes = {"Ankle boot": "Sneaker", "Sneaker": "Sandal", "Pullover": "Shirt", "Coat": "Dress", "Dress": "Coat"}
+    digits = {"2": "7", "3": "8", "5": "6", "6": "5", "7": "1"}
+    for names, expected in ((TEN, ten), (CLOTHES, clothes), (DIGITS, digits)):
+        matrix = ClassDependent(0.4).matrix(names)
+        assert flips(matrix, names) == expected
+        assert matrix.diagonal().tolist() == pytest.approx([0.6 if name in expected else 1.0 for name in names])
+        assert (1 - matrix.diagonal()).mean().item() == pytest.approx(0.2)  # half of the classes: half of the rate
+
+
+def test_with_super_classes_a_class_is_taken_for_the_next_of_its_own():
+    names, groups = ("a", "b", "c", "d", "e"), (7, 3, 7, 3, 7)
+    assert flips(ClassDependent(0.3).matrix(names, groups), names) == {"a": "c", "c": "e", "e": "a", "b": "d", "d": "b"}
+
+
+@pytest.mark.parametrize("ending", ["npy", "json", "csv", "txt"])
+def test_a_matrix_comes_from_a_file(tmp_path, ending):
+    rows = [[0.5, 0.25, 0.25], [0, 1, 0], [0.1, 0.2, 0.7]]
+    file = tmp_path / f"matrix.{ending}"
+    if ending == "npy":
+        np.save(file, rows)
+    elif ending == "json":
+        file.write_text(json.dumps(rows))
+    else:
+        joint = "," if ending == "csv" else "  "
+        file.write_text("\n".join(joint.join(map(str, row)) for row in rows) + "\n\n")
+    np.testing.assert_allclose(NoiseMatrix(str(file)).matrix(("a", "b", "c")), rows, rtol=1e-12)
+
+
+# Labels
+
+
+KINDS = {
+    "uniform": (UniformNoise(0.4), TEN),
+    "pair": (PairFlip(0.45), TEN),
+    "class": (ClassDependent(0.4), DIGITS),
+    "super-class": (ClassDependent(0.4), tuple(map(str, range(20)))),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_comes_out_is_what_the_matrix_says(kind, seed):
+    noise, names = KINDS[kind]
+    count = len(names)
+    groups = tuple(range(4)) * 5 if kind == "super-class" else ()
+    matrix = noise.matrix(names, groups)
+    labels = torch.arange(20_000) % count
+    noisy = draw_labels(labels, matrix, seed)
+    for label in range(count):
+        found = noisy[labels == label].bincount(minlength=count).double()
+        expected = matrix[label] * found.sum()
+        assert found[expected == 0].sum() == 0
+        there = expected > 0
+        if there.sum() > 1:
+            assert stats.chisquare(found[there].numpy(), expected[there].numpy()).pvalue > 1e-5
+    assert not torch.equal(noisy, draw_labels(labels, matrix, seed + 5))
+
+
+def test_a_label_depends_on_its_own_row_and_the_seed_alone():
+    matrix = UniformNoise(0.5).matrix(TEN)
+    labels = torch.arange(1000) % 10
+    noisy = draw_labels(labels, matrix, 3)
+    assert torch.equal(draw_labels(labels[:100], matrix, 3), noisy[:100])
+    other = labels.clone()
+    other[::2] = 0
+    assert torch.equal(draw_labels(other, matrix, 3)[1::2], noisy[1::2])
+    assert torch.equal(draw_labels(labels, torch.eye(10), 3), labels)
+
+
+@pytest.mark.parametrize("data", [Synthetic(like="cifar10"), Synthetic(like="fashion-mnist"), Digits(val=100)])
+def test_training_and_validation_are_spoilt_and_the_test_labels_and_the_source_are_not(data):
+    splits = data.load(0)
+    before = splits.test.labels.clone()
+    noisy = corrupt_labels(splits, UniformNoise(0.4), 0)
+    assert noisy.splits.test is splits.test
+    assert torch.equal(splits.test.labels, before)
+    assert torch.equal(splits.train.labels, before)
+    for name, clean, dirty in (
+        ("train", splits.train, noisy.splits.train),
+        ("val", splits.val, noisy.splits.val),
+    ):
+        assert dirty.pixels is clean.pixels
+        assert torch.equal(dirty.rows, clean.rows)
+        wrong = dirty.labels[clean.rows] != clean.labels[clean.rows]
+        assert torch.equal(wrong, noisy.wrong[name])
+        assert wrong.float().mean().item() == pytest.approx(0.4, abs=0.15)
+        assert noisy.counts[name].sum() == len(clean)
+        assert noisy.counts[name].diagonal().sum() == (~wrong).sum()
+        assert noisy.rates()[name] == pytest.approx(wrong.float().mean().item())
+
+
+def test_the_same_image_has_the_same_label_however_many_are_taken():
+    few, many = (
+        corrupt_labels(Synthetic(like="mnist", rows=200, val=val).load(0), PairFlip(0.4), 1).splits for val in (0, 56)
+    )
+    assert torch.equal(few.train.labels[:200], many.train.labels[:200])
+
+
+def test_the_seed_of_the_noise_can_be_held_while_that_of_the_run_changes():
+    splits = Synthetic(like="mnist").load(0)
+    labels = [
+        corrupt_labels(splits, UniformNoise(0.4, seed=own), seed).splits.train.labels
+        for own in (-1, 0)
+        for seed in (0, 1)
+    ]
+    assert not torch.equal(labels[0], labels[1])
+    assert torch.equal(labels[2], labels[3])
+    assert torch.equal(labels[0], labels[2])
+
+
+def test_classes_that_were_left_out_keep_their_labels():
+    labels = torch.tensor([0, 1, 2, 3] * 50)
+    part = Synthetic(like="mnist").load(0).train
+    part = replace(part, labels=torch.cat([labels, part.labels[200:]]), rows=torch.arange(200)[labels < 2])
+    splits = Synthetic(like="mnist", classes=2).load(0)._replace(train=part)
+    noisy = corrupt_labels(splits, PairFlip(0.5), 0).splits.train
+    assert torch.equal(noisy.labels[:200][labels >= 2], labels[labels >= 2])
+    assert set(noisy.labels[part.rows].tolist()) == {0, 1}
+
+
+def test_purity_by_hand():
+    kept = torch.tensor([True, True, True, False, False])
+    wrong = torch.tensor([False, False, True, True, False])
+    found = pruning_purity(kept, wrong)
+    assert found == pytest.approx({"kept": 0.6, "kept/clean": 2 / 3, "wrong/pruned": 0.5})
+    assert pruning_purity(kept, torch.zeros(5)) == {"kept": pytest.approx(0.6), "kept/clean": 1.0}
+    assert pruning_purity(~torch.ones(5).bool(), wrong) == {"kept": 0.0, "wrong/pruned": 1.0}
+
+
+# What cannot be used
+
+
+def test_a_rate_that_is_no_share_is_refused():
+    for rate in (-0.1, 1.0, 2.0, float("nan")):
+        for kind in (UniformNoise, PairFlip, ClassDependent):
+            with pytest.raises(OptionError, match=f"rate is {rate}"):
+                kind(rate)
+
+
+BAD = {
+    "rows that do not sum to 1": ("[[0.5, 0.4], [0, 1]]", OptionError, ["row 0", "sums to 0.9", "sum to 1"]),
+    "a number below 0": ("[[1.5, -0.5], [0, 1]]", OptionError, ["-0.5"]),
+    "too many classes": (json.dumps(torch.eye(3).tolist()), OptionError, ["3 x 3", "2 classes"]),
+    "a row too many": ("[[1, 0], [0, 1], [1, 0]]", OptionError, ["3 x 2", "2 rows"]),
+    "a single row": ("[1, 0]", OptionError, ["2 x 1"]),
+    "rows of different lengths": ("[[1], [0, 1]]", DataError, ["cannot be read"]),
+    "words": ('"no matrix"', DataError, ["cannot be read"]),
+    "no number": ("[[NaN, 1], [0, 1]]", OptionError, ["row 0", "nan"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_file_that_is_no_transition_matrix_gets_its_sentence(case, tmp_path):
+    text, kind, words = BAD[case]
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(kind) as caught:
+        NoiseMatrix(str(tmp_path / "m.json")).matrix(("a", "b"))
+    assert all(word in str(caught.value) for word in words), caught.value
+    assert "\n" not in str(caught.value)
+
+
+def test_classes_of_which_nobody_said_which_look_alike_are_refused():
+    with pytest.raises(OptionError, match="look alike"):
+        ClassDependent(0.4).matrix(("left", "right"))
+    with pytest.raises(OptionError, match="look alike"):
+        ClassDependent(0.4).matrix(DIGITS[:5])
+    with pytest.raises(OptionError, match="'c' is the only class of its super-class"):
+        ClassDependent(0.4).matrix(("a", "b", "c"), (0, 0, 1))
+
+
+def test_the_docstrings_examples_are_true():
+    assert doctest.testmod(module, extraglobs={"torch": torch}) == (0, 2)

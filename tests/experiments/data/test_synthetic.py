@@ -1,0 +1,81 @@
+"""Synthetic data has the shape of the data set that it stands for, and can be learned."""
+
+import pytest
+import torch
+
+from opl.errors import OptionError
+from opl.experiments.data import (
+    Cifar10,
+    Cifar100,
+    CifarFS,
+    Digits,
+    FashionMnist,
+    MiniImageNet,
+    Mnist,
+    Synthetic,
+    TieredImageNet,
+)
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar100(), Digits())}
+
+
+@pytest.mark.parametrize("like", REALS)
+def test_made_up_data_has_the_shape_of_its_model_and_can_be_learned(like):
+    made, real = Synthetic(like, rows=400), REALS[like]
+    splits = made.load(0)
+    assert splits.train.pixels.shape[1:] == (real.channels, real.size, real.size)
+    assert (made.num_classes, made.mean, made.std, made.augment) == (
+        real.num_classes,
+        real.mean,
+        real.std,
+        real.augment,
+    )
+    assert (len(splits.train), len(splits.val), len(splits.test)) == (400, 64, 128)
+    assert len(splits.class_names) == real.num_classes
+    assert torch.equal(splits.train.pixels, made.load(9).train.pixels)
+    train, labels = splits.train.take(torch.arange(400))
+    test, expected = splits.test.take(torch.arange(128))
+    nearest = labels[torch.cdist(test.float().flatten(1), train.float().flatten(1)).argmin(1)]
+    assert (nearest == expected).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("settings", [CifarFS(), MiniImageNet(), TieredImageNet()])
+def test_made_up_data_has_the_shape_of_a_few_shot_data_set(settings):
+    made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0, per_new_class=2)
+    shape = (3, settings.size, settings.size)
+    assert (made.mean, made.std, made.augment) == (settings.mean, settings.std, settings.augment)
+    assert (made.num_classes, Synthetic(settings.name).num_classes) == (4, settings.num_classes)
+    assert made.load(0).train.pixels.shape == (8, *shape)
+    for name, count in (("val", 16), ("test", 20)):
+        found, names = made.novel_classes(name)
+        assert found.pixels[found.rows].shape == (2 * count, *shape)
+        assert found.labels[found.rows].bincount().tolist() == [2] * len(names) == [2] * count
+
+
+def test_made_up_new_classes_are_new_and_can_be_told_apart():
+    made = Synthetic("cifar-fs", classes=4)
+    base = made.load(0).train.pixels[:4].float().flatten(1)
+    for name, count in (("val", 16), ("test", 20)):
+        found, _ = made.novel_classes(name)
+        flat = found.pixels.float().flatten(1)
+        means = torch.stack([flat[found.labels == each][:5].mean(0) for each in range(count)])
+        query = torch.cat([flat[found.labels == each][5:] for each in range(count)])
+        nearest = torch.cdist(query, means).argmin(1)
+        assert (nearest == torch.arange(count).repeat_interleave(15)).float().mean() > 0.95
+        assert torch.cdist(means, base).min() > torch.cdist(query, means).min(1).values.median()
+    assert torch.equal(found.pixels, made.novel_classes("test")[0].pixels)
+    assert not torch.equal(found.pixels[0], made.novel_classes("val")[0].pixels[0])
+
+
+def test_made_up_data_like_other_sets_is_as_it_was_and_has_no_new_classes():
+    with pytest.raises(OptionError, match="novel classes need data like 'cifar-fs'"):
+        Synthetic("mnist").novel_classes()
+    for like, channels, size, classes in (("digits", 1, 8, 10), ("mnist", 1, 28, 10), ("cifar100", 3, 32, 100)):
+        chance = torch.Generator().manual_seed(0)
+        coarse = torch.rand(classes, channels, 4, 4, generator=chance)
+        patterns = torch.nn.functional.interpolate((coarse + coarse.flip(3)) / 2, size=(size, size), mode="bilinear")
+        noise = torch.randn(448, channels, size, size, generator=chance) * 0.1
+        expected = (patterns[torch.arange(448) % classes] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
+        assert torch.equal(Synthetic(like).load(0).train.pixels, expected)

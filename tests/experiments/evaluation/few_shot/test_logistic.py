@@ -1,0 +1,149 @@
+"""Logistic regression of many episodes against scikit-learn's, an episode at a time."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from _classifier_episodes import KINDS, each_of, episodes
+from sklearn.linear_model import LogisticRegression
+from torch.nn import functional as F
+
+from opl import errors
+from opl.experiments.evaluation.few_shot import logistic as _logistic
+from opl.experiments.evaluation.few_shot.classifiers import logistic, logistic_fit, sklearn_logistic
+
+
+def exact(support, labels, way, C=1.0):
+    """(E, way, D) and (E, way) by scikit-learn's Newton method, to all digits; those of two classes made symmetric."""
+    weights, intercepts = [], []
+    for rows, ids in each_of(support, labels):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it asks for more digits than there are
+            model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=500).fit(rows, ids)
+        w, b = model.coef_, model.intercept_
+        if way == 2:
+            w, b = np.concatenate([-w, w]) / 2, np.concatenate([-b, b]) / 2
+        weights.append(w)
+        intercepts.append(b - b.mean())
+    return torch.from_numpy(np.stack(weights)), torch.from_numpy(np.stack(intercepts))
+
+
+def objective(weights, intercepts, support, labels, way, C=1.0):
+    """(E,) in float64, written out."""
+    logits = support.double() @ weights.double().mT + intercepts.double()[:, None]
+    labels = labels.expand(logits.shape[:2])
+    entropy = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view(labels.shape).sum(1)
+    penalty = (weights[:, 1] - weights[:, 0])[:, None] if way == 2 else weights
+    return penalty.double().square().sum((1, 2)) / 2 + C * entropy
+
+
+def assert_solved(support, labels, way, C=1.0, rtol=1e-4):
+    """The weights and intercepts of scikit-learn, and no worse an objective."""
+    fit = logistic_fit(support, labels, way, C=C)
+    weights, intercepts = exact(support, labels, way, C)
+    away = (fit.weights - weights).norm(dim=(1, 2))
+    assert (away <= rtol * weights.norm(dim=(1, 2)) + 1e-9).all(), away
+    torch.testing.assert_close(fit.intercepts.double(), intercepts, rtol=10 * rtol, atol=10 * rtol)
+    ours, theirs = (objective(*values, support, labels, way, C) for values in (fit[:2], (weights, intercepts)))
+    assert (ours <= theirs * (1 + 1e-6) + 1e-6).all()
+    return fit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("shots", "copies"), [(1, 1), (1, 5), (5, 1), (5, 5)])
+def test_weights_and_intercepts_are_scikit_learns(kind, shots, copies):
+    fit = assert_solved(*episodes(shots=shots, copies=copies, kind=kind)[:2], way=5)
+    assert fit.weights.dtype == fit.intercepts.dtype == kind
+    assert fit.iterations.max() < 40
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1e-3, 10.0, 100.0])
+@pytest.mark.parametrize("way", [2, 5])
+def test_features_of_any_scale(kind, scale, way):
+    support, labels, *_ = episodes(way=way, copies=2, scale=scale, kind=kind)
+    assert_solved(support, labels, way)
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.1, 30.0, 1e4])
+@pytest.mark.parametrize("way", [2, 3])
+def test_any_penalty(C, way):
+    support, labels, *_ = episodes(way=way, shots=3, kind=torch.float32)
+    assert_solved(support, labels, way, C=C)
+
+
+def test_more_ways_than_rows_of_a_class_and_more_rows_than_numbers():
+    assert_solved(*episodes(way=20, shots=1, copies=2)[:2], way=20)
+    assert_solved(*episodes(way=3, shots=20, dim=2, kind=torch.float32)[:2], way=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_repeated_rows_rows_of_zeros_and_rows_that_contradict_each_other(kind, scale):
+    support, labels, *_ = episodes(shots=3, kind=kind, scale=scale)
+    support[0] = support[0, ::3].repeat_interleave(3, dim=0)  # copies that are the same
+    support[1, ::2] = 0
+    support[2, 0] = support[2, 3] = support[2, 6]  # one feature, three classes
+    support[3] = support[3, 0] + 100  # nothing to tell classes by
+    support[4] += 7  # far from 0
+    assert_solved(support, labels, way=5, rtol=1e-3)
+
+
+def test_contradictions_at_a_scale_where_gradients_crawl_are_left_to_newton():
+    support, labels, *_ = episodes(shots=3, scale=1000.0)
+    support[:, 0] = support[:, 3]
+    fit = assert_solved(support, labels, way=5, rtol=1e-3)
+    assert (fit.iterations > _logistic.LIMIT).any()
+
+
+def test_labels_of_each_episode_and_classes_of_other_sizes():
+    support, *_ = episodes(count=8, way=4, shots=3)
+    chance = torch.Generator().manual_seed(1)
+    labels = torch.cat([torch.arange(4).repeat(8, 1), torch.randint(4, (8, 8), generator=chance)], dim=1)
+    assert_solved(support, labels, way=4)
+
+
+def test_the_gradient_at_the_solution_is_nothing():
+    support, labels, _, way = episodes(copies=3)
+    fit = logistic_fit(support, labels, way, tol=1e-9)
+    weights, intercepts = fit.weights.requires_grad_(), fit.intercepts.requires_grad_()
+    value = objective(weights, intercepts, support, labels, way).sum()
+    for gradient in torch.autograd.grad(value, [weights, intercepts]):
+        assert gradient.abs().max() < 1e-7
+
+
+@pytest.mark.parametrize(("shots", "copies"), [(1, 5), (5, 1)])
+def test_predictions_are_those_of_scikit_learn(shots, copies):
+    given = episodes(count=100, shots=shots, copies=copies, dim=64, kind=torch.float32)
+    ours, theirs = logistic(*given), sklearn_logistic(*given)
+    answers = torch.arange(5).repeat_interleave(15)
+    assert 0.4 < (theirs == answers).double().mean() < 0.95
+    assert (ours == theirs).double().mean() >= 0.998
+
+
+def test_probabilities_from_the_fit_are_scikit_learns():
+    support, labels, queries, way = episodes(count=3, way=2)
+    fit = logistic_fit(support, labels, way)
+    chances = (queries @ fit.weights.mT + fit.intercepts[:, None]).softmax(2)
+    for e, (rows, ids) in enumerate(each_of(support, labels)):
+        expected = LogisticRegression(tol=1e-10, max_iter=5000).fit(rows, ids).predict_proba(queries[e].numpy())
+        np.testing.assert_allclose(chances[e].numpy(), expected, rtol=1e-4)
+    assert torch.equal(chances.argmax(2), logistic(support, labels, queries, way))
+
+
+@pytest.mark.parametrize("limits", [(0, 500, 100), (2, 500, 100), (2, 2, 100)])
+def test_what_does_not_converge_goes_on_in_float64_and_then_by_newton(limits, monkeypatch):
+    for name, limit in zip(("QUICK_LIMIT", "LIMIT", "NEWTON_LIMIT"), limits, strict=True):
+        monkeypatch.setattr(_logistic, name, limit)
+    assert_solved(*episodes(kind=torch.float32)[:2], way=5)
+    assert_solved(*episodes(kind=torch.float64)[:2], way=5)
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_what_never_converges_is_said(size, monkeypatch):
+    for name, value in (("QUICK_LIMIT", 1), ("LIMIT", 1), ("NEWTON_LIMIT", 1), ("NEWTON_SIZE", size)):
+        monkeypatch.setattr(_logistic, name, value)
+    with pytest.warns(errors.OplWarning, match="6 logistic regressions did not converge") as caught:
+        logistic_fit(*episodes()[:2], way=5)
+    assert str(caught[0].message).endswith(".")

@@ -1,0 +1,54 @@
+"""Curves over epochs: means, bands and gaps."""
+
+import math
+
+import numpy as np
+import pytest
+from _figure_values import DRAWN, curve, legend, rng
+
+from opl.experiments.figures import style, training
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def test_the_band_is_scipys_interval_over_the_seeds_that_are_there():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    values = rng().normal(size=(4, 3))
+    values[3, 1] = np.nan
+    values[1:, 2] = np.nan
+    mean, low, high = training.band(training.Curve("CE", (1, 2, 3), (0, 1, 2, 3), values))
+    for epoch, seeds in ((0, values[:, 0]), (1, values[:3, 1])):
+        expected = stats.t.interval(0.95, len(seeds) - 1, loc=seeds.mean(), scale=stats.sem(seeds))
+        assert (low[epoch], high[epoch]) == pytest.approx(expected)
+        assert mean[epoch] == pytest.approx(seeds.mean())
+    assert mean[2] == low[2] == high[2] == values[0, 2]
+
+
+def test_an_epoch_that_no_seed_has_is_left_out():
+    gap = training.Curve("CE", (1, 2, 3), (0,), np.array([[1.0, np.nan, 3.0]]))
+    assert math.isnan(training.band(gap)[0][1])
+    assert training.page([gap], "s")["data"][0]["y"] == [1.0, None, 3.0]
+    assert training.page([gap], "s")["data"][1]["x"] == [1, 3, 3, 1]
+    [line] = training.draw({"s": [gap]}).axes[0].get_lines()
+    assert line.get_xdata().tolist() == [1, 3]
+
+
+def test_there_is_a_panel_for_each_measure_and_one_legend():
+    figure = DRAWN["training"]()
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["s", "d"]
+    assert [(len(axes.get_lines()), len(axes.collections)) for axes in figure.axes] == [(2, 2), (2, 2)]
+    assert legend(figure) == ["CE", "CE+OPL"]
+    assert [line.get_color() for line in figure.axes[1].get_lines()] == [style.PALETTE[0], style.ACCENT]
+
+
+def test_means_are_shown_and_seeds_wait_to_be_asked_for():
+    data = training.page([curve("CE", seeds=3), curve("CE+OPL", seeds=2)], "s")["data"]
+    mean = {"kind": "mean"}
+    seeds = [{"kind": "seed", "seed": seed} for seed in range(3)]
+    assert [trace["meta"] for trace in data] == [mean, mean, *seeds, mean, mean, *seeds[:2]]
+    assert all(trace.get("visible", True) is (trace["meta"] == mean) for trace in data)
+    assert [trace["name"] for trace in data] == ["CE"] * 5 + ["CE+OPL"] * 4
+    np.testing.assert_allclose(data[3]["y"], curve().values[1], atol=1e-5)
+    for kind in ("mean", "seed"):  # whichever the page shows, the legend names each curve once
+        listed = [trace["name"] for trace in data if trace["meta"]["kind"] == kind and trace.get("showlegend", True)]
+        assert listed == ["CE", "CE+OPL"]

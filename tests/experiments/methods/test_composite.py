@@ -1,0 +1,99 @@
+"""The plug point: heads, criteria and auxiliary losses inside a run, alone and in two processes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from _digits_methods import DIGITS, METHODS, objective_of
+from torch.nn import functional as F
+
+from _gloo import alone_and_in_two
+from opl.errors import OptionError
+from opl.experiments.methods import OPL, Composite, CrossEntropy, CrossEntropyOPL
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import build_model
+from opl.experiments.training.run import run
+from opl.experiments.types import TaskShape
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_stopped_run_of_any_method_goes_on_to_the_same_bytes(tmp_path, stopped, name):
+    recipe = replace(DIGITS, method=METHODS[name])
+    run(recipe, tmp_path / "whole")
+
+    stopped(recipe, tmp_path / "stopped", 1)
+    torch.rand(1)  # whatever the global generator does in between
+    run(recipe, tmp_path / "stopped")
+    whole, stopped = (RunFolder.of(tmp_path / each, recipe.name, 0) for each in ("whole", "stopped"))
+    assert (whole.path / "model.safetensors").read_bytes() == (stopped.path / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_learns_the_digits(tmp_path, name):
+    result = run(replace(DIGITS, method=METHODS[name], epochs=15), tmp_path)
+    assert result["test/top1"] > 60  # chance is 10
+
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+from opl.experiments import tables
+from opl.experiments.methods import *
+from opl.optim import SGD
+from opl.experiments.training.run import run
+base = tables.recipe("digits-ce", "small")
+base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]))
+centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
+run(replace(base, name="centers", method=centers), sys.argv[2])
+gaussians = Composite(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
+run(replace(base, name="gaussians", method=gaussians), sys.argv[2])
+"""
+
+
+def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path):
+    alone_and_in_two(SCRIPT, tmp_path)
+    for name in ("centers", "gaussians"):
+        one, two = (RunFolder.of(tmp_path / str(devices), name, 0) for devices in (1, 2))
+        for key, value in one.weights().items():
+            torch.testing.assert_close(two.weights()[key], value, rtol=0, atol=1e-4)
+        ours, theirs = one.load()["objective"], two.load()["objective"]
+        for key, value in ours.items():
+            torch.testing.assert_close(theirs[key], value, rtol=0, atol=1e-4)
+    assert {"terms.center.loss.centers", "terms.perpetual.loss.centers"} <= set(one_keys(tmp_path))
+
+
+def one_keys(tmp_path):
+    return RunFolder.of(tmp_path / "1", "centers", 0).load()["objective"]
+
+
+def test_composed_of_cross_entropy_and_opl_is_the_method_of_the_paper():
+    model = build_model(DIGITS)
+    pairs = {
+        CrossEntropy(): Composite(),
+        CrossEntropyOPL(weight=0.7, gamma=2.0): Composite(auxiliary=(OPL(weight=0.7, gamma=2.0),)),
+    }
+    for plain, composed in pairs.items():
+        values = []
+        for method in (plain, composed):
+            objective, batch = objective_of(replace(DIGITS, method=method), model)
+            values.append(objective(model, batch).total)
+        assert values[0] == values[1]
+    features, logits = model(batch.images)
+    units = F.normalize(features, dim=1)
+    same = batch.labels[:, None] == batch.labels
+    cosines = units @ units.T
+    s = cosines[same & ~torch.eye(len(units), dtype=torch.bool)].mean()
+    by_hand = F.cross_entropy(logits, batch.labels) + 0.7 * (1 - s + 2.0 * cosines[~same].abs().mean())
+    torch.testing.assert_close(values[0], by_hand)
+
+
+def test_every_method_starts_from_the_same_backbone():
+    start = {name: value for name, value in build_model(DIGITS).state_dict().items() if not name.startswith("fc.")}
+    for method in METHODS.values():
+        other = build_model(replace(DIGITS, method=method)).state_dict()
+        assert all(torch.equal(other[name], value) for name, value in start.items())
+
+
+def test_the_same_loss_twice_is_refused():
+    with pytest.raises(OptionError, match="twice"):
+        Composite(auxiliary=(OPL(), OPL(weight=2.0))).build(TaskShape(10, 4))

@@ -1,0 +1,21 @@
+"""Criteria in a run: the step of the run is theirs."""
+
+from dataclasses import replace
+
+import torch
+from _digits_methods import DIGITS, METHODS, first_batch, objective_of
+from torch.nn import functional as F
+
+from opl.experiments.training.build import build_model
+
+
+def test_the_step_of_the_run_decides_the_warm_up_however_often_the_loss_was_called():
+    recipe = replace(DIGITS, method=METHODS["anchor"])
+    model = build_model(recipe)
+    objective, batch = objective_of(recipe, model)
+    _, _, steps = first_batch(recipe)
+    entropy = F.cross_entropy(model(batch.images).logits, batch.labels)
+    for step, warming in ((0, True), (int(1.5 * steps) - 1, True), (int(1.5 * steps) + 1, False), (3, True)):
+        objective.criterion.set_step(step)
+        value = objective(model, batch).total
+        assert bool(torch.isclose(value, entropy)) == warming

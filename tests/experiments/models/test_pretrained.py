@@ -1,0 +1,117 @@
+"""Pretrained weights in torchvision's names: the features of an independent ResNet, wherever they come from."""
+
+import hashlib
+import re
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from opl.errors import OptionError
+from opl.experiments.models import CifarResNet, ResNet, load_pretrained
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.delenv("OPL_DATA", raising=False)
+
+
+def in_torchvisions_names(state: dict) -> dict:
+    """The weights of transformers' ResNet, under the names that torchvision gives them."""
+    named = {}
+    for name, value in state.items():
+        name = name.replace("embedder.embedder.convolution", "conv1").replace("embedder.embedder.normalization", "bn1")
+        name = re.sub(r"encoder\.stages\.(\d)\.layers\.(\d+)", lambda m: f"layer{int(m[1]) + 1}.{m[2]}", name)
+        name = re.sub(r"layer\.(\d)\.convolution", lambda m: f"conv{int(m[1]) + 1}", name)
+        name = re.sub(r"layer\.(\d)\.normalization", lambda m: f"bn{int(m[1]) + 1}", name)
+        name = name.replace("shortcut.convolution", "downsample.0").replace("shortcut.normalization", "downsample.1")
+        named[name] = value.clone()
+    return named
+
+
+def transformers_resnet(depth: int) -> torch.nn.Module:
+    from transformers import ResNetConfig, ResNetModel
+
+    kind, depths, widths = {
+        18: ("basic", [2, 2, 2, 2], [64, 128, 256, 512]),
+        50: ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048]),
+    }[depth]
+    model = ResNetModel(ResNetConfig(layer_type=kind, depths=depths, hidden_sizes=widths, embedding_size=64)).eval()
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if "normalization" in name and value.is_floating_point():  # no batch norm that does nothing
+                value.add_(torch.rand_like(value) * 0.2)
+    return model
+
+
+@pytest.mark.parametrize(("depth", "suffix"), [(18, ".pth"), (50, ".safetensors")])
+def test_torchvisions_names_give_the_features_of_transformers_resnet(tmp_path, depth, suffix):
+    theirs = transformers_resnet(depth)
+    weights = in_torchvisions_names(theirs.state_dict())
+    weights |= {"fc.weight": torch.zeros(1000, theirs.config.hidden_sizes[-1]), "fc.bias": torch.zeros(1000)}
+    file = tmp_path / f"resnet{depth}{suffix}"
+    (torch.save if suffix == ".pth" else save_file)(weights, file)
+    ours = ResNet(depth=depth).build(3, 7).eval()
+    head = ours.fc.weight.clone()
+    checksum = load_pretrained(ours, str(file))
+    assert checksum == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert torch.equal(ours.fc.weight, head)  # new classes, a new head
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = theirs(images).pooler_output.flatten(1)
+        torch.testing.assert_close(ours(images).features, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_are_found_as_file_folder_or_below_opl_data(tmp_path, monkeypatch):
+    settings = CifarResNet(depth=8, width=8)
+    save_file(settings.build(3, 5).state_dict(), tmp_path / "model.safetensors")
+    found = {load_pretrained(settings.build(3, 7), str(tmp_path / name)) for name in ("", "model.safetensors")}
+    monkeypatch.setenv("OPL_DATA", str(tmp_path.parent))
+    found.add(load_pretrained(settings.build(3, 7), tmp_path.name))
+    assert len(found) == 1
+    checksum = found.pop()
+    assert load_pretrained(settings.build(3, 7), str(tmp_path), checksum[:10].upper()) == checksum
+
+
+def test_what_comes_from_the_hub_is_the_first_file_of_weights_there(tmp_path, monkeypatch):
+    from huggingface_hub.errors import EntryNotFoundError
+
+    settings, asked = CifarResNet(depth=8, width=8), []
+    torch.save(settings.build(3, 5).state_dict(), tmp_path / "pytorch_model.bin")
+
+    def download(repository: str, name: str) -> str:
+        asked.append((repository, name))
+        if not (tmp_path / name).exists():
+            raise EntryNotFoundError("404")
+        return str(tmp_path / name)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    load_pretrained(settings.build(3, 7), "somebody/resnet8")
+    assert asked == [("somebody/resnet8", "model.safetensors"), ("somebody/resnet8", "pytorch_model.bin")]
+    (tmp_path / "pytorch_model.bin").unlink()
+    with pytest.raises(OptionError, match="has neither"):
+        load_pretrained(settings.build(3, 7), "somebody/resnet8")
+
+
+def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
+    model = CifarResNet(depth=8, width=8).build(3, 7)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    good = tmp_path / "good.pth"
+    torch.save(model.state_dict(), good)
+    (tmp_path / "rubbish.pth").write_bytes(b"rubbish")
+    torch.save(torch.zeros(3), tmp_path / "tensor.pth")
+    torch.save(CifarResNet(depth=14, width=8).build(3, 7).state_dict(), tmp_path / "deeper.pth")
+    for weights, checksum, says in [
+        (str(good), "0" * 64, "have the SHA-256"),
+        (str(tmp_path / "rubbish.pth"), "", "no weights can be read"),
+        (str(tmp_path / "tensor.pth"), "", "holds a Tensor"),
+        (str(tmp_path / "deeper.pth"), "", "of another model"),
+        (str(tmp_path / "nowhere.pth"), "", "there are no weights"),
+        ("nobody/nothing", "", "not to be had from the Hub"),
+    ]:
+        with pytest.raises(OptionError, match=says) as error:
+            load_pretrained(model, weights, checksum)
+        assert "\n" not in str(error.value)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,25 @@
+"""A network with its normalization inside."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from opl.errors import OptionError
+from opl.experiments import tables
+from opl.experiments.models import Standardize
+from opl.experiments.training.build import build_model
+
+DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+
+
+def test_a_network_with_its_normalization_inside_answers_as_one_without():
+    inside, outside = build_model(replace(DIGITS, normalize="model")), build_model(DIGITS)
+    pixels = torch.rand(5, 1, 8, 8)
+    mean, std = DIGITS.data.mean[0], DIGITS.data.std[0]
+    torch.testing.assert_close(inside(pixels).logits, outside((pixels - mean) / std).logits)
+    assert {*inside.state_dict()} - {*outside.state_dict()} == {"standardize.mean", "standardize.std"}
+    plain = build_model(replace(DIGITS, normalize="none"))
+    assert torch.equal(plain(pixels).logits, outside(pixels).logits)
+    with pytest.raises(OptionError, match="one of each"):
+        Standardize((0.5,), (0.0,))

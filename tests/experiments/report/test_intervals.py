@@ -1,0 +1,15 @@
+"""The intervals drawn beside the tables of the page."""
+
+import math
+
+from opl.experiments.report.intervals import DifferenceAxis
+from opl.experiments.statistics import Interval
+
+
+def test_the_accent_is_for_whole_intervals_above_zero():
+    axis = DifferenceAxis.over([Interval(2.0, 0.5, 3), Interval(0.5, 1.0, 3), Interval(math.nan, math.nan, 0)])
+    assert (axis.low, axis.high) == (-0.5, 2.5)
+    assert 'class="whisker gain"' in axis.draw(Interval(2.0, 0.5, 3))
+    assert 'class="whisker"' in axis.draw(Interval(0.5, 1.0, 3))
+    assert axis.draw(Interval(1.0, math.nan, 1)).count("<line") == 1  # zero alone: one seed has no interval
+    assert DifferenceAxis.over([Interval(math.nan, math.nan, 0)]) is None

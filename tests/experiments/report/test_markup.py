@@ -1,0 +1,50 @@
+"""Hostile names, sentences and values stay text."""
+
+import json
+import math
+
+import pytest
+from _written_page import HOSTILE, page_of
+
+from _page import Reader
+from _runs import write_run
+from opl.experiments.item import Item, Row
+from opl.experiments.report import charts
+from opl.experiments.report.charts import embed_json
+from opl.experiments.report.markup import tag
+
+
+@pytest.fixture(autouse=True)
+def _small_library(monkeypatch):
+    """Four megabytes of plotly in every page would only slow these tests down."""
+    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
+
+
+def test_hostile_names_and_sentences_stay_text(tmp_path):
+    name = HOSTILE.replace("/", "⁄")  # a folder's name cannot have a slash
+    write_run(tmp_path, name, error=HOSTILE, done=False)
+    write_run(tmp_path, name, 1, class_names=(HOSTILE,) * 20, outputs=True)
+    write_run(tmp_path, f"{name}2", 1, class_names=(HOSTILE,) * 20, outputs=True, method={"kind": HOSTILE})
+    base, own = Row(HOSTILE, name, {}), Row("CE+OPL", f"{name}2", {}, name)
+    items = {"t": Item("t", HOSTILE, "d", {"test/top1": HOSTILE}, (base, own), note=HOSTILE)}
+    for known in (items, {}):
+        read = Reader(page_of(tmp_path, known))
+        assert [given for tag_name, given in read.tags if tag_name == "script" and "type" not in given] == [{}]
+        assert all(given.get("src", "").startswith("data:") for tag_name, given in read.tags if tag_name == "img")
+        assert not any(key.startswith("on") for _, given in read.tags for key in given)
+        assert HOSTILE in read.words
+    for path in tmp_path.rglob("recipe.json"):
+        path.write_text(path.read_text().replace('"small"', json.dumps(HOSTILE)))
+    assert not any(key.startswith("on") for _, given in Reader(page_of(tmp_path)).tags for key in given)
+
+
+def test_half_a_letter_does_not_stop_the_page(tmp_path):
+    path = write_run(tmp_path, "cifar100-ce")
+    (path / "recipe.json").write_text((path / "recipe.json").read_text().replace("06f8644cf3", "\\ud800"))
+    assert "git checkout '?'" in Reader(page_of(tmp_path)).words
+
+
+def test_values_and_markup_are_escaped():
+    assert "<" not in embed_json({HOSTILE: [HOSTILE, math.inf, 0.123456789]})
+    assert json.loads(embed_json({"a": [HOSTILE, math.inf, 0.123456789]})) == {"a": [HOSTILE, None, 0.12346]}
+    assert tag("p", HOSTILE, title=HOSTILE).count("<") == 2

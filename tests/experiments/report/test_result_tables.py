@@ -1,0 +1,34 @@
+"""The tables on the page, and their text to copy."""
+
+import re
+
+import pytest
+from _written_page import page_of
+
+from _page import Reader
+from _runs import ITEM, METRICS, write_table
+from opl.experiments.report import charts
+from opl.experiments.results.runs import read_runs
+from opl.experiments.results.tables import lines, markdown, number
+
+
+@pytest.fixture(autouse=True)
+def _small_library(monkeypatch):
+    """Four megabytes of plotly in every page would only slow these tests down."""
+    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
+
+
+def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
+    write_table(tmp_path)
+    page = page_of(tmp_path)
+    read = Reader(page)
+    found = lines(ITEM, read_runs(tmp_path), "small")
+    for line in found:
+        for name in METRICS:
+            assert number(line.numbers[name]) in read.words
+        for value in line.paper.values():
+            assert f"{value:.2f}" in read.words
+    difference = found[1].difference["test/top1"]
+    assert f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]" in read.words
+    copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
+    assert copied == markdown(ITEM, found)  # nothing in it needs an escape

@@ -1,0 +1,246 @@
+"""Like for like: every way to get an unfair number into a table is refused, or shown as what it is."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from opl.experiments import cli
+from opl.experiments.data import UniformNoise
+from opl.experiments.item import Item, Measure, Row
+from opl.experiments.report.page import write_report
+from opl.experiments.results.comparisons import notes
+from opl.experiments.results.conformity import screen
+from opl.experiments.results.runs import read_runs
+from opl.experiments.results.tables import document, lines
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.serialization import to_json
+from opl.experiments.tables import ITEMS, item, recipe, settings_of
+from opl.experiments.training.run import run
+
+DEMO = item("demo")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory) -> Path:
+    """Two seeds of CE and CE+OPL, as the recipes have them."""
+    out = tmp_path_factory.mktemp("honest")
+    for name in ("digits-ce", "digits-opl"):
+        for seed in (0, 1):
+            run(replace(recipe(name, "tiny"), seed=seed), out)
+    return out
+
+
+@pytest.fixture
+def folder(honest, tmp_path) -> Path:
+    """A copy where `opl reproduce demo --scale tiny --out ...` looks for it."""
+    return Path(shutil.copytree(honest, tmp_path / "tiny" / "demo"))
+
+
+def screened(folder: Path):
+    return {run.where: run for run in screen(read_runs(folder), ITEMS.values(), settings_of)}
+
+
+def refused(folder: Path) -> dict[str, str]:
+    return {where: run.sentence for where, run in screened(folder).items() if run.state == "refused"}
+
+
+def reproduce(folder: Path, *words: str) -> int:
+    return cli.main(["reproduce", "demo", "--scale", "tiny", "--seeds", "2", "--out", str(folder.parents[1]), *words])
+
+
+def edit(path: Path, **changes) -> None:
+    content = json.loads(path.read_text())
+    content.update(changes)
+    path.write_text(json.dumps(content))
+
+
+def text_of(folder: Path) -> str:
+    """The table as Markdown with all notes."""
+    runs = list(screened(folder).values())
+    return document(DEMO, lines(DEMO, runs, "tiny"), notes(DEMO, runs, "tiny"))
+
+
+def again(folder: Path, name: str, seed: int, **settings) -> None:
+    """Train a run anew with other settings, under the old name."""
+    shutil.rmtree(folder / name / f"seed-{seed}")
+    run(replace(recipe(name, "tiny"), seed=seed, **settings), folder)
+
+
+def assert_refused(folder: Path, where: str, *words: str, capsys=None) -> None:
+    found = refused(folder)
+    assert where in found, found
+    assert all(word in found[where] for word in words), found[where]
+    assert words[0] in write_report(folder, ITEMS, expected=settings_of).read_text()
+    if capsys is not None:
+        capsys.readouterr()
+        assert reproduce(folder) == 2
+        assert words[0] in capsys.readouterr().err
+
+
+def test_honest_runs_are_compared(folder):
+    assert refused(folder) == {}
+    assert [len(line.seeds) for line in lines(DEMO, list(screened(folder).values()), "tiny")] == [2, 2]
+
+
+# The three that a skeptical user tried
+
+
+def test_runs_trained_by_hand_with_other_settings_are_refused(folder, capsys):
+    for name, words in (
+        ("digits-ce", ["--epochs", "1", "--optimizer.lr", "0.1", "--batch-size", "128"]),
+        ("digits-opl", ["--epochs", "3", "--optimizer.lr", "0.01", "--batch-size", "16"]),
+    ):
+        shutil.rmtree(folder / name / "seed-0")
+        assert cli.main(["train", name, "--scale", "tiny", "--out", str(folder), *words]) == 0
+    found = refused(folder)
+    assert "epochs 1 (recipe: 2)" in found["digits-ce/seed-0"]
+    assert "batch_size 16 (recipe: 64)" in found["digits-opl/seed-0"]
+    capsys.readouterr()
+    assert reproduce(folder) == 2
+    assert "cannot be compared: other settings" in capsys.readouterr().err
+
+
+def test_a_run_with_changed_flags_is_custom_and_lists_its_changes(tmp_path, capsys):
+    words = ["train", "digits-ce", "--scale", "tiny", "--out", str(tmp_path), "--epochs", "1", "--seed", "3"]
+    assert cli.main(words) == 0
+    made = RunFolder.of(tmp_path, "digits-ce", 3)
+    assert made.recipe()["scale"] == made.result()["scale"] == "custom"
+    assert made.result()["changes"] == ["epochs 1 (recipe: 2)"]
+    page = write_report(tmp_path, ITEMS, expected=settings_of).read_text()
+    assert "other settings: epochs 1 (recipe: 2)" in page
+
+
+def test_a_seed_a_log_or_a_folder_of_data_change_no_recipe():
+    from opl.experiments.cli.train import change_settings
+
+    base = recipe("mnist-ce", "small")
+    words = ["--seed", "4", "--log", "tensorboard", "--data.root", "elsewhere"]
+    assert change_settings(base, words).scale == "small"
+    assert change_settings(base, [*words, "--data.val", "7"]).scale == "custom"
+
+
+# Ten more
+
+
+def test_a_seed_that_is_used_twice_counts_once(folder):
+    shutil.rmtree(folder / "digits-opl" / "seed-1")
+    shutil.copytree(folder / "digits-opl" / "seed-0", folder / "digits-opl" / "seed-1")
+    assert_refused(folder, "digits-opl/seed-1", "its folder is digits-opl/seed-1 and its recipe says digits-opl/seed-0")
+    assert "| CE+OPL | 1 |" in text_of(folder)
+
+
+def test_a_seed_that_is_renamed_has_the_same_weights(folder):
+    shutil.rmtree(folder / "digits-opl" / "seed-1")
+    copy = Path(shutil.copytree(folder / "digits-opl" / "seed-0", folder / "digits-opl" / "seed-1"))
+    content = json.loads((copy / "recipe.json").read_text())
+    content["recipe"]["seed"] = 1
+    (copy / "recipe.json").write_text(json.dumps(content))
+    assert_refused(folder, "digits-opl/seed-1", "recipe.json is not what the run wrote")
+    (copy / "sums.json").write_text((folder / "digits-opl/seed-0/sums.json").read_text())
+    assert "digits-opl/seed-1" in refused(folder)
+
+
+def test_another_data_split_is_not_comparable(folder, capsys):
+    data = replace(recipe("digits-opl", "tiny").data, val=32)
+    again(folder, "digits-opl", 0, data=data)
+    assert_refused(folder, "digits-opl/seed-0", "other settings: data.val 32 (recipe: 64)", capsys=capsys)
+    alone = {run.where: run.sentence for run in screen(read_runs(folder), ITEMS.values()) if run.state == "refused"}
+    assert "not like its baseline in data.val" in alone["digits-opl/seed-0"]
+    assert "other images than its baseline" in alone["digits-opl/seed-0"]
+
+
+def test_other_noise_is_not_comparable(folder):
+    again(folder, "digits-opl", 0, noise=UniformNoise(0.4))
+    assert_refused(folder, "digits-opl/seed-0", "other settings: noise")
+    alone = {run.where: run.sentence for run in screen(read_runs(folder), ITEMS.values()) if run.state == "refused"}
+    assert "other wrong labels than its baseline's" in alone["digits-opl/seed-0"]
+
+
+def test_a_half_finished_sibling_does_not_count_and_is_told(folder):
+    (folder / "digits-opl" / "seed-1" / "done").unlink()
+    assert screened(folder)["digits-opl/seed-1"].state == "unfinished"
+    text = text_of(folder)
+    assert "| CE+OPL | 1 |" in text
+    assert "seed 1 unfinished" in text
+
+
+def test_an_edited_result_is_refused(folder, capsys):
+    edit(folder / "digits-opl" / "seed-0" / "result.json", **{"test/top1": 99.9})
+    assert_refused(folder, "digits-opl/seed-0", "result.json is not what the run wrote", capsys=capsys)
+    assert "99.9" not in text_of(folder)
+
+
+def test_runs_of_older_code_are_named(folder):
+    path = folder / "digits-opl" / "seed-0"
+    content = json.loads((path / "recipe.json").read_text())
+    content["commit"], content["versions"]["torch"] = "0123456789", "2.6.0"
+    (path / "recipe.json").write_text(json.dumps(content))
+    (path / "sums.json").unlink()  # as a run of that code would be
+    text = text_of(folder)
+    assert "runs of different code are compared" in text
+    assert "commit 0123456789, torch 2.6.0 (1 runs)" in text
+
+
+def test_another_scale_copied_in_is_in_no_row(folder):
+    shutil.rmtree(folder / "digits-opl" / "seed-0")
+    made = replace(recipe("digits-opl", "tiny"), scale="small")
+    run(made, folder)
+    assert "digits-opl/seed-0" in refused(folder)
+    assert "| CE+OPL | 1 |" in text_of(folder)
+
+
+def test_a_seed_without_its_baseline_is_told_and_not_compared(folder):
+    shutil.rmtree(folder / "digits-ce" / "seed-1")
+    _, opl = lines(DEMO, list(screened(folder).values()), "tiny")
+    assert opl.difference["test/top1"].size == 1
+    assert "seed 1 without its baseline" in text_of(folder)
+
+
+def test_another_selection_is_refused(folder, capsys):
+    again(folder, "digits-opl", 1, selection="best-val")
+    assert_refused(folder, "digits-opl/seed-1", "other settings: selection best-val (recipe: last)", capsys=capsys)
+
+
+def test_another_augmentation_is_refused(tmp_path):
+    ce, opl = (recipe(f"cifar100-resnet56-{name}", "small") for name in ("ce", "opl"))
+    for made in (ce, replace(opl, data=replace(opl.data, jitter=0.0))):
+        folder = RunFolder.of(tmp_path, made.name, 0)
+        folder.start(to_json(made), {})
+        folder.finish({"x": torch.zeros(1)}, {"test/top1": 50.0})
+    assert_refused(tmp_path, "cifar100-resnet56-opl/seed-0", "other settings: data.jitter 0.0 (recipe: 0.4)")
+
+
+# Measures
+
+
+def test_a_measure_with_other_settings_is_no_number_of_the_table(folder):
+    wanted = {"kind": "Attack", "images": 200, "seed": 0}
+    table = Item(
+        "x", "x", "x", {"attack/pgd": "PGD %"}, (Row("CE", "digits-ce", {}),),
+        measures=(Measure(("attack",), ("attack-pgd",), settings=(wanted,)),),
+    )  # fmt: skip
+    for seed, images in ((0, 200), (1, 1)):
+        content = {"numbers": {"attack/pgd": 40.0 + seed}, "settings": {**wanted, "images": images}}
+        RunFolder.of(folder, "digits-ce", seed).write_measure("attack-pgd", content, {})
+    [line] = lines(table, list(screened(folder).values()), "tiny")
+    assert line.seeds == (0,)
+    assert "seed 1: attack-pgd was measured with images 1 (table: 200)" in line.missing
+
+
+def test_tables_4_and_6_ask_for_their_measures_settings():
+    for name in ("table-4", "table-6", "table-s3"):
+        for measure in item(name).measures:
+            assert len(measure.settings) == len(measure.names) > 0
+
+
+def test_a_student_names_the_weights_and_settings_of_its_teacher(tmp_path):
+    teacher, student = recipe("cifar-fs-rfs", "tiny"), recipe("cifar-fs-rfs-distilled", "tiny")
+    run(teacher, tmp_path)
+    result = run(student, tmp_path)
+    sums = RunFolder.of(tmp_path, teacher.name, 0).sums()
+    assert result["after"]["sha256"] == sums["model.safetensors"]
+    assert result["after"]["recipe"]["name"] == "cifar-fs-rfs"

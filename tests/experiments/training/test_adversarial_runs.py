@@ -1,0 +1,88 @@
+"""Adversarial training in a run: normalized inside, resumed to the byte, fine-tuned, in two processes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from _gloo import alone_and_in_two
+from opl.errors import OptionError
+from opl.experiments import tables
+from opl.experiments.methods import MART, OPL, AdversarialTraining
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.serialization import to_json
+from opl.experiments.training.build import build_model, parse_recipe
+from opl.experiments.training.run import run
+
+DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+ATTACKED = replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model")
+
+
+def test_attacks_need_the_normalization_inside():
+    with pytest.raises(OptionError, match="normalize='model'"):
+        replace(DIGITS, method=MART())
+    assert parse_recipe(to_json(ATTACKED)) == ATTACKED
+
+
+def test_where_images_are_normalized_changes_no_number(tmp_path):
+    losses = [
+        run(replace(DIGITS, name=where, normalize=where, epochs=1), tmp_path)["test/loss"]
+        for where in ("data", "model", "none")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] != pytest.approx(losses[2], rel=1e-4)  # other pixels
+
+
+def test_a_stopped_adversarial_run_goes_on_to_the_same_bytes(tmp_path, stopped):
+    run(ATTACKED, tmp_path / "whole")
+    stopped(ATTACKED, tmp_path / "stopped", 1)
+    torch.rand(3)
+    run(ATTACKED, tmp_path / "stopped")
+    whole, again = (RunFolder.of(tmp_path / each, ATTACKED.name, 0) for each in ("whole", "stopped"))
+    assert (whole.path / "model.safetensors").read_bytes() == (again.path / "model.safetensors").read_bytes()
+
+
+def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatch):
+    first = replace(ATTACKED, name="first", epochs=1)
+    second = replace(first, name="second", after="first", inherit=True, new_head=True)
+    run(first, tmp_path)
+    starts = []
+    monkeypatch.setattr(
+        "opl.experiments.training.run.fit", lambda fabric, recipe, model, *_, **__: starts.append(model) or model
+    )
+    run(second, tmp_path)
+    before, now, new = (
+        RunFolder.of(tmp_path, "first", 0).weights(),
+        starts[0].state_dict(),
+        build_model(second).state_dict(),
+    )
+    for name, value in now.items():
+        assert torch.equal(value, (new if name.startswith("fc.") else before)[name]), name
+
+
+SCRIPT = """
+import sys
+from dataclasses import replace
+from opl.experiments import tables
+from opl.experiments.methods import *
+from opl.experiments.models import CifarResNet
+from opl.optim import SGD
+from opl.experiments.training.run import run
+base = tables.recipe("digits-ce", "small")
+base = replace(base, epochs=1, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]), normalize="model")
+loop = {"random_start": False, "steps": 2}
+madry = AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),))
+for name, method in {"madry": madry, "mart": MART(**loop)}.items():
+    run(replace(base, name=name, method=method), sys.argv[2])
+with_norms = replace(base, name="norms", model=CifarResNet(8, 8), data=replace(base.data, test_fraction=0.9))
+run(replace(with_norms, method=TRADES(steps=1)), sys.argv[2])  # batch norms, two passes, one backward
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_train_against_attacks_as_one_does(tmp_path):
+    alone_and_in_two(SCRIPT, tmp_path)
+    for name in ("madry", "mart"):
+        one, two = (RunFolder.of(tmp_path / str(devices), name, 0).weights() for devices in (1, 2))
+        for key, value in one.items():
+            torch.testing.assert_close(two[key], value, rtol=0, atol=2e-4)

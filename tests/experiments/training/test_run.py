@@ -1,0 +1,149 @@
+"""Runs for real: killed and resumed, in two processes, refused, diverged."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import opl
+from opl.errors import DivergedError
+from opl.experiments import cli, tables
+from opl.experiments.methods import CrossEntropyOPL
+from opl.experiments.methods.base import Objective
+from opl.experiments.recipe import Recipe
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.serialization import to_json
+from opl.experiments.training.build import parse_recipe
+from opl.experiments.training.run import run
+
+ROOT = Path(opl.__file__).parents[2]
+
+
+def tiny(name: str = "digits-opl", **changes) -> Recipe:
+    return replace(tables.recipe(name, "tiny"), **changes)
+
+
+def command(*words: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "opl.experiments.cli", *words],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def weights(out: Path, name: str = "digits-opl", seed: int = 0) -> bytes:
+    return (RunFolder.of(out, name, seed).path / "model.safetensors").read_bytes()
+
+
+def kinds(value) -> str:
+    """What a recipe is made of, without its name and numbers: recipes that differ in those alone run the same code."""
+    if isinstance(value, dict):
+        return str({key: kinds(item) for key, item in value.items() if key not in ("name", "target")})
+    return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
+
+
+TINY = [name for name in reversed(tables.recipes()) if "tiny" in tables.recipes()[name]]
+DIFFERENT = {kinds(to_json(tiny(name))): name for name in TINY}.values()
+
+
+def chain(name: str) -> list[str]:
+    """A recipe after all that it comes after."""
+    before = tiny(name).after
+    return [*(chain(before) if before else []), name]
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_every_kind_of_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
+    for earlier in chain(name):
+        result = run(tiny(earlier), tmp_path)
+    folder = RunFolder.of(tmp_path, name, 0)
+    assert folder.done
+    assert 0 <= result["test/top1"] <= result["test/top5"] <= 100
+    assert result["scale"] == "tiny"
+    record = folder.metrics()[-1]
+    assert {"epoch", "train/loss", "seconds", "images_per_second", "lr"} <= set(record)
+    assert parse_recipe(folder.recipe()) == tiny(name)
+
+
+def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
+    for out in ("a", "b"):
+        run(tiny(), tmp_path / out)
+    run(tiny(seed=1), tmp_path / "a")
+    assert weights(tmp_path / "a") == weights(tmp_path / "b")
+    assert weights(tmp_path / "a", seed=1) != weights(tmp_path / "a")
+
+
+def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, stopped):
+    run(tiny(epochs=4), tmp_path / "whole")
+    for epoch in (1, 3):
+        out = tmp_path / str(epoch)
+        stopped(tiny(epochs=4), out, epoch)
+        run(tiny(epochs=4), out)
+        assert weights(out) == weights(tmp_path / "whole")
+        epochs = [record["epoch"] for record in RunFolder.of(out, "digits-opl", 0).metrics()]
+        assert epochs == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("times", "devices"), [(1, 1), pytest.param(20, 1, marks=pytest.mark.slow), (1, 2)])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(times, devices):
+    words = [sys.executable, str(ROOT / "benchmarks" / "kill.py"), "--times", str(times), "--devices", str(devices)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{times} of {times} runs ended with the same bytes" in done.stdout
+
+
+def test_two_processes_train_as_one(tmp_path):
+    for devices in (1, 2):
+        done = command(
+            *("train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100"),
+            *("--devices", str(devices), "--out", str(tmp_path / str(devices))),
+        )
+        assert done.returncode == 0, done.stderr
+    one, two = (RunFolder.of(tmp_path / str(devices), "digits-opl", 0) for devices in (1, 2))
+    for name, value in one.weights().items():
+        torch.testing.assert_close(two.weights()[name], value, rtol=0, atol=1e-4)
+    for ours, theirs in zip(two.metrics(), one.metrics(), strict=True):
+        assert ours["s"] == pytest.approx(theirs["s"], abs=1e-3)
+        assert ours["val/top1"] == pytest.approx(theirs["val/top1"], abs=1.01)
+
+
+class Broken(CrossEntropyOPL):
+    def build(self, shape):
+        objective = super().build(shape)
+
+        class Wrapper(Objective):
+            def __init__(self):
+                super().__init__()
+                self.inner, self.calls = objective, 0
+
+            def forward(self, model, batch):
+                self.calls += 1
+                terms = self.inner(model, batch)
+                bad = terms.parts["projection"] * (float("nan") if self.calls > 2 else 1)
+                return terms._replace(total=terms.total + bad, parts={**terms.parts, "projection": bad})
+
+        return Wrapper()
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
+    with pytest.raises(DivergedError) as caught:
+        run(tiny(method=Broken()), tmp_path)
+    for words in ("epoch 0, step 2", "loss, projection", "entropy", "learning rate"):
+        assert words in str(caught.value)
+    assert "not finite" in RunFolder.of(tmp_path, "digits-opl", 0).error()
+
+
+def test_a_finished_run_is_read_and_other_settings_are_refused(tmp_path, capfd):
+    first = run(tiny(), tmp_path)
+    before = weights(tmp_path)
+    assert run(tiny(), tmp_path) == first
+    assert cli.main(["train", "digits-opl", "--scale", "tiny", "--epochs", "7", "--out", str(tmp_path)]) == 2
+    assert "other settings (epochs)" in capfd.readouterr().err
+    assert weights(tmp_path) == before

@@ -1,0 +1,123 @@
+"""The global batch for real: gloo, two and three processes, even and uneven batches, every form."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import opl
+from _gloo import together
+from opl.errors import DistributedError, LabelError
+
+FORMS = ("mean_abs", "abs_mean", "mean")
+
+
+def model(signed: bool) -> nn.Module:
+    torch.manual_seed(1)
+    last = nn.Identity() if signed else nn.ReLU()
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 8), last).double()
+
+
+def batch(rows: int, soft: bool, classes: int):
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(rows, 6, dtype=torch.float64, generator=generator)
+    if soft:
+        return x, torch.rand(rows, classes, dtype=torch.float64, generator=generator).softmax(1)
+    labels = torch.randint(0, classes, (rows,), generator=generator) * 7
+    labels[::6] = -100
+    return x, labels
+
+
+def one_process(signed, soft, classes, form, rows):
+    net = model(signed)
+    x, labels = batch(rows, soft, classes)
+    got = opl.orthogonal_projection(net(x), labels, form=form, algorithm="pairs")
+    got.loss.backward()
+    return torch.stack(got).detach(), [parameter.grad for parameter in net.parameters()]
+
+
+def compare_with_one_process(rank: int, sizes: list[int]) -> None:
+    rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    cases = [(signed, soft, classes) for signed in (False, True) for soft in (False, True) for classes in (3, 40)]
+    for signed, soft, classes in cases:
+        for form in FORMS:
+            values, gradients = one_process(signed, soft, classes, form, sum(sizes))
+            x, labels = batch(sum(sizes), soft, classes)
+            straight = form != "mean_abs" or not signed
+            for algorithm in ["auto", "features"] + ["class_sums"] * straight:
+                net = DistributedDataParallel(model(signed))
+                got = opl.orthogonal_projection(
+                    net(x[rows]), labels[rows], form=form, group=dist.group.WORLD, algorithm=algorithm
+                )
+                torch.testing.assert_close(torch.stack(got).detach(), values, rtol=1e-10, atol=1e-10)
+                got.loss.backward()
+                for parameter, expected in zip(net.parameters(), gradients, strict=True):
+                    torch.testing.assert_close(parameter.grad, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("sizes", [[8, 8], [5, 11], [5, 11, 0], [0, 0, 9]], ids=str)
+def test_gradients_after_averaging_equal_those_of_one_process(tmp_path, sizes):
+    together(compare_with_one_process, len(sizes), tmp_path, sizes)
+
+
+def refuse_together(rank: int) -> None:
+    loss = opl.OrthogonalProjectionLoss(global_batch=True)
+    features, labels = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
+
+    def refused(x, y, kinds, words):
+        with pytest.raises(kinds[rank]) as caught:
+            loss(x, y)
+        assert words[rank] in str(caught.value), caught.value
+
+    bad = torch.tensor([0, -3, 0, 1])
+    refused(features, bad if rank == 0 else labels, (LabelError, DistributedError), ("label -3", "process 0"))
+    other = (DistributedError, DistributedError)
+    refused(torch.randn(4, 3 + rank), labels, other, ("features of 4 numbers", "features of 3 numbers"))
+    refused(features.double() if rank else features, labels, other, ("types differ", "types differ"))
+    soft = torch.full((4, 2), 0.5)
+    refused(features, soft if rank else labels, other, ("labels of width 2", "labels of width 0"))
+    x = features.clone().requires_grad_()  # after all that, a good batch still passes
+    (gradient,) = torch.autograd.grad(loss(x, labels), x, create_graph=True)
+    with pytest.raises(opl.errors.DerivativeError, match="first derivative only"):
+        gradient.sum().backward()
+
+
+def test_a_bad_batch_stops_every_process_instead_of_hanging_them(tmp_path):
+    together(refuse_together, 2, tmp_path)
+
+
+def test_a_group_of_one_is_the_local_batch(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+    try:
+        for signed in (False, True):
+            x, labels = batch(20, False, 3)
+            features = model(signed)(x)
+            for form in FORMS:
+                everywhere = opl.OrthogonalProjectionLoss(form=form, global_batch=True)(features, labels)
+                torch.testing.assert_close(everywhere, opl.OrthogonalProjectionLoss(form=form)(features, labels))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_fewer_bytes_cross_the_network_by_the_chosen_way():
+    """Counted on the loopback device while two processes exchange one batch: see benchmarks/network.py."""
+    script = Path(opl.__file__).parents[2] / "benchmarks" / "network.py"
+    if not Path("/proc/net/dev").exists():
+        pytest.skip("needs /proc/net/dev to count bytes on the loopback device")
+    done = subprocess.run(
+        [sys.executable, str(script), "--rows", "256", "--dim", "64", "--classes", "10", "--steps", "20", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    import json
+
+    (row,) = json.loads(done.stdout)
+    assert row["chosen"] == "class_sums"
+    assert row["class_sums"] < 0.5 * row["features"]

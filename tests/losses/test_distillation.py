@@ -1,0 +1,90 @@
+"""The distillation of cosines against a double loop over pairs."""
+
+import pytest
+import torch
+from _loss_features import X, batch, cosine, gradient_of
+
+from _said import says
+from opl import errors
+from opl.losses.distillation import DistillationProjectionLoss, distillation_projection
+
+
+def distillation_by_loops(student, teacher, form, t=1.0):
+    rows, total = len(student), 0.0
+    for i in range(rows):
+        others = [j for j in range(rows) if j != i]
+        ours = torch.stack([cosine(student[i], student[j]) for j in others])
+        theirs = torch.stack([cosine(teacher[i], teacher[j]) for j in others])
+        if form == "absolute":
+            total += sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(others)
+        else:
+            p, q = ((x / t).exp() / (x / t).exp().sum() for x in (ours, theirs))
+            total += t**2 * sum(b * (b / a).log() for a, b in zip(p, q, strict=True))
+    return total / rows
+
+
+FORMS = [("absolute", 1.0), ("softmax", 1.0), ("softmax", 0.1), ("softmax", 4.0)]
+
+
+@pytest.mark.parametrize(("form", "t"), FORMS)
+def test_distillation_equals_a_double_loop_over_pairs(form, t):
+    student, teacher = batch()[0], batch(dim=9)[0]
+    loss = DistillationProjectionLoss(form, t)
+    torch.testing.assert_close(loss(student, teacher), distillation_by_loops(student, teacher, form, t))
+    expected = gradient_of(lambda x: distillation_by_loops(x, teacher, form, t), student)
+    torch.testing.assert_close(gradient_of(lambda x: loss(x, teacher), student), expected)
+
+
+@pytest.mark.parametrize(("form", "t"), FORMS)
+def test_distillation_is_zero_where_the_cosines_agree_and_never_negative(form, t):
+    for _ in range(20):
+        student, teacher = batch(rows=4)[0], batch(rows=4)[0]
+        assert distillation_projection(student, teacher, form=form, temperature=t) > 0
+        same = distillation_projection(student, student.clone(), form=form, temperature=t)
+        assert same == 0
+
+
+@pytest.mark.parametrize(("form", "t"), FORMS)
+def test_the_teacher_may_be_turned_and_scaled_and_gets_no_gradient(form, t):
+    student, teacher = batch()[0].requires_grad_(), batch(dim=9)[0].requires_grad_()
+    turn, _ = torch.linalg.qr(torch.randn(9, 9, dtype=torch.float64))
+    scale = torch.rand(len(teacher), 1, dtype=torch.float64) + 0.1
+    value = distillation_projection(student, teacher, form=form, temperature=t)
+    turned = distillation_projection(student, scale * (teacher @ turn), form=form, temperature=t)
+    torch.testing.assert_close(turned, value)
+    value.backward()
+    assert student.grad.any()
+    assert teacher.grad is None
+
+
+def test_a_zero_feature_is_no_pair_with_itself_in_the_distillation_either():
+    student, teacher = batch()[0], batch()[0]
+    student[0] = 0  # its cosines are 0, that with itself would be 1 for the teacher only
+    others = [abs(cosine(teacher[0], teacher[j])) for j in range(1, 12)]
+    rest = distillation_projection(student[1:], teacher[1:]) * 11 * 10
+    torch.testing.assert_close(distillation_projection(student, teacher), (rest + 2 * sum(others)) / (12 * 11))
+
+
+TABLE = {
+    "another unknown form": (
+        lambda: DistillationProjectionLoss(form="soft"),
+        errors.OptionError,
+        ["'soft'", "did you mean 'softmax'"],
+    ),
+    "temperature 0": (
+        lambda: DistillationProjectionLoss(temperature=0),
+        errors.OptionError,
+        ["temperature is 0", "above 0"],
+    ),
+    "fewer teacher rows": (lambda: distillation_projection(X, X[:3]), errors.FeatureError, ["3 teacher", "4 student"]),
+    "a teacher of integers": (
+        lambda: distillation_projection(X, X.long()),
+        errors.FeatureError,
+        ["teacher_features", "int64"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_bad_input_gets_its_sentence(case):
+    says(*TABLE[case])

@@ -1,0 +1,62 @@
+"""Perpetual OPL against loops over samples and directions."""
+
+import pytest
+import torch
+from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch, cosine, gradient_of
+
+from _said import says
+from opl import errors
+from opl.losses.perpetual import PerpetualProjectionLoss, perpetual
+
+
+def perpetual_by_loops(features, labels, centers, version):
+    rows, classes = len(features), len(centers)
+    same = [cosine(features[i], centers[labels[i]]) for i in range(rows)]
+    if version == 1:
+        other = [cosine(features[i], centers[j]) for i in range(rows) for j in range(classes) if j != labels[i]]
+        return 0.5 * (1 - sum(same) / rows) + abs(sum(other)) / max(1, len(other))
+    apart = [abs(cosine(centers[j], centers[k]) - float(j == k)) for j in range(classes) for k in range(classes)]
+    return 0.5 * sum(abs(1 - value) for value in same) / rows + sum(apart) / classes**2
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("classes", [1, 2, CLASSES])
+def test_perpetual_equals_loops_over_samples_and_directions(version, classes):
+    features, labels = batch(classes=classes)
+    loss = PerpetualProjectionLoss(classes, DIM, version).double()
+    value, expected = loss(features, labels), perpetual_by_loops(features, labels, loss.centers, version)
+    torch.testing.assert_close(value, expected)
+    (got,), (wanted,) = (torch.autograd.grad(x, loss.centers) for x in (value, expected))
+    torch.testing.assert_close(got, wanted)
+    by_features = gradient_of(lambda x: perpetual_by_loops(x, labels, loss.centers, version), features)
+    torch.testing.assert_close(gradient_of(lambda x: loss(x, labels), features), by_features)
+
+
+def test_perpetual_directions_ask_for_a_rate_of_their_own():
+    loss = PerpetualProjectionLoss(CLASSES, DIM)
+    assert set(loss.param_options) == {name for name, _ in loss.named_parameters()}
+    assert 0.1 * loss.param_options["centers"]["lr_mult"] == pytest.approx(0.5)
+    assert loss.param_options["centers"]["weight_decay"] == 0
+
+
+def test_no_sample_moves_no_direction():
+    for version in (1, 2):
+        loss = PerpetualProjectionLoss(CLASSES, DIM, version)
+        loss(torch.zeros(0, DIM), torch.zeros(0, dtype=torch.long)).backward()
+        assert not loss.centers.grad.any()
+
+
+TABLE = {
+    "an unknown version": (
+        lambda: PerpetualProjectionLoss(3, DIM, version=3),
+        errors.OptionError,
+        ["version 3", "1 or 2"],
+    ),
+    "directions of no number": (lambda: PerpetualProjectionLoss(3, 0), errors.OptionError, ["0 numbers"]),
+    "a label without a direction": (lambda: perpetual(X, Y - 1, CENTERS), errors.LabelError, ["label -1"]),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_bad_input_gets_its_sentence(case):
+    says(*TABLE[case])

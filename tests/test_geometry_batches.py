@@ -1,0 +1,131 @@
+"""A geometry gathered from many batches: split, merged, saved, and summed over processes."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import opl.geometry
+from _every_pair import NUMBERS, every_pair, exactly, numbers, some, uneven_halves, whole
+from _gloo import together
+from opl.errors import DistributedError, OptionError
+from opl.geometry import Geometry, measure
+
+
+@pytest.mark.parametrize("cuts", [(0, 24), (0, 1, 24), (0, 7, 7, 20, 24), tuple(range(25))])
+def test_any_split_into_batches_gives_the_same_numbers(cuts):
+    features, labels = some("zero rows")
+    geometry = Geometry(4, 5)
+    for start, stop in pairwise(cuts):
+        assert geometry.update(features[start:stop], labels[start:stop]) is geometry
+    expected = every_pair(features, labels)
+    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
+    assert geometry.counts.tolist() == [labels.tolist().count(c) for c in range(4)]
+
+
+def test_a_call_with_many_rows_is_worked_on_in_parts_without_losing_one(monkeypatch):
+    features, labels = some("signed", rows=23)
+    monkeypatch.setattr(opl.geometry, "ROWS", 5)
+    expected = every_pair(features, labels)
+    assert numbers(measure(features, labels)) == exactly({name: expected[name] for name in NUMBERS})
+
+
+def test_merging_equals_concatenating():
+    features, labels = some("signed")
+    one, two = measure(features[:9], labels[:9], num_classes=4), measure(features[9:], labels[9:], num_classes=4)
+    expected = every_pair(features, labels)
+    assert one.merge(two) is one
+    assert numbers(one) == exactly({name: expected[name] for name in NUMBERS})
+    before = every_pair(features[9:], labels[9:])
+    assert numbers(two) == exactly({name: before[name] for name in NUMBERS})
+
+
+@pytest.mark.parametrize("positive_first", [True, False])
+def test_merging_remembers_that_a_negative_feature_was_seen(positive_first):
+    parts = [measure(torch.eye(2), torch.arange(2)), measure(-torch.eye(2), torch.arange(2))]
+    one, two = parts if positive_first else reversed(parts)
+    with pytest.raises(OptionError, match="mean_abs"):
+        one.merge(two).other("mean_abs")
+
+
+def test_sums_are_where_they_were_told_to_be_or_else_where_the_first_data_are():
+    there = Geometry(2, 3, device="meta")
+    followed = Geometry(2, 3).merge(there)
+    assert {state.device.type for state in followed.state_dict().values()} == {"meta"}
+    told = Geometry(2, 3, device="meta").merge(measure(torch.eye(3), torch.tensor([0, 1, 1])))
+    assert {state.device.type for state in told.state_dict().values()} == {"meta"}
+
+
+def test_a_pass_begun_in_inference_mode_goes_on_outside_of_it():
+    features, labels = some("signed")
+    with torch.inference_mode():
+        geometry = Geometry(4, 5).update(features[:9].clone(), labels[:9])
+    geometry.update(features[9:], labels[9:])
+    expected = every_pair(features, labels)
+    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
+
+
+def test_saved_sums_come_back_and_are_a_copy(tmp_path):
+    features, labels = some("signed")
+    torch.save(measure(features[:9], labels[:9], num_classes=4).state_dict(), tmp_path / "sums.pt")
+    saved = torch.load(tmp_path / "sums.pt", weights_only=True)
+    geometry = Geometry(4, 5).load_state_dict(saved).update(features[9:], labels[9:])
+    expected = every_pair(features, labels)
+    assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
+    assert saved["counts"].sum() == 9
+
+
+def _process(rank, folder):
+    """One of two: process 0 has 9 rows, negatives among them; process 1 has 15 without one."""
+    features, labels = uneven_halves()[rank]
+    geometry = Geometry(4, 5).update(features, labels).all_reduce()
+    found = {"numbers": numbers(geometry), "counts": geometry.counts.tolist(), "negative": int(geometry.negative)}
+    found["both negative"] = int(Geometry(4, 5).update(-features, labels).all_reduce().negative)
+    one_empty = Geometry(4, 5)
+    found["one empty"] = numbers((one_empty.update(features, labels) if rank else one_empty).all_reduce())
+    alone = dist.new_group([0])
+    for what, call in {
+        "shapes": lambda: Geometry(4 + rank, 5).all_reduce(),
+        "group": lambda: Geometry(4, 5).update(features, labels).all_reduce(alone),
+    }.items():
+        try:
+            found[what] = numbers(call())
+        except DistributedError as error:
+            found[what] = str(error)
+    torch.save(found, f"{folder}/{rank}.pt")
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("processes")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        together(_process, 2, folder, folder)
+    return [torch.load(f"{folder}/{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_two_processes_each_learn_the_geometry_of_both(two_processes, rank):
+    features, labels = whole()
+    expected, found = every_pair(features, labels), two_processes[rank]
+    assert found["numbers"] == exactly({name: expected[name] for name in NUMBERS})
+    assert found["counts"] == [labels.tolist().count(c) for c in range(4)]
+    assert (found["negative"], found["both negative"]) == (1, 1)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_without_a_batch_takes_part_too(two_processes, rank):
+    expected = every_pair(*uneven_halves()[1])
+    assert two_processes[rank]["one empty"] == exactly({name: expected[name] for name in NUMBERS})
+
+
+def test_processes_with_different_shapes_are_all_told(two_processes):
+    assert "process 1 has a geometry of 5 classes" in two_processes[0]["shapes"]
+    assert "process 0 has a geometry of 4 classes" in two_processes[1]["shapes"]
+
+
+def test_a_group_is_reduced_without_the_others_and_refuses_who_is_not_in_it(two_processes):
+    expected = every_pair(*uneven_halves()[0])
+    assert two_processes[0]["group"] == exactly({name: expected[name] for name in NUMBERS})
+    assert "not a member" in two_processes[1]["group"]

@@ -1,0 +1,31 @@
+"""The public names of the library, and what importing it costs."""
+
+import opl
+from _python import python
+
+GUESTS = (
+    "lightning",
+    "pytorch_lightning",
+    "transformers",
+    "torchmetrics",
+    "sklearn",
+    "scipy",
+    "rich",
+    "tyro",
+    "matplotlib",
+)
+
+
+def test_importing_opl_and_using_every_name_brings_no_guest():
+    code = (
+        "import sys, opl\n"
+        "for name in opl.__all__: getattr(opl, name)\n"
+        f"print([guest for guest in {GUESTS!r} if guest in sys.modules], 'torch' in sys.modules)"
+    )
+    assert python(code).split() == ["[]", "True"]
+
+
+def test_every_public_name_is_there_and_listed():
+    for name in opl.__all__:
+        assert getattr(opl, name) is not None
+        assert name in dir(opl)
