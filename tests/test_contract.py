@@ -46,7 +46,7 @@ def test_one_step_moves_every_class_of_every_parameter(case):
         assert (value != before[name]).view(CLASSES, -1).any(1).all(), name
 
 
-STEPPED = ("ASoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss")
+STEPPED = ("ASoftmaxHead", "LSoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss")
 
 
 @pytest.mark.parametrize(("name", "buffer"), [("CenterLoss", "centers"), *((name, "step") for name in STEPPED)])

@@ -3,6 +3,9 @@
 from collections.abc import Collection
 from typing import Any
 
+FREE = frozenset({"seed", "log", "data.root"})
+"""Settings of a recipe that a run may choose: it is still a run of that recipe."""
+
 
 def differences(one: dict[str, Any], other: dict[str, Any], inside: str = "") -> list[str]:
     """Return the dotted names of entries that differ or are present in only one of the two.

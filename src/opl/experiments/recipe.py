@@ -91,7 +91,3 @@ class Recipe:
             raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
         if self.seed < 0:
             raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")
-
-
-FREE = frozenset({"seed", "log", "data.root"})
-"""Settings that may be chosen freely: a run with others is still one of its recipe."""

@@ -2,7 +2,7 @@
 
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (written first), `splits.json`, `metrics.jsonl` (one line per epoch),
 `checkpoint.pt` and `checkpoint-before.pt` (each with a `.sha256` file), `best.pt`, `model.safetensors`, `test.npz`
-(predictions for the test images), `result.json`, and the empty file `done`, written last. A run with label noise also
+(predictions for the test images), `result.json`, `sums.json` (SHA-256 of the final files), and the empty `done`, last. A run with label noise also
 has `noise.json` (the transition matrix and the resulting noise rates) and `noise.npz` (the labels). Measures taken
 after training are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a
 `.part.npz`. All files but `metrics.jsonl` and logs are written under a temporary name and then renamed, so that a file
@@ -21,8 +21,8 @@ from ..errors import FolderError
 from .differences import differences
 from .files import file_sum, pack, read_json_lines, unpack, write_whole
 
-RECIPE, RESULT, MODEL, SUMS = "recipe.json", "result.json", "model.safetensors", "sums.json"
-BEST = "best.pt"
+RECIPE, RESULT, MODEL, SUMS, BEST = "recipe.json", "result.json", "model.safetensors", "sums.json", "best.pt"
+DERIVED = ("changes", "scale")  # settings that follow from others
 CHECKPOINT, BEFORE, NEW = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt"
 
 
@@ -82,6 +82,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
                 different = differences(self.recipe(), recipe)
+                different = [name for name in different if name not in DERIVED] or different
                 if different:
                     raise FolderError(
                         f"{self.path} holds a run with other settings ({', '.join(different[:3])}): give another "
@@ -164,8 +165,7 @@ class RunFolder:
 
     def save_best(self, state: dict[str, Any]) -> None:
         """Save the weights with the best validation accuracy."""
-        data = pack(state)
-        self._write(BEST, data)
+        self._write(BEST, pack(state))
 
     def load_best(self) -> dict[str, Any]:
         """Load the weights with the best validation accuracy."""

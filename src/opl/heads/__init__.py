@@ -9,8 +9,9 @@ from ._head import Head
 from .a_softmax import ASoftmaxHead
 from .arcface import ArcFaceHead
 from .cosface import CosFaceHead
+from .l_softmax import LSoftmaxHead
 from .lgm import LGMHead
 from .linear import LinearHead
 from .rbf import RBFHead
 
-__all__ = ["ASoftmaxHead", "ArcFaceHead", "CosFaceHead", "Head", "LGMHead", "LinearHead", "RBFHead"]
+__all__ = ["ASoftmaxHead", "ArcFaceHead", "CosFaceHead", "Head", "LGMHead", "LSoftmaxHead", "LinearHead", "RBFHead"]

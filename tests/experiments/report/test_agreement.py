@@ -132,12 +132,16 @@ def write_attacked(folder, item, scale):
     chance = np.random.default_rng(0)
     [measure] = [measure for measure in item.measures if scale in measure.scales]
     for job in jobs_of(item, scale, 3, folder, lambda name: tables.recipe(name, scale)):
-        write_run(folder, job.recipe, job.seed, scale=scale)
-        for metric in (name.replace("-", "/", 1) for name in measure.names):
+        path = write_run(folder, job.recipe, job.seed, scale=scale, epochs=job.epochs)
+        about = json.loads((path / "recipe.json").read_text())
+        about["recipe"] = {**tables.settings_of(job.recipe, scale), "seed": job.seed}
+        (path / "recipe.json").write_text(json.dumps(about))
+        for name, settings in zip(measure.names, measure.settings, strict=True):
+            metric = name.replace("-", "/", 1)
             each = 100 * chance.integers(0, 2, 40)
             low, high = (100 * end for end in wilson(int(each.sum()) // 100, 40))
             numbers = {metric: each.mean(), f"{metric}/low": low, f"{metric}/high": high, f"{metric}/images": 40}
-            content = {"numbers": json.loads(json.dumps(numbers))}
+            content = {"numbers": json.loads(json.dumps(numbers)), "settings": settings}
             RunFolder.of(folder, job.recipe, job.seed).write_measure(measure_name(metric), content, {"each": each})
 
 

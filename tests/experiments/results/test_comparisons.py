@@ -27,7 +27,13 @@ def made_up_runs(out):
         folder.finish({}, {"test/top1": 60.0, "attack/pgd-20-linf-8-255": 70.0})
         low, high = wilson(sum(each) // 100, 4)
         numbers = {metric: sum(each) / 4, f"{metric}/low": 100 * low, f"{metric}/high": 100 * high}
-        content = {"numbers": {**numbers, f"{metric}/images": 4}}
+        [settings] = [
+            settings
+            for measure in item("table-4").measures
+            for name, settings in zip(measure.names, measure.settings, strict=True)
+            if name == "attack-autoattack-linf-8-255" and "small" in measure.scales
+        ]
+        content = {"numbers": {**numbers, f"{metric}/images": 4}, "settings": settings}
         folder.write_measure("attack-autoattack-linf-8-255", content, {"each": np.array(each, dtype=np.float32)})
     return read_runs(out)
 
@@ -55,7 +61,7 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(tmp_pa
         for seed in (0, 1):
             folder = RunFolder.of(tmp_path, recipe, seed)
             folder.start({"name": recipe, "seed": seed, "scale": "tiny"}, {})
-            folder.finish({"x": torch.zeros(1)}, {"test/top1": 1.0})
+            folder.finish({"x": torch.full((1,), float(seed))}, {"test/top1": 1.0})
             for name in shown if (recipe, seed) != ("b", 1) else list(shown)[:1]:
                 each[recipe, seed, name] = chance.normal(50, 5, 40)
                 values = {"numbers": {name: float(each[recipe, seed, name].mean())}}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, RBFHead
+from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
 from ...losses import (
     AnchorLoss,
     CenterLoss,
@@ -106,6 +106,7 @@ def _losses() -> dict[str, Callable[[], None]]:
         "lgm": gaussians,
         "anchor": through(linear, AnchorLoss()),
         "aam": through(ArcFaceHead(DIM, CLASSES)),
+        "l-softmax": through(LSoftmaxHead(DIM, CLASSES)),
         "cb-focal": through(linear, ClassBalancedFocalLoss(counts)),
         "hnc": cams,
         "rbf": through(RBFHead(DIM, CLASSES)),

@@ -11,8 +11,8 @@ from typing import Any
 import tyro
 
 from ...errors import OptionError
-from ..differences import describe_changes
-from ..recipe import FREE, Recipe
+from ..differences import FREE, describe_changes
+from ..recipe import Recipe
 from ..scales import SCALES
 from ..serialization import to_json
 from ..tables import cost_of, recipe

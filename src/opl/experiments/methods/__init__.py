@@ -11,7 +11,7 @@ from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
 from .cross_entropy_opl import CrossEntropyOPL
 from .distillation import Distillation
-from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear
+from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
 from .rotations import Rotations
 from .rsc import RSC
@@ -58,6 +58,7 @@ __all__ = [
     "Distillation",
     "Focal",
     "HeadChoice",
+    "LSoftmax",
     "Linear",
     "NegativeCAM",
     "Perpetual",

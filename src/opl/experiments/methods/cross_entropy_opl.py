@@ -21,6 +21,7 @@ class CrossEntropyOPL(Method):
     """Weight of d relative to s."""
     form: Form = FORM
     """How d is computed; on pooled ReLU features all three forms give the same value."""
+    label_smoothing: float = CrossEntropy.label_smoothing
 
     @property
     def opl(self) -> OPL:
@@ -28,9 +29,10 @@ class CrossEntropyOPL(Method):
         return OPL(self.weight, self.gamma, self.form)
 
     def baseline(self) -> CrossEntropy:
-        """Return cross-entropy alone."""
-        return CrossEntropy()
+        """Return cross-entropy alone, with the same label smoothing."""
+        return CrossEntropy(label_smoothing=self.label_smoothing)
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective, which has no parameters."""
-        return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms((self.opl,), shape))
+        criterion = nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing)
+        return SupervisedObjective(criterion, terms=build_terms((self.opl,), shape))

@@ -9,10 +9,12 @@ from ...heads import (
     Head,
     LGMHead,
     LinearHead,
+    LSoftmaxHead,
     RBFHead,
     a_softmax,
     arcface,
     cosface,
+    l_softmax,
     lgm,
     rbf,
 )
@@ -43,6 +45,23 @@ class ASoftmax(HeadSettings):
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
         return ASoftmaxHead(
+            shape.feature_dim, shape.num_classes, self.margin, self.base, self.gamma, self.power, self.floor
+        )
+
+
+@dataclass(frozen=True)
+class LSoftmax(HeadSettings):
+    """L-Softmax; its blend is annealed like that of `ASoftmax`."""
+
+    margin: int = l_softmax.MARGIN
+    base: float = l_softmax.BASE
+    gamma: float = l_softmax.GAMMA
+    power: float = l_softmax.POWER
+    floor: float = l_softmax.FLOOR
+
+    def build(self, shape: TaskShape) -> Head:
+        """Build the layer."""
+        return LSoftmaxHead(
             shape.feature_dim, shape.num_classes, self.margin, self.base, self.gamma, self.power, self.floor
         )
 
@@ -111,4 +130,4 @@ class RBF(HeadSettings):
         return RBFHead(shape.feature_dim, shape.num_classes, self.scale, self.gamma)
 
 
-HeadChoice = Linear | ASoftmax | CosFace | ArcFace | LGM | RBF
+HeadChoice = Linear | ASoftmax | LSoftmax | CosFace | ArcFace | LGM | RBF

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..differences import describe_changes, differences
+from ..differences import FREE, describe_changes, differences
 from ..item import Item
 from ..run_folder import MODEL
 from .runs import REFUSED, Run, number
@@ -17,9 +17,7 @@ from .runs import REFUSED, Run, number
 Expected = Callable[[str, str], dict[str, Any] | None]
 """The settings of a recipe, by name and scale; None if there is no such recipe."""
 
-FREE = {"seed", "log", "data.root", "changes"}  # settings that a run may choose
 OF_METHOD = {"name", "method", "after", "kind"}  # what may tell a row from its baseline
-MACHINE = {"devices", "nodes"}
 
 
 def screen(runs: Iterable[Run], items: Iterable[Item], expected: Expected | None = None) -> list[Run]:
@@ -63,9 +61,9 @@ def _faults(run: Run, expected: Expected | None) -> list[str]:
     if isinstance(changes, list) and changes:
         return [f"other settings: {', '.join(map(str, changes))}"]
     wanted = expected(run.name, run.scale) if expected else None
-    changed = describe_changes(run.recipe, wanted, FREE | MACHINE) if wanted else []
+    changed = describe_changes(run.recipe, wanted, FREE) if wanted else []
     faults = [f"other settings: {', '.join(changed)}"] if changed else []
-    name, folder = f"{run.name}/seed-{run.seed}", run.folder.path
+    name, folder = f"{run.name}/seed-{run.seed}", run.folder.path.resolve()
     if folder.parts[-2:] != (run.name, f"seed-{run.seed}"):
         faults.append(f"its folder is {'/'.join(folder.parts[-2:])} and its recipe says {name}")
     faults += [f"{file} is not what the run wrote" for file in run.edited_files()]
