@@ -2,11 +2,11 @@
 
 `DIR/<recipe>/seed-<n>/` holds `recipe.json` (written first), `splits.json`, `metrics.jsonl` (one line per epoch),
 `checkpoint.pt` and `checkpoint-before.pt` (each with a `.sha256` file), `best.pt`, `model.safetensors`, `test.npz`
-(predictions for the test images), `result.json`, `sums.json` (SHA-256 of the final files), and the empty `done`, last. A run with label noise also
-has `noise.json` (the transition matrix and the resulting noise rates) and `noise.npz` (the labels). Measures taken
-after training are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a
-`.part.npz`. All files but `metrics.jsonl` and logs are written under a temporary name and then renamed, so that a file
-under its final name is complete.
+(predictions for the test images), `result.json`, `sums.json` (SHA-256 of recipe, result and weights), and the empty
+file `done`, written last. With label noise also `noise.json` (transition matrix and noise rates) and `noise.npz` (the
+labels). Measures taken after training are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an
+unfinished measure is a `.part.npz`. All files but `metrics.jsonl` and logs are written under a temporary name and then
+renamed, so that a file under its final name is complete.
 """
 
 import hashlib
