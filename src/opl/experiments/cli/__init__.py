@@ -22,7 +22,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command("demo", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
     "recipes": Command("recipes", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
-    "train": Command("train", "Train", "one run of a recipe; goes on where it stopped"),
+    "train": Command("train", "Train", "one run of a recipe; resumes where it stopped"),
     "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
     "evaluate": Command(
         "evaluate",
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
     except KeyboardInterrupt:
-        return _say("stopped; the same command goes on from here.", 1)
+        return _say("stopped; the same command resumes from here.", 1)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

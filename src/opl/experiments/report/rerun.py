@@ -11,7 +11,7 @@ from .groups import Group
 from .markup import Markup, join, tag
 
 FIRST = (
-    "Finished runs are kept, and an unfinished one goes on where it stopped. The same commit on the same machine gives "
+    "Finished runs are kept, and an unfinished one resumes where it stopped. The same commit on the same machine gives "
     "the same numbers."
 )
 

@@ -114,7 +114,7 @@ ITEM = Item(
     metrics={
         "test/top1": "last epoch %",
         "selected/top1": "selected %",
-        "noise/memorized": "wrong labels learned %",
+        "noise/memorized": "wrong labels memorized %",
         "noise/train": "wrong labels",
     },
     rows=tuple(row(dataset, noise, key) for dataset in BENCHMARKS for noise in NOISES for key in keys_of(dataset)),
@@ -122,7 +122,7 @@ ITEM = Item(
     cost="small: 100 s (CIFAR-100) or half a minute (MNIST) on 1 core",
     note="The paper's TL rows equal those of the GCE paper (ResNet-34, other selection); its OPL rows are ResNet-18's. "
     "It says class-dependent and its code flips pairs: its numbers stand beside both. Selected: by held-out images, "
-    "labels as wrong as in training. Learned: of the wrong training labels, those that the last weights give too.",
+    "labels as wrong as in training. Memorized: of the wrong training labels, those that the last weights predict.",
     compared=("test/top1", "selected/top1"),
     measures=(Measure(("noise",), ("noise",)),),
 )
