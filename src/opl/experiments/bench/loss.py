@@ -148,9 +148,11 @@ def show(result: dict[str, Any]) -> None:
 
 
 def _speed_table(result: dict[str, Any]) -> Any:
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title=f"forward + backward in ms, medians, torch {result['torch']}, {result['threads']} threads")
+    title = f"forward + backward in ms, medians, torch {result['torch']}, {result['threads']} threads"
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)  # fits into 80 characters
     for name in ("B", "D", "C", "features", "algorithm", "textbook", "opl", "faster", "of floor"):
         table.add_column(name, justify="left" if name in ("features", "algorithm") else "right", no_wrap=True)
     for row in result["speed"]:

@@ -71,13 +71,22 @@ def validate(
                 parts = (labels, top5, logits.softmax(1).gather(1, top5), features)
                 for values, part in zip(rows.values(), parts, strict=True):
                     values.append(part.cpu())
+    if group is not None:
+        geometry = _shared_geometry(geometry, num_classes, group)
+        dist.all_reduce(sums, group=group)
     if geometry is None:
         return Validation({}, {})
-    if group is not None:
-        dist.all_reduce(sums, group=group)
-        geometry.all_reduce(group)
     numbers = {**({} if novel else _accuracies(sums)), **_geometry(geometry)}
     return Validation(numbers, _arrays(rows, geometry, group) if keep else {})
+
+
+def _shared_geometry(geometry: Geometry | None, num_classes: int, group: Any) -> Geometry | None:
+    """Merge the geometries of all processes; one without images takes part with an empty one."""
+    widths: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(widths, geometry.feature_dim if geometry else 0, group=group)
+    if not any(widths):
+        return None
+    return (geometry or Geometry(num_classes, max(widths))).all_reduce(group)
 
 
 def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
@@ -103,7 +112,7 @@ def _geometry(geometry: Geometry) -> dict[str, float]:
 
 def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
     """Return the predictions as compact types, gathered on the first process in the order of the shards."""
-    own = {name: torch.cat(values) for name, values in rows.items()}
+    own = {name: torch.cat(values) for name, values in rows.items() if values}
     if group is not None:
         own = _gather(own, group)
         if not own:
@@ -125,7 +134,8 @@ def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
     first = dist.get_rank(group) == 0
     parts: list[Any] | None = [None] * dist.get_world_size(group) if first else None
     dist.gather_object(own, parts, group=group, group_dst=0)
-    return {name: torch.cat([part[name] for part in parts]) for name in own} if parts is not None else {}
+    filled = [part for part in parts or () if part]
+    return {name: torch.cat([part[name] for part in filled]) for name in (filled[0] if filled else ())}
 
 
 def pictures(part: Images) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""One pass over a data set gives the same on one process and on several, also if a process has no images."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from _gloo import together
+from opl.experiments.models import DigitsNet
+from opl.experiments.training.validation import validate
+from opl.experiments.types import Batch
+
+CLASSES, IMAGES = 4, 10
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return DigitsNet(width=4).build(1, CLASSES)
+
+
+def batch(rows: slice) -> Batch:
+    torch.manual_seed(5)
+    images, labels = torch.rand(IMAGES, 1, 8, 8), torch.arange(IMAGES) % CLASSES
+    return Batch(images[rows], labels[rows], torch.arange(IMAGES)[rows], 1.0)
+
+
+def work(rank: int, shares: list[list[int]], folder: str) -> None:
+    start, stop = shares[rank]
+    batches = [batch(slice(start, stop))] if stop > start else []
+    found = validate(network(), batches, CLASSES, group=dist.group.WORLD, keep=True)
+    assert bool(found.arrays) == (rank == 0)
+    if rank == 0:
+        np.savez(f"{folder}/arrays.npz", **found.arrays)
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(found.numbers, file)
+
+
+@pytest.mark.parametrize("shares", [[[0, 5], [5, 10]], [[0, 0], [0, 10]], [[0, 7], [7, 7], [7, 10]]])
+def test_processes_give_the_numbers_and_predictions_of_one_also_without_images(tmp_path, shares):
+    together(work, len(shares), tmp_path, shares, str(tmp_path))
+    whole = validate(network(), [batch(slice(0, IMAGES))], CLASSES, keep=True)
+    for rank in range(len(shares)):
+        numbers = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert numbers == pytest.approx(whole.numbers, abs=1e-6)
+    with np.load(tmp_path / "arrays.npz") as arrays:
+        assert {*arrays} == {*whole.arrays}
+        for name, values in whole.arrays.items():
+            np.testing.assert_allclose(arrays[name], values, rtol=2e-3, err_msg=name)
+
+
+def nothing(rank: int, folder: str) -> None:
+    assert validate(network(), [], CLASSES, group=dist.group.WORLD, keep=True) == ({}, {})
+
+
+def test_no_images_anywhere_is_no_deadlock(tmp_path):
+    together(nothing, 2, tmp_path, str(tmp_path))
+    assert validate(network(), [], CLASSES, keep=True) == ({}, {})
+
+
+def test_accuracies_and_loss_are_those_written_out():
+    found = validate(network(), [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES)
+    model, everything = network().eval(), batch(slice(0, IMAGES))
+    with torch.no_grad():
+        logits = model(everything.images).logits.double()
+    right = [int(logit.argmax()) == int(label) for logit, label in zip(logits, everything.labels, strict=True)]
+    losses = [
+        -float(logit[label] - logit.exp().sum().log()) for logit, label in zip(logits, everything.labels, strict=True)
+    ]
+    assert found.numbers["top1"] == pytest.approx(100 * sum(right) / IMAGES)
+    assert found.numbers["top5"] == 100
+    assert found.numbers["loss"] == pytest.approx(sum(losses) / IMAGES, rel=1e-5)
