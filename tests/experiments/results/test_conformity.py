@@ -1,10 +1,12 @@
 """Like for like: every way to get an unfair number into a table is refused, or shown as what it is."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ from opl.experiments import cli
 from opl.experiments.data import UniformNoise
 from opl.experiments.item import Item, Measure, Row
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import notes
+from opl.experiments.results.comparisons import compare, notes
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import document, lines
@@ -140,8 +142,9 @@ def test_a_seed_that_is_renamed_has_the_same_weights(folder):
     content["recipe"]["seed"] = 1
     (copy / "recipe.json").write_text(json.dumps(content))
     assert_refused(folder, "digits-opl/seed-1", "recipe.json is not what the run wrote")
-    (copy / "sums.json").write_text((folder / "digits-opl/seed-0/sums.json").read_text())
-    assert "digits-opl/seed-1" in refused(folder)
+    forged = hashlib.sha256((copy / "recipe.json").read_bytes()).hexdigest()
+    edit(copy / "sums.json", **{"recipe.json": forged})  # now only the weights tell
+    assert refused(folder)["digits-opl/seed-1"] == "the same weights as digits-opl/seed-0"
 
 
 def test_another_data_split_is_not_comparable(folder, capsys):
@@ -229,6 +232,22 @@ def test_a_measure_with_other_settings_is_no_number_of_the_table(folder):
     [line] = lines(table, list(screened(folder).values()), "tiny")
     assert line.seeds == (0,)
     assert "seed 1: attack-pgd was measured with images 1 (table: 200)" in line.missing
+
+
+def test_images_are_not_compared_one_by_one_where_a_measure_had_other_settings(folder):
+    wanted = {"kind": "Attack", "images": 4}
+    table = Item(
+        "x", "x", "x", {"attack/pgd": "PGD %"},
+        (Row("CE", "digits-ce", {}), Row("CE+OPL", "digits-opl", {}, "digits-ce")),
+        measures=(Measure(("attack",), ("attack-pgd",), settings=(wanted,)),),
+    )  # fmt: skip
+    for name in ("digits-ce", "digits-opl"):
+        for seed, images in ((0, 4), (1, 1)):
+            content = {"numbers": {"attack/pgd": 50.0}, "settings": {**wanted, "images": images}}
+            arrays = {"each": np.array([0.0, 100.0, 0.0, 100.0])}
+            RunFolder.of(folder, name, seed).write_measure("attack-pgd", content, arrays)
+    [comparison] = compare(table, list(screened(folder).values()), "tiny")
+    assert comparison.seeds == (0,)
 
 
 def test_tables_4_and_6_ask_for_their_measures_settings():

@@ -62,7 +62,7 @@ def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
     found = []
     for row in item.at(scale):
         for name in item.main if row.baseline else ():
-            there = _differences(row, name, by_recipe)
+            there = _differences(row, name, _measured(item, name, by_recipe, scale))
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
@@ -87,6 +87,16 @@ def comparison_verdict(difference: Interval) -> str:
 
 def _share(seed: int, result: Mapping[str, Any], name: str) -> str:
     return f"{result[name]:.2f} [{result[f'{name}/low']:.2f}, {result[f'{name}/high']:.2f}] (seed {seed})"
+
+
+def _measured(
+    item: Item, name: str, by_recipe: Mapping[str, Mapping[int, Run]], scale: str
+) -> dict[str, dict[int, Run]]:
+    """The runs whose metric was measured with the settings of the table."""
+    return {
+        recipe: {seed: run for seed, run in runs.items() if name in measured_result(run, item, scale)[0]}
+        for recipe, runs in by_recipe.items()
+    }
 
 
 def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> dict[int, NDArray[np.float64]]:
