@@ -17,6 +17,16 @@ class Row:
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
     scales: tuple[Scale, ...] = SCALES
     """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
+    needs: str = ""
+    """A data set without which the row is left out at the small scale, where the table has other rows to show."""
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A reference line: what the paper quotes of a method that is not run here."""
+
+    label: str
+    paper: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,10 @@ class Item:
     cost: str = ""
     """The measured cost of one run at each scale."""
     note: str = ""
+    setting: str = ""
+    """What the paper's numbers were measured with, such as `ResNet-56, 100 classes, 200 epochs`; heads their column."""
+    quoted: tuple[Quoted, ...] = ()
+    """Reference lines below the rows."""
     compared: tuple[str, ...] = ()
     """The numbers to compare with the baseline and the paper; if empty, the first number shown."""
     measures: tuple[Measure, ...] = ()
