@@ -82,6 +82,7 @@ def write_run(
         "method": method or {"kind": "CrossEntropy"},
         "epochs": epochs,
         "batch_size": 128,
+        "selection": "last",
         "seed": seed,
         "scale": scale,
     }
@@ -95,7 +96,9 @@ def write_run(
         "started": f"2026-11-15T21:{seed:02d}:44Z",
     }
     (path / "recipe.json").write_text(json.dumps(about))
-    (path / "splits.json").write_text(json.dumps({"class_names": class_names, "groups": _groups(class_names)}))
+    parts = {"train": 9011 + seed, "val": list(range(989)), "test": 2000}
+    splits = {**parts, "class_names": class_names, "groups": _groups(class_names)}
+    (path / "splits.json").write_text(json.dumps(splits))
     shift = gain + 0.6 * math.sin(seed) + chance.normal() * 0.25
     seen = epochs if done else max(1, epochs // 2)
     records = [_record(epoch, epochs, shift, pull, chance) for epoch in range(seen)]

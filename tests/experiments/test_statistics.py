@@ -2,12 +2,15 @@
 
 import doctest
 import math
+import random
+from itertools import product
+from operator import mul
 
 import pytest
 from scipy import stats
 
 from opl.experiments import statistics
-from opl.experiments.statistics import Interval, interval, paired_difference, verdict, wilson
+from opl.experiments.statistics import Interval, decide, holm, interval, p_value, sign_flip, wilson
 
 
 def test_the_interval_is_scipys():
@@ -16,9 +19,9 @@ def test_the_interval_is_scipys():
     low, high = stats.t.interval(0.95, 3, loc=sum(values) / 4, scale=stats.sem(values))
     got = interval(values)
     assert (got.low, got.high) == pytest.approx((low, high))
-    assert stats.ttest_rel([1.0, 2.0, 4.0], [0.5, 2.5, 1.0]).confidence_interval().low == pytest.approx(
-        paired_difference({0: 1.0, 1: 2.0, 2: 4.0}, {0: 0.5, 1: 2.5, 2: 1.0}).low
-    )
+    test = stats.ttest_rel([1.0, 2.0, 4.0], [0.5, 2.5, 1.0])
+    assert test.confidence_interval().low == pytest.approx(interval([0.5, -0.5, 3.0]).low)
+    assert test.pvalue == pytest.approx(p_value(interval([0.5, -0.5, 3.0])))
 
 
 def test_one_value_has_no_interval_and_none_has_no_mean():
@@ -27,25 +30,60 @@ def test_one_value_has_no_interval_and_none_has_no_mean():
     assert math.isnan(interval([]).mean)
 
 
-def test_only_seeds_that_both_have_are_compared():
-    assert paired_difference({0: 1.0, 5: 2.0}, {5: 1.5, 7: 0.0}) == pytest.approx((0.5, math.nan, 1), nan_ok=True)
-
-
 @pytest.mark.parametrize(
     ("difference", "words"),
     [
         (Interval(1.0, 0.5, 3), "a gain"),
         (Interval(-1.0, 0.5, 3), "a loss"),
-        (Interval(0.2, 0.5, 3), "no difference at this scale"),
+        (Interval(0.2, 0.5, 3), "undecided"),
         (Interval(0.2, math.nan, 1), "too few seeds to tell"),
+        (Interval(0.0, 0.0, 3), "undecided"),
+        (Interval(0.5, 0.0, 3), "a gain"),
     ],
 )
 def test_a_gain_is_claimed_only_above_zero(difference, words):
-    assert verdict(difference) == words
+    [decision] = decide([difference], [()])
+    assert decision.verdict == words
+
+
+def test_a_gain_among_many_comparisons_must_survive_their_number():
+    gain, nothing = Interval(1.0, 0.9, 3), Interval(0.1, 1.0, 3)
+    [alone] = decide([gain], [()])
+    assert alone.verdict == "a gain"
+    together = decide([gain, *[nothing] * 11], [()] * 12)
+    assert together[0].verdict == "undecided"
+    assert together[0].p == alone.p
+    assert together[0].adjusted == pytest.approx(12 * alone.p)
+    assert together[0].comparisons == 12
+    beside_single_seeds = decide([gain, Interval(3.0, math.nan, 1)], [(), ()])
+    assert [each.verdict for each in beside_single_seeds] == ["a gain", "too few seeds to tell"]
+
+
+def test_the_adjustment_rejects_what_holms_steps_reject():
+    """Holm's rule by its definition: go up the sorted values and stop at the first above 0.05 / (those left)."""
+    chance = random.Random(0)
+    for _ in range(200):
+        values = [chance.random() ** 4 for _ in range(chance.randrange(1, 9))]
+        rejected = set()
+        for rank, place in enumerate(sorted(range(len(values)), key=values.__getitem__)):
+            if values[place] > 0.05 / (len(values) - rank):
+                break
+            rejected.add(place)
+        assert {place for place, value in enumerate(holm(values)) if value <= 0.05} == rejected
+
+
+def test_flipped_signs_are_counted_one_by_one():
+    chance = random.Random(1)
+    for size in (6, 7, 10):
+        values = [chance.gauss(0.6, 1.0) for _ in range(size)]
+        sums = [sum(map(mul, signs, values)) for signs in product((1, -1), repeat=size)]
+        extreme = sum(abs(each) >= abs(sum(values)) - 1e-9 for each in sums)
+        assert sign_flip(values) == pytest.approx(extreme / 2**size)
+    assert math.isnan(sign_flip([1.0] * 5))
 
 
 def test_the_docstrings_examples_are_true():
-    assert doctest.testmod(statistics) == (0, 5)
+    assert doctest.testmod(statistics) == (0, 9)
 
 
 def test_the_interval_is_wilsons():

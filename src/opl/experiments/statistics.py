@@ -1,9 +1,13 @@
-"""Means with confidence intervals over seeds, and paired differences between runs with the same seeds."""
+"""Means with confidence intervals over seeds, and what the paired differences of a table show together."""
 
 import math
 from collections.abc import Sequence
 from statistics import NormalDist, fmean, stdev
 from typing import NamedTuple
+
+LEVEL = 0.95
+FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
+GAIN = "a gain"
 
 
 class Interval(NamedTuple):
@@ -24,7 +28,7 @@ class Interval(NamedTuple):
         return self.mean + self.half
 
 
-def interval(values: Sequence[float], level: float = 0.95) -> Interval:
+def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     """Compute the mean and confidence interval of independent values.
 
     Example:
@@ -40,7 +44,7 @@ def interval(values: Sequence[float], level: float = 0.95) -> Interval:
     return Interval(fmean(values), float(t.ppf((1 + level) / 2, count - 1)) * stdev(values) / math.sqrt(count), count)
 
 
-def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
+def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
     """Compute Wilson's confidence interval of a proportion: `hits` out of `total` independent trials, from 0 to 1.
 
     Unlike `proportion ± 2 std`, it stays inside [0, 1] and keeps its level for few trials and for proportions near 0.
@@ -59,22 +63,97 @@ def wilson(hits: int, total: int, level: float = 0.95) -> tuple[float, float]:
     return (low if hits else 0.0), (high if hits < total else 1.0)  # exact limits, which rounding would miss
 
 
-def paired_difference(ours: dict[int, float], theirs: dict[int, float]) -> Interval:
-    """Compute the difference `ours - theirs` over the seeds that both have.
+def p_value(difference: Interval) -> float:
+    """Compute the two-sided p-value of the t-test that an interval belongs to; NaN for fewer than two values.
 
     Example:
-        >>> paired_difference({0: 2.0, 1: 3.0}, {0: 1.0, 1: 2.5, 2: 9.0}).mean
-        0.75
+        >>> round(p_value(interval([1.0, 2.0, 3.0])), 4)
+        0.0742
     """
-    return interval([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
-
-
-def verdict(difference: Interval) -> str:
-    """Summarize a paired difference in words: a gain only if the whole interval is above zero."""
     if math.isnan(difference.half):
+        return math.nan
+    if difference.half == 0:
+        return 0.0 if difference.mean else 1.0
+    from scipy.stats import t
+
+    degrees = difference.size - 1
+    return float(2 * t.sf(abs(difference.mean) / difference.half * t.ppf((1 + LEVEL) / 2, degrees), degrees))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values for the number of comparisons by Holm's step-down method; NaN stays NaN and is not counted.
+
+    Example:
+        >>> holm([0.01, math.nan, 0.04, 0.03])
+        [0.03, nan, 0.06, 0.06]
+    """
+    order = sorted((place for place, value in enumerate(p_values) if not math.isnan(value)), key=p_values.__getitem__)
+    adjusted, highest = [math.nan] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
+
+
+def sign_flip(differences: Sequence[float]) -> float:
+    """Compute the two-sided p-value of a paired sign-flip test, which assumes no distribution.
+
+    It is exact up to 16 pairs. Below `FLIPS_FROM` pairs the smallest possible value is above 0.05: NaN is returned.
+
+    Example:
+        >>> sign_flip([1.0, 2.0, 1.5, 0.5, 1.0, 3.0])
+        0.03125
+    """
+    if len(differences) < FLIPS_FROM:
+        return math.nan
+    import numpy as np
+    from scipy.stats import permutation_test
+
+    generator = np.random.default_rng(0)
+    found = permutation_test(
+        (np.asarray(differences),), np.mean, permutation_type="samples", n_resamples=2**16, rng=generator
+    )
+    return float(found.pvalue)
+
+
+class Decision(NamedTuple):
+    """What a paired difference shows, given all comparisons of its table."""
+
+    p: float
+    """Two-sided p-value of the paired t-test."""
+    adjusted: float
+    """The same after Holm's adjustment for all comparisons of the table."""
+    comparisons: int
+    """Number of comparisons in the table."""
+    flips: float
+    """p-value of the sign-flip test; NaN below `FLIPS_FROM` seeds."""
+    verdict: str
+    """`a gain` or `a loss` after the adjustment, otherwise `undecided` or `too few seeds to tell`."""
+
+
+def decide(differences: Sequence[Interval], pairs: Sequence[Sequence[float]]) -> list[Decision]:
+    """Decide several comparisons together.
+
+    Args:
+        differences: the paired difference of each comparison.
+        pairs: its differences seed by seed, or an empty sequence where they are not known.
+
+    Example:
+        >>> one, two = decide([interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0])], [(), ()])
+        >>> one.verdict, two.verdict
+        ('a gain', 'undecided')
+    """
+    values = [p_value(difference) for difference in differences]
+    count = sum(not math.isnan(value) for value in values)
+    return [
+        Decision(value, adjusted, count, sign_flip(own), _verdict(difference.mean, adjusted))
+        for difference, own, value, adjusted in zip(differences, pairs, values, holm(values), strict=True)
+    ]
+
+
+def _verdict(mean: float, adjusted: float) -> str:
+    if math.isnan(adjusted):
         return "too few seeds to tell"
-    if difference.low > 0:
-        return "a gain"
-    if difference.high < 0:
-        return "a loss"
-    return "no difference at this scale"
+    if adjusted >= 1 - LEVEL:
+        return "undecided"
+    return GAIN if mean > 0 else "a loss"

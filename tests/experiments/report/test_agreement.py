@@ -16,9 +16,9 @@ from opl.experiments.figures import lda
 from opl.experiments.figures.paper import draw
 from opl.experiments.report import charts
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import notes
+from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs, select_runs
-from opl.experiments.results.tables import document, lines
+from opl.experiments.results.tables import build_table
 from opl.experiments.run_folder import RunFolder, measure_name
 from opl.experiments.statistics import wilson
 
@@ -156,9 +156,12 @@ def test_the_page_copies_what_the_file_and_the_terminal_have(tmp_path, capfd, mo
     copied = re.search(r'<pre id="copy-table-4-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
     assert html.unescape(copied) + "\n" == file
     assert file.count("of 40 images (95 % by Wilson)") == len(item.at("small"))
-    assert file.count("over the same 40 images (mean of 3 seeds)") == 3
+    compared = [row for row in item.at("small") if row.baseline]
+    assert file.count("over the same 40 images (mean of 3 seeds)") == len(compared)
     terminal = capfd.readouterr().out.splitlines()
-    assert [line for line in terminal if "images (" in line] == file.strip().split("\n\n")[1:]
+    paragraphs = file.strip().split("\n\n")[1:]
+    assert [line for line in terminal if line in paragraphs] == paragraphs
+    assert item.note in paragraphs
 
 
 def test_a_table_that_lacks_rows_is_copied_whole(tmp_path):
@@ -167,5 +170,5 @@ def test_a_table_that_lacks_rows_is_copied_whole(tmp_path):
     page = write_report(tmp_path, {"table-1": more}).read_text(encoding="utf-8")
     copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
     runs = read_runs(tmp_path)
-    assert html.unescape(copied) == document(more, lines(more, runs, "small"), notes(more, runs, "small"))
+    assert html.unescape(copied) == document(build_table(more, runs, "small"))
     assert "| HNC | 0 |" in copied

@@ -10,8 +10,9 @@ import pytest
 
 from _runs import ITEM, ITEMS, write_everything
 from opl.experiments.report.page import write_report
+from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import lines, markdown
+from opl.experiments.results.tables import build_table
 
 pytest.importorskip("plotly", reason="plotly is not installed: pip install plotly")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
@@ -182,7 +183,7 @@ def test_a_table_is_copied_as_markdown(browser, runs, allowed):
     browser.execute_script("document.querySelector('main').prepend(document.createElement('textarea'))")
     area = browser.find_element("css selector", "main > textarea")
     area.send_keys("\ue009v")  # control and v
-    assert area.get_property("value") == markdown(ITEM, lines(ITEM, read_runs(runs), "small"))
+    assert area.get_property("value") == document(build_table(ITEM, read_runs(runs), "small"))
 
 
 def test_nothing_is_wider_than_a_phone(browser):

@@ -1,5 +1,6 @@
 """The tables on the page, and their text to copy."""
 
+import html
 import re
 
 import pytest
@@ -8,8 +9,10 @@ from _written_page import page_of
 from _page import Reader
 from _runs import ITEM, METRICS, write_table
 from opl.experiments.report import charts
+from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import lines, markdown, number
+from opl.experiments.results.tables import build_table
+from opl.experiments.results.text import number
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +25,8 @@ def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
     write_table(tmp_path)
     page = page_of(tmp_path)
     read = Reader(page)
-    found = lines(ITEM, read_runs(tmp_path), "small")
+    table = build_table(ITEM, read_runs(tmp_path), "small")
+    found = table.lines
     for line in found:
         for name in METRICS:
             assert number(line.numbers[name]) in read.words
@@ -31,4 +35,4 @@ def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
     difference = found[1].difference["test/top1"]
     assert f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]" in read.words
     copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
-    assert copied == markdown(ITEM, found)  # nothing in it needs an escape
+    assert html.unescape(copied) == document(table)

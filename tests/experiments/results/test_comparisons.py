@@ -12,7 +12,7 @@ from opl.experiments.item import Item, Row
 from opl.experiments.report.page import write_report
 from opl.experiments.results.comparisons import compare, describe_comparison, wilson_lines
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import cells, lines
+from opl.experiments.results.tables import build_table, cells
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import wilson
 from opl.experiments.tables import item
@@ -73,10 +73,11 @@ def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(tmp_pa
     assert (first.difference.low, first.difference.high) == pytest.approx((low, high))
     assert (first.seeds, second.seeds) == ((0, 1), (0,))
     assert "over the same 40 episodes (mean of 2 seeds)" in describe_comparison(first)
-    found = lines(table, read_runs(tmp_path), "tiny")
+    shown = build_table(table, read_runs(tmp_path), "tiny")
+    found = shown.lines
     assert found[1].seeds == (0,)
     assert found[1].missing == "seed 1 not measured"
-    heading, body = cells(table, found)
+    heading, body = cells(shown)
     assert heading[:2] == ["method", "seeds"]
     assert heading[-2:] == ["difference in 1-shot %", "difference in 5-shot %"]
     assert body[1][4] == "71.00"

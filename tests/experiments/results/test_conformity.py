@@ -12,15 +12,18 @@ import torch
 
 from opl.experiments import cli
 from opl.experiments.data import UniformNoise
+from opl.experiments.files import file_sum
 from opl.experiments.item import Item, Measure, Row
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import compare, notes
+from opl.experiments.results.comparisons import compare
 from opl.experiments.results.conformity import screen
+from opl.experiments.results.lines import lines
+from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import document, lines
+from opl.experiments.results.tables import build_table
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.serialization import to_json
-from opl.experiments.tables import ITEMS, item, recipe, settings_of
+from opl.experiments.tables import ITEMS, RECIPES, item, recipe
 from opl.experiments.training.run import run
 
 DEMO = item("demo")
@@ -43,7 +46,7 @@ def folder(honest, tmp_path) -> Path:
 
 
 def screened(folder: Path):
-    return {run.where: run for run in screen(read_runs(folder), ITEMS.values(), settings_of)}
+    return {run.where: run for run in screen(read_runs(folder), ITEMS.values(), RECIPES)}
 
 
 def refused(folder: Path) -> dict[str, str]:
@@ -63,7 +66,7 @@ def edit(path: Path, **changes) -> None:
 def text_of(folder: Path) -> str:
     """The table as Markdown with all notes."""
     runs = list(screened(folder).values())
-    return document(DEMO, lines(DEMO, runs, "tiny"), notes(DEMO, runs, "tiny"))
+    return document(build_table(DEMO, runs, "tiny"))
 
 
 def again(folder: Path, name: str, seed: int, **settings) -> None:
@@ -76,7 +79,7 @@ def assert_refused(folder: Path, where: str, *words: str, capsys=None) -> None:
     found = refused(folder)
     assert where in found, found
     assert all(word in found[where] for word in words), found[where]
-    assert words[0] in write_report(folder, ITEMS, expected=settings_of).read_text()
+    assert words[0] in write_report(folder, ITEMS, recipes=RECIPES).read_text()
     if capsys is not None:
         capsys.readouterr()
         assert reproduce(folder) == 2
@@ -112,7 +115,7 @@ def test_a_run_with_changed_flags_is_custom_and_lists_its_changes(tmp_path, caps
     made = RunFolder.of(tmp_path, "digits-ce", 3)
     assert made.recipe()["scale"] == made.result()["scale"] == "custom"
     assert made.result()["changes"] == ["epochs 1 (recipe: 2)"]
-    page = write_report(tmp_path, ITEMS, expected=settings_of).read_text()
+    page = write_report(tmp_path, ITEMS, recipes=RECIPES).read_text()
     assert "other settings: epochs 1 (recipe: 2)" in page
 
 
@@ -254,6 +257,21 @@ def test_tables_4_and_6_ask_for_their_measures_settings():
     for name in ("table-4", "table-6", "table-s3"):
         for measure in item(name).measures:
             assert len(measure.settings) == len(measure.names) > 0
+
+
+def test_a_setting_that_is_newer_than_the_run_counts_as_its_default(folder):
+    """Label smoothing came after the first runs of CE+OPL; zero is what they had."""
+    file = folder / "digits-opl" / "seed-0" / "recipe.json"
+    about = json.loads(file.read_text())
+    assert about["recipe"]["method"].pop("label_smoothing") == 0.0
+    file.write_text(json.dumps(about))
+    sums = folder / "digits-opl" / "seed-0" / "sums.json"
+    sums.write_text(json.dumps({**json.loads(sums.read_text()), "recipe.json": file_sum(file)}))
+    assert screened(folder)["digits-opl/seed-0"].state == "done"
+    about["recipe"]["method"].pop("weight")
+    about["recipe"]["method"]["weigth"] = 1.0
+    file.write_text(json.dumps(about))
+    assert screened(folder)["digits-opl/seed-0"].state == "refused"
 
 
 def test_a_student_names_the_weights_and_settings_of_its_teacher(tmp_path):

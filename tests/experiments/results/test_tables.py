@@ -1,18 +1,31 @@
-"""The rows of a table, from runs to Markdown."""
+"""The rows of a table, from runs to Markdown, JSON and terminal."""
 
-from _runs import ITEM, write_table
-from opl.experiments.item import Item, Row
-from opl.experiments.results import tables
+import doctest
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from scipy import stats
+
+from _runs import ITEM, write_run, write_table
+from opl.experiments.item import Item, Quoted, Row
+from opl.experiments.results import protocols, text
+from opl.experiments.results.lines import Line, lines
+from opl.experiments.results.markdown import document, markdown
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import lines
+from opl.experiments.results.tables import Table, as_json, build_table, cells
+from opl.experiments.results.terminal import show
 from opl.experiments.statistics import Interval
+
+SETTING = "ResNet-56, 100 classes, 200 epochs"
 
 
 def test_the_table_shows_paper_and_ours():
     item = Item("t", "title", "data", {"test/top1": "top-1 %"}, (Row("CE", "ce", {"test/top1": 99.27}),))
-    line = tables.Line("CE", "ce", (0, 1), {"test/top1": Interval(98.5, 0.25, 2)}, {}, {"test/top1": 99.27}, {}, "")
-    text = tables.markdown(item, [line])
-    assert "| CE | 2 | 98.50 ± 0.25 | 99.27 |" in text
+    line = Line("CE", "ce", (0, 1), {"test/top1": Interval(98.5, 0.25, 2)}, {}, {"test/top1": 99.27}, {}, "")
+    assert "| CE | 2 | 98.50 ± 0.25 | 99.27 |" in markdown(Table(item, "small", [line], [], []))
 
 
 def test_a_damaged_run_is_said_in_its_row_and_loses_no_other(tmp_path):
@@ -21,3 +34,75 @@ def test_a_damaged_run_is_said_in_its_row_and_loses_no_other(tmp_path):
     found = lines(ITEM, read_runs(tmp_path), "small")
     assert [line.seeds for line in found] == [(0, 1), (0,), (0, 1), (0, 1)]
     assert found[1].missing == "seed 1 damaged"
+
+
+def test_the_papers_numbers_stand_below_the_papers_setting_with_top_5(tmp_path):
+    write_table(tmp_path, seeds=2)
+    item = replace(ITEM, setting=SETTING)
+    heading, body = cells(build_table(item, read_runs(tmp_path), "small"))
+    assert heading[6:8] == [f"paper: {SETTING}, top-1 %", f"paper: {SETTING}, top-5 %"]
+    assert body[0][6:8] == ["72.40", "92.68"]
+    same, _ = cells(Table(item, "paper", lines(item, read_runs(tmp_path), "small"), [], []))
+    assert same[6:8] == ["paper, top-1 %", "paper, top-5 %"]
+
+
+def test_it_says_what_ran_and_the_items_note_everywhere(tmp_path, capsys):
+    write_table(tmp_path, seeds=2)
+    table = build_table(ITEM, read_runs(tmp_path), "small")
+    show(table)
+    printed = " ".join(capsys.readouterr().out.split())
+    for said in (document(table), printed):
+        assert ITEM.note in said
+        assert "CifarResNet-8; Cifar100, 20 classes" in said
+        assert "9,011 to 9,012 training, 989 validation, 2,000 test images" in said
+        assert "10 epochs of batches of 128" in said
+        assert "the last epoch is tested" in said
+    assert as_json(table)["protocols"] == table.protocols
+    assert json.dumps(as_json(table), allow_nan=False)
+
+
+def test_rows_that_ran_differently_are_told_apart(tmp_path):
+    write_table(tmp_path, seeds=1)
+    write_run(tmp_path, "cifar100-longer", epochs=40)
+    item = replace(ITEM, rows=(*ITEM.rows, Row("longer", "cifar100-longer", {})))
+    found = build_table(item, read_runs(tmp_path), "small").protocols
+    assert [sentence.split(":")[0] for sentence in found] == ["CE, CE+OPL, Center, OLE", "longer"]
+    assert re.search(r"\b40 epochs", found[1])
+
+
+def test_decisions_are_adjusted_for_all_comparisons_of_the_table(tmp_path):
+    """The p-values are those of SciPy's paired test, and the smallest of three is multiplied by three."""
+    write_table(tmp_path, seeds=7)
+    ce, *others = build_table(ITEM, read_runs(tmp_path), "small").lines
+    values = [stats.ttest_rel(line.values["test/top1"], ce.values["test/top1"]).pvalue for line in others]
+    decisions = [line.decisions["test/top1"] for line in others]
+    assert [each.p for each in decisions] == pytest.approx(values)
+    smallest = values.index(min(values))
+    assert decisions[smallest].adjusted == pytest.approx(min(1.0, 3 * values[smallest]))
+    assert {each.comparisons for each in decisions} == {3}
+    assert all(0 < each.flips <= 1 for each in decisions)
+    assert ce.decisions == {}
+    text = document(build_table(ITEM, read_runs(tmp_path), "small"))
+    assert text.count("sign flips") == 3
+    assert "of 3, sign flips" in text
+
+
+def test_below_six_seeds_there_is_no_sign_flip_test(tmp_path):
+    write_table(tmp_path, seeds=5)
+    table = build_table(ITEM, read_runs(tmp_path), "small")
+    assert "sign flips" not in document(table)
+    assert all(math.isnan(line.decisions["test/top1"].flips) for line in table.lines[1:])
+
+
+def test_quoted_lines_have_only_the_papers_numbers(tmp_path):
+    write_table(tmp_path, seeds=2)
+    item = replace(ITEM, quoted=(Quoted("JiGen", {"test/top1": 80.51}),))
+    table = build_table(item, read_runs(tmp_path), "small")
+    assert "| JiGen | quoted | - | - | - | - | 80.51 | - | - |" in document(table)
+    assert table.lines[1].decisions == build_table(ITEM, read_runs(tmp_path), "small").lines[1].decisions
+    assert not any(line.quoted for line in lines(item, [], "tiny"))
+
+
+@pytest.mark.parametrize(("module", "examples"), [(protocols, 2), (text, 3)])
+def test_the_docstrings_examples_are_true(module, examples):
+    assert doctest.testmod(module) == (0, examples)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from opl.experiments import tables
+from opl.experiments.results.lines import lines
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.tables import lines
 from opl.experiments.run_folder import RunFolder
 
 

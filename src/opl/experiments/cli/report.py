@@ -10,7 +10,7 @@ from ...errors import OptionError
 from .flags import Flags
 
 if TYPE_CHECKING:
-    from ..results.conformity import Expected
+    from ..results.conformity import Recipes
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class Report(Flags):
             raise OptionError(
                 f"there is no folder {self.folder}: give one that `opl train` or `opl reproduce` wrote to."
             )
-        print(write_report(self.folder, ITEMS, expected=_expected()))
+        print(write_report(self.folder, ITEMS, recipes=_recipes()))
         return 0
 
 
-def _expected() -> "Expected | None":
-    """The settings of all recipes, if torch is there to build them; the page itself does not need it."""
-    from ..tables import settings_of
+def _recipes() -> "Recipes | None":
+    """All recipes, if torch is there to build them; the page itself does not need it."""
+    from ..tables import RECIPES
 
     try:
         import torch  # noqa: F401
     except ImportError:
         return None
-    return settings_of
+    return RECIPES

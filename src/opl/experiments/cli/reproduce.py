@@ -12,9 +12,9 @@ from ..figures.rendering import Order
 from ..item import Item
 from ..results.conformity import screen
 from ..results.runs import REFUSED, Run, read_runs
-from ..results.tables import as_json, document, lines, show
+from ..results.tables import as_json, build_table
 from ..scales import Scale
-from ..tables import ITEMS, item, recipe, settings_of
+from ..tables import ITEMS, RECIPES, item, recipe
 from .flags import OUT, Flags
 
 
@@ -41,7 +41,7 @@ class Reproduce(Flags):
         folder = self._make_folder(chosen)
         self._refuse_other_settings(chosen, folder)
         failed = self._run_all(chosen, folder)
-        runs = screen(read_runs(folder), ITEMS.values(), settings_of)
+        runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
         self._report(chosen, runs, folder)
         if chosen.figure and not failed:
             self._draw(chosen, runs, folder)
@@ -70,7 +70,7 @@ class Reproduce(Flags):
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
         """Stop before anything is trained if a run of these rows cannot be compared."""
         names = {row.recipe for row in chosen.at(self.scale)}
-        runs = screen(read_runs(folder), ITEMS.values(), settings_of)
+        runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
         wrong = [run for run in runs if run.state == REFUSED and run.name in names]
         if wrong:
             more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
@@ -88,20 +88,19 @@ class Reproduce(Flags):
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
         """Write the table and the page, and print the table."""
         from ..report.page import write_report
-        from ..results.comparisons import notes
+        from ..results.markdown import document
+        from ..results.terminal import show
 
-        rows, below = lines(chosen, runs, self.scale), notes(chosen, runs, self.scale)
-        data = json.dumps(as_json(chosen, rows, self.scale), indent=1)
+        table = build_table(chosen, runs, self.scale)
+        data = json.dumps(as_json(table), indent=1)
         stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        (folder / f"{stem}.md").write_text(document(chosen, rows, below) + "\n")
+        (folder / f"{stem}.md").write_text(document(table) + "\n")
         (folder / f"{stem}.json").write_text(data + "\n")
         page = write_report(folder, ITEMS, runs=runs)
         if self.json:
             print(data)
             return
-        show(chosen, rows, self.scale)
-        for line in below:
-            print(line)
+        show(table)
         print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
 
     def _draw(self, chosen: Item, runs: list[Run], folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..figures.similarity import off_diagonal_mean
 from ..item import Row
 from ..results.runs import BROKEN, Rows, Run, describe_seeds, number
-from ..results.tables import number as with_interval
+from ..results.text import number as with_interval
 from ..statistics import interval
 from . import clouds, matrices
 from .charts import Charts

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..statistics import Interval, verdict
+from ..statistics import Interval
 from .markup import Markup, tag
 
 WIDTH, HEIGHT, MARGIN = 220, 24, 20
@@ -43,15 +43,14 @@ class DifferenceAxis:
         labels = [tag("text", f"{value:+.2g}" if value else "0", x=self.at(value), y=10) for value in (0.0, *ends)]
         return tag("svg", *labels, **_frame(14), class_="whisker")
 
-    def draw(self, difference: Interval) -> Markup:
-        """Draw one difference; in the accent color only if the whole interval is above zero."""
+    def draw(self, difference: Interval, gain: bool) -> Markup:
+        """Draw one difference, in the accent color if it is a gain."""
         middle = HEIGHT / 2
         zero = _line(self.at(0), 0, self.at(0), HEIGHT, "zero")
         ends = [self.at(value) for value in (difference.low, difference.high) if math.isfinite(value)]
         bar = [_line(ends[0], middle, ends[1], middle)] if ends else []
         caps = [_line(x, middle - 5, x, middle + 5) for x in ends]
         dot = tag("circle", cx=self.at(difference.mean), cy=middle, r=4.5)
-        gain = verdict(difference) == "a gain"
         return tag("svg", zero, *bar, *caps, dot, **_frame(HEIGHT), class_="whisker gain" if gain else "whisker")
 
 

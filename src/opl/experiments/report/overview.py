@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ..item import Row
-from ..results.runs import Run, inner, number
+from ..results.lines import lines
+from ..results.runs import BROKEN, Run, inner
 from ..scales import MEANING
-from ..statistics import Interval, paired_difference, verdict
+from ..statistics import GAIN, Decision, Interval
 from .context import Context
 from .groups import Group, badge, new_rows
 from .markup import Markup, join, tag
@@ -49,35 +50,41 @@ def _findings(groups: Sequence[Group]) -> Markup | None:
 
 
 def _finding(group: Group, rows: Sequence[Row]) -> Markup | None:
-    """The effect of OPL in one table: its paired difference in the first metric."""
+    """The effect of OPL in one table: its paired difference in the first metric, decided as in the table."""
     pair = group.pair()
     if group.scale == "tiny" or pair is None or pair[1] not in rows or not group.item.metrics:
         return None
-    key, metric = next(iter(group.item.metrics.items()))
     base, own = pair
-    difference = paired_difference(_by_seed(group, own, key), _by_seed(group, base, key))
-    if not math.isfinite(difference.mean):
+    compared = _comparison(group, own)
+    if compared is None or not math.isfinite(compared[0].mean):
         return None
+    difference, decision = compared
+    metric = group.item.metrics[group.item.main[0]]
     return tag(
         "li",
         tag("p", f"{group.item.name}, {own.label} against {base.label}", class_="over"),
         tag("p", f"{difference.mean:+.2f}", tag("span", f" {metric}", class_="unit"), class_="big"),
-        tag("p", _span(difference), class_="under"),
+        tag("p", _span(difference, decision), class_="under"),
         badge(group.scale),
-        class_="gain" if verdict(difference) == "a gain" else None,
+        class_="gain" if decision.verdict == GAIN else None,
     )
 
 
-def _span(difference: Interval) -> str:
+def _comparison(group: Group, row: Row) -> tuple[Interval, Decision] | None:
+    """The difference of a row in the first compared metric, and what it shows; None if it cannot be taken."""
+    name = group.item.main[0]
+    try:
+        [line] = [line for line in lines(group.item, group.runs, group.scale) if line.recipe == row.recipe]
+    except BROKEN:
+        return None
+    return line.difference[name], line.decisions[name]
+
+
+def _span(difference: Interval, decision: Decision) -> str:
     seeds = f"{difference.size} seed{'s' if difference.size != 1 else ''}"
     if math.isnan(difference.half):
-        return f"{seeds}: {verdict(difference)}"
-    return f"95 % interval {difference.low:+.2f} to {difference.high:+.2f}, {seeds}: {verdict(difference)}"
-
-
-def _by_seed(group: Group, row: Row, key: str) -> dict[int, float]:
-    values = {run.seed: number(run.result.get(key)) for run in group.finished(row)}
-    return {seed: value for seed, value in values.items() if math.isfinite(value)}
+        return f"{seeds}: {decision.verdict}"
+    return f"95 % interval {difference.low:+.2f} to {difference.high:+.2f}, {seeds}: {decision.verdict}"
 
 
 def _facts(runs: Sequence[Run]) -> Markup:

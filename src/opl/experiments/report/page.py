@@ -11,7 +11,7 @@ from ... import __version__
 from ...errors import FolderError
 from ..files import write_whole
 from ..item import Item
-from ..results.conformity import Expected, screen
+from ..results.conformity import Recipes, screen
 from ..results.runs import Run, read_runs
 from . import curves, feature_space, overview, pictures, rerun, result_tables, sweeps
 from .charts import Charts
@@ -42,7 +42,7 @@ def write_report(
     items: dict[str, Item],
     target: Path | str | None = None,
     runs: Sequence[Run] | None = None,
-    expected: Expected | None = None,
+    recipes: Recipes | None = None,
 ) -> Path:
     """Write the report page of a folder of runs.
 
@@ -51,14 +51,14 @@ def write_report(
         items: the tables and figures that the runs may belong to, by name.
         target: path of the page; `report.html` in the folder by default.
         runs: the runs of the folder, if they have been read and screened already.
-        expected: the settings that runs must have to be compared; without it they are only compared with each other.
+        recipes: what runs must be like to be compared; without it they are only compared with each other.
 
     Returns:
         The path of the page.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
-    found = screen(read_runs(folder), items.values(), expected) if runs is None else runs
+    found = screen(read_runs(folder), items.values(), recipes) if runs is None else runs
     page = _encode(folder.resolve().name, found, items)
     try:
         write_whole(target, page)

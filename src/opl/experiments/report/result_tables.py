@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from ..results.comparisons import Comparison, compare, comparison_verdict, notes
+from ..results.comparisons import Comparison, compare, comparison_verdict
+from ..results.lines import Line
+from ..results.markdown import document
 from ..results.runs import BROKEN, Run
-from ..results.tables import Line, describe_difference, document, lines, number
-from ..statistics import Interval, verdict
+from ..results.tables import Table, build_table, describe_seeds_of
+from ..results.text import describe_difference, describe_tests, number
+from ..statistics import GAIN
 from .context import Context
 from .groups import Group, badge
 from .html_table import cell, heading, row, scroll_box
@@ -15,7 +19,9 @@ from .markup import Markup, join, no_break, tag
 
 LEGEND = (
     "Ours is the mean over the seeds ± half of its 95 % interval (t distribution). A difference is taken seed by seed "
-    "from the row's baseline; only where its whole interval is above zero is it called a gain."
+    "from the row's baseline, with the p-value of the paired t-test. A gain or a loss is what remains one after Holm's "
+    "adjustment for all comparisons of the table; from six seeds on a sign-flip test stands beside it. Quoted lines "
+    "are the paper's, of methods that are not run here."
 )
 
 
@@ -36,62 +42,62 @@ def _content(group: Group, runs: Sequence[Run]) -> Markup:
     try:
         averages = {each.row.recipe for each in group.item.averages_at(group.scale)}
         here = {row.recipe for row in group.rows} | averages
-        found = lines(group.item, runs, group.scale)
-        table = _table(group, [line for line in found if line.recipe in here])
-        return join(table, _below(group, found, runs, sum(line.recipe not in here for line in found)))
+        table = build_table(group.item, runs, group.scale)
+        shown = [line for line in table.lines if line.recipe in here or line.quoted]
+        return join(_table(group, replace(table, lines=shown)), _below(group, table, runs, len(shown)))
     except BROKEN as error:
         words = f"a result has no {error}." if isinstance(error, KeyError) else str(error)
         return tag("p", f"This table cannot be made: {words}", class_="absent")
 
 
-def _table(group: Group, shown: list[Line]) -> Markup:
-    metrics = group.item.metrics
-    with_paper = [name for name in metrics if any(name in line.paper for line in shown)]
-    axes = {name: axis for name in group.item.main if (axis := _axis(name, shown))}
-    body = [_row(line, metrics, with_paper, axes) for line in shown]
-    head = _head(group.item.what, metrics, with_paper, axes)
-    return scroll_box(f"{group.title}, scale {group.scale}", head, body)
+def _table(group: Group, table: Table) -> Markup:
+    axes = {name: axis for name in group.item.main if (axis := _axis(name, table.lines))}
+    body = [_row(line, table, axes) for line in table.lines]
+    return scroll_box(f"{group.title}, scale {group.scale}", _head(table, axes), body)
 
 
 def _axis(name: str, shown: list[Line]) -> DifferenceAxis | None:
     return DifferenceAxis.over([line.difference[name] for line in shown if name in line.difference])
 
 
-def _head(
-    what: str, metrics: dict[str, str], with_paper: list[str], axes: dict[str, DifferenceAxis]
-) -> list[list[Markup]]:
-    first = [heading(what, rowspan=2), heading("seeds", rowspan=2, class_="number")]
-    second = []
-    for name, title in metrics.items():
-        if name in with_paper:
-            first.append(heading(title, colspan=2, scope="colgroup"))
-            second += [heading("ours", class_="number"), heading("paper", class_="number")]
-        else:
-            first.append(heading(title, rowspan=2, class_="number"))
-        if name in axes:
-            words = join(f"difference in {title}", axes[name].scale())
-            first.append(heading(words, rowspan=2, class_="difference"))
+def _head(table: Table, axes: dict[str, DifferenceAxis]) -> list[list[Markup]]:
+    metrics, papers = table.item.metrics, table.with_paper
+    first = [heading(table.item.what, rowspan=2), heading("seeds", rowspan=2, class_="number")]
+    first.append(heading("ours", colspan=len(metrics), scope="colgroup"))
+    second = [heading(title, class_="number") for title in metrics.values()]
+    if papers:
+        first.append(heading(table.paper_title, colspan=len(papers), scope="colgroup", class_="paper"))
+        second += [heading(metrics[name], class_="number") for name in papers]
+    for name, axis in axes.items():
+        words = join(f"difference in {metrics[name]}", axis.scale())
+        first.append(heading(words, rowspan=2, class_="difference"))
     return [first, second]
 
 
-def _row(line: Line, metrics: dict[str, str], with_paper: list[str], axes: dict[str, DifferenceAxis]) -> Markup:
-    cells = [cell("seeds", str(len(line.seeds)))]
+def _row(line: Line, table: Table, axes: dict[str, DifferenceAxis]) -> Markup:
+    metrics = table.item.metrics
+    cells = [cell("seeds", describe_seeds_of(line))]
     for name, title in metrics.items():
-        cells.append(cell(f"{title}, ours" if name in with_paper else title, number(line.numbers[name]), "ours"))
-        if name in with_paper:
-            cells.append(cell(f"{title}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
-        if name in axes:
-            cells.append(_difference(line, line.difference.get(name), axes[name], f"difference in {title}"))
+        cells.append(cell(f"{title}, ours", number(line.numbers[name]) if name in line.numbers else "-", "ours"))
+    for name in table.with_paper:
+        cells.append(cell(f"{metrics[name]}, paper", f"{line.paper[name]:.2f}" if name in line.paper else "-"))
+    cells += [_difference(line, name, axis, f"difference in {metrics[name]}") for name, axis in axes.items()]
     return row(line.label, *cells)
 
 
-def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, label: str) -> Markup:
+def _difference(line: Line, name: str, axis: DifferenceAxis, label: str) -> Markup:
     content = []
+    difference = line.difference.get(name)
     if difference is not None and math.isfinite(difference.mean):
-        words = verdict(difference)
+        decision = line.decisions[name]
         text = tag("span", describe_difference(difference), class_="number")
-        pill = tag("span", words, class_="pill gain" if words == "a gain" else "pill")
-        content = [axis.draw(difference), tag("div", text, " ", pill, class_="said")]
+        pill = tag("span", decision.verdict, class_="pill gain" if decision.verdict == GAIN else "pill")
+        tests = describe_tests(decision)
+        content = [
+            axis.draw(difference, decision.verdict == GAIN),
+            tag("div", text, " ", pill, class_="said"),
+            tag("div", tests, class_="quiet") if tests else None,
+        ]
     elif difference is None and not line.missing:
         content = [tag("span", "the baseline" if line.seeds else "-", class_="quiet")]
     if line.missing:
@@ -99,17 +105,17 @@ def _difference(line: Line, difference: Interval | None, axis: DifferenceAxis, l
     return tag("td", *content, role="cell", class_="difference", data_label=label)
 
 
-def _below(group: Group, found: list[Line], runs: Sequence[Run], absent: int) -> Markup:
+def _below(group: Group, table: Table, runs: Sequence[Run], shown: int) -> Markup:
     """The content below a table; the copied Markdown equals the table's file, including rows without runs."""
-    text = f"copy-{group.key}"
+    text, absent = f"copy-{group.key}", len(table.lines) - shown
     button = tag("button", "Copy as Markdown", type="button", class_="copy", data_copy=text)
-    note = " ".join([group.item.note, f"{absent} rows of it have no runs here." if absent > 0 else ""]).strip()
+    lacking = [f"{absent} rows of it have no runs here."] if absent else []
+    words = [*table.protocols, *([table.item.note] if table.item.note else []), *lacking]
     pairs = compare(group.item, runs, group.scale)
-    copied = document(group.item, found, notes(group.item, runs, group.scale))
     return join(
-        tag("div", button, tag("span", note, class_="quiet") if note else None, class_="below"),
+        tag("div", button, *(tag("p", each, class_="quiet") for each in words), class_="below"),
         _comparisons(group, pairs) if pairs else None,
-        tag("pre", copied, id=text, hidden=True),
+        tag("pre", document(table), id=text, hidden=True),
     )
 
 

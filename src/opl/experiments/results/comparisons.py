@@ -15,7 +15,7 @@ from ..statistics import Interval, interval
 from .conformity import describe_code
 from .measures import measured_result
 from .runs import Run, describe_seeds, select_runs
-from .tables import describe_difference
+from .text import describe_difference
 
 
 class Comparison(NamedTuple):
@@ -81,8 +81,8 @@ def describe_comparison(each: Comparison) -> str:
 
 
 def comparison_verdict(difference: Interval) -> str:
-    """`higher`, `lower` or `no difference`."""
-    return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "no difference"
+    """`higher`, `lower` or `undecided`."""
+    return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "undecided"
 
 
 def _share(seed: int, result: Mapping[str, Any], name: str) -> str:

@@ -7,28 +7,36 @@ differs from its baseline in more than the method.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..differences import FREE, describe_changes, differences
 from ..item import Item
 from ..run_folder import MODEL
 from .runs import REFUSED, Run, number
 
-Expected = Callable[[str, str], dict[str, Any] | None]
-"""The settings of a recipe, by name and scale; None if there is no such recipe."""
+
+class Recipes(NamedTuple):
+    """What is known of recipes where torch is at hand."""
+
+    settings: Callable[[str, str], dict[str, Any] | None]
+    """The settings of a recipe, by name and scale; None if there is no such recipe."""
+    complete: Callable[[dict[str, Any]], dict[str, Any]]
+    """The settings of a run with those added, as their defaults, that did not exist when it was started."""
+
 
 OF_METHOD = {"name", "method", "after", "kind"}  # what may tell a row from its baseline
 
 
-def screen(runs: Iterable[Run], items: Iterable[Item], expected: Expected | None = None) -> list[Run]:
+def screen(runs: Iterable[Run], items: Iterable[Item], recipes: Recipes | None = None) -> list[Run]:
     """The same runs, those that may not be compared with a state that says so.
 
     Args:
         runs: all runs of a folder.
         items: the tables and figures that name rows and their baselines.
-        expected: the settings that a run must have; without it runs are only compared with each other.
+        recipes: what runs must be like; without it they are only compared with each other.
     """
-    screened = [_refuse(run, _faults(run, expected)) for run in runs]
+    known = [replace(run, recipe=recipes.complete(run.recipe)) if recipes else run for run in runs]
+    screened = [_refuse(run, _faults(run, recipes)) for run in known]
     screened = _without_repetitions(screened)
     baselines = {row.recipe: row.baseline for item in items for row in item.rows if row.baseline}
     return _like_their_baselines(screened, baselines)
@@ -53,14 +61,14 @@ def _refuse(run: Run, faults: Sequence[str]) -> Run:
     return replace(run, state=REFUSED, sentence="; ".join(faults)) if faults and run.state == "done" else run
 
 
-def _faults(run: Run, expected: Expected | None) -> list[str]:
+def _faults(run: Run, recipes: Recipes | None) -> list[str]:
     """What is wrong with a run by itself."""
     if run.state != "done":
         return []
     changes = run.recipe.get("changes")
     if isinstance(changes, list) and changes:
         return [f"other settings: {', '.join(map(str, changes))}"]
-    wanted = expected(run.name, run.scale) if expected else None
+    wanted = recipes.settings(run.name, run.scale) if recipes else None
     changed = describe_changes(run.recipe, wanted, FREE) if wanted else []
     faults = [f"other settings: {', '.join(changed)}"] if changed else []
     name, folder = f"{run.name}/seed-{run.seed}", run.folder.path.resolve()
