@@ -5,8 +5,7 @@
 (predictions for the test images), `result.json`, `sums.json` (SHA-256 of recipe, result and weights), and the empty
 file `done`, written last. With label noise also `noise.json` (transition matrix and noise rates) and `noise.npz` (the
 labels). Measures taken after training are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an
-unfinished measure is a `.part.npz`. All files but `metrics.jsonl` and logs are written under a temporary name and then
-renamed, so that a file under its final name is complete.
+unfinished measure is a `.part.npz`. A file under its final name is complete, except for `metrics.jsonl` and logs.
 """
 
 import hashlib
@@ -218,10 +217,12 @@ class RunFolder:
 
     def result(self) -> dict[str, Any]:
         """Return the final numbers of the run and the numbers of all measures."""
-        numbers = self._read_json(RESULT)
-        for file in sorted((self.path / "measures").glob("*.json")):
-            numbers |= self._read_json(f"measures/{file.name}")["numbers"]
-        return numbers
+        measured = [content["numbers"].items() for content in self.measures().values()]
+        return self._read_json(RESULT) | {name: value for numbers in measured for name, value in numbers}
+
+    def measures(self) -> dict[str, dict[str, Any]]:
+        """Return every measure by its name, as passed to `write_measure`."""
+        return {file.stem: self.measure(file.stem) for file in sorted((self.path / "measures").glob("*.json"))}
 
     def write_measure(self, name: str, content: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Save a measure, with its `numbers` in `content`. Arrays come first: a `.json` file marks it as complete."""
@@ -262,9 +263,8 @@ class RunFolder:
 
     def sums(self) -> dict[str, str]:
         """The SHA-256 of recipe, result and weights, as the run left them; empty for a run without."""
-        return (
-            {name: str(value) for name, value in self._read_json(SUMS).items()} if (self.path / SUMS).exists() else {}
-        )
+        stored = self._read_json(SUMS) if (self.path / SUMS).exists() else {}
+        return {name: str(value) for name, value in stored.items()}
 
     def edited_files(self) -> list[str]:
         """The names of those files that are not what the run wrote; weights are not read for this."""

@@ -30,6 +30,7 @@ COMMANDS = {
         "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
     ),
     "report": Command("report", "Report", "one HTML page from what is on disk"),
+    "results": Command("results", "Results", "records of finished runs, and RESULTS.md made from them"),
     "data": Command("data", "Data", "which data sets are here, and how to get the rest"),
     "bench": Command("bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),
 }

@@ -49,6 +49,9 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
         else:
             reason = f" ({run.sentence})" if run.state == REFUSED else ""
             problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}{reason}")
+    for row in item.at("small") if scale == "small" else ():
+        if row.needs and row.recipe not in results | problems:
+            problems[row.recipe] = [row.left_out]
     averages = item.averages_at(scale)
     for each in averages:
         results[each.row.recipe], problems[each.row.recipe] = _average(item, each, results)

@@ -154,6 +154,20 @@ def describe_seeds(seeds: Sequence[int]) -> str:
     return f"mean of {len(seeds)} seeds" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
+def list_seeds(seeds: Iterable[int]) -> str:
+    """Name seeds, with ranges.
+
+    Example:
+        >>> list_seeds([2, 0, 1, 7]), list_seeds([4])
+        ('seeds 0 to 2, 7', 'seed 4')
+    """
+    known = set(seeds)
+    starts = sorted(seed for seed in known if seed - 1 not in known)
+    ends = sorted(seed for seed in known if seed + 1 not in known)
+    parts = [str(low) if low == high else f"{low} to {high}" for low, high in zip(starts, ends, strict=True)]
+    return f"{'seed' if len(known) == 1 else 'seeds'} {', '.join(parts)}"
+
+
 def number(value: object) -> float:
     """A value read from a file as a float; NaN if it is not a number.
 

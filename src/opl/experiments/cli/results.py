@@ -1,0 +1,100 @@
+"""`opl results add DIR` and `opl results write`: records of finished runs, and RESULTS.md made from them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from tyro.conf import Positional
+
+from ...errors import FolderError, OptionError
+
+RECORDS, DOCUMENT = Path("results"), Path("RESULTS.md")
+
+
+@dataclass(frozen=True)
+class Add:
+    """Add a record of every finished run below a folder; the same run again changes nothing."""
+
+    folder: Positional[Path]
+    """For instance runs/small/table-1."""
+    to: Path = RECORDS
+    """The folder of records."""
+    replace: bool = False
+    """Put other results of the same recipe, scale and seed in place of the records that are there."""
+
+    def run(self) -> int:
+        """Add them, and say what became of each run."""
+        from ..results.archive import KEPT, add_runs
+        from ..results.runs import read_runs
+        from ..tables import ITEMS, RECIPES
+
+        if not self.folder.is_dir():
+            raise OptionError(f"there is no folder {self.folder}: give one that `opl reproduce` or `opl train` wrote.")
+        runs = read_runs(self.folder)
+        if not runs:
+            raise OptionError(f"there are no runs below {self.folder}: give a folder that `opl reproduce` wrote.")
+        outcomes = add_runs(runs, self.to, list(ITEMS.values()), RECIPES, substitute=self.replace)
+        for outcome in outcomes:
+            print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
+        return 0 if any(outcome.word in KEPT for outcome in outcomes) else 2
+
+
+@dataclass(frozen=True)
+class Write:
+    """Make the tables of a text anew from the records; text outside of markers stays as it is."""
+
+    records: Path = RECORDS
+    """The folder of records."""
+    file: Path = DOCUMENT
+    """The text, with a line `<!-- opl results: ITEM SCALE -->` before each table and `<!-- end -->` after it."""
+    check: bool = False
+    """Write nothing; exit with 1 if the text would change."""
+
+    def run(self) -> int:
+        """Write the text, if it changes."""
+        from ..files import write_whole
+        from ..results.document import render_document
+        from ..tables import ITEMS
+
+        if not self.records.is_dir():
+            raise OptionError(f"there is no folder {self.records}: `opl results add DIR` makes it.")
+        before = self._read()
+        after = render_document(before, self.records, ITEMS)
+        if after == before:
+            print(f"{self.file} agrees with the records in {self.records}")
+            return 0
+        if self.check:
+            print(f"{self.file} does not agree with the records in {self.records}: run `opl results write`.")
+            return 1
+        try:
+            write_whole(self.file, after.encode())
+        except OSError as error:
+            raise FolderError(f"cannot write {self.file} ({error.strerror}): give another --file.") from error
+        print(f"{self.file} was made anew from the records in {self.records}")
+        return 0
+
+    def _read(self) -> str:
+        try:
+            return self.file.read_bytes().decode()
+        except (OSError, ValueError) as error:
+            raise OptionError(f"{self.file} is not a text that can be read: name one with --file.") from error
+
+
+Job = Annotated[Add, tyro.conf.subcommand("add")] | Annotated[Write, tyro.conf.subcommand("write")]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Records of finished runs, and the text that is made from them."""
+
+    job: Add | Write
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Results":
+        """Read the job and its flags."""
+        return cls(tyro.cli(Job, prog="opl results", description=cls.__doc__, args=words))
+
+    def run(self) -> int:
+        """Do the job."""
+        return self.job.run()

@@ -1,0 +1,123 @@
+"""`opl results add` and `opl results write`: exit codes, what is printed, and that nothing is half-written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from _finished_runs import write_finished
+from opl.experiments import cli
+
+ROOT = Path(__file__).parents[3]
+BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with runs of both rows, as the working directory."""
+    for name, top1 in (("digits-ce", 97.0), ("digits-opl", 98.5)):
+        write_finished(tmp_path / "runs", name, 0, top1)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_adding_says_what_became_of_each_run(place, capsys):
+    (place / "runs" / "digits-ce" / "seed-0" / "done").unlink()
+    assert cli.main(["results", "add", "runs"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("digits-ce/seed-0: not added, unfinished: 0 of 40 epochs")
+    assert printed[1] == "digits-opl/seed-0: added"
+    assert [path.as_posix() for path in Path("results").rglob("*.json")] == ["results/small/digits-opl/seed-0.json"]
+    assert cli.main(["results", "add", "runs", "--to", "results"]) == 0
+    assert "digits-opl/seed-0: already there" in capsys.readouterr().out
+
+
+def test_adding_another_result_needs_the_flag(place, capsys):
+    write_finished(place / "more", "digits-ce", 0, 99.0)
+    assert cli.main(["results", "add", "runs"]) == 0
+    assert cli.main(["results", "add", "more"]) == 2
+    assert "another result" in capsys.readouterr().out
+    assert cli.main(["results", "add", "more", "--replace"]) == 0
+    assert capsys.readouterr().out == "digits-ce/seed-0: replaced\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "nowhere"), "there is no folder nowhere"),
+        (("add", "empty"), "there are no runs below empty"),
+        (("write",), "there is no folder results"),
+        (("write", "--records", "empty"), "RESULTS.md is not a text"),
+    ],
+)
+def test_wrong_words_are_one_sentence(place, capsys, words, said):
+    (place / "empty").mkdir()
+    assert cli.main(["results", *words]) == 2
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert printed.count("\n") == 1
+
+
+def test_writing_changes_the_blocks_and_checking_changes_nothing(place, capsys):
+    assert cli.main(["results", "add", "runs"]) == 0
+    file = place / "RESULTS.md"
+    file.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+    assert cli.main(["results", "write", "--check"]) == 1
+    assert "run `opl results write`" in capsys.readouterr().out
+    assert file.read_text() == f"before\n{BEGIN}\n{END}\nafter\n"
+    assert cli.main(["results", "write"]) == 0
+    text = file.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "| CE+OPL | 1 | 98.50 |" in text
+    assert cli.main(["results", "write", "--check"]) == 0
+    edited = text.replace("98.50", "99.50")
+    file.write_text(edited)
+    assert cli.main(["results", "write", "--check"]) == 1
+    assert file.read_text() == edited
+
+
+@pytest.mark.parametrize(
+    "text", [f"{BEGIN}\n", f"<!-- opl results: demo huge -->\n{END}\n", f"{BEGIN}\n{END}\n{END}\n"]
+)
+def test_a_broken_marker_leaves_the_file(place, capsys, text):
+    assert cli.main(["results", "add", "runs"]) == 0
+    capsys.readouterr()
+    (place / "RESULTS.md").write_text(text)
+    assert cli.main(["results", "write"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert (place / "RESULTS.md").read_text() == text
+
+
+def test_a_damaged_record_leaves_the_file(place, capsys):
+    assert cli.main(["results", "add", "runs"]) == 0
+    (place / "results" / "small" / "digits-ce" / "seed-0.json").write_text('{"recipe": ')
+    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+    assert cli.main(["results", "write"]) == 2
+    assert "seed-0.json is not a record" in capsys.readouterr().err
+    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+
+
+def test_a_disk_that_fails_leaves_the_file(place, capsys, monkeypatch):
+    assert cli.main(["results", "add", "runs"]) == 0
+    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+
+    def full(*paths):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    assert cli.main(["results", "write"]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+    assert not list(place.glob(".*"))
+
+
+def test_results_md_agrees_with_the_records_of_this_repository_without_torch():
+    script = (
+        "import sys; from opl.experiments import cli; code = cli.main(['results', 'write', '--check']); "
+        "sys.exit(3 if 'torch' in sys.modules else code)"
+    )
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr

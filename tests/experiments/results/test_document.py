@@ -1,0 +1,148 @@
+"""RESULTS.md is made from records: blocks, what stands outside of them, and transcribed tables."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from _finished_runs import dump, load, write_finished
+from _said import says
+from opl.errors import FolderError, OptionError
+from opl.experiments.results.archive import add_runs
+from opl.experiments.results.blocks import render_blocks
+from opl.experiments.results.document import render_document
+from opl.experiments.results.runs import read_runs
+from opl.experiments.results.transcriptions import read_transcription
+from opl.experiments.statistics import holm
+from opl.experiments.tables import ITEMS, RECIPES
+
+ROOT = Path(__file__).parents[3]
+TRANSCRIBED = sorted((ROOT / "results" / "transcribed").glob("*.json"))
+BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
+
+
+@pytest.fixture
+def records(tmp_path):
+    for seed, (ce, opl) in enumerate(((97.0, 98.5), (96.5, 98.25))):
+        write_finished(tmp_path / "runs", "digits-ce", seed, ce)
+        write_finished(tmp_path / "runs", "digits-opl", seed, opl)
+    add_runs(read_runs(tmp_path / "runs"), tmp_path / "results", list(ITEMS.values()), RECIPES)
+    return tmp_path / "results"
+
+
+def render(text: str, records: Path) -> str:
+    return render_document(text, records, ITEMS)
+
+
+def test_text_outside_of_markers_stays_as_it_was(records):
+    before, between, after = "# Title\r\n\n  odd | *text* \t\n", "\n\nwords & words\n", "\nthe end, no newline"
+    text = f"{before}{BEGIN}\nold\n{END}{between}{BEGIN}\n{END}{after}"
+    made = render(text, records)
+    block = made[len(before) : made.index(END) + len(END)]
+    assert made == f"{before}{block}{between}{block}{after}"
+    assert "old" not in block
+    assert f"| CE | 2 | {np.mean([97.0, 96.5]):.2f} ±" in block
+
+
+def test_a_text_made_again_is_the_same(records):
+    once = render(f"{BEGIN}\n{END}\n", records)
+    assert render(once, records) == once
+
+
+def test_a_text_without_markers_is_left_alone(records):
+    assert render("words\n", records) == "words\n"
+
+
+def test_blocks_get_the_words_and_the_line_of_their_marker():
+    seen = []
+    made = render_blocks(f"a\n{BEGIN}\n{END}\n", lambda words, place: seen.append((words, place)) or "made")
+    assert seen == [(["demo", "small"], 2)]
+    assert made == f"a\n{BEGIN}\n\nmade\n\n{END}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{BEGIN}\nold\n", ("line 1", "no <!-- end --> line")),
+        (f"{BEGIN}\n{BEGIN}\n{END}\n", ("line 2", "inside the block that line 1 begins")),
+        (f"words\n{END}\n", ("line 2", "no marker")),
+        (f"<!-- opl results demo small -->\n{END}\n", ("line 1", "no marker")),
+        (f"see {BEGIN}\n{END}\n", ("line 1", "no marker")),
+        (f"<!-- opl results: table-99 small -->\n{END}\n", ("line 1", "table-99", "did you mean")),
+        (f"<!-- opl results: demo huge -->\n{END}\n", ("line 1", "huge", "did you mean")),
+        (f"<!-- opl results: demo tiny -->\n{END}\n", ("line 1", "tiny")),
+        (f"<!-- opl results: demo -->\n{END}\n", ("line 1", "an item and a scale")),
+        (f"<!-- opl results: transcribed demo -->\n{END}\n", ("line 1", "an item and a scale")),
+    ],
+)
+def test_a_broken_marker_is_one_sentence(records, text, said):
+    says(lambda: render(text, records), OptionError, said)
+
+
+def test_a_block_without_records_is_one_sentence(records):
+    says(lambda: render(f"<!-- opl results: table-1 small -->\n{END}\n", records), FolderError, ("table-1", "add DIR"))
+    text = f"<!-- opl results: transcribed demo small -->\n{END}\n"
+    says(lambda: render(text, records), FolderError, ("there is no", "demo-small.json"))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{"recipe": "gone"}]}'])
+def test_a_damaged_transcription_is_one_sentence(tmp_path, content):
+    (tmp_path / "transcribed").mkdir()
+    (tmp_path / "transcribed" / "demo-small.json").write_text(content)
+    says(lambda: read_transcription(tmp_path, ITEMS["demo"], "small"), FolderError, ("not a transcribed table",))
+
+
+def test_a_transcribed_table_is_decided_like_any_other(tmp_path):
+    """The p-value follows from mean, half-width and size; Holm's adjustment counts the comparisons of the table."""
+    ours = [(1.0, 1.1, 0.9), (1.0, 2.0, 3.0)]
+    halves = [stats.t.ppf(0.975, 2) * stats.sem(values) for values in ours]
+    rows = [{"recipe": "digits-ce", "difference": {}}] + [
+        {"recipe": "digits-opl", "difference": {"test/top1": {"mean": np.mean(values), "half": half, "size": 3}}}
+        for values, half in zip(ours, halves, strict=True)
+    ]
+    shared = {"label": "x", "seeds": [0, 1, 2], "values": {}, "numbers": {"test/top1": _number(97.0)}}
+    (tmp_path / "transcribed").mkdir()
+    content = {"command": "c", "commit": "d", "seeds": [0, 1, 2], "time": "t", "rows": [row | shared for row in rows]}
+    dump(tmp_path / "transcribed" / "demo-small.json", content)
+    table = read_transcription(tmp_path, ITEMS["demo"], "small")
+    p_values = [stats.ttest_1samp(values, 0).pvalue for values in ours]
+    decisions = [line.decisions["test/top1"] for line in table.lines[1:]]
+    assert [decision.adjusted for decision in decisions] == pytest.approx(holm(p_values))
+    assert [decision.verdict for decision in decisions] == ["a gain", "undecided"]
+    assert list(table.item.metrics) == ["test/top1"]
+    assert math.isnan(table.lines[0].numbers["test/top1"].half)
+
+
+def _number(mean: float) -> dict:
+    return {"mean": mean, "half": None, "size": 3}
+
+
+@pytest.mark.parametrize("file", TRANSCRIBED, ids=lambda file: file.stem)
+def test_a_transcription_agrees_with_itself_and_is_marked(file):
+    content = load(file)
+    assert content["transcribed"] is True
+    table = read_transcription(file.parents[1], ITEMS[content["item"]], content["scale"])
+    assert all(line.transcribed for line in table.lines)
+    values = {row["recipe"]: row["values"] for row in content["rows"]}
+    baselines = {row.recipe: row.baseline for row in ITEMS[content["item"]].rows}
+    for row in content["rows"]:
+        for name, each in row["values"].items():
+            assert row["numbers"][name]["mean"] == pytest.approx(np.mean(list(each.values())), abs=0.005)
+        for name, difference in row["difference"].items():
+            theirs = values[baselines[row["recipe"]]].get(name, {}) if row["recipe"] in baselines else {}
+            pairs = [value - theirs[seed] for seed, value in row["values"].get(name, {}).items() if seed in theirs]
+            if pairs:
+                assert difference["mean"] == pytest.approx(np.mean(pairs), abs=0.005)
+            if len(pairs) > 1:
+                half = stats.t.ppf(0.975, len(pairs) - 1) * stats.sem(pairs)
+                assert difference["half"] == pytest.approx(half, abs=0.01)
+
+
+def test_transcriptions_are_sorted_json():
+    assert len(TRANSCRIBED) == 10
+    for file in TRANSCRIBED:
+        text = json.dumps(load(file), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        assert file.read_text() == f"{text}\n"
