@@ -14,10 +14,6 @@ from _image_files import png
 from opl.experiments.data.readers.few_shot_classes import CIFAR_FS
 
 PARTS = ("train", "val", "test")
-TIERED = {
-    part: [f"n{start + number:08d}" for number in range(count)]
-    for part, start, count in (("train", 1, 351), ("val", 2001, 97), ("test", 4001, 160))
-}
 CIFAR_100 = sorted(name for names in CIFAR_FS.values() for name in names)
 
 Part = tuple[np.ndarray, list[str]]  # (N, H, W, 3), and the class of each

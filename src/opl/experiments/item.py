@@ -1,8 +1,9 @@
 """A table or figure of the paper as a value: its rows, their recipes, and the paper's numbers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from .run_folder import measure_name
 from .scales import SCALES, Scale
 
 
@@ -19,6 +20,11 @@ class Row:
     """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
     needs: str = ""
     """A data set without which the row is left out at the small scale, where the table has other rows to show."""
+
+    @property
+    def left_out(self) -> str:
+        """Why the row has no runs, if it was left out."""
+        return f"left out, needs {self.needs}: see opl data"
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Item:
     what: str = "loss"
     """What a row stands for; the heading of the first column."""
     seeds: int = 3
+    """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
     cost: str = ""
     """The measured cost of one run at each scale."""
     note: str = ""
@@ -90,6 +97,17 @@ class Item:
     def main(self) -> tuple[str, ...]:
         """The numbers to compare with the baseline and the paper."""
         return self.compared or tuple(self.metrics)[:1]
+
+    def seeds_at(self, scale: str) -> int:
+        """The number of runs of each row at a scale."""
+        return min(self.seeds, 2) if scale == "tiny" else self.seeds
+
+    def for_scale(self, scale: str) -> "Item":
+        """The item without the columns of numbers that are measured at other scales only."""
+        here = {name for measure in self.measures if scale in measure.scales for name in measure.names}
+        elsewhere = {name for measure in self.measures for name in measure.names} - here
+        shown = {name: title for name, title in self.metrics.items() if measure_name(name) not in elsewhere}
+        return replace(self, metrics=shown, compared=tuple(name for name in self.compared if name in shown))
 
     def at(self, scale: str) -> tuple[Row, ...]:
         """The rows that are run at a scale."""

@@ -79,3 +79,17 @@ def test_made_up_data_like_other_sets_is_as_it_was_and_has_no_new_classes():
         noise = torch.randn(448, channels, size, size, generator=chance) * 0.1
         expected = (patterns[torch.arange(448) % classes] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
         assert torch.equal(Synthetic(like).load(0).train.pixels, expected)
+
+
+def test_another_size_keeps_classes_and_patterns():
+    small, usual = (Synthetic(like="mini-imagenet", classes=4, rows=8, val=4, test=4, noise=0.0, pixels=pixels)
+                    for pixels in (21, 0))  # fmt: skip
+    assert (small.size, usual.size) == (21, 84)
+    ours, theirs = small.load(0).train, usual.load(0).train
+    assert ours.pixels.shape[1:] == (3, 21, 21)
+    assert small.novel_classes()[0].pixels.shape[1:] == (3, 21, 21)
+    assert torch.equal(ours.labels, theirs.labels)
+    means = torch.nn.functional.avg_pool2d(theirs.pixels.float(), 4)  # four pixels to one
+    assert (means - ours.pixels.float()).abs().mean() < 2
+    with pytest.raises(OptionError, match="pixels is -1"):
+        Synthetic(pixels=-1).load(0)

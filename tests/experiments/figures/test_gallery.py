@@ -2,12 +2,15 @@
 
 import base64
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from _figure_values import DRAWN, guesses, picture, rng, written
 
+from opl.errors import FolderError
 from opl.experiments.figures import gallery, style
+from opl.experiments.item import Row
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -70,3 +73,22 @@ def test_the_page_of_pictures_is_plain_values():
         "before": [["dog", 0.6], ["<b>cat</b>", 0.4]],
         "after": [["<b>cat</b>", 0.9], ["dog", 0.1]],
     }
+
+
+def test_every_row_with_a_baseline_has_its_own_pictures(monkeypatch):
+    shown = {("ce", "opl"): 2, ("imagenet-ce", "imagenet-opl"): 1, ("imagenet-ce", "imagenet-none"): 0}
+    monkeypatch.setattr(gallery, "corrections", lambda one, two: [picture()] * shown[one.name, two.name])
+    rows = [
+        (Row(name.upper(), name, {}, baseline), [SimpleNamespace(name=name, seed=seed) for seed in (1, 2)])
+        for name, baseline in (
+            ("ce", ""), ("opl", "ce"), ("imagenet-ce", ""), ("imagenet-opl", "imagenet-ce"),
+            ("imagenet-none", "imagenet-ce"), ("alone", "elsewhere"),
+        )
+    ]  # fmt: skip
+    found = gallery.render(rows, "class")
+    assert {suffix: len(figure.axes) // 3 for suffix, figure in found.figures.items()} == {"": 2, "-imagenet-opl": 1}
+    assert [line.split(" shown that ")[0] for line in found.words] == ["2", "1", "0"]
+    assert found.words[1].startswith("1 shown that IMAGENET-OPL gets right and IMAGENET-CE wrong")
+    rows[1][1][:] = [SimpleNamespace(name="opl", seed=3)]
+    with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
+        gallery.render(rows, "class")

@@ -11,7 +11,17 @@ from torch import nn
 
 from opl import FeatureTap
 from opl.errors import OptionError
-from opl.experiments.models import MODELS, CifarResNet, DigitsNet, MnistNet, ResNet, ResNet12, Vgg11, WideResNet
+from opl.experiments.models import (
+    MODELS,
+    CifarResNet,
+    DigitsNet,
+    MadryResNet,
+    MnistNet,
+    ResNet,
+    ResNet12,
+    Vgg11,
+    WideResNet,
+)
 from opl.experiments.types import Output
 
 SMALL = {  # settings, channels, size of the images, length of the features, whether none is negative
@@ -20,6 +30,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     "resnet, cifar stem": (ResNet(depth=18, stem="cifar"), 3, 16, 512, True),
     "resnet of bottlenecks": (ResNet(depth=50), 3, 64, 2048, True),
     "wide resnet": (WideResNet(depth=10, width=1), 3, 16, 64, True),
+    "madry resnet": (MadryResNet(units=1, width=2), 3, 16, 128, False),
     "resnet-12": (ResNet12(widths=(4, 6, 8, 10)), 3, 32, 10, False),
     "vgg": (Vgg11(widths=(4, 4, 8, 8, 8, 8, 8, 6)), 3, 32, 6, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
@@ -189,6 +200,7 @@ def test_new_weights_are_drawn_as_published():
         (Vgg11(widths=(8, 8)), ["8 convolutions", "names 2"]),
         (WideResNet(depth=30), ["30", "depth=28", "depth=34"]),
         (WideResNet(width=0), ["width is 0"]),
+        (MadryResNet(units=0), ["units is 0"]),
     ],
     ids=str,
 )

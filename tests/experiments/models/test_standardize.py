@@ -8,6 +8,7 @@ import torch
 from opl.errors import OptionError
 from opl.experiments import tables
 from opl.experiments.models import Standardize
+from opl.experiments.models.standardize import StandardizeEach
 from opl.experiments.training.build import build_model
 
 DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
@@ -23,3 +24,19 @@ def test_a_network_with_its_normalization_inside_answers_as_one_without():
     assert torch.equal(plain(pixels).logits, outside(pixels).logits)
     with pytest.raises(OptionError, match="one of each"):
         Standardize((0.5,), (0.0,))
+
+
+def test_each_image_is_normalized_by_its_own_mean_and_std_and_a_gray_one_becomes_zeros():
+    images = torch.rand(4, 3, 5, 6, dtype=torch.float64)
+    images[3] = 0.25
+    images.requires_grad_()
+    found = StandardizeEach()(images)
+    for image, normalized in zip(images[:3], found[:3], strict=True):
+        values = image.flatten().tolist()
+        mean = sum(values) / 90
+        std = (sum((value - mean) ** 2 for value in values) / 90) ** 0.5
+        torch.testing.assert_close(normalized, (image - mean) / std)
+    assert not found[3].any()
+    found.square().sum().backward()
+    assert images.grad.isfinite().all()
+    assert StandardizeEach()(images[:0]).shape == (0, 3, 5, 6)

@@ -97,13 +97,13 @@ def test_honest_runs_are_compared(folder):
 def test_runs_trained_by_hand_with_other_settings_are_refused(folder, capsys):
     for name, words in (
         ("digits-ce", ["--epochs", "1", "--optimizer.lr", "0.1", "--batch-size", "128"]),
-        ("digits-opl", ["--epochs", "3", "--optimizer.lr", "0.01", "--batch-size", "16"]),
+        ("digits-opl", ["--epochs", "3", "--optimizer.lr", "0.01", "--batch-size", "8"]),
     ):
         shutil.rmtree(folder / name / "seed-0")
         assert cli.main(["train", name, "--scale", "tiny", "--out", str(folder), *words]) == 0
     found = refused(folder)
-    assert "epochs 1 (recipe: 2)" in found["digits-ce/seed-0"]
-    assert "batch_size 16 (recipe: 64)" in found["digits-opl/seed-0"]
+    assert "epochs 1 (recipe: 4)" in found["digits-ce/seed-0"]
+    assert "batch_size 8 (recipe: 16)" in found["digits-opl/seed-0"]
     capsys.readouterr()
     assert reproduce(folder) == 2
     assert "cannot be compared: other settings" in capsys.readouterr().err
@@ -114,9 +114,9 @@ def test_a_run_with_changed_flags_is_custom_and_lists_its_changes(tmp_path, caps
     assert cli.main(words) == 0
     made = RunFolder.of(tmp_path, "digits-ce", 3)
     assert made.recipe()["scale"] == made.result()["scale"] == "custom"
-    assert made.result()["changes"] == ["epochs 1 (recipe: 2)"]
+    assert made.result()["changes"] == ["epochs 1 (recipe: 4)"]
     page = write_report(tmp_path, ITEMS, recipes=RECIPES).read_text()
-    assert "other settings: epochs 1 (recipe: 2)" in page
+    assert "other settings: epochs 1 (recipe: 4)" in page
 
 
 def test_a_seed_a_log_or_a_folder_of_data_change_no_recipe():
@@ -153,7 +153,7 @@ def test_a_seed_that_is_renamed_has_the_same_weights(folder):
 def test_another_data_split_is_not_comparable(folder, capsys):
     data = replace(recipe("digits-opl", "tiny").data, val=32)
     again(folder, "digits-opl", 0, data=data)
-    assert_refused(folder, "digits-opl/seed-0", "other settings: data.val 32 (recipe: 64)", capsys=capsys)
+    assert_refused(folder, "digits-opl/seed-0", "other settings: data.val 32 (recipe: 40)", capsys=capsys)
     alone = {run.where: run.sentence for run in screen(read_runs(folder), ITEMS.values()) if run.state == "refused"}
     assert "not like its baseline in data.val" in alone["digits-opl/seed-0"]
     assert "other images than its baseline" in alone["digits-opl/seed-0"]

@@ -55,8 +55,8 @@ def test_a_recipe_is_known_by_its_name_and_scale():
             assert tables.recipe(name, scale) is recipe
     with pytest.raises(OptionError, match="recipe 'digits-op' does not exist: did you mean 'digits-opl'"):
         tables.recipe("digits-op", "tiny")
-    with pytest.raises(OptionError, match="scale of cifar10-robust-madry 'small' does not exist"):
-        tables.recipe("cifar10-robust-madry", "small")
+    with pytest.raises(OptionError, match="scale of cifar10-robust-trades 'small' does not exist"):
+        tables.recipe("cifar10-robust-trades", "small")
     with pytest.raises(OptionError, match="table or figure 'table-33' does not exist: did you mean 'table-3'"):
         tables.item("table-33")
 

@@ -8,7 +8,9 @@ import torch
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
 from opl.experiments import tables
+from opl.experiments.data import Synthetic
 from opl.experiments.methods import MART, OPL, AdversarialTraining
+from opl.experiments.models import ResNet
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.serialization import to_json
 from opl.experiments.training.build import build_model, parse_recipe
@@ -58,6 +60,26 @@ def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatc
     )
     for name, value in now.items():
         assert torch.equal(value, (new if name.startswith("fc.") else before)[name]), name
+
+
+def test_fine_tuning_normalizes_by_its_own_data(tmp_path):
+    loop = AdversarialTraining(steps=1)
+    few = Synthetic(like="cifar10", rows=12, val=0, test=6, classes=3)
+    network = ResNet(10, "half", width=8)
+    first = replace(ATTACKED, name="first", data=few, method=loop, model=network, epochs=1, batch_size=4)
+    second = replace(first, name="second", data=replace(few, like="cifar100"), after="first", inherit=True)
+    run(first, tmp_path)
+    run(second, tmp_path)
+    before, tuned = (RunFolder.of(tmp_path, name, 0).weights() for name in ("first", "second"))
+    for weights, published in ((before, (0.4914, 0.2470)), (tuned, (0.50708, 0.26733))):
+        found = [weights[f"standardize.{name}"][0].item() for name in ("mean", "std")]
+        assert found == pytest.approx(published)
+    fresh = build_model(second).state_dict()
+    kept, new = (
+        sum((tuned[name] - weights[name]).abs().sum() for name in tuned if "conv" in name)
+        for weights in (before, fresh)
+    )
+    assert 0 < kept < new  # it started from the first run's weights
 
 
 SCRIPT = """

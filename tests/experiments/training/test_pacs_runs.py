@@ -8,6 +8,7 @@ import torch
 
 from opl.errors import OptionError
 from opl.experiments import tables
+from opl.experiments.data import SyntheticDomains
 from opl.experiments.methods import CrossEntropyOPL
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
@@ -68,3 +69,13 @@ def test_the_oracle_is_recorded_under_its_own_name_and_selects_nothing(tmp_path)
     same = ("test/top1", "val/top1", "test/loss")
     assert [told[name] for name in same] == [plain[name] for name in same]
     assert not any("ORACLE" in name for name in plain)
+
+
+@pytest.mark.parametrize("weights", ["nowhere.safetensors", "nobody/nothing"])
+def test_missing_weights_are_told_before_any_image_is_decoded(tmp_path, monkeypatch, weights):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    decoded = []
+    monkeypatch.setattr(SyntheticDomains, "load", lambda self, seed: decoded.append(seed))
+    with pytest.raises(OptionError, match=r"with --weights; put it below \$OPL_DATA .*; or train from scratch"):
+        run(tiny(weights=weights), tmp_path)
+    assert decoded == []

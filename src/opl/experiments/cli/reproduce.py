@@ -1,12 +1,14 @@
 """`opl reproduce ITEM`: all runs of a table or figure, then the paper's numbers and ours side by side."""
 
 import json
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError
+from ..cluster.commands import commands
 from ..cluster.local import Job, jobs_of, measure_all, run_all
 from ..figures.rendering import Order
 from ..item import Item
@@ -26,7 +28,7 @@ class Reproduce(Flags):
     """For instance table-s1; `opl recipes` lists them."""
     scale: Scale = "small"
     seeds: int = 0
-    """Runs of each row; 0 takes the table's own number."""
+    """Runs of each row; 0 takes the table's own number, at the tiny scale at most two."""
     out: Path = OUT
     jobs: int = 1
     """Runs at a time; cores and accelerators are shared out among them."""
@@ -38,13 +40,14 @@ class Reproduce(Flags):
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
         chosen = self._choose()
+        present = self._with_data(chosen)
         folder = self._make_folder(chosen)
         self._refuse_other_settings(chosen, folder)
-        failed = self._run_all(chosen, folder)
+        failed = self._run_all(present, folder)
         runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
         self._report(chosen, runs, folder)
         if chosen.figure and not failed:
-            self._draw(chosen, runs, folder)
+            self._draw(present, runs, folder)
         return 1 if failed else 0
 
     def _choose(self) -> Item:
@@ -52,6 +55,8 @@ class Reproduce(Flags):
         chosen = item(self.item)
         if self.jobs < 1 or self.seeds < 0:
             raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
+        if not chosen.rows:
+            raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
         if not chosen.at(self.scale):
             raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: give another --scale.")
         return chosen
@@ -79,11 +84,30 @@ class Reproduce(Flags):
                 "it, or give another --out."
             )
 
+    def _with_data(self, chosen: Item) -> Item:
+        """The item without the rows whose data set is not here, at the small scale; says which, unless it is all."""
+        needed = dict.fromkeys(row.needs for row in chosen.at("small") if row.needs and self.scale == "small")
+        if not needed:
+            return chosen
+        from ..data import find, is_here
+
+        absent = [name for name in needed if not is_here(name)]
+        present = replace(chosen, rows=tuple(row for row in chosen.rows if row.needs not in absent))
+        if not present.at("small"):
+            for name in absent:
+                find(name)  # from the network, or with the error that says how to get it
+            return chosen
+        for name in absent:
+            count = sum(row.needs == name for row in chosen.at("small"))
+            print(f"left out: {count} rows that need {name}, which is not here: see opl data", file=sys.stderr)
+        return present
+
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure what is not there yet; the runs that failed."""
-        seeds = self.seeds or chosen.seeds
+        seeds = self.seeds or chosen.seeds_at(self.scale)
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
-        return run_all(jobs, self.scale, folder, self.jobs) or measure_all(chosen, jobs, self.jobs, self.scale)
+        with commands(self.scale, self.jobs) as places:
+            return run_all(jobs, self.scale, folder, places) or measure_all(chosen, jobs, self.scale, places)
 
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
         """Write the table and the page, and print the table."""

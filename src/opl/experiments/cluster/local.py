@@ -1,20 +1,18 @@
-"""All runs of a table or figure, several at a time: each is its own `opl train` process, finished ones are kept."""
+"""All runs of a table or figure, several at a time: each is an `opl train` command, finished ones are kept."""
 
-import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from ...errors import WARNING
 from ..evaluation.registry import protocol_of
 from ..item import Item, Measure
 from ..run_folder import RunFolder
+from .commands import Commands, Execution
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -30,10 +28,7 @@ class Job:
     folder: RunFolder
     after: str = ""
     """The recipe whose run must be finished before."""
-    process: subprocess.Popen[bytes] | None = None
     state: str = "waiting"
-    place: int = -1
-    """Which share of the machine it has, while it runs."""
 
     def describe(self) -> str:
         """One line for the screen."""
@@ -67,55 +62,61 @@ def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
     return [*(_chain(before, look) if before else []), name]
 
 
-def run_all(jobs: list[Job], scale: str, out: Path, at_once: int) -> list[Job]:
-    """Run them, `at_once` at a time, cores and accelerators shared out; returns those that failed."""
+def run_all(jobs: list[Job], scale: str, out: Path, commands: Commands) -> list[Job]:
+    """Run them by `opl train`, as many at a time as there are places; returns those that failed."""
     waiting = [job for job in jobs if not job.folder.done]
     for job in jobs:
         if job not in waiting:
             job.state = "done"
-    running: list[Job] = []
+    running: list[tuple[Job, Execution]] = []
     failed: list[Job] = []
     with _Screen(jobs) as screen:
-        try:
-            while waiting or running:
-                for job in [job for job in waiting if _hopeless(job, failed)]:
-                    waiting.remove(job)
-                    job.state = f"failed (it comes after {job.after}, which failed)"
-                    failed.append(job)
-                    screen.say(job)
-                for job in [job for job in waiting if _ready(job)][: at_once - len(running)]:
-                    waiting.remove(job)
-                    job.place = min(set(range(at_once)) - {other.place for other in running})
-                    _start(job, scale, out, at_once)
-                    running.append(job)
-                    screen.say(job)
-                time.sleep(0.2)
-                for job in [job for job in running if job.process is not None and job.process.poll() is not None]:
-                    running.remove(job)
-                    job.state = "done" if job.folder.done else f"failed ({_why(job)})"
-                    failed += [] if job.folder.done else [job]
-                    screen.say(job)
-                screen.refresh()
-        finally:
-            for job in running:
-                if job.process is not None:
-                    job.process.terminate()
+        while waiting or running:
+            for job in [job for job in waiting if _hopeless(job, failed)]:
+                waiting.remove(job)
+                job.state = f"failed (it comes after {job.after}, which failed)"
+                failed.append(job)
+                screen.say(job)
+            for job in [job for job in waiting if _ready(job)][: len(commands.free)]:
+                waiting.remove(job)
+                running.append((job, _start(job, scale, out, commands)))
+                screen.say(job)
+            commands.wait()
+            for job, execution in [pair for pair in running if pair[1].poll() is not None]:
+                running.remove((job, execution))
+                job.state = "done" if job.folder.done else f"failed ({_why(job)})"
+                failed += [] if job.folder.done else [job]
+                screen.say(job)
+            screen.refresh()
     return failed
 
 
-def measure_all(item: Item, jobs: list[Job], at_once: int, scale: str) -> list[Job]:
-    """What a table or figure needs beside the results of its runs, by `opl evaluate`, `at_once` at a time; returns the
-    runs of which a measure failed. A run that others come after is measured only where it is a row itself."""
+def measure_all(item: Item, jobs: list[Job], scale: str, commands: Commands) -> list[Job]:
+    """What a table or figure needs beside the results of its runs, by `opl evaluate`; returns the runs of which a
+    measure failed. A run that others come after is measured only where it is a row itself."""
     rows = {row.recipe for row in item.at(scale)}
     wanted = [(job, words) for job in jobs if job.recipe in rows for words in _unmeasured(item, job, scale)]
     failed = []
-    with ThreadPoolExecutor(at_once) as pool:
-        processes = pool.map(lambda pair: _measure(pair[0], pair[1], at_once), wanted)
-        for (job, _), process in zip(wanted, processes, strict=True):
-            if process.returncode or WARNING in process.stderr:
-                print(process.stderr.strip(), file=sys.stderr)
-            failed += [job] if process.returncode else []
+    with TemporaryDirectory() as logs:
+        running = []
+        for number, (job, words) in enumerate(wanted):
+            while not commands.free:
+                commands.wait()
+            print(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}", file=sys.stderr, flush=True)
+            log = Path(logs) / str(number)
+            running.append((job, log, commands.start(("evaluate", str(job.folder.path), *words), log)))
+        for job, log, execution in running:
+            while (code := execution.poll()) is None:
+                commands.wait()
+            if words_of := _worth_saying(log.read_text(errors="replace"), code):
+                print(words_of, file=sys.stderr)
+            failed += [job] if code else []
     return failed
+
+
+def _worth_saying(text: str, code: int) -> str:
+    """The output of a measure that failed, and the warnings of one that did not."""
+    return text.strip() if code else "\n".join(line for line in text.splitlines() if WARNING in line)
 
 
 def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
@@ -140,17 +141,6 @@ def _arrays_of(item: Item) -> tuple[str, ...]:
     return needs
 
 
-def _measure(job: Job, words: tuple[str, ...], at_once: int) -> subprocess.CompletedProcess[str]:
-    sys.stderr.write(f"{job.recipe} seed {job.seed}: measuring {' '.join(words)}\n")  # one write: threads share it
-    command = _opl("evaluate", str(job.folder.path), *words)
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=_environment(at_once))
-
-
-def _opl(*words: str) -> list[str]:
-    """An `opl` command of this very installation."""
-    return [sys.executable, "-m", "opl.experiments.cli", *words]
-
-
 def _ready(job: Job) -> bool:
     return not job.after or job.folder.beside(job.after).done
 
@@ -159,30 +149,11 @@ def _hopeless(job: Job, failed: list[Job]) -> bool:
     return any((other.recipe, other.seed) == (job.after, job.seed) for other in failed)
 
 
-def _environment(at_once: int) -> dict[str, str]:
-    """Cores shared out among processes."""
-    threads = str(max(1, (os.cpu_count() or 1) // at_once))
-    return {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
-
-
-def _start(job: Job, scale: str, out: Path, at_once: int) -> None:
-    words = ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out))
-    environment = _environment(at_once)
-    cards = _cards()
-    if len(cards) > 1:
-        environment["CUDA_VISIBLE_DEVICES"] = cards[job.place % len(cards)]
+def _start(job: Job, scale: str, out: Path, commands: Commands) -> Execution:
     job.folder.path.mkdir(parents=True, exist_ok=True)
-    with job.folder.log_file.open("ab") as log:
-        job.process = subprocess.Popen(_opl(*words), stdout=log, stderr=log, env=environment)
     job.state = "running"
-
-
-def _cards() -> list[str]:
-    """The accelerators that may be used, by name."""
-    import torch
-
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(card) for card in range(torch.cuda.device_count())]
+    words = ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out))
+    return commands.start(words, job.folder.log_file)
 
 
 def _why(job: Job) -> str:

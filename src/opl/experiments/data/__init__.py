@@ -21,7 +21,7 @@ from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .readers.catalog import CATALOG, CatalogEntry
-from .readers.source import find, find_local
+from .readers.source import find, find_local, is_here
 from .split import split, subset
 from .synthetic import Synthetic
 from .synthetic_domains import SyntheticDomains
@@ -74,6 +74,7 @@ __all__ = [
     "describe",
     "find",
     "find_local",
+    "is_here",
     "rotate",
     "split",
     "subset",

@@ -43,6 +43,8 @@ class Synthetic(DataSet):
     """Standard deviation of the noise; the patterns range from 0 to 1."""
     per_new_class: int = 20
     """Images of each novel class; 20 allow for 5 shots and 15 queries."""
+    pixels: int = 0
+    """Height and width of the images; 0 uses those of the copied data set."""
 
     @property
     def _model(self) -> "FileDataSet | Digits | FewShot":
@@ -62,8 +64,8 @@ class Synthetic(DataSet):
 
     @property
     def size(self) -> int:
-        """Height and width, as in the copied data set."""
-        return self._model.size
+        """Height and width, as in the copied data set unless `pixels` says otherwise."""
+        return self.pixels or self._model.size
 
     @property
     def num_classes(self) -> int:
@@ -88,6 +90,7 @@ class Synthetic(DataSet):
     def load(self, seed: int) -> Splits:
         """Generate the data, which is the same for every `seed`."""
         check_classes(self.name, self.classes, self._model.num_classes)
+        self._check_pixels()
         count = self.rows + self.val + self.test
         labels = torch.arange(count) % self.num_classes
         pixels = self._pixels(labels, self.num_classes, torch.Generator().manual_seed(0))
@@ -102,6 +105,7 @@ class Synthetic(DataSet):
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Generate novel classes with their own patterns, numbered from 0, and their names; always the same."""
         check_part(part)
+        self._check_pixels()
         if not isinstance(self._model, FewShot):
             raise OptionError(
                 f"{self.name} has no classes beside those of the run: novel classes need data like 'cifar-fs', "
@@ -111,6 +115,10 @@ class Synthetic(DataSet):
         labels = torch.arange(count * self.per_new_class) % count
         pixels = self._pixels(labels, count, torch.Generator().manual_seed(seed))
         return Images(pixels, labels, torch.arange(len(labels))), tuple(f"new {part} class {i}" for i in range(count))
+
+    def _check_pixels(self) -> None:
+        if self.pixels < 0:
+            raise OptionError(f"pixels is {self.pixels}: give the height and width of the images, or 0 for the usual.")
 
     def _pixels(self, labels: Tensor, num_classes: int, chance: torch.Generator) -> Tensor:
         patterns = self._patterns(num_classes, chance)

@@ -182,15 +182,25 @@ def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The pictures of the lowest seed that both of the first two rows have; no figure if none was corrected."""
-    (before, first), (after, second) = rows[:2]
-    pairs = pair_by_seed(first, second)
-    if not pairs:
-        raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
-    pictures = corrections(*pairs[0])
-    figures = {"": draw(pictures, (before.label, after.label))} if pictures else {}
-    words = f"{after.label} gets right and {before.label} wrong, of the pictures that the runs of the first seed keep"
-    return Rendering(figures, [f"{len(pictures)} shown that {words}"])
+    """For each row and its baseline, the pictures of the lowest seed that both have; no figure if none was corrected.
+
+    The first figure has no suffix, the others that of their recipe.
+    """
+    by_recipe = {row.recipe: (row, runs) for row, runs in rows}
+    figures: dict[str, Figure] = {}
+    words: list[str] = []
+    for after, second in rows:
+        if after.baseline not in by_recipe:
+            continue
+        before, first = by_recipe[after.baseline]
+        pairs = pair_by_seed(first, second)
+        if not pairs:
+            raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
+        if pictures := corrections(*pairs[0]):
+            figures[f"-{after.recipe}" if words else ""] = draw(pictures, (before.label, after.label))
+        of = f"{after.label} gets right and {before.label} wrong, of the pictures that the runs of the first seed keep"
+        words.append(f"{len(pictures)} shown that {of}")
+    return Rendering(figures, words)
 
 
 def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Guesses:

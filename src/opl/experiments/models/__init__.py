@@ -5,6 +5,7 @@ The module that it builds returns `Output(features, logits)`, where the features
 
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
+from .madry_resnet import MadryResNet
 from .mnist import MnistNet
 from .network import Network
 from .pretrained import load_pretrained
@@ -15,13 +16,14 @@ from .vgg import Vgg11
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
-MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet)
+MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet, MadryResNet)
 """The architectures available to recipes."""
 
 __all__ = [
     "MODELS",
     "CifarResNet",
     "DigitsNet",
+    "MadryResNet",
     "MnistNet",
     "Network",
     "ResNet",

@@ -1,10 +1,14 @@
 """Normalization as the first part of a network, so that its input is pixels in [0, 1], which attacks perturb."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from ...errors import OptionError
 from .network import Network
+
+STANDARDIZE = "standardize"  # the name of the part in a network
 
 
 class Standardize(nn.Module):
@@ -30,8 +34,26 @@ class Standardize(nn.Module):
         return (images - self.mean) / self.std
 
 
+class StandardizeEach(nn.Module):
+    """Subtract each image's own mean and divide by its own std, over all pixels and channels, as TensorFlow does.
+
+    The std counts as at least `1 / (255 sqrt(n))` for n values, so that a gray image becomes zeros.
+
+    Example:
+        >>> StandardizeEach()(torch.tensor([[[[0.25, 0.75]]]]))
+        tensor([[[[-1.,  1.]]]])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalize (B, C, H, W) images with pixels in [0, 1]."""
+        least = 1 / (255 * math.sqrt(math.prod(images.shape[1:])))
+        centered = images - images.mean((1, 2, 3), keepdim=True)
+        variance = centered.square().mean((1, 2, 3), keepdim=True)
+        return centered / variance.clamp(min=least**2).sqrt()
+
+
 def prepend_standardize(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
     """Insert `Standardize` before the first part of the network, in place; the other parts keep their names."""
-    network.add_module("standardize", Standardize(mean, std))
-    network.path = ("standardize", *network.path)
+    network.add_module(STANDARDIZE, Standardize(mean, std))
+    network.path = (STANDARDIZE, *network.path)
     return network

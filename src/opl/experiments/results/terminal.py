@@ -6,6 +6,7 @@ from .tables import Table, cells
 def show(table: Table) -> None:
     """Print a table; its differences, which are long, and its notes stand below it, a line each."""
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table as Grid
 
     heading, body = cells(table)
@@ -17,7 +18,8 @@ def show(table: Table) -> None:
         grid.add_column(name, min_width=max(map(len, parts), default=0))  # labels may wrap, numbers may not
     for row in body:
         grid.add_row(*row[:apart])
-    console = Console()
+    usual = Console()
+    console = Console(width=max(usual.width, Measurement.get(usual, usual.options.update(width=1000), grid).minimum))
     console.print(grid)
     for row in body:
         for name, text in zip(heading[apart:], row[apart:], strict=True):

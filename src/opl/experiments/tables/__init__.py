@@ -34,6 +34,8 @@ MODULES = (
     "figure_5",
     "figure_s3",
     "figure_s1",
+    "figure_s2",
+    "figure_s4",
 )
 """The modules of this package, in the order in which their items are listed."""
 

@@ -38,6 +38,7 @@ def recipes() -> tuple["Recipe", ...]:
         batch_size=64,
     )
     small = replace(paper, scale="small")
-    tiny = replace(paper, data=Synthetic(like="digits"), epochs=2, scale="tiny")
+    data = Synthetic(like="digits", rows=160, val=40, test=40)
+    tiny = replace(paper, data=data, epochs=4, batch_size=16, scale="tiny")
     baselines = (paper, small, tiny)
     return (*baselines, *(replace(base, name=OPL, method=CrossEntropyOPL()) for base in baselines))

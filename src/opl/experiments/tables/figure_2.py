@@ -27,6 +27,7 @@ ITEM = Item(
     ),
     seeds=1,
     cost="paper: 4 min on 1 core",
+    setting="network and schedule not given",
     figure="plane",
 )
 

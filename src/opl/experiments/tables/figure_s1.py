@@ -16,6 +16,7 @@ ITEM = replace(
     dataset="cifar-fs",
     rows=tuple(row for row in TABLE_6.rows if row.recipe in RUNS),
     note="",
+    quoted=(),
     figure="lda",
     home=TABLE_6.name,
 )

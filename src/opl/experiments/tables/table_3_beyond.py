@@ -26,6 +26,7 @@ ITEM = replace(
     title="Label noise, 40 %: OPL's weight, and pruned samples in its pairs or not (not in the paper)",
     rows=tuple(_row(dataset, noise, key) for dataset in table_3.BENCHMARKS for noise in table_3.NOISES for key in KEYS),
     note="",
+    setting="",
     home=table_3.ITEM.name,
 )
 

@@ -37,6 +37,7 @@ ITEM = Item(
     ),
     seeds=1,
     cost=table_1.ITEM.cost,
+    setting=table_1.SETTING,
     home=table_1.ITEM.name,
 )
 

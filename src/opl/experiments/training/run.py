@@ -54,13 +54,13 @@ class _Training:
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
         self.fabric, self.recipe, self.folder = fabric, recipe, folder
-        splits = recipe.data.load(recipe.seed)
-        self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
-        self.splits = self.noisy.splits if self.noisy else splits
         self.model = build_model(recipe)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
         self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
+        splits = recipe.data.load(recipe.seed)  # after the weights: if these are missing, nothing is decoded
+        self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
+        self.splits = self.noisy.splits if self.noisy else splits
         self.model.to(fabric.device)
         self.data = batches(fabric, recipe, self.splits.train)
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)

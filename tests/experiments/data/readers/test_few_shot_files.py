@@ -9,7 +9,6 @@ from PIL import Image
 
 from _few_shot_files import (
     CIFAR_100,
-    TIERED,
     encoded,
     folders,
     hub,
@@ -25,7 +24,7 @@ from _few_shot_files import (
 from opl.errors import DataError, OplWarning, OptionError
 from opl.experiments.data import CifarFS, MiniImageNet, TieredImageNet, describe
 from opl.experiments.data.readers import few_shot_files as packed
-from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -50,7 +49,7 @@ def test_mini_imagenet_is_the_same_in_every_layout(tmp_path, few, layout, deeper
 
 @pytest.mark.parametrize("layout", [zipped, encoded, folders])
 def test_tiered_imagenet_is_the_same_in_every_layout(tmp_path, few, layout):
-    made = parts(TIERED, 1)
+    made = parts(TIERED_IMAGENET, 1)
     layout(tmp_path, made)
     settings = TieredImageNet(root=str(tmp_path))
     splits = settings.load(0)
@@ -92,7 +91,7 @@ def test_pictures_of_other_sizes_are_resized_whatever_becomes_of_their_shape(tmp
 
 
 def test_blue_comes_first_only_when_told(tmp_path, few):
-    made = parts(TIERED, 1)
+    made = parts(TIERED_IMAGENET, 1)
     zipped(tmp_path, made)
     plain, turned = (TieredImageNet(root=str(tmp_path), bgr=bgr).load(0).train.pixels for bgr in (False, True))
     assert torch.equal(plain.flip(1), turned)
@@ -118,7 +117,7 @@ def test_blue_comes_first_only_when_told(tmp_path, few):
 @pytest.mark.parametrize("keep", [0, 0.6])
 def test_a_file_that_ends_too_early_is_told_and_nothing_is_kept(tmp_path, few, layout, file, keep):
     tiered = layout in (zipped, encoded)
-    layout(tmp_path / "here", parts(TIERED, 1) if tiered else parts(MINI_IMAGENET))
+    layout(tmp_path / "here", parts(TIERED_IMAGENET, 1) if tiered else parts(MINI_IMAGENET))
     os.truncate(tmp_path / "here" / file, int((tmp_path / "here" / file).stat().st_size * keep))
     with pytest.raises(DataError, match="cannot be read") as caught:
         (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path / "here")).load(0)
@@ -138,7 +137,7 @@ def test_a_file_that_ends_too_early_is_told_and_nothing_is_kept(tmp_path, few, l
 )
 def test_a_missing_file_is_named(tmp_path, few, layout, missing):
     tiered = layout in (zipped, encoded)
-    layout(tmp_path, parts(TIERED, 1) if tiered else parts(MINI_IMAGENET))
+    layout(tmp_path, parts(TIERED_IMAGENET, 1) if tiered else parts(MINI_IMAGENET))
     (tmp_path / missing).unlink()
     with pytest.raises(DataError, match=f"but not '{missing}': copy or download"):
         (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path)).load(0)

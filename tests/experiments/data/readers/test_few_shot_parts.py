@@ -7,7 +7,6 @@ import pytest
 from _few_shot_files import (
     CIFAR_100,
     PARTS,
-    TIERED,
     Part,
     cifar_100,
     encoded,
@@ -24,7 +23,7 @@ from _few_shot_files import (
 )
 from opl.errors import DataError
 from opl.experiments.data import CifarFS, MiniImageNet, TieredImageNet
-from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -105,16 +104,17 @@ def test_numbers_without_names_must_be_as_many_and_without_a_gap(tmp_path, few):
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda made: made.update(val=part(TIERED["val"][1:], 1)), "'val' has 96 classes instead of 97"),
-        (lambda made: made.update(test=part(TIERED["test"], 2)), "'test' has 320 images instead of 160"),
+        (lambda made: made.update(val=part(TIERED_IMAGENET["val"][1:], 1)), "'val' has no class 'n02099267'"),
+        (lambda made: made.update(val=part([f"word {i}" for i in range(96)], 1)), "'val' has 96 classes instead of 97"),
+        (lambda made: made.update(test=part(TIERED_IMAGENET["test"], 2)), "'test' has 320 images instead of 160"),
         (
-            lambda made: made.update(val=part([TIERED["train"][5], *TIERED["val"][1:]], 1)),
-            "the class 'n00000006' is in its part 'train' and in its part 'val'; take the split of Ren",
+            lambda made: made.update(val=part([TIERED_IMAGENET["train"][5], *TIERED_IMAGENET["val"][1:]], 1)),
+            f"'val' has the class '{TIERED_IMAGENET['train'][5]}', which belongs to 'train'; take the split of Ren",
         ),
     ],
 )
 def test_another_split_of_tiered_imagenet_is_refused(tmp_path, few, spoil, says):
-    made = parts(TIERED, 1)
+    made = parts(TIERED_IMAGENET, 1)
     spoil(made)
     encoded(tmp_path, made)
     with pytest.raises(DataError, match=says):

@@ -1,5 +1,7 @@
 """The settings of attacks: what is refused, and the names of what is measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from opl.errors import OptionError
@@ -25,3 +27,14 @@ def test_a_shortened_autoattack_does_not_bear_its_name():
     assert Attack().metric("autoattack") == "attack/autoattack-linf-8-255"
     assert Attack(queries=100).metric("autoattack") == "attack/short-autoattack-100-100-linf-8-255"
     assert Attack(step=0.01).metric("pgd") == "attack/pgd-20-linf-8-255-step-0.01"
+
+
+def test_the_settings_of_an_outcome_are_those_that_it_depends_on():
+    given = Attack(eps=0.031, images=30, steps=3, iterations=4, queries=5, sanity=False)
+    assert given.alone("clean") == Attack(images=30, kinds=("clean",))  # the same at every radius
+    assert given.alone("fgsm") == Attack(images=30, kinds=("fgsm",), eps=0.031)
+    assert given.alone("pgd") == Attack(images=30, kinds=("pgd",), eps=0.031, steps=3)
+    assert given.alone("autoattack") == Attack(images=30, kinds=("autoattack",), eps=0.031, iterations=4, queries=5)
+    for kind in given.kinds:
+        assert replace(given, seed=1).alone(kind) != given.alone(kind)
+        assert given.alone(kind).metric(kind) == given.metric(kind)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from .few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,7 @@ _SETS = (
         "RGB",
         "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
         classes={"train": 351, "val": 97, "test": 160},
+        lists=TIERED_IMAGENET,
         size=84,
     ),
 )

@@ -145,6 +145,15 @@ def find_local(known: CatalogEntry, root: str = "") -> DataSource | None:
     return _in_hub_cache(known) if known.hub else None
 
 
+def is_here(name: str) -> bool:
+    """Whether the data set `name` is on this machine; the network is not used.
+
+    Raises:
+        DataError: its folder exists, but does not contain the data set.
+    """
+    return find_local(CATALOG[name]) is not None
+
+
 def _ways(known: CatalogEntry) -> str:
     hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.license})"
     folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)

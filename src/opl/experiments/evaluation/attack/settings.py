@@ -1,6 +1,6 @@
 """Settings of attacks on a finished network, and the names of their results. Does not import torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ....errors import OptionError, did_you_mean
@@ -70,9 +70,18 @@ class Attack:
         return "autoattack" if standard else f"short-autoattack-{self.iterations}-{self.queries}"
 
     def alone(self, kind: Kind) -> "Attack":
-        """The settings that determine the outcome of one attack."""
-        return replace(self, kinds=(kind,), sanity=True)
+        """The settings that determine the outcome of one attack; those that do not have their default."""
+        return Attack(**{name: getattr(self, name) for name in (*_COMMON, *_SPECIFIC[kind])}, kinds=(kind,))
 
     def metric(self, kind: Kind) -> str:
         """Return the name of the accuracy under this attack among the numbers of a run."""
         return f"attack/{self.name(kind)}"
+
+
+_COMMON = ("images", "batch", "seed")
+_SPECIFIC: dict[Kind, tuple[str, ...]] = {
+    "clean": (),
+    "fgsm": ("eps", "norm"),
+    "pgd": ("eps", "norm", "steps", "step"),
+    "autoattack": ("eps", "norm", "iterations", "queries"),
+}

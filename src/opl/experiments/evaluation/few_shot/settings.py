@@ -56,13 +56,13 @@ class FewShot:
 
     @property
     def name(self) -> str:
-        """A file name that identifies this protocol.
+        """A file name that identifies this protocol; it does not include the number of episodes.
 
         Example:
             >>> FewShot(shot=5, noise=0.1).name
             '5-way-5-shot-noise-0.1'
         """
-        plain = FewShot(way=self.way, shot=self.shot)
+        plain = FewShot(way=self.way, shot=self.shot, episodes=self.episodes)
         other = [each.name for each in fields(self) if getattr(self, each.name) != getattr(plain, each.name)]
         return "-".join(
             [f"{self.way}-way-{self.shot}-shot", *(f"{name}-{_word(getattr(self, name))}" for name in other)]

@@ -1,0 +1,95 @@
+"""The wide residual network of Madry et al. ("w32-10"): its code's own variant of a wide ResNet, built as published."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import OptionError
+from ..types import Model
+from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
+from .residual import convolution
+from .standardize import StandardizeEach
+
+SLOPE = 0.1  # of the leaky ReLU
+EPS = 1e-3  # of batch norm
+
+
+@dataclass(frozen=True)
+class MadryResNet(Model):
+    """Three stages of pre-activation units at the widths 16w, 32w, 64w; five units each and w = 10 as published.
+
+    It differs from `WideResNet` in five ways: every image is normalized by its own mean and std in the first layer, so
+    that recipes set `normalize="none"`; the activation is a leaky ReLU of slope 0.1, so that some of the 64w features
+    are slightly negative; shortcuts have no weights; the first unit's shortcut alone takes the activated input; and
+    weight decay applies to the weights of convolutions and classifier only.
+    """
+
+    units: int = 5
+    """Units per stage."""
+    width: int = 10
+    """The widening factor w; 1 gives the narrowest network."""
+
+    def build(self, channels: int, num_classes: int) -> "KernelDecayNetwork":
+        """Build the module with newly initialized weights: He-normal convolutions, uniform classifier of bias 0."""
+        for name, value in {"units": self.units, "width": self.width}.items():
+            if value < 1:
+                raise OptionError(f"{name} is {value}: give a whole number of at least 1.")
+        before = 16
+        parts: dict[str, nn.Module] = {"input": StandardizeEach(), "conv1": convolution(channels, before, 3)}
+        for number, stride in enumerate((1, 2, 2)):
+            width = 16 * self.width * 2**number
+            first = ZeroPaddedUnit(before, width, stride, activate_shortcut=number == 0)
+            rest = (ZeroPaddedUnit(width, width, 1) for _ in range(self.units - 1))
+            parts[f"layer{number + 1}"] = nn.Sequential(first, *rest)
+            before = width
+        parts |= {"bn": nn.BatchNorm2d(before, EPS), "relu": nn.LeakyReLU(SLOPE)}
+        model = KernelDecayNetwork(with_pooling(parts), before, num_classes)
+        draw_convolutions(model, he_normal_fan_out)
+        for name, parameter in model.fc.named_parameters():
+            bound = math.sqrt(3 / before) if name == "weight" else 0.0
+            nn.init.uniform_(parameter, -bound, bound)
+        return model
+
+
+class KernelDecayNetwork(Network):
+    """A network whose optimizer decays the weights of convolutions and classifier, not biases and batch norms."""
+
+    @property
+    def param_options(self) -> Mapping[str, Mapping[str, float]]:
+        """Weight decay 0 for every parameter that is a vector; see `opl.optim.HasParamOptions`."""
+        return {name: {"weight_decay": 0.0} for name, parameter in self.named_parameters() if parameter.ndim == 1}
+
+
+class ZeroPaddedUnit(nn.Module):
+    """Two 3x3 convolutions, each after batch norm and leaky ReLU, with a shortcut that has no weights.
+
+    If the width changes, the shortcut is the input, averaged over `stride` x `stride` pixels, between channels of
+    zeros; otherwise it is the input itself.
+
+    Args:
+        before: channels of the input.
+        width: channels of the output.
+        stride: of the first convolution and the shortcut.
+        activate_shortcut: whether the shortcut takes the input after batch norm and leaky ReLU.
+    """
+
+    def __init__(self, before: int, width: int, stride: int, *, activate_shortcut: bool = False) -> None:
+        super().__init__()
+        self.bn1, self.conv1 = nn.BatchNorm2d(before, EPS), convolution(before, width, 3, stride)
+        self.bn2, self.conv2 = nn.BatchNorm2d(width, EPS), convolution(width, width, 3)
+        self.relu = nn.LeakyReLU(SLOPE)
+        self.stride, self.margin, self.activate_shortcut = stride, (width - before) // 2, activate_shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, before, H, W) to (B, width, H / stride, W / stride)."""
+        active = self.relu(self.bn1(x))
+        residual: Tensor = self.conv2(self.relu(self.bn2(self.conv1(active))))
+        return residual + self._shortcut(active if self.activate_shortcut else x)
+
+    def _shortcut(self, x: Tensor) -> Tensor:
+        if self.stride > 1:
+            x = F.avg_pool2d(x, self.stride, ceil_mode=True)
+        return F.pad(x, (0, 0, 0, 0, self.margin, self.margin)) if self.margin else x
