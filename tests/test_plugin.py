@@ -51,8 +51,9 @@ def test_the_model_is_left_as_it_was():
     assert sum(parameter.numel() for parameter in model.parameters()) == before
     assert list(criterion.state_dict()) == ["criterion.weight"]
     assert list(criterion.parameters()) == []
-    criterion.tap.close()
-    assert not model.fc._forward_pre_hooks
+    assert model.fc._forward_hooks
+    criterion.close()
+    assert not any(layer._forward_hooks for layer in model.modules())
 
 
 def test_soft_targets_of_mixup_reach_both_losses():
@@ -70,7 +71,7 @@ def test_the_layer_is_found_by_name_by_object_or_as_the_last_linear(layer):
     tap = opl.FeatureTap(model, model.fc if layer == "the module" else layer)
     images, _ = data()
     model(images)
-    assert tap.name == "fc"
+    assert tap.name == "'fc'"
     torch.testing.assert_close(tap.features, model.embed(images))
 
 
@@ -129,10 +130,8 @@ def calls():
     good = opl.regularize(nn.CrossEntropyLoss(), model)
     tokens = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2))
 
-    def twice():
-        output = model(images)
-        good(output, labels)
-        good(output, labels)
+    def detached():
+        good(model(images).detach(), labels)
 
     def on_tokens():
         criterion = opl.regularize(lambda logits, target: logits.sum(), tokens)
@@ -140,17 +139,16 @@ def calls():
 
     base = nn.CrossEntropyLoss()
     return {
-        "not run since": (twice, errors.TapError, ["'fc'", "call the model first"]),
+        "detached": (detached, errors.TapError, ["carry no gradient", "criterion.eval()"]),
         "never run": (lambda: opl.FeatureTap(model).features, errors.TapError, ["'fc'"]),
-        "no linear": (lambda: opl.FeatureTap(nn.Conv2d(1, 1, 1)), errors.LayerError, ["Conv2d", "layer="]),
+        "no linear": (lambda: opl.FeatureTap(nn.Conv2d(1, 1, 3)), errors.LayerError, ["Conv2d", "layer="]),
         "wrong name": (lambda: opl.FeatureTap(model, "body.22"), errors.LayerError, ["'body.22'", "'body.2'"]),
         "a stranger": (lambda: opl.FeatureTap(model, nn.Linear(2, 2)), errors.LayerError, ["not a part"]),
         "no model": (lambda: opl.regularize(base, "resnet"), errors.LayerError, ["str"]),
         "weight": (lambda: opl.regularize(base, model, weight=-1), errors.OptionError, ["-1", "from 0 up"]),
         "weight NaN": (lambda: opl.regularize(base, model, weight=float("nan")), errors.OptionError, ["nan"]),
-        "option": (lambda: opl.regularize(base, model, forms="mean"), errors.OptionError, ["'forms'", "'form'"]),
         "output": (lambda: good((1, 2), labels), errors.OptionError, ["tuple", ".logits"]),
-        "tokens": (on_tokens, errors.FeatureError, ["(4, 7, 5)"]),
+        "tokens": (on_tokens, errors.LabelError, ["(4, 7, 2)", "(4, 7)"]),
     }
 
 

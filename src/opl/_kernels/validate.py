@@ -130,6 +130,7 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
         row = int(wrong.nonzero()[0])
         raise LabelError(
             f"row {row} of the soft labels sums to {labels[row].sum().item():.4g} with a smallest value of "
-            f"{labels[row].min().item():.4g}: rows must be non-negative and sum to 1; integer labels have shape (B,)."
+            f"{labels[row].min().item():.4g}: rows must be non-negative and sum to 1, since OPL has no "
+            "meaning for several labels a sample; integer labels have shape (B,)."
         )
     return bool(ignored.any()), high

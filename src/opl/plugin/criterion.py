@@ -1,0 +1,202 @@
+"""A criterion that adds OPL to another one."""
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import OplWarning, OptionError, did_you_mean
+from ..functional import FORM, GAMMA, IGNORE_INDEX, WEIGHT, Form, is_number
+from ..losses.projection import OrthogonalProjectionLoss
+from .source import ClassifierSource, FunctionSource, OutputSource, Pool, Source
+
+POOLS: dict[str, Pool] = {
+    "mean": lambda features: features.mean(1) if features.ndim == 3 else features.flatten(2).mean(2),
+    "first": lambda features: features[:, 0],
+    "last": lambda features: features[:, -1],
+}
+"""(B, T, D) tokens, or for the mean (B, D, H, W) maps too, to (B, D)."""
+
+
+@runtime_checkable
+class HasLogits(Protocol):
+    """A model output with a `logits` attribute, as many libraries return."""
+
+    logits: Tensor
+
+
+class LossParts(NamedTuple):
+    """The parts of the last loss, detached, for logging; all but `base` are None if OPL was not computed."""
+
+    base: Tensor
+    projection: Tensor | None = None
+    same: Tensor | None = None
+    other: Tensor | None = None
+
+
+def regularize(
+    criterion: Callable[..., Tensor],
+    model: nn.Module,
+    *,
+    weight: float = WEIGHT,
+    gamma: float = GAMMA,
+    layer: str | nn.Module | None = None,
+    features: str | Callable[[Any], Tensor] | None = None,
+    pool: str | Pool | None = None,
+    form: Form = FORM,
+    ignore_index: int | None = None,
+    global_batch: bool = False,
+) -> "RegularizedCriterion":
+    """Return a criterion that adds OPL to `criterion` and is called the same way, `criterion(output, target)`.
+
+    The features are the input of the layer whose output becomes the logits. It is found in the autograd graph of each
+    batch, so several passes, several heads, and passes without gradients in between cannot be mixed up. Logits of
+    tokens or pixels have one feature vector each.
+
+    Args:
+        criterion: the existing loss, called with logits and target, for instance `nn.CrossEntropyLoss()`.
+        model: the model that computes the features; it is not modified.
+        weight: the paper's lambda. With 0 the loss equals the criterion's bit for bit; s and d are still computed.
+        gamma: weight of d relative to s.
+        layer: the layer whose input is the features, or its name, where the classifier cannot or should not be found.
+        features: instead, the name of a layer whose output is the features, or a function of the model's output.
+        pool: what makes one vector a sample of the features of `layer` or `features`: `"mean"`, `"first"` or `"last"`
+            token, or a function.
+        form: how d is computed, see `opl.orthogonal_projection`.
+        ignore_index: rows with this label are excluded; by default that of the criterion, or -100.
+        global_batch: use the combined batch of all processes.
+
+    Example:
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        >>> criterion = regularize(nn.CrossEntropyLoss(), model)
+        >>> loss = criterion(model(torch.ones(6, 4)), torch.tensor([0, 1, 0, 1, 0, 1]))
+        >>> criterion.last._fields
+        ('base', 'projection', 'same', 'other')
+    """
+    ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
+    projection = OrthogonalProjectionLoss(gamma, form, ignored, global_batch)
+    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection)
+
+
+class RegularizedCriterion(nn.Module):
+    """`criterion(output, target) + weight * OPL(features, target)`, as returned by `opl.regularize`.
+
+    `output` is a tensor of logits, an object with `.logits`, a mapping with `"logits"`, or a tuple that begins with
+    them. OPL is added only in training mode with gradients enabled: after `criterion.eval()` or under
+    `torch.no_grad()` the loss is that of `criterion` alone. Hugging Face's `Trainer` accepts it as
+    `compute_loss_func`; `num_items_in_batch` scales the loss for gradient accumulation.
+
+    The hooks on the model go when the criterion goes; `close()` or leaving a `with` block takes them off at once.
+    """
+
+    def __init__(
+        self, criterion: Callable[..., Tensor], source: Source, weight: float, projection: OrthogonalProjectionLoss
+    ) -> None:
+        super().__init__()
+        if not is_number(weight) or not 0 <= weight < float("inf"):
+            raise OptionError(f"weight is {weight!r}: give a number from 0 up, such as 1.0, the paper's choice.")
+        self.criterion = criterion
+        self.source = source
+        self.weight = float(weight)
+        self.projection = projection
+        self.last: LossParts | None = None
+
+    def forward(self, input: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """Return the loss of a model's output."""
+        logits = _logits(input)
+        base = self.criterion(logits, target)
+        if self.training and torch.is_grad_enabled():
+            loss = self._add(base, input, logits, target)
+        else:
+            loss, self.last = base, LossParts(base.detach())
+        if num_items_in_batch is None:
+            return loss
+        return loss * (
+            target.ne(IGNORE_INDEX).sum() / num_items_in_batch
+        )  # the Trainer counts the labels other than -100
+
+    def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
+        features, labels = self.source.rows(output, logits, target)
+        if not features.requires_grad:
+            _warn_frozen(self.source.name)
+        with torch.set_grad_enabled(self.weight != 0):
+            projection = self.projection.project(features, labels)
+        self.last = LossParts(base.detach(), *(part.detach() for part in projection))
+        return base if self.weight == 0 else base + self.weight * projection.loss
+
+    def close(self) -> None:
+        """Take the hooks off the model; the criterion cannot be used in training after that."""
+        self.source.close()
+
+    def __enter__(self) -> "RegularizedCriterion":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "last": None}
+
+    def extra_repr(self) -> str:
+        """Return the settings, for `print(criterion)`."""
+        return f"weight={self.weight}, features={self.source.name}"
+
+
+def _source(
+    model: nn.Module,
+    layer: str | nn.Module | None,
+    features: str | Callable[[Any], Tensor] | None,
+    pool: str | Pool | None,
+) -> Source:
+    if isinstance(pool, str):
+        if pool not in POOLS:
+            raise OptionError(did_you_mean("pool", pool, POOLS))
+        pool = POOLS[pool]
+    if features is None:
+        return ClassifierSource(model, layer, pool)
+    if layer is not None:
+        raise OptionError("layer and features both say where the features are: give one of them.")
+    if isinstance(features, str):
+        return OutputSource(model, features, pool)
+    if not callable(features):
+        raise OptionError(
+            f"features is a {type(features).__name__}: give the name of a layer or a function of the model's output."
+        )
+    return FunctionSource(features, pool)
+
+
+def _ignore_index(criterion: Callable[..., Tensor]) -> int:
+    """The label that the criterion leaves out."""
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss):
+        return criterion.ignore_index
+    if isinstance(criterion, functools.partial):
+        return int(criterion.keywords.get("ignore_index", IGNORE_INDEX))
+    return IGNORE_INDEX
+
+
+def _logits(output: Any) -> Tensor:
+    logits = output
+    if isinstance(output, HasLogits):
+        logits = output.logits
+    elif isinstance(output, Mapping):
+        logits = output.get("logits")
+    elif isinstance(output, tuple) and output:
+        logits = output[0]
+    if not isinstance(logits, Tensor):
+        raise OptionError(
+            f"the model returned a {type(output).__name__} without logits: call the criterion with the tensor of "
+            "logits, an object that has .logits, a mapping with 'logits', or a tuple that begins with them."
+        )
+    return logits
+
+
+def _warn_frozen(name: str) -> None:
+    warnings.warn(
+        f"the features at {name} carry no gradient, so OPL trains nothing: the backbone is frozen, or the layer is "
+        "inside a re-entrant checkpoint (pass use_reentrant=False).",
+        OplWarning,
+        stacklevel=4,
+    )
