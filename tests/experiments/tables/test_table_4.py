@@ -124,9 +124,9 @@ def test_the_whole_of_table_4_at_tiny_scale(tmp_path, capsys):
     assert cli.main(words) == 0
     folder = tmp_path / "tiny" / "table-4"
     text = (folder / "table.md").read_text()
-    assert text.count("of 30 images (95 % by Wilson)") == 18
+    assert text.count("of 20 images (95 % by Wilson)") == 18
     assert "not measured" not in text
-    assert "over the same 30 images" in text
+    assert "over the same 20 images" in text
     rows = json.loads((folder / "table.json").read_text())["rows"]
     short = [row["numbers"]["attack/short-autoattack-3-5-linf-8-255"]["mean"] for row in rows]
     assert len(rows) == 18

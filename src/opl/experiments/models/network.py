@@ -24,7 +24,7 @@ class Network(nn.Module):
         super().__init__()
         for name, part in parts.items():
             self.add_module(name, part)
-        self.fc: nn.Module = nn.Linear(feature_dim, num_classes)  # registered last, so `FeatureTap` finds it by default
+        self.fc: nn.Module = nn.Linear(feature_dim, num_classes)
         self.feature_dim = feature_dim
         self.path = tuple(parts)
 

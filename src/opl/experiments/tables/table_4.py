@@ -36,7 +36,7 @@ RADII: dict[Scale, tuple[float, ...]] = {"paper": (8 / 255, NEAR), "small": (8 /
 LENGTHS: dict[Scale, dict[str, Any]] = {  # images=0 attacks all test images
     "paper": {"images": 0},
     "small": {"images": 200},
-    "tiny": {"images": 30, "iterations": 3, "queries": 5},
+    "tiny": {"images": 20, "iterations": 3, "queries": 5},
 }
 QUICK = {"tiny": ("--no-sanity",)}
 ATTACKS = {scale: [Attack(eps=eps, **LENGTHS[scale]) for eps in RADII[scale]] for scale in SCALES}
@@ -220,7 +220,7 @@ ITEM = Item(
     seeds=2,
     cost="small: 3 min, and 3 to 6 min under attack, on 1 core",
     setting="network, radius and schedule not named",
-    note="Clean: all test images; attacked: all at paper scale, 200 at small, 30 at tiny. The paper names no network, "
+    note="Clean: all test images; attacked: all at paper scale, 200 at small, 20 at tiny. The paper names no network, "
     "radius or schedule; its Madry (CIFAR-10) and Hendrycks baselines are those of AutoAttack's own list, of other "
     "networks. At small scale all methods train with the radius 8/255.",
     compared=(CLEAN, UNDER_ATTACK, UNDER_SHORT_ATTACK),
