@@ -128,6 +128,6 @@ def test_the_whole_of_table_4_at_tiny_scale(tmp_path, capsys):
     assert "not measured" not in text
     assert "over the same 20 images" in text
     rows = json.loads((folder / "table.json").read_text())["rows"]
-    short = [row["numbers"]["attack/short-autoattack-3-5-linf-8-255"]["mean"] for row in rows]
+    short = [row["numbers"]["attack/short-autoattack-2-3-linf-8-255"]["mean"] for row in rows]
     assert len(rows) == 18
     assert len(set(short)) > 4

@@ -36,7 +36,7 @@ RADII: dict[Scale, tuple[float, ...]] = {"paper": (8 / 255, NEAR), "small": (8 /
 LENGTHS: dict[Scale, dict[str, Any]] = {  # images=0 attacks all test images
     "paper": {"images": 0},
     "small": {"images": 200},
-    "tiny": {"images": 20, "iterations": 3, "queries": 5},
+    "tiny": {"images": 20, "iterations": 2, "queries": 3},
 }
 QUICK = {"tiny": ("--no-sanity",)}
 ATTACKS = {scale: [Attack(eps=eps, **LENGTHS[scale]) for eps in RADII[scale]] for scale in SCALES}
