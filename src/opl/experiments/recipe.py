@@ -10,6 +10,7 @@ from .types import DataSet, LabelNoise, Method, Model
 
 Selection = Literal["last", "best-val", "both"]
 Normalize = Literal["data", "model", "none"]
+Log = Literal["none", "tensorboard", "csv", "wandb"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 
 
@@ -68,7 +69,8 @@ class Recipe:
     nodes: int = 1
     compile: bool = False
     """Compile the model with torch.compile."""
-    log: Literal["none", "tensorboard"] = "none"
+    log: Log = "none"
+    """Where numbers are logged beside the run folder."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "eval_every", "accumulate", "devices", "nodes"):

@@ -55,11 +55,6 @@ class RunFolder:
         """The log file of a process that trains this run in the background."""
         return self.path / "log.txt"
 
-    @property
-    def tensorboard(self) -> Path:
-        """The folder of TensorBoard's event files."""
-        return self.path / "tensorboard"
-
     def last_log_line(self) -> str:
         """Return the last non-blank line of the log; empty if there is no log."""
         text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""

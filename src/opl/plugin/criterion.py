@@ -77,7 +77,7 @@ def regularize(
         ('base', 'projection', 'same', 'other')
     """
     ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
-    projection = OrthogonalProjectionLoss(gamma, form, ignored, global_batch)
+    projection = OrthogonalProjectionLoss(gamma=gamma, form=form, ignore_index=ignored, global_batch=global_batch)
     return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection)
 
 
@@ -143,6 +143,19 @@ class RegularizedCriterion(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings, for `print(criterion)`."""
         return f"weight={self.weight}, features={self.source.name}"
+
+
+def find_criteria(module: nn.Module) -> list[RegularizedCriterion]:
+    """All regularized criteria inside a module."""
+    return [part for part in module.modules() if isinstance(part, RegularizedCriterion)]
+
+
+def name_parts(last: LossParts | None) -> dict[str, Tensor]:
+    """The parts of a loss that were computed, by the names under which trainers log them."""
+    if last is None:
+        return {}
+    named = {"opl/base": last.base, "opl/projection": last.projection, "opl/s": last.same, "opl/d": last.other}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _source(

@@ -20,6 +20,8 @@ KEEPS = re.compile(
 )
 """Nodes that leave rows in their order; functions that are not PyTorch's own, whose names end in a letter, should."""
 RESIZES = re.compile(r"Upsample")
+PASSES = re.compile(r"(_DDPSink|BackwardHookFunction|RegisterPostBackwardFunction)Backward$")
+"""Functions of DDP, module hooks and FSDP that return each of their inputs as the output of the same number."""
 DEEP = 200  # nodes between a layer and its logits; more are not looked at
 
 
@@ -54,24 +56,27 @@ class _Walk:
         self.reached: list[Reached] = []
         self.obstacles: list[str] = []
         self.between: set[str] = set()
-        self._seen: dict[Node, bool] = {}
+        self._seen: dict[tuple[Node, int], bool] = {}
 
     def visit(self, node: Node, number: int, depth: int = 0) -> bool:
         """Go on from an output of a node; return whether a call was found there or behind it."""
-        if node in self._seen:
-            return self._seen[node]
-        self._seen[node] = found = self._find(node, number)
+        if (node, number) in self._seen:
+            return self._seen[node, number]
+        self._seen[node, number] = found = self._find(node, number)
         if found:
             return True
         if COMPUTES.match(node.name()) or self._is_compiled(node) or depth > DEEP:
             self.obstacles.append(node.name())
             return False
-        for next_node, next_number in node.next_functions:
+        behind = node.next_functions
+        if PASSES.match(node.name()) and number < len(behind):
+            behind = (behind[number],)
+        for next_node, next_number in behind:
             if next_node is not None and self.visit(next_node, next_number, depth + 1):
                 found = True
         if found:
             self.between.add(node.name())
-        self._seen[node] = found
+        self._seen[node, number] = found
         return found
 
     def _find(self, node: Node, number: int) -> bool:

@@ -1,10 +1,14 @@
 """The loop: accumulation, clipping, validation, precision and logging, each against something simpler."""
 
+import csv
+import sys
+import types
 from dataclasses import replace
 
 import pytest
 import torch
 
+from opl.errors import OptionError
 from opl.experiments import tables
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
@@ -79,6 +83,42 @@ def test_a_compiled_model_learns_the_same(tmp_path):
     compiled = trained(tmp_path, "compiled", replace(recipe, compile=True)).weights()
     for name, value in plain.items():
         torch.testing.assert_close(compiled[name], value, rtol=0, atol=1e-3)
+
+
+def test_csv_gets_the_records_also_when_a_run_resumes(tmp_path):
+    folder = trained(tmp_path, "csv", replace(PLAIN, epochs=2, log="csv"))
+    folder.keep_epochs(1)
+    (folder.path / "done").unlink()
+    (folder.path / "checkpoint.pt").unlink()
+    run(replace(PLAIN, epochs=2, log="csv"), tmp_path / "csv")
+    with (folder.path / "csv" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["train/loss"]) for row in rows] == [record["train/loss"] for record in folder.metrics()]
+
+
+def test_weights_and_biases_gets_the_records(tmp_path, monkeypatch):
+    """Its logger has the interface of Fabric's; here it only remembers."""
+    logged = []
+
+    class WandbLogger:
+        def __init__(self, **settings):
+            logged.append(settings["name"])
+
+        def log_metrics(self, metrics, step):
+            logged.append((step, metrics["train/loss"]))
+
+        def save(self):
+            pass
+
+    module = types.ModuleType("wandb.integration.lightning.fabric")
+    module.WandbLogger = WandbLogger
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    folder = trained(tmp_path, "wandb", replace(PLAIN, epochs=2, log="wandb"))
+    records = [(record["epoch"], record["train/loss"]) for record in folder.metrics()]
+    assert logged == [f"{PLAIN.name} seed {PLAIN.seed}", *records]
+    monkeypatch.setitem(sys.modules, module.__name__, None)
+    with pytest.raises(OptionError, match="pip install wandb"):
+        trained(tmp_path, "absent", replace(PLAIN, epochs=2, log="wandb"))
 
 
 def test_tensorboard_gets_the_records(tmp_path):

@@ -15,9 +15,9 @@ from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import batches, build_model, build_objective, finished_model, initialize
 from .engine import launch
+from .loggers import RunLogger
 from .progress import Progress
 from .provenance import describe_environment
-from .tensorboard import TensorBoardLogger
 from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
@@ -70,7 +70,7 @@ class _Training:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
         self.best = float(self.state["best"]) if self.state else -1.0
-        self.logger: TensorBoardLogger | None = None
+        self.logger: RunLogger | None = None
 
     def run(self) -> dict[str, Any]:
         """Train, test, and complete the run folder."""
@@ -111,8 +111,8 @@ class _Training:
         if self.noisy:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.keep_epochs(self.first)
-        if self.recipe.log == "tensorboard":
-            self.logger = TensorBoardLogger(self.fabric, self.recipe, self.folder, self.splits)
+        if self.recipe.log != "none":
+            self.logger = RunLogger(self.fabric, self.recipe, self.folder, self.splits)
 
     def _validate(self, model: nn.Module) -> dict[str, float]:
         """Validate after an epoch; the test set is used only if an option that is named for it says so."""

@@ -1,0 +1,128 @@
+"""Callbacks of Lightning and Hugging Face: what they log is what the criterion computed."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import opl
+from _textbook import textbook
+
+INPUTS = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(32) % 4
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def expected(model: nn.Module, rows: slice) -> dict[str, float]:
+    features = model[:2](INPUTS[rows]).detach()
+    base = nn.functional.cross_entropy(model[2](features), LABELS[rows])
+    one, two = (textbook(features, LABELS[rows], gamma) for gamma in (0.0, 1.0))
+    parts = {"base": base, "projection": textbook(features, LABELS[rows]), "s": 1 - one, "d": two - one}
+    return {f"opl/{name}": float(value) for name, value in parts.items()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_logs_the_parts_of_every_batch(tmp_path):
+    lightning = pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
+    from opl.plugin.lightning import LogProjection
+
+    class Module(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = network()
+            self.criterion = opl.regularize(nn.CrossEntropyLoss(), self.model)
+
+        def training_step(self, batch, _):
+            return self.criterion(self.model(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.0)
+
+    logged = []
+
+    class Keep(lightning.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            logged.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = lightning.Trainer(
+        max_epochs=1, accelerator="cpu", enable_model_summary=False, callbacks=[LogProjection(), Keep()], **quiet
+    )
+    module = Module()
+    trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 16))
+    assert len(logged) == 2
+    for place, numbers in enumerate(logged):
+        assert numbers == pytest.approx(expected(module.model, slice(16 * place, 16 * place + 16)), rel=1e-5)
+
+
+def trainer_of(folder, criterion_of, **settings):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = network()
+            self.config = transformers.PretrainedConfig()  # looked at for label smoothing
+
+        def forward(self, inputs, labels=None):
+            return {"logits": self.net(inputs)}
+
+    arguments = transformers.TrainingArguments(
+        str(folder), per_device_train_batch_size=16, num_train_epochs=1, learning_rate=0.0, logging_steps=2,
+        report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, dataloader_drop_last=True, **settings,
+    )  # fmt: skip
+    rows = [{"inputs": x, "labels": y} for x, y in zip(INPUTS, LABELS, strict=True)]
+    model = Model()
+    return transformers.Trainer(model, arguments, train_dataset=rows, compute_loss_func=criterion_of(model))
+
+
+def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from opl.plugin.hugging_face import LogProjection
+
+    trainer = trainer_of(tmp_path, lambda model: opl.regularize(nn.CrossEntropyLoss(), model))
+    seen = []
+
+    class Report(transformers.TrainerCallback):
+        def on_log(self, *_, logs=None, **__):
+            seen.append(dict(logs))
+
+    trainer.add_callback(Report())
+    callback = LogProjection.attach(trainer)
+    batches = []
+    trainer.callback_handler.callbacks.append(_keep(transformers, callback.criterion, batches))
+    trainer.train()
+    means = {name: sum(batch[name] for batch in batches) / 2 for name in batches[0]}
+    assert len(batches) == 2
+    assert {name: value for name, value in seen[0].items() if name.startswith("opl/")} == pytest.approx(means)
+    assert trainer.state.log_history[0]["opl/s"] == pytest.approx(means["opl/s"])
+    total = seen[0]["opl/base"] + seen[0]["opl/projection"]
+    assert float(seen[0]["loss"]) == pytest.approx(total, abs=1e-3)
+
+
+def _keep(transformers, criterion, batches):
+    class Keep(transformers.TrainerCallback):
+        def on_step_end(self, *_, **__):
+            base, projection, s, d = map(float, criterion.last)
+            batches.append({"opl/base": base, "opl/projection": projection, "opl/s": s, "opl/d": d})
+
+    return Keep()
+
+
+@pytest.mark.parametrize(
+    ("criterion_of", "settings", "words"),
+    [
+        (lambda model: None, {}, "compute_loss_func"),
+        (lambda model: opl.regularize(nn.CrossEntropyLoss(), model), {"label_smoothing_factor": 0.1}, "no effect"),
+    ],
+)
+def test_a_trainer_that_would_be_misunderstood_is_refused(tmp_path, criterion_of, settings, words):
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    from opl.plugin.hugging_face import LogProjection
+
+    with pytest.raises(opl.errors.OptionError, match=words):
+        LogProjection.attach(trainer_of(tmp_path, criterion_of, **settings))
