@@ -39,9 +39,18 @@ def test_the_plain_loop_shows_the_effect_on_the_features():
     assert rows["CE+OPL"][1] - rows["CE+OPL"][2] > rows["CE"][1] - rows["CE"][2]
 
 
-@pytest.mark.parametrize("name", ["lightning_module", "huggingface_trainer"])
-def test_the_trainers_of_others_train_with_it(name):
-    needs({"lightning_module": "pytorch_lightning", "huggingface_trainer": "transformers"}[name])
+NEEDS = {
+    "lightning_module": "pytorch_lightning",
+    "huggingface_trainer": "transformers",
+    "sequence_classification": "transformers",
+    "segmentation": "torch",
+    "token_classification": "torch",
+}
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_the_code_of_others_trains_with_it(name):
+    needs(NEEDS[name])
     without, with_opl = (
         geometry(line) for line in run(str(EXAMPLES / f"{name}.py")).splitlines() if line.startswith("weight")
     )
