@@ -63,15 +63,15 @@ class Case(NamedTuple):
 
 LOGITS, MAPS = (CLASSES,), (CLASSES, 3, 4)
 HEADS = {
-    "ASoftmaxHead": Case(lambda: ASoftmaxHead(DIM, CLASSES), entropy),
-    "LSoftmaxHead": Case(lambda: LSoftmaxHead(DIM, CLASSES), entropy),
-    "LSoftmaxHead, full margin": Case(lambda: LSoftmaxHead(DIM, CLASSES, base=1e-30), entropy),
-    "ArcFaceHead": Case(lambda: ArcFaceHead(DIM, CLASSES, scale=8.0, warmup=2), entropy),
-    "CosFaceHead": Case(lambda: CosFaceHead(DIM, CLASSES, scale=8.0, warmup=2), entropy),
-    "LGMHead": Case(lambda: LGMHead(DIM, CLASSES, double_every=2), with_penalty),
-    "LGMHead, variances": Case(lambda: LGMHead(DIM, CLASSES, learn_variances=True), with_penalty),
-    "RBFHead": Case(lambda: RBFHead(DIM, CLASSES), entropy),
-    "LinearHead": Case(lambda: LinearHead(DIM, CLASSES, prior=True), entropy),
+    "ASoftmaxHead": Case(lambda: ASoftmaxHead(DIM, num_classes=CLASSES), entropy),
+    "LSoftmaxHead": Case(lambda: LSoftmaxHead(DIM, num_classes=CLASSES), entropy),
+    "LSoftmaxHead, full margin": Case(lambda: LSoftmaxHead(DIM, num_classes=CLASSES, base=1e-30), entropy),
+    "ArcFaceHead": Case(lambda: ArcFaceHead(DIM, num_classes=CLASSES, scale=8.0, warmup=2), entropy),
+    "CosFaceHead": Case(lambda: CosFaceHead(DIM, num_classes=CLASSES, scale=8.0, warmup=2), entropy),
+    "LGMHead": Case(lambda: LGMHead(DIM, num_classes=CLASSES, double_every=2), with_penalty),
+    "LGMHead, variances": Case(lambda: LGMHead(DIM, num_classes=CLASSES, learn_variances=True), with_penalty),
+    "RBFHead": Case(lambda: RBFHead(DIM, num_classes=CLASSES), entropy),
+    "LinearHead": Case(lambda: LinearHead(DIM, num_classes=CLASSES, prior=True), entropy),
 }
 LOSSES = {
     "FocalLoss": Case(lambda: FocalLoss(), shape=LOGITS),
@@ -80,15 +80,15 @@ LOSSES = {
     "AnchorLoss": Case(lambda: AnchorLoss(warmup=2), shape=LOGITS),
     "GeneralizedCrossEntropyLoss": Case(lambda: GeneralizedCrossEntropyLoss(), shape=LOGITS),
     "TruncatedLoss": Case(lambda: TruncatedLoss(k=0.2), shape=LOGITS),
-    "CenterLoss": Case(lambda: CenterLoss(CLASSES, DIM)),
+    "CenterLoss": Case(lambda: CenterLoss(DIM, num_classes=CLASSES)),
     "OLELoss": Case(lambda: OLELoss()),
     "NegativeCAMLoss, kd": Case(lambda: NegativeCAMLoss(k=2, form="kd"), shape=MAPS),
     "NegativeCAMLoss, mse": Case(lambda: NegativeCAMLoss(k=2, form="mse"), shape=MAPS),
-    "PerpetualProjectionLoss, 1": Case(lambda: PerpetualProjectionLoss(CLASSES, DIM, version=1)),
-    "PerpetualProjectionLoss, 2": Case(lambda: PerpetualProjectionLoss(CLASSES, DIM, version=2)),
-    "DistillationProjectionLoss, absolute": Case(lambda: DistillationProjectionLoss("absolute"), taught),
-    "DistillationProjectionLoss, softmax": Case(lambda: DistillationProjectionLoss("softmax"), taught),
-    "KnowledgeDistillationLoss": Case(lambda: KnowledgeDistillationLoss(2.0), answered, LOGITS),
+    "PerpetualProjectionLoss, 1": Case(lambda: PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=1)),
+    "PerpetualProjectionLoss, 2": Case(lambda: PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=2)),
+    "DistillationProjectionLoss, absolute": Case(lambda: DistillationProjectionLoss(form="absolute"), taught),
+    "DistillationProjectionLoss, softmax": Case(lambda: DistillationProjectionLoss(form="softmax"), taught),
+    "KnowledgeDistillationLoss": Case(lambda: KnowledgeDistillationLoss(temperature=2.0), answered, LOGITS),
     "OrthogonalProjectionLoss": Case(lambda: OrthogonalProjectionLoss(), empty=1.0),  # s of no pair is 0
 }
 CASES = HEADS | LOSSES

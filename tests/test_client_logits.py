@@ -62,8 +62,8 @@ def test_what_is_done_to_logits_is_followed(name):
 HEADS = {
     "weight norm": lambda: parametrizations.weight_norm(nn.Linear(16, 4)),
     "spectral norm": lambda: parametrizations.spectral_norm(nn.Linear(16, 4)).eval(),
-    "ours, linear": lambda: opl.heads.LinearHead(16, 4),
-    "ours, arcface": lambda: opl.heads.ArcFaceHead(16, 4),
+    "ours, linear": lambda: opl.heads.LinearHead(16, num_classes=4),
+    "ours, arcface": lambda: opl.heads.ArcFaceHead(16, num_classes=4),
     "no bias": lambda: nn.Linear(16, 4, bias=False),
     "frozen head": lambda: nn.Linear(16, 4).requires_grad_(False),
     "1 x 1 convolution": lambda: nn.Sequential(nn.Unflatten(1, (16, 1, 1)), nn.Conv2d(16, 4, 1), nn.Flatten()),

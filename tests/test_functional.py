@@ -267,10 +267,11 @@ def test_the_way_is_chosen_as_documented():
 def test_the_docstrings_examples_are_true():
     import doctest
 
-    from opl import errors, plugin
+    from opl import errors
     from opl.losses import projection
+    from opl.plugin import criterion, layers, tap
 
-    for module in (functional, plugin, projection, errors):
+    for module in (functional, criterion, layers, tap, projection, errors):
         names = {"torch": torch, "nn": torch.nn}
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted > 0

@@ -60,8 +60,8 @@ def test_ignored_rows_take_no_part(ignore_index):
 def test_nothing_seen_is_a_mean_over_no_pairs():
     nothing = {"s": 0.0, "d": 0.0, "orthogonality": 1.0, "expected_orthogonality": 0.0}
     ignored = measure(torch.ones(3, 2), torch.full((3,), -100))
-    empty = Geometry(3, 2).update(torch.ones(0, 2), torch.ones(0, dtype=torch.long))
-    for geometry in (Geometry(3, 2), ignored, empty):
+    empty = Geometry(2, num_classes=3).update(torch.ones(0, 2), torch.ones(0, dtype=torch.long))
+    for geometry in (Geometry(2, num_classes=3), ignored, empty):
         assert numbers(geometry) == nothing
         assert geometry.expected_orthogonality("mean") == 0
         assert geometry.class_cosines().isnan().all()
@@ -174,7 +174,7 @@ def test_gradients_are_never_tracked():
 ROW, ONE = torch.ones(2, 3), torch.tensor([0, 1])
 ERRORS = {
     "label too large": (
-        lambda: Geometry(3, 3).update(ROW, torch.tensor([0, 5])),
+        lambda: Geometry(3, num_classes=3).update(ROW, torch.tensor([0, 5])),
         LabelError,
         "label 5",
         "num_classes=6",
@@ -182,27 +182,42 @@ ERRORS = {
     "label negative": (lambda: measure(ROW, torch.tensor([0, -3])), LabelError, "label -3", "ignore_index"),
     "labels soft": (lambda: measure(ROW, torch.eye(2)), LabelError, "soft", "argmax"),
     "labels missing": (lambda: measure(ROW, ONE[:1]), LabelError, "1 labels for 2 features", "one label"),
-    "wrong dim": (lambda: Geometry(2, 4).update(ROW, ONE), FeatureError, "3 numbers a row", "feature_dim=3"),
+    "wrong dim": (
+        lambda: Geometry(4, num_classes=2).update(ROW, ONE),
+        FeatureError,
+        "3 numbers a row",
+        "feature_dim=3",
+    ),
     "wrong shape": (lambda: measure(ROW[None], ONE), FeatureError, "(1, 2, 3)", "(B, D)"),
     "not finite": (lambda: measure(ROW / 0, ONE), FeatureError, "infinite", "check the batch"),
     "ignore_index": (lambda: measure(ROW, ONE, ignore_index=0.5), OptionError, "ignore_index is 0.5", "integer"),
-    "no classes": (lambda: Geometry(0, 3), OptionError, "num_classes is 0", "at least 1"),
-    "a fractional dim": (lambda: Geometry(3, 2.0), OptionError, "feature_dim is 2.0", "whole number"),
-    "a true number": (lambda: Geometry(True, 2), OptionError, "num_classes is True", "whole number"),
-    "merging shapes": (lambda: Geometry(3, 2).merge(Geometry(3, 4)), OptionError, "3 classes and 4", "of 3 and 2"),
-    "merging a dict": (lambda: Geometry(3, 2).merge({}), OptionError, "a dict", "another Geometry"),
-    "form": (lambda: Geometry(2, 2).other("absmean"), OptionError, "'absmean'", "did you mean 'abs_mean'"),
-    "gamma": (lambda: Geometry(2, 2).orthogonality(math.inf), OptionError, "gamma is inf", "finite"),
-    "reduction": (lambda: Geometry(2, 2).expected_orthogonality("summ"), OptionError, "'summ'", "'sum'"),
-    "of": (lambda: Geometry(2, 2).class_similarity("units"), OptionError, "'units'", "'unit'"),
-    "state names": (lambda: Geometry(2, 2).load_state_dict({"counts": ONE}), OptionError, "'counts': (2,)", "raw_sums"),
+    "no classes": (lambda: Geometry(3, num_classes=0), OptionError, "num_classes is 0", "at least 1"),
+    "a fractional dim": (lambda: Geometry(2.0, num_classes=3), OptionError, "feature_dim is 2.0", "whole number"),
+    "a true number": (lambda: Geometry(2, num_classes=True), OptionError, "num_classes is True", "whole number"),
+    "merging shapes": (
+        lambda: Geometry(2, num_classes=3).merge(Geometry(4, num_classes=3)),
+        OptionError,
+        "3 classes and 4",
+        "of 3 and 2",
+    ),
+    "merging a dict": (lambda: Geometry(2, num_classes=3).merge({}), OptionError, "a dict", "another Geometry"),
+    "form": (lambda: Geometry(2, num_classes=2).other("absmean"), OptionError, "'absmean'", "did you mean 'abs_mean'"),
+    "gamma": (lambda: Geometry(2, num_classes=2).orthogonality(math.inf), OptionError, "gamma is inf", "finite"),
+    "reduction": (lambda: Geometry(2, num_classes=2).expected_orthogonality("summ"), OptionError, "'summ'", "'sum'"),
+    "of": (lambda: Geometry(2, num_classes=2).class_similarity("units"), OptionError, "'units'", "'unit'"),
+    "state names": (
+        lambda: Geometry(2, num_classes=2).load_state_dict({"counts": ONE}),
+        OptionError,
+        "'counts': (2,)",
+        "raw_sums",
+    ),
     "state shape": (
-        lambda: Geometry(2, 2).load_state_dict(Geometry(1, 2).state_dict()),
+        lambda: Geometry(2, num_classes=2).load_state_dict(Geometry(2, num_classes=1).state_dict()),
         OptionError,
         "'unit_sums': (1, 2)",
         "'unit_sums': (2, 2)",
     ),
-    "no processes": (lambda: Geometry(2, 2).all_reduce(), DistributedError, "none", "init_process_group"),
+    "no processes": (lambda: Geometry(2, num_classes=2).all_reduce(), DistributedError, "none", "init_process_group"),
 }
 
 

@@ -16,7 +16,7 @@ from opl.geometry import Geometry, measure
 @pytest.mark.parametrize("cuts", [(0, 24), (0, 1, 24), (0, 7, 7, 20, 24), tuple(range(25))])
 def test_any_split_into_batches_gives_the_same_numbers(cuts):
     features, labels = some("zero rows")
-    geometry = Geometry(4, 5)
+    geometry = Geometry(5, num_classes=4)
     for start, stop in pairwise(cuts):
         assert geometry.update(features[start:stop], labels[start:stop]) is geometry
     expected = every_pair(features, labels)
@@ -50,17 +50,17 @@ def test_merging_remembers_that_a_negative_feature_was_seen(positive_first):
 
 
 def test_sums_are_where_they_were_told_to_be_or_else_where_the_first_data_are():
-    there = Geometry(2, 3, device="meta")
-    followed = Geometry(2, 3).merge(there)
+    there = Geometry(3, num_classes=2, device="meta")
+    followed = Geometry(3, num_classes=2).merge(there)
     assert {state.device.type for state in followed.state_dict().values()} == {"meta"}
-    told = Geometry(2, 3, device="meta").merge(measure(torch.eye(3), torch.tensor([0, 1, 1])))
+    told = Geometry(3, num_classes=2, device="meta").merge(measure(torch.eye(3), torch.tensor([0, 1, 1])))
     assert {state.device.type for state in told.state_dict().values()} == {"meta"}
 
 
 def test_a_pass_begun_in_inference_mode_goes_on_outside_of_it():
     features, labels = some("signed")
     with torch.inference_mode():
-        geometry = Geometry(4, 5).update(features[:9].clone(), labels[:9])
+        geometry = Geometry(5, num_classes=4).update(features[:9].clone(), labels[:9])
     geometry.update(features[9:], labels[9:])
     expected = every_pair(features, labels)
     assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
@@ -70,7 +70,7 @@ def test_saved_sums_come_back_and_are_a_copy(tmp_path):
     features, labels = some("signed")
     torch.save(measure(features[:9], labels[:9], num_classes=4).state_dict(), tmp_path / "sums.pt")
     saved = torch.load(tmp_path / "sums.pt", weights_only=True)
-    geometry = Geometry(4, 5).load_state_dict(saved).update(features[9:], labels[9:])
+    geometry = Geometry(5, num_classes=4).load_state_dict(saved).update(features[9:], labels[9:])
     expected = every_pair(features, labels)
     assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
     assert saved["counts"].sum() == 9
@@ -79,15 +79,15 @@ def test_saved_sums_come_back_and_are_a_copy(tmp_path):
 def _process(rank, folder):
     """One of two: process 0 has 9 rows, negatives among them; process 1 has 15 without one."""
     features, labels = uneven_halves()[rank]
-    geometry = Geometry(4, 5).update(features, labels).all_reduce()
+    geometry = Geometry(5, num_classes=4).update(features, labels).all_reduce()
     found = {"numbers": numbers(geometry), "counts": geometry.counts.tolist(), "negative": int(geometry.negative)}
-    found["both negative"] = int(Geometry(4, 5).update(-features, labels).all_reduce().negative)
-    one_empty = Geometry(4, 5)
+    found["both negative"] = int(Geometry(5, num_classes=4).update(-features, labels).all_reduce().negative)
+    one_empty = Geometry(5, num_classes=4)
     found["one empty"] = numbers((one_empty.update(features, labels) if rank else one_empty).all_reduce())
     alone = dist.new_group([0])
     for what, call in {
-        "shapes": lambda: Geometry(4 + rank, 5).all_reduce(),
-        "group": lambda: Geometry(4, 5).update(features, labels).all_reduce(alone),
+        "shapes": lambda: Geometry(5, num_classes=4 + rank).all_reduce(),
+        "group": lambda: Geometry(5, num_classes=4).update(features, labels).all_reduce(alone),
     }.items():
         try:
             found[what] = numbers(call())

@@ -1,5 +1,6 @@
 """The geometry as a metric of torchmetrics, which is imported only when it is asked for."""
 
+import doctest
 import pickle
 import subprocess
 import sys
@@ -22,7 +23,7 @@ def metric_or_skip():
 def test_the_metric_computes_over_all_processes(rank):
     sent = []  # stands in for the network of torchmetrics: what a gathering of each state answers, in order
     network = {"distributed_available_fn": lambda: True, "dist_sync_fn": lambda state, group=None: sent.pop(0)}
-    metrics = [metric_or_skip()(4, 5, **network) for _ in range(2)]
+    metrics = [metric_or_skip()(5, num_classes=4, **network) for _ in range(2)]
     for metric, (features, labels) in zip(metrics, uneven_halves(), strict=True):
         metric.update(-features, labels)  # the same cosines, and both have seen a negative value
     sent += [[getattr(metric, name).clone() for metric in metrics] for name in metrics[0].metric_state] * 2
@@ -49,7 +50,7 @@ def test_the_metric_equals_the_geometry_over_batches_and_after_reset():
 
 def test_the_metric_called_forward_gives_the_batch_and_keeps_the_whole():
     features, labels = some("signed")
-    metric = metric_or_skip()(4, 5)
+    metric = metric_or_skip()(5, num_classes=4)
     metric(features[:9].abs(), labels[:9])
     batch = metric(features[9:], labels[9:])
     assert batch["s"].item() == exactly(measure(features[9:], labels[9:]).same)
@@ -64,24 +65,32 @@ def test_the_metric_works_in_a_collection_and_leaves_ignored_rows_out():
     from torchmetrics import MeanMetric, MetricCollection
 
     features, labels = some("signed")
-    two = {"all": from_package(4, 5), "without 1": from_package(4, 5, ignore_index=1)}
+    two = {"all": from_package(5, num_classes=4), "without 1": from_package(5, num_classes=4, ignore_index=1)}
     collection = MetricCollection(two)
     for start in (0, 12):
         collection.update(features[start : start + 12], labels[start : start + 12])
     found = collection.compute()
     assert found["all_s"].item() == exactly(every_pair(features, labels)["s"])
     assert found["without 1_s"].item() == exactly(every_pair(features, labels, ignore_index=1)["s"])
-    assert set(MetricCollection([from_package(4, 5), MeanMetric()])) == {"GeometryMetric", "MeanMetric"}
+    assert set(MetricCollection([from_package(5, num_classes=4), MeanMetric()])) == {"GeometryMetric", "MeanMetric"}
 
 
 def test_the_metric_survives_pickling_and_a_narrower_type():
     features, labels = some("signed")
-    metric = metric_or_skip()(4, 5).set_dtype(torch.float32)
+    metric = metric_or_skip()(5, num_classes=4).set_dtype(torch.float32)
     metric.update(features[:9], labels[:9])
     again = pickle.loads(pickle.dumps(metric))
     again.update(features[9:], labels[9:])
     assert type(again) is type(metric)
     assert again.compute()["s"].item() == exactly(every_pair(features, labels)["s"], 1e-6)
+
+
+def test_the_examples_of_the_metric_are_true():
+    import opl._support.metric
+
+    names = {"GeometryMetric": metric_or_skip(), "torch": torch}
+    failed, tried = doctest.testmod(opl._support.metric, extraglobs=names)
+    assert (failed, tried > 3) == (0, True)
 
 
 def test_importing_the_module_does_not_import_torchmetrics():

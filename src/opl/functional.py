@@ -45,6 +45,8 @@ from .errors import OptionError, did_you_mean
 
 Form = Literal["mean_abs", "abs_mean", "mean"]
 Algorithm = Literal["auto", "pairs", "class_sums", "tiled"]
+FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args
+ALGORITHMS = get_args(Algorithm)
 
 WEIGHT = 1.0  # the paper's lambda: weight of OPL relative to the criterion
 GAMMA = 0.5  # weight of d relative to s
@@ -116,8 +118,13 @@ def check_options(gamma: float, form: str, ignore_index: int) -> None:
     """Raise `OptionError` for an invalid setting, with a valid value to use instead."""
     if not is_number(gamma) or not math.isfinite(gamma):
         raise OptionError(f"gamma is {gamma!r}: give a finite number such as 0.5, the paper's choice.")
-    if form not in get_args(Form):
-        raise OptionError(did_you_mean("form", form, get_args(Form)))
+    if form not in FORMS:
+        raise OptionError(did_you_mean("form", form, FORMS))
+    check_ignore_index(ignore_index)
+
+
+def check_ignore_index(ignore_index: int) -> None:
+    """Raise `OptionError` unless `ignore_index` is a whole number."""
     if not is_number(ignore_index) or ignore_index != int(ignore_index):
         raise OptionError(
             f"ignore_index is {ignore_index!r}: give the integer label of rows to leave out, such as -100."
@@ -138,8 +145,8 @@ def _similarities(
 
         same, other = global_similarities(features, labels, form, ignore_index, group, algorithm)
         return same, other
-    if algorithm not in get_args(Algorithm):
-        raise OptionError(did_you_mean("algorithm", algorithm, get_args(Algorithm)))
+    if algorithm not in ALGORITHMS:
+        raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
     batch = validate(features, labels, ignore_index)
     if algorithm == "auto":
         algorithm = _choose(batch, form)

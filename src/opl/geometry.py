@@ -31,19 +31,19 @@ class Geometry:
     """Per-class feature sums of a data set, and the measures computed from them.
 
     Args:
-        num_classes: C; labels are 0 to C - 1, and not every class needs to appear.
         feature_dim: D.
+        num_classes: C; labels are 0 to C - 1, and not every class needs to appear.
         device: device of the sums, which are fp64 (fp32 on mps, which has no fp64); by default that of the first batch.
 
     Example:
-        >>> geometry = Geometry(num_classes=2, feature_dim=2)
+        >>> geometry = Geometry(2, num_classes=2)
         >>> for features, labels in [(torch.eye(2), torch.tensor([0, 1])), (torch.eye(2), torch.tensor([0, 0]))]:
         ...     _ = geometry.update(features, labels)
         >>> round(geometry.same, 4), round(geometry.other(), 4)
         (0.3333, 0.3333)
     """
 
-    def __init__(self, num_classes: int, feature_dim: int, device: torch.device | str | None = None) -> None:
+    def __init__(self, feature_dim: int, *, num_classes: int, device: torch.device | str | None = None) -> None:
         for name, value in (("num_classes", num_classes), ("feature_dim", feature_dim)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise OptionError(f"{name} is {value!r}: give a whole number of at least 1.")
@@ -98,7 +98,9 @@ class Geometry:
     def _place(self, device: torch.device) -> None:
         """Move the sums to the device of the first batch, once, unless the device was given."""
         if not self._placed and device != self.counts.device:
-            there = Geometry(self.num_classes, self.feature_dim, device).load_state_dict(self.state_dict())
+            there = Geometry(self.feature_dim, num_classes=self.num_classes, device=device).load_state_dict(
+                self.state_dict()
+            )
             vars(self).update(there.state_dict())
         self._placed = True
 
@@ -115,7 +117,7 @@ class Geometry:
         """Add the sums of another geometry, for instance from another process.
 
         Example:
-            >>> one, two = Geometry(2, 2), measure(torch.eye(2), torch.tensor([0, 1]))
+            >>> one, two = Geometry(2, num_classes=2), measure(torch.eye(2), torch.tensor([0, 1]))
             >>> one.merge(two).counts
             tensor([1, 1])
         """
@@ -258,7 +260,7 @@ class Geometry:
 
 
 def measure(
-    features: Tensor, labels: Tensor, num_classes: int | None = None, ignore_index: int = IGNORE_INDEX
+    features: Tensor, labels: Tensor, *, num_classes: int | None = None, ignore_index: int = IGNORE_INDEX
 ) -> Geometry:
     """Return the geometry of features that fit in one tensor.
 
@@ -277,7 +279,7 @@ def measure(
     if num_classes is None:
         ids = ids if ignored is None else ids[~ignored]
         num_classes = max(1, int(ids.max()) + 1) if ids.numel() else 1
-    return Geometry(num_classes, x.shape[1]).update(features, labels, ignore_index)
+    return Geometry(x.shape[1], num_classes=num_classes).update(features, labels, ignore_index)
 
 
 def _mean(total: Tensor, pairs: Tensor) -> float:

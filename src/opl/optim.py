@@ -114,7 +114,7 @@ def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
 
     Example:
         >>> from opl.heads import LGMHead
-        >>> [group["lr"] for group in param_groups(nn.Linear(2, 4), LGMHead(4, 3), lr=0.1)]
+        >>> [group["lr"] for group in param_groups(nn.Linear(2, 4), LGMHead(4, num_classes=3), lr=0.1)]
         [0.1, 0.2]
     """
     options = {

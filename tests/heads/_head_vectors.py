@@ -45,4 +45,4 @@ def call(head, *arguments):
 
 
 def build(kind, **options):
-    return lambda: kind(5, 9, **options)
+    return lambda: kind(5, num_classes=9, **options)

@@ -30,7 +30,7 @@ def test_psi_is_the_multiple_angle_folded_down(margin):
     angle = np.arccos(cosine)
     k = np.minimum(np.floor(margin * angle / np.pi), margin - 1)
     expected = (-1) ** k * np.cos(margin * angle) - 2 * k
-    got = monotone_cosine(torch.from_numpy(cosine), margin).numpy()
+    got = monotone_cosine(torch.from_numpy(cosine), margin=margin).numpy()
     np.testing.assert_allclose(got, expected, atol=1e-12)
     assert (np.diff(got) < 0).all()
     assert got[[0, -1]] == pytest.approx([1, 1 - 2 * margin])
@@ -43,7 +43,7 @@ def test_the_blend_falls_from_1000_to_5_in_1659_steps():
 
 
 def test_a_softmax_lets_its_margin_in_call_by_call():
-    head = ASoftmaxHead(feature_dim=2, num_classes=2, margin=2)
+    head = ASoftmaxHead(2, num_classes=2, margin=2)
     head.weight.data = torch.eye(2)
     features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # cos = 0, so psi = cos(pi) = -1
     assert head(features, labels)[0, 0].item() == pytest.approx(-2 / 1001)

@@ -24,8 +24,16 @@ def test_cosface_equals_pytorch_metric_learning(seed, margin, scale):
 BAD = {
     "a warm-up before the start": (build(CosFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "from 0"]),
     "no scale": (build(CosFaceHead, scale=0.0), errors.OptionError, ["scale is 0.0", "above 0"]),
-    "features of another width": (call(CosFaceHead(6, 9), X, Y), errors.OptionError, ["5 numbers", "built for 6"]),
-    "a class too many": (call(CosFaceHead(5, 8), X, Y), errors.LabelError, ["label 8", "8 classes", "num_classes=9"]),
+    "features of another width": (
+        call(CosFaceHead(6, num_classes=9), X, Y),
+        errors.OptionError,
+        ["5 numbers", "built for 6"],
+    ),
+    "a class too many": (
+        call(CosFaceHead(5, num_classes=8), X, Y),
+        errors.LabelError,
+        ["label 8", "8 classes", "num_classes=9"],
+    ),
 }
 
 

@@ -22,9 +22,12 @@ def test_the_heads_ask_their_own_formula_with_their_own_settings():
     losses = pytest.importorskip("pytorch_metric_learning.losses")
     features, _, labels = batch()
     for head, oracle in (
-        (CosFaceHead(3, 7, scale=20.0, margin=0.2), losses.CosFaceLoss(7, 3, margin=0.2, scale=20)),
-        (ArcFaceHead(3, 7, scale=20.0, margin=0.2), losses.ArcFaceLoss(7, 3, margin=math.degrees(0.2), scale=20)),
-        (ASoftmaxHead(3, 7, margin=3, base=1e-300, floor=0.0), losses.SphereFaceLoss(7, 3, margin=3)),
+        (CosFaceHead(3, num_classes=7, scale=20.0, margin=0.2), losses.CosFaceLoss(7, 3, margin=0.2, scale=20)),
+        (
+            ArcFaceHead(3, num_classes=7, scale=20.0, margin=0.2),
+            losses.ArcFaceLoss(7, 3, margin=math.degrees(0.2), scale=20),
+        ),
+        (ASoftmaxHead(3, num_classes=7, margin=3, base=1e-300, floor=0.0), losses.SphereFaceLoss(7, 3, margin=3)),
     ):
         head = head.double()
         assert_trains_as(oracle, head(features, labels), features, head.weight, labels)
@@ -32,7 +35,7 @@ def test_the_heads_ask_their_own_formula_with_their_own_settings():
 
 @pytest.mark.parametrize("kind", [CosFaceHead, ArcFaceHead])
 def test_the_margin_of_the_cosine_heads_grows_over_the_warm_up(kind):
-    head = kind(feature_dim=2, num_classes=2, scale=10.0, margin=0.4, warmup=4)
+    head = kind(2, num_classes=2, scale=10.0, margin=0.4, warmup=4)
     head.weight.data = torch.eye(2)
     features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # a right angle
     margins = [0, 0.1, 0.2, 0.3, 0.4, 0.4]
@@ -49,15 +52,15 @@ def test_the_margin_of_the_cosine_heads_grows_over_the_warm_up(kind):
 
 
 HEADS = {
-    "a-softmax": lambda: ASoftmaxHead(5, 9, base=1e-3, floor=0.0),
-    "l-softmax": lambda: LSoftmaxHead(5, 9, base=1e-3),
-    "arcface": lambda: ArcFaceHead(5, 9),
-    "easy arcface": lambda: ArcFaceHead(5, 9, easy=True, margin=0.1),
-    "cosface": lambda: CosFaceHead(5, 9),
-    "lgm": lambda: LGMHead(5, 9),
-    "lgm with variances": lambda: LGMHead(5, 9, learn_variances=True),
-    "linear": lambda: LinearHead(5, 9),
-    "rbf": lambda: RBFHead(5, 9),
+    "a-softmax": lambda: ASoftmaxHead(5, num_classes=9, base=1e-3, floor=0.0),
+    "l-softmax": lambda: LSoftmaxHead(5, num_classes=9, base=1e-3),
+    "arcface": lambda: ArcFaceHead(5, num_classes=9),
+    "easy arcface": lambda: ArcFaceHead(5, num_classes=9, easy=True, margin=0.1),
+    "cosface": lambda: CosFaceHead(5, num_classes=9),
+    "lgm": lambda: LGMHead(5, num_classes=9),
+    "lgm with variances": lambda: LGMHead(5, num_classes=9, learn_variances=True),
+    "linear": lambda: LinearHead(5, num_classes=9),
+    "rbf": lambda: RBFHead(5, num_classes=9),
 }
 
 

@@ -80,7 +80,7 @@ def test_a_vector_of_zeros_has_the_logits_and_the_gradient_of_a_linear_layer(kin
 
 
 def test_it_lets_its_margin_in_call_by_call_as_its_release_does():
-    head = LSoftmaxHead(feature_dim=2, num_classes=2, margin=2)
+    head = LSoftmaxHead(2, num_classes=2, margin=2)
     head.weight.data = 3 * torch.eye(2)
     features, labels = torch.tensor([[0.0, 2.0]]), torch.tensor([0])  # cos = 0, so psi = cos(pi) = -1
     assert head(features, labels)[0, 0].item() == pytest.approx(-6 / 1001)
@@ -97,7 +97,7 @@ def test_it_lets_its_margin_in_call_by_call_as_its_release_does():
 
 def test_its_class_vectors_start_with_the_lengths_of_its_release():
     torch.manual_seed(0)
-    weight = LSoftmaxHead(feature_dim=64, num_classes=5000).weight
+    weight = LSoftmaxHead(64, num_classes=5000).weight
     assert weight.std().item() == pytest.approx(math.sqrt(2 / 64), rel=0.01)
     assert weight.mean().item() == pytest.approx(0, abs=1e-3)
 

@@ -54,13 +54,13 @@ def test_the_penalty_of_lgm_equals_a_loop(learned):
             expected += ((value - mean) ** 2 / math.exp(log_variance) + log_variance) / 2 / len(features)
     got = unlikelihood(features, means, labels, log_variances=log_variances if learned else None)
     assert got.item() == pytest.approx(expected, rel=1e-12)
-    head = LGMHead(feature_dim=3, num_classes=7, learn_variances=learned).double()
+    head = LGMHead(3, num_classes=7, learn_variances=learned).double()
     head.load_state_dict({"means": means, "log_variances": log_variances, "step": head.step}, strict=learned)
     assert head.penalty(features, labels).item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_margin_of_lgm_doubles_up_to_its_cap():
-    head = LGMHead(feature_dim=2, num_classes=2, double_every=2)
+    head = LGMHead(2, num_classes=2, double_every=2)
     head.means.data.zero_()
     features, labels = torch.tensor([[2.0, 0.0]]), torch.tensor([1])  # d = 2
     targets = [head(features, labels)[0, 1].item() for _ in range(7)]
@@ -94,9 +94,9 @@ BAD = {
     "a negative distance margin": (build(LGMHead, margin=-0.3), errors.OptionError, ["-0.3", "from 0"]),
     "doubling every 0 steps": (build(LGMHead, double_every=0), errors.OptionError, ["double_every 0", "from 1"]),
     "a margin from nothing": (build(LGMHead, start=0.0), errors.OptionError, ["start is 0.0"]),
-    "soft labels": (call(LGMHead(5, 9), X, SOFT), errors.LabelError, ["soft labels", "argmax(1)"]),
+    "soft labels": (call(LGMHead(5, num_classes=9), X, SOFT), errors.LabelError, ["soft labels", "argmax(1)"]),
     "soft labels in the penalty": (
-        lambda: LGMHead(5, 9).penalty(X, SOFT),
+        lambda: LGMHead(5, num_classes=9).penalty(X, SOFT),
         errors.LabelError,
         ["soft labels", "argmax(1)"],
     ),

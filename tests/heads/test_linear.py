@@ -14,7 +14,7 @@ def test_a_linear_head_is_a_linear_layer():
     torch.manual_seed(3)
     layer = nn.Linear(6, 4)
     torch.manual_seed(3)
-    head = LinearHead(feature_dim=6, num_classes=4)
+    head = LinearHead(6, num_classes=4)
     assert {name: tuple(value.shape) for name, value in head.state_dict().items()} == {"weight": (4, 6), "bias": (4,)}
     features = torch.randn(5, 6)
     assert torch.equal(head(features), layer(features))
@@ -23,16 +23,20 @@ def test_a_linear_head_is_a_linear_layer():
 
 
 def test_a_prior_starts_every_sigmoid_at_one_in_the_number_of_classes():
-    head = LinearHead(feature_dim=64, num_classes=100, prior=True)
+    head = LinearHead(64, num_classes=100, prior=True)
     assert head.bias.tolist() == pytest.approx([-4.595120] * 100)
     assert head(torch.zeros(1, 64)).sigmoid()[0].tolist() == pytest.approx([0.01] * 100)
     assert head.param_options == {"bias": {"weight_decay": 0.0}}
-    assert LinearHead(feature_dim=2, num_classes=1, prior=True).bias.tolist() == [0]
+    assert LinearHead(2, num_classes=1, prior=True).bias.tolist() == [0]
 
 
 BAD = {
-    "a feature map": (call(LinearHead(5, 9), torch.randn(4, 5, 8, 8)), errors.FeatureError, ["(4, 5, 8, 8)", "mean"]),
-    "integers": (call(LinearHead(5, 9), X.long()), errors.FeatureError, ["int64", "float()"]),
+    "a feature map": (
+        call(LinearHead(5, num_classes=9), torch.randn(4, 5, 8, 8)),
+        errors.FeatureError,
+        ["(4, 5, 8, 8)", "mean"],
+    ),
+    "integers": (call(LinearHead(5, num_classes=9), X.long()), errors.FeatureError, ["int64", "float()"]),
 }
 
 

@@ -22,7 +22,7 @@ def test_rbf_equals_a_double_loop():
         torch.autograd.grad(F.cross_entropy(logits, labels), (features, prototypes)) for logits in (got, expected)
     ]
     torch.testing.assert_close(*gradients, rtol=1e-9, atol=1e-12)
-    assert RBFHead(feature_dim=64, num_classes=100).gamma == 128
+    assert RBFHead(64, num_classes=100).gamma == 128
 
 
 def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_path, monkeypatch):
@@ -43,7 +43,7 @@ def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_pa
         loss = F.cross_entropy(logits, labels)
         return torch.autograd.grad(loss, model.conv1.weight, retain_graph=True)[0].norm().item()
 
-    released, ours = RBFHead(64, 100, scale=4.0, gamma=2.0), RBFHead(64, 100)
+    released, ours = RBFHead(64, num_classes=100, scale=4.0, gamma=2.0), RBFHead(64, num_classes=100)
     assert pull(4 * (-torch.cdist(features, released.prototypes).square() / 2).exp()) < 1e-12
     assert pull(released(features)) < 1e-12
     assert pull(ours(features)) > 1e-2 * pull(logits)
@@ -52,7 +52,7 @@ def test_rbf_starts_alive_on_real_images_where_the_released_width_is_dead(tmp_pa
 BAD = {
     "a scale without end": (build(RBFHead, scale=float("inf")), errors.OptionError, ["scale is inf", "finite"]),
     "no width": (build(RBFHead, gamma=0.0), errors.OptionError, ["gamma is 0.0"]),
-    "too few labels": (call(RBFHead(5, 9), X, Y[:3]), errors.LabelError, ["3 labels for 4"]),
+    "too few labels": (call(RBFHead(5, num_classes=9), X, Y[:3]), errors.LabelError, ["3 labels for 4"]),
 }
 
 

@@ -12,7 +12,7 @@ def test_opl_finds_the_features_of_a_head_unasked():
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
-            self.body, self.head = nn.Linear(5, 8), ArcFaceHead(8, 3)
+            self.body, self.head = nn.Linear(5, 8), ArcFaceHead(8, num_classes=3)
 
         def forward(self, x):
             return self.head(self.body(x).relu())

@@ -38,7 +38,7 @@ def test_anchor_equals_a_double_loop_with_no_gradient_to_its_anchor(variant, gam
         expected = anchor_by_definition(logits, labels, gamma, delta, variant)
         got = anchor(logits, labels, gamma=gamma, delta=delta, variant=variant, reduction="none")
         assert_same(got, expected, logits)
-        assert_same(AnchorLoss(gamma, delta, variant)(logits, labels), expected.mean(), logits)
+        assert_same(AnchorLoss(gamma=gamma, delta=delta, variant=variant)(logits, labels), expected.mean(), logits)
 
 
 def test_anchor_by_hand():

@@ -25,18 +25,18 @@ def test_centers_move_by_the_rule_of_the_paper():
     labels = torch.tensor([0, 0, 1])
     # class 0: two samples, (1 - 4 + 1 - 4, 0 - 3 + 0 - 6) / 3 = (-2, -3); class 1: one, (-2, 4) / 2; class 2: none
     expected = torch.tensor([[2.0, 1.5], [2.5, 1.0], [5.0, 5.0]])
-    torch.testing.assert_close(update_centers(centers, features, labels, alpha=0.5), expected)
-    torch.testing.assert_close(update_centers(centers, features, labels, alpha=0.0), centers)
+    torch.testing.assert_close(update_centers(features, labels, centers, alpha=0.5), expected)
+    torch.testing.assert_close(update_centers(features, labels, centers, alpha=0.0), centers)
 
 
 def test_centers_move_in_training_after_the_loss_has_used_the_old_ones():
-    loss = CenterLoss(CLASSES, DIM)
+    loss = CenterLoss(DIM, num_classes=CLASSES)
     features, labels = batch()
     features = features.float().requires_grad_()
     before = loss.centers.clone()
     value = loss(features, labels)
     torch.testing.assert_close(value, center(features, labels, before))
-    torch.testing.assert_close(loss.centers, update_centers(before, features.detach(), labels))
+    torch.testing.assert_close(loss.centers, update_centers(features.detach(), labels, before))
     assert not torch.equal(loss.centers, before)
     assert not loss.centers.requires_grad
     value.backward()  # the move has not spoilt it
@@ -44,7 +44,7 @@ def test_centers_move_in_training_after_the_loss_has_used_the_old_ones():
 
 
 def test_centers_stay_in_evaluation_and_without_gradients():
-    loss = CenterLoss(CLASSES, DIM)
+    loss = CenterLoss(DIM, num_classes=CLASSES)
     features, labels = batch()
     before = loss.centers.clone()
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_neither_the_weight_nor_an_optimizer_nor_loss_scaling_touches_the_center
     ends = []
     for weight in (0.0, 1.0, 65536.0):
         torch.manual_seed(0)
-        loss = CenterLoss(CLASSES, DIM)
+        loss = CenterLoss(DIM, num_classes=CLASSES)
         assert not list(loss.parameters())
         (weight * loss(features.float().requires_grad_(), labels)).backward()
         ends.append(loss.centers)
@@ -67,12 +67,12 @@ def test_neither_the_weight_nor_an_optimizer_nor_loss_scaling_touches_the_center
 
 
 def test_centers_stay_single_precision_with_half_features_and_are_kept_in_a_checkpoint():
-    loss = CenterLoss(CLASSES, DIM)
+    loss = CenterLoss(DIM, num_classes=CLASSES)
     features, labels = batch()
     loss(features.half(), labels)
     loss(features.bfloat16(), labels)
     assert loss.centers.dtype == torch.float32
-    other = CenterLoss(CLASSES, DIM)
+    other = CenterLoss(DIM, num_classes=CLASSES)
     other.load_state_dict(loss.state_dict())
     assert torch.equal(other.centers, loss.centers)
 
@@ -91,9 +91,9 @@ def test_the_distance_of_large_and_close_features_keeps_its_digits():
 
 def follow_all_batches(rank: int) -> None:
     torch.manual_seed(rank)  # each process would start from centers of its own
-    loss = CenterLoss(CLASSES, DIM, global_batch=True)
+    loss = CenterLoss(DIM, num_classes=CLASSES, global_batch=True)
     torch.manual_seed(0)
-    alone = CenterLoss(CLASSES, DIM)
+    alone = CenterLoss(DIM, num_classes=CLASSES)
     for step, sizes in enumerate(([3, 8], [7, 0], [1, 9])):
         torch.manual_seed(10 + step)
         features, labels = batch(sum(sizes))
@@ -110,7 +110,7 @@ def test_processes_with_uneven_batches_keep_the_centers_of_one_process(tmp_path)
 def test_compiled_without_a_graph_break_the_centers_move_alike_and_spoil_no_gradient():
     """This backend computes the distance a second time for `backward`, after the move, as the default one does."""
     torch._dynamo.reset()
-    plain, inside = CenterLoss(CLASSES, DIM), CenterLoss(CLASSES, DIM)
+    plain, inside = CenterLoss(DIM, num_classes=CLASSES), CenterLoss(DIM, num_classes=CLASSES)
     inside.load_state_dict(plain.state_dict())
     compiled = torch.compile(inside, fullgraph=True, backend="aot_eager_decomp_partition")
     for _ in range(3):
@@ -123,13 +123,17 @@ def test_compiled_without_a_graph_break_the_centers_move_alike_and_spoil_no_grad
 
 
 TABLE = {
-    "alpha below 0": (lambda: CenterLoss(3, DIM, alpha=-0.5), errors.OptionError, ["alpha is -0.5", "from 0 up"]),
+    "alpha below 0": (
+        lambda: CenterLoss(DIM, num_classes=3, alpha=-0.5),
+        errors.OptionError,
+        ["alpha is -0.5", "from 0 up"],
+    ),
     "alpha not finite": (
-        lambda: update_centers(CENTERS, X, Y, float("nan")),
+        lambda: update_centers(X, Y, CENTERS, alpha=float("nan")),
         errors.OptionError,
         ["alpha is nan", "finite"],
     ),
-    "centers of no class": (lambda: CenterLoss(0, DIM), errors.OptionError, ["0 classes", "at least"]),
+    "centers of no class": (lambda: CenterLoss(DIM, num_classes=0), errors.OptionError, ["0 classes", "at least"]),
     "a label without a center": (
         lambda: center(X, torch.tensor([0, 1, 5, 1]), CENTERS),
         errors.LabelError,
@@ -137,7 +141,7 @@ TABLE = {
     ),
     "features of another width": (lambda: center(X[:, :3], Y, CENTERS), errors.OptionError, ["3 numbers", "for 6"]),
     "a global batch alone": (
-        lambda: CenterLoss(CLASSES, DIM, global_batch=True)(X, Y),
+        lambda: CenterLoss(DIM, num_classes=CLASSES, global_batch=True)(X, Y),
         errors.DistributedError,
         ["init_process_group", "global_batch=False"],
     ),

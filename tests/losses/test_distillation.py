@@ -10,17 +10,21 @@ from opl.losses.distillation import DistillationProjectionLoss, distillation_pro
 
 
 def distillation_by_loops(student, teacher, form, t=1.0):
-    rows, total = len(student), 0.0
+    return distillation_of_each(student, teacher, form, t).mean()
+
+
+def distillation_of_each(student, teacher, form, t):
+    rows, values = len(student), []
     for i in range(rows):
         others = [j for j in range(rows) if j != i]
         ours = torch.stack([cosine(student[i], student[j]) for j in others])
         theirs = torch.stack([cosine(teacher[i], teacher[j]) for j in others])
         if form == "absolute":
-            total += sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(others)
+            values.append(sum(abs(a - b) for a, b in zip(ours, theirs, strict=True)) / len(others))
         else:
             p, q = ((x / t).exp() / (x / t).exp().sum() for x in (ours, theirs))
-            total += t**2 * sum(b * (b / a).log() for a, b in zip(p, q, strict=True))
-    return total / rows
+            values.append(t**2 * sum(b * (b / a).log() for a, b in zip(p, q, strict=True)))
+    return torch.stack(values)
 
 
 FORMS = [("absolute", 1.0), ("softmax", 1.0), ("softmax", 0.1), ("softmax", 4.0)]
@@ -29,10 +33,42 @@ FORMS = [("absolute", 1.0), ("softmax", 1.0), ("softmax", 0.1), ("softmax", 4.0)
 @pytest.mark.parametrize(("form", "t"), FORMS)
 def test_distillation_equals_a_double_loop_over_pairs(form, t):
     student, teacher = batch()[0], batch(dim=9)[0]
-    loss = DistillationProjectionLoss(form, t)
+    loss = DistillationProjectionLoss(form=form, temperature=t)
     torch.testing.assert_close(loss(student, teacher), distillation_by_loops(student, teacher, form, t))
     expected = gradient_of(lambda x: distillation_by_loops(x, teacher, form, t), student)
     torch.testing.assert_close(gradient_of(lambda x: loss(x, teacher), student), expected)
+
+
+@pytest.mark.parametrize(("form", "t"), FORMS)
+def test_each_sample_has_its_value_and_ignored_rows_are_in_no_pair(form, t):
+    student, teacher = batch()[0], batch(dim=9)[0]
+    labels = torch.tensor([0, 0, -100, 0] * 3)
+    kept = [i for i in range(12) if labels[i] == 0]
+    each = distillation_of_each(student[kept], teacher[kept], form, t)
+    student[2], teacher[6] = torch.nan, torch.inf  # in ignored rows
+    options = {"form": form, "temperature": t}
+    values = DistillationProjectionLoss(reduction="none", **options)(student, teacher, labels)
+    torch.testing.assert_close(values[kept], each)
+    assert not values[labels == -100].any()
+    total = distillation_projection(student, teacher, labels, reduction="sum", **options)
+    torch.testing.assert_close(total, each.sum())
+    mean = distillation_projection(student, teacher, labels, **options)
+    torch.testing.assert_close(mean, each.sum() / len(kept))
+    slope = gradient_of(lambda x: distillation_projection(x, teacher, labels, **options), student)
+    expected = gradient_of(lambda x: distillation_by_loops(x, teacher[kept], form, t), student[kept])
+    torch.testing.assert_close(slope[kept], expected)
+    assert not slope[labels == -100].any()
+
+
+@pytest.mark.parametrize(("form", "t"), FORMS)
+@pytest.mark.parametrize("left", [0, 1])
+def test_one_row_that_is_left_has_no_pair(form, t, left):
+    student, teacher = batch(rows=4)[0], batch(rows=4)[0]
+    labels = torch.tensor([0] * left + [-100] * (4 - left))
+    value = distillation_projection(student.requires_grad_(), teacher, labels, form=form, temperature=t)
+    value.backward()
+    assert value.item() == 0
+    assert not student.grad.any()
 
 
 @pytest.mark.parametrize(("form", "t"), FORMS)

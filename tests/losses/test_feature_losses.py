@@ -22,7 +22,7 @@ def as_maps(x):
 
 
 def with_moving_centers(x, y):
-    loss = CenterLoss(CLASSES, DIM)
+    loss = CenterLoss(DIM, num_classes=CLASSES)
     loss.centers = CENTERS.clone()
     value = loss(x, y)
     return value + 0 * loss.centers.sum()  # centers that are no number would show

@@ -29,7 +29,7 @@ def test_focal_equals_its_definition(gamma, form, seed):
     logits, labels = batch(seed)
     expected = focal_by_definition(logits, labels, gamma, form)
     assert_same(focal(logits, labels, gamma=gamma, form=form, reduction="none"), expected, logits)
-    assert_same(FocalLoss(gamma, form)(logits, labels), expected.mean(), logits)
+    assert_same(FocalLoss(gamma=gamma, form=form)(logits, labels), expected.mean(), logits)
 
 
 @pytest.mark.parametrize("gamma", GAMMAS)
@@ -88,7 +88,12 @@ BAD = {
     "an unknown reduction in a call": (call(focal, Z, Y, reduction="avg"), errors.OptionError, ["'avg'", "'mean'"]),
     "a gamma without end": (call(focal, Z, Y, gamma=math.inf), errors.OptionError, ["gamma is inf", "finite"]),
     "a class too many": (call(focal, Z, Y + 1), errors.LabelError, ["label 3", "(0 to 2)"]),
-    "a label to ignore": (call(focal, Z, torch.tensor([0, 1, -100, 2])), errors.LabelError, ["label -100"]),
+    "a label to ignore under another name": (
+        call(focal, Z, torch.tensor([0, 1, 255, 2])),
+        errors.LabelError,
+        ["label 255"],
+    ),
+    "half a label to ignore": (call(focal, Z, Y, ignore_index=0.5), errors.OptionError, ["ignore_index is 0.5"]),
     "too few labels": (call(focal, Z, Y[:2]), errors.LabelError, ["2 labels for 4"]),
     "integer logits": (call(focal, Z.long(), Y), errors.FeatureError, ["logits are torch.int64", "logits.float()"]),
 }

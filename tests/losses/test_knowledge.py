@@ -17,7 +17,9 @@ def test_distillation_is_the_divergence_written_out(temperature):
     each = [divergence(t, s, temperature) for t, s in zip(teacher.tolist(), student.tolist(), strict=True)]
     found = knowledge_distillation(student, teacher, temperature=temperature)
     assert found.item() == pytest.approx(sum(each) / 7)
-    assert KnowledgeDistillationLoss(temperature, "sum")(student, teacher).item() == pytest.approx(sum(each))
+    assert KnowledgeDistillationLoss(temperature=temperature, reduction="sum")(
+        student, teacher
+    ).item() == pytest.approx(sum(each))
     shifted = knowledge_distillation(student + 5, student, temperature=temperature)
     assert shifted.item() == pytest.approx(0, abs=1e-12)
 
@@ -36,4 +38,4 @@ def test_distillation_refuses_what_does_not_fit():
         knowledge_distillation(torch.zeros(2, 3), torch.zeros(2, 4))
     for wrong in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(OptionError, match="temperature"):
-            KnowledgeDistillationLoss(wrong)
+            KnowledgeDistillationLoss(temperature=wrong)

@@ -32,7 +32,7 @@ def test_hnc_equals_loops_over_samples_classes_and_positions(form, k):
     maps, labels = torch.randn(4, CLASSES, 2, 3, dtype=torch.float64), torch.tensor([0, 4, 2, 2])
     expected = torch.tensor(hnc_by_loops(maps, labels, k, form), dtype=torch.float64)
     torch.testing.assert_close(negative_cam(maps, labels, k=k, form=form), expected)
-    torch.testing.assert_close(NegativeCAMLoss(k, form)(maps, labels), expected)
+    torch.testing.assert_close(NegativeCAMLoss(k=k, form=form)(maps, labels), expected)
 
 
 @pytest.mark.parametrize("form", ["kd", "mse"])

@@ -23,7 +23,7 @@ def perpetual_by_loops(features, labels, centers, version):
 @pytest.mark.parametrize("classes", [1, 2, CLASSES])
 def test_perpetual_equals_loops_over_samples_and_directions(version, classes):
     features, labels = batch(classes=classes)
-    loss = PerpetualProjectionLoss(classes, DIM, version).double()
+    loss = PerpetualProjectionLoss(DIM, num_classes=classes, version=version).double()
     value, expected = loss(features, labels), perpetual_by_loops(features, labels, loss.centers, version)
     torch.testing.assert_close(value, expected)
     (got,), (wanted,) = (torch.autograd.grad(x, loss.centers) for x in (value, expected))
@@ -33,7 +33,7 @@ def test_perpetual_equals_loops_over_samples_and_directions(version, classes):
 
 
 def test_perpetual_directions_ask_for_a_rate_of_their_own():
-    loss = PerpetualProjectionLoss(CLASSES, DIM)
+    loss = PerpetualProjectionLoss(DIM, num_classes=CLASSES)
     assert set(loss.param_options) == {name for name, _ in loss.named_parameters()}
     assert 0.1 * loss.param_options["centers"]["lr_mult"] == pytest.approx(0.5)
     assert loss.param_options["centers"]["weight_decay"] == 0
@@ -41,18 +41,18 @@ def test_perpetual_directions_ask_for_a_rate_of_their_own():
 
 def test_no_sample_moves_no_direction():
     for version in (1, 2):
-        loss = PerpetualProjectionLoss(CLASSES, DIM, version)
+        loss = PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=version)
         loss(torch.zeros(0, DIM), torch.zeros(0, dtype=torch.long)).backward()
         assert not loss.centers.grad.any()
 
 
 TABLE = {
     "an unknown version": (
-        lambda: PerpetualProjectionLoss(3, DIM, version=3),
+        lambda: PerpetualProjectionLoss(DIM, num_classes=3, version=3),
         errors.OptionError,
         ["version 3", "1 or 2"],
     ),
-    "directions of no number": (lambda: PerpetualProjectionLoss(3, 0), errors.OptionError, ["0 numbers"]),
+    "directions of no number": (lambda: PerpetualProjectionLoss(0, num_classes=3), errors.OptionError, ["0 numbers"]),
     "a label without a direction": (lambda: perpetual(X, Y - 1, CENTERS), errors.LabelError, ["label -1"]),
 }
 

@@ -42,7 +42,7 @@ def test_lq_equals_its_formula(q, seed):
     logits, labels = batch(seed)
     expected = (1 - probabilities(logits, labels) ** q) / q
     assert_same(generalized_cross_entropy(logits, labels, q=q, reduction="none"), expected, logits)
-    assert_same(GeneralizedCrossEntropyLoss(q)(logits, labels), expected.mean(), logits)
+    assert_same(GeneralizedCrossEntropyLoss(q=q)(logits, labels), expected.mean(), logits)
 
 
 def test_lq_goes_from_cross_entropy_to_half_the_absolute_error():
@@ -61,7 +61,7 @@ def test_truncated_is_lq_cut_off_and_has_no_gradient_beyond(q, k):
     expected = torch.where(p > k, (1 - p**q) / q, (1 - k**q) / q)
     got = truncated(logits, labels, q=q, k=k, reduction="none")
     assert_same(got, expected, logits)
-    assert_same(TruncatedLoss(q, k)(logits, labels), expected.mean(), logits)
+    assert_same(TruncatedLoss(q=q, k=k)(logits, labels), expected.mean(), logits)
     (slope,) = torch.autograd.grad(got.sum(), logits)
     assert torch.equal(slope.any(1), p > k)
     assert 0 < int((p > k).sum()) < len(p)
@@ -122,9 +122,9 @@ def test_one_class_and_no_sample_cost_nothing():
 
 Z, Y = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
 BAD = {
-    "a q above 1": (lambda: GeneralizedCrossEntropyLoss(1.5), errors.OptionError, ["q is 1.5", "0 (cross-entropy)"]),
+    "a q above 1": (lambda: GeneralizedCrossEntropyLoss(q=1.5), errors.OptionError, ["q is 1.5", "0 (cross-entropy)"]),
     "a q below 0": (lambda: truncated(Z, Y, q=-0.1), errors.OptionError, ["q is -0.1"]),
-    "a q that is no number": (lambda: TruncatedLoss(math.nan), errors.OptionError, ["q is nan"]),
+    "a q that is no number": (lambda: TruncatedLoss(q=math.nan), errors.OptionError, ["q is nan"]),
     "a bound of 0": (lambda: TruncatedLoss(k=0.0), errors.OptionError, ["k is 0.0", "0.5"]),
     "a bound of 1": (lambda: keep_mask(Z, Y, k=1.0), errors.OptionError, ["k is 1.0"]),
     "an unknown reduction": (lambda: TruncatedLoss(reduction="avg"), errors.OptionError, ["'avg'"]),

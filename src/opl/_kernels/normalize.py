@@ -14,7 +14,9 @@ def is_traced() -> bool:
 def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """Return a context that disables autocast, because products of unit features need full precision."""
     kind = x.device.type if isinstance(x, Tensor) else "cpu"
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    # torch 2.6 cannot trace is_autocast_available; of the devices that code is compiled for, only meta has no autocast
+    available = kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
+    if available and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
 

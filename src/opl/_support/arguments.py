@@ -1,10 +1,24 @@
 """Argument checks of losses and heads, and conversion to one shape and dtype."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from .._kernels.validate import check_labels, check_vectors, may_read_values
 from ..errors import LabelError, OptionError
+from ..functional import check_ignore_index
+
+
+class LabeledBatch(NamedTuple):
+    """A batch with its class ids; `kept` masks the rows that count, and is None if all do.
+
+    Rows that do not count have zeros in `x` and class id 0, so that a NaN or infinity there reaches nothing.
+    """
+
+    x: Tensor
+    labels: Tensor
+    kept: Tensor | None
 
 
 def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> Tensor:
@@ -17,16 +31,46 @@ def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> T
     return x
 
 
-def as_class_ids(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
-    """Return labels as (B,) class ids from 0 to `num_classes - 1`; the range is checked on the CPU only."""
+def as_labeled_batch(x: Tensor, labels: Tensor, num_classes: int, ignore_index: int) -> LabeledBatch:
+    """Return (B, ...) rows with class ids from 0 to `num_classes - 1`, without those labeled `ignore_index`.
+
+    On the CPU the labels are read: their range is checked, and a batch without ignored rows is returned as it is. On an
+    accelerator reading would force a synchronization, so every batch is masked.
+    """
+    labels = as_integers(labels, x)
+    kept = kept_rows(labels, x, ignore_index)
+    if kept is not None:
+        x = x.masked_fill(~kept.view(-1, *[1] * (x.ndim - 1)), 0)
+        labels = labels.where(kept, 0)
+    return LabeledBatch(x, check_range(labels, x, num_classes), kept)
+
+
+def as_integers(labels: Tensor, x: Tensor) -> Tensor:
+    """Return labels as (B,) integers, of any value."""
     labels = check_labels(labels, x)
     if labels.ndim != 1:
         raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
+    return labels
+
+
+def kept_rows(labels: Tensor, x: Tensor, ignore_index: int) -> Tensor | None:
+    """Return a (B,) mask of the rows whose label is not `ignore_index`; None if the labels can be read and all are."""
+    check_ignore_index(ignore_index)
+    kept = labels != ignore_index
+    return None if may_read_values(x, ordinary=False) and bool(kept.all()) else kept
+
+
+def check_range(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
+    """Return labels if they are from 0 to `num_classes - 1`, which is checked on the CPU only."""
     if len(labels) and may_read_values(x, ordinary=False):
         low, high = (int(value) for value in torch.aminmax(labels))
         if low < 0 or high >= num_classes:
             wrong = low if low < 0 else high
-            cure = "class ids start at 0" if low < 0 else f"build it with num_classes={high + 1}"
+            cure = (
+                "class ids start at 0, and ignored rows carry ignore_index"
+                if low < 0
+                else f"build it with num_classes={high + 1}"
+            )
             raise LabelError(
                 f"label {wrong} does not exist: this was built for {num_classes} classes (0 to {num_classes - 1}); "
                 f"{cure}, or check the data set's label map."
@@ -41,7 +85,7 @@ def check_steps(name: str, value: int) -> int:
     return value
 
 
-def check_sizes(num_classes: int, feature_dim: int) -> None:
+def check_sizes(feature_dim: int, num_classes: int) -> None:
     """Raise `OptionError` unless both sizes are at least 1."""
     if num_classes < 1 or feature_dim < 1:
         raise OptionError(

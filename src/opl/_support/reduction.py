@@ -7,20 +7,31 @@ from torch import Tensor
 from ..errors import OptionError, did_you_mean
 
 Reduction = Literal["mean", "sum", "none"]
+REDUCTIONS = get_args(Reduction)  # a constant: torch 2.6 cannot trace get_args
 
 
-def reduce_losses(values: Tensor, reduction: Reduction) -> Tensor:
-    """Reduce (B,) per-sample losses to their mean (0 for an empty batch) or sum, or return them unchanged."""
+def reduce_losses(values: Tensor, reduction: Reduction, kept: Tensor | None = None) -> Tensor:
+    """Reduce (B,) per-sample losses to their mean or sum, or return them; only rows in the mask `kept` count.
+
+    As in `torch.nn.functional.cross_entropy`, the mean is over the rows that count, and `"none"` gives 0 for the
+    others. Unlike there, the mean over no rows is 0, not NaN.
+    """
     check_reduction(reduction)
-    return mean_or_zero(values) if reduction == "mean" else values.sum() if reduction == "sum" else values
+    if reduction == "mean":
+        return mean_or_zero(values, kept)
+    if kept is not None:
+        values = values.where(kept, 0)
+    return values.sum() if reduction == "sum" else values
 
 
 def check_reduction(reduction: str) -> None:
     """Raise `OptionError` for an unknown reduction."""
-    if reduction not in get_args(Reduction):
-        raise OptionError(did_you_mean("reduction", reduction, get_args(Reduction)))
+    if reduction not in REDUCTIONS:
+        raise OptionError(did_you_mean("reduction", reduction, REDUCTIONS))
 
 
-def mean_or_zero(values: Tensor) -> Tensor:
-    """Return the mean, or 0 for an empty tensor."""
-    return values.sum() / max(1, values.numel())
+def mean_or_zero(values: Tensor, kept: Tensor | None = None) -> Tensor:
+    """Return the mean over the rows in the mask `kept`, by default over all; 0 if there are none."""
+    if kept is None:
+        return values.sum() / max(1, values.numel())
+    return values.where(kept, 0).sum() / kept.sum().clamp(min=1)

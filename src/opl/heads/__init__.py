@@ -2,7 +2,8 @@
 
     loss = F.cross_entropy(head(features, labels), labels) + weight * opl_loss(features, labels)
 
-The formula of each head is a pure function in its file, for instance `opl.heads.arcface.arcface`.
+A head is built as `ArcFaceHead(feature_dim, num_classes=..., ...)`; only the width of the features has no name. The
+formula of each head is a pure function in its file, for instance `opl.heads.arcface.arcface`.
 """
 
 from ._head import Head

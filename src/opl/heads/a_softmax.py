@@ -4,13 +4,13 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
 from .._support.arguments import check_positive
 from .._support.step_counter import StepCounter
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ..functional import IGNORE_INDEX
+from ._head import Head, cosines, is_target, target_column, xavier
 
 MARGIN = 4
 BASE = 1000.0
@@ -36,7 +36,7 @@ def a_softmax(
     Args:
         features: (B, D).
         weight: (C, D), one vector per class; the lengths do not matter.
-        labels: (B,) class ids; None means no margin.
+        labels: (B,) class ids; None means no margin, and a negative id none for its row.
         margin: m of the paper, an integer; 1 is no margin.
         blend: lambda of the released code: 0 is the full margin, large values approach no margin.
 
@@ -49,12 +49,12 @@ def a_softmax(
         length: Tensor = torch.linalg.vector_norm(features.to(cosine.dtype), dim=1, keepdim=True)
         if labels is None:
             return length * cosine
-        target = cosine.gather(1, labels[:, None])
-        moved = (blend * target + monotone_cosine(target, margin)) / (1 + blend)
-        return length * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
+        target = target_column(cosine, labels)
+        moved = (blend * target + monotone_cosine(target, margin=margin)) / (1 + blend)
+        return length * torch.where(is_target(labels, len(weight)), moved, cosine)
 
 
-def monotone_cosine(cosine: Tensor, margin: int) -> Tensor:
+def monotone_cosine(cosine: Tensor, *, margin: int) -> Tensor:
     """Return psi of the paper, as a function of the cosine: 1 at angle 0, decreasing to `1 - 2 * margin` at pi."""
     before, now = torch.ones_like(cosine), cosine
     for _ in range(margin - 1):
@@ -64,7 +64,7 @@ def monotone_cosine(cosine: Tensor, margin: int) -> Tensor:
     return (1 - 2 * (k % 2)) * now - 2 * k
 
 
-def anneal_blend(step: Tensor, base: float, gamma: float, power: float, floor: float) -> Tensor:
+def anneal_blend(step: Tensor, *, base: float, gamma: float, power: float, floor: float) -> Tensor:
     """Return the blend at a step: `max(floor, base * (1 + gamma * step)^-power)`."""
     return (base * (1 + gamma * step.float()).pow(-power)).clamp(min=floor)
 
@@ -77,7 +77,7 @@ class ASoftmaxHead(Head, StepCounter):
     largest cosine is predicted.
 
     Example:
-        >>> head = ASoftmaxHead(feature_dim=64, num_classes=100)
+        >>> head = ASoftmaxHead(64, num_classes=100)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features, labels), labels)
     """
@@ -85,14 +85,16 @@ class ASoftmaxHead(Head, StepCounter):
     def __init__(
         self,
         feature_dim: int,
+        *,
         num_classes: int,
         margin: int = MARGIN,
         base: float = BASE,
         gamma: float = GAMMA,
         power: float = POWER,
         floor: float = FLOOR,
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes)
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 1 <= margin < float("inf") or margin != int(margin):
             raise OptionError(f"margin is {margin}: give a whole number from 1 (no margin) up, such as 4.")
         self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
@@ -101,11 +103,14 @@ class ASoftmaxHead(Head, StepCounter):
             raise OptionError(
                 f"gamma {gamma}, power {power} and floor {floor} say how the margin is let in: from 0 up."
             )
-        self.weight = xavier(num_classes, feature_dim)
+        self.weight = xavier(feature_dim, num_classes)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `a_softmax`."""
         if labels is None:
             return a_softmax(features, self.weight)
-        blend = anneal_blend(self.tick(), self.base, self.gamma, self.power, self.floor)
-        return a_softmax(features, self.weight, labels, margin=self.margin, blend=blend)
+        return a_softmax(features, self.weight, labels, margin=self.margin, blend=self.blend())
+
+    def blend(self) -> Tensor:
+        """Return the blend at this step, and count the step in training mode."""
+        return anneal_blend(self.tick(), base=self.base, gamma=self.gamma, power=self.power, floor=self.floor)

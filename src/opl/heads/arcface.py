@@ -4,12 +4,12 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from .._support.arguments import check_positive, check_steps
 from .._support.step_counter import StepCounter, ramp
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ..functional import IGNORE_INDEX
+from ._head import Head, cosines, is_target, target_column, xavier
 
 SCALE = 64.0
 MARGIN = 0.5
@@ -36,7 +36,7 @@ def arcface(
     Args:
         features: (B, D).
         weight: (C, D), one vector per class; the lengths do not matter.
-        labels: (B,) class ids; None means no margin.
+        labels: (B,) class ids; None means no margin, and a negative id none for its row.
         scale: s of the paper.
         margin: m of the paper, in radians, from 0 to below pi.
         easy: apply the margin only to targets within 90 degrees; the others keep their cosine.
@@ -49,7 +49,7 @@ def arcface(
     if labels is None:
         return scale * cosine
     m = torch.as_tensor(margin, dtype=cosine.dtype, device=cosine.device)
-    target = cosine.gather(1, labels[:, None])
+    target = target_column(cosine, labels)
     squared = 1 - target.square()
     seen = squared > NEAR
     sine = torch.where(seen, squared, 1).sqrt() * seen
@@ -58,7 +58,7 @@ def arcface(
         moved = torch.where(target > 0, moved, target)
     else:
         moved = torch.where(target >= -m.cos(), moved, target - m * m.sin())
-    return scale * torch.where(F.one_hot(labels, len(weight)).bool(), moved, cosine)
+    return scale * torch.where(is_target(labels, len(weight)), moved, cosine)
 
 
 class ArcFaceHead(Head, StepCounter):
@@ -69,7 +69,7 @@ class ArcFaceHead(Head, StepCounter):
     largest cosine is predicted.
 
     Example:
-        >>> head = ArcFaceHead(feature_dim=64, num_classes=100, scale=30.0)
+        >>> head = ArcFaceHead(64, num_classes=100, scale=30.0)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features, labels), labels)
     """
@@ -77,13 +77,15 @@ class ArcFaceHead(Head, StepCounter):
     def __init__(
         self,
         feature_dim: int,
+        *,
         num_classes: int,
         scale: float = SCALE,
         margin: float = MARGIN,
         easy: bool = False,
         warmup: int = 0,
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes)
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin < math.pi:
             raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
         self.scale, self.margin, self.easy, self.warmup = (
@@ -92,7 +94,7 @@ class ArcFaceHead(Head, StepCounter):
             easy,
             check_steps("warmup", warmup),
         )
-        self.weight = xavier(num_classes, feature_dim)
+        self.weight = xavier(feature_dim, num_classes)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `arcface`."""

@@ -1,12 +1,12 @@
 """CosFace (LMC): a large-margin cosine head."""
 
 from torch import Tensor
-from torch.nn import functional as F
 
 from .._support.arguments import check_positive, check_steps
 from .._support.step_counter import StepCounter, ramp
 from ..errors import OptionError
-from ._head import Head, cosines, xavier
+from ..functional import IGNORE_INDEX
+from ._head import Head, cosines, is_target, xavier
 
 SCALE = 64.0
 MARGIN = 0.35
@@ -27,7 +27,7 @@ def cosface(
     Args:
         features: (B, D).
         weight: (C, D), one vector per class; the lengths do not matter.
-        labels: (B,) class ids; None means no margin.
+        labels: (B,) class ids; None means no margin, and a negative id none for its row.
         scale: s of the paper. A softmax probability P requires s of at least ln((C-1) P / (1-P)) (C-1)/C.
         margin: m of the paper, subtracted from the cosine.
 
@@ -36,7 +36,7 @@ def cosface(
         tensor([[7.5000, 0.0000]])
     """
     cosine = cosines(features, weight)
-    return scale * (cosine if labels is None else cosine - margin * F.one_hot(labels, len(weight)).to(cosine))
+    return scale * (cosine if labels is None else cosine - margin * is_target(labels, len(weight)).to(cosine))
 
 
 class CosFaceHead(Head, StepCounter):
@@ -46,19 +46,26 @@ class CosFaceHead(Head, StepCounter):
     `head.set_step(n)` sets the count. At test time the class with the largest cosine is predicted.
 
     Example:
-        >>> head = CosFaceHead(feature_dim=64, num_classes=100)
+        >>> head = CosFaceHead(64, num_classes=100)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features, labels), labels)
     """
 
     def __init__(
-        self, feature_dim: int, num_classes: int, scale: float = SCALE, margin: float = MARGIN, warmup: int = 0
+        self,
+        feature_dim: int,
+        *,
+        num_classes: int,
+        scale: float = SCALE,
+        margin: float = MARGIN,
+        warmup: int = 0,
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes)
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin <= 2:
             raise OptionError(f"margin is {margin}: give what is taken off the cosine, from 0 to 2, such as 0.35.")
         self.scale, self.margin, self.warmup = check_positive("scale", scale), margin, check_steps("warmup", warmup)
-        self.weight = xavier(num_classes, feature_dim)
+        self.weight = xavier(feature_dim, num_classes)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `cosface`."""

@@ -5,8 +5,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from ._head import cosines
-from .a_softmax import ASoftmaxHead, anneal_blend, monotone_cosine
+from ..functional import IGNORE_INDEX
+from ._head import cosines, target_column
+from .a_softmax import ASoftmaxHead, monotone_cosine
 
 MARGIN = 4
 BASE = 1000.0
@@ -33,7 +34,7 @@ def l_softmax(
     Args:
         features: (B, D).
         weight: (C, D), one vector per class.
-        labels: (B,) class ids; None means no margin.
+        labels: (B,) class ids; None means no margin, and a negative id none for its row.
         margin: m of the paper, an integer; 1 is no margin.
         blend: lambda of the paper: 0 is the full margin, large values approach no margin.
 
@@ -47,10 +48,10 @@ def l_softmax(
         logits = F.linear(features, weight)
         if labels is None:
             return logits
-        target = cosine.gather(1, labels[:, None])
-        drop = (monotone_cosine(target, margin) - target) / (1 + blend)
-        lengths = torch.linalg.vector_norm(features, dim=1) * torch.linalg.vector_norm(weight, dim=1)[labels]
-        return logits.scatter_add(1, labels[:, None], lengths[:, None] * drop)
+        target, rows = target_column(cosine, labels), labels.clamp(min=0)
+        drop = (monotone_cosine(target, margin=margin) - target) / (1 + blend) * (labels >= 0)[:, None]
+        lengths = torch.linalg.vector_norm(features, dim=1) * torch.linalg.vector_norm(weight, dim=1)[rows]
+        return logits.scatter_add(1, rows[:, None], lengths[:, None] * drop)
 
 
 class LSoftmaxHead(ASoftmaxHead):
@@ -60,7 +61,7 @@ class LSoftmaxHead(ASoftmaxHead):
     counts its steps as `ASoftmaxHead` does. At test time it is a linear layer without bias.
 
     Example:
-        >>> head = LSoftmaxHead(feature_dim=64, num_classes=100)
+        >>> head = LSoftmaxHead(64, num_classes=100)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features, labels), labels)
     """
@@ -68,19 +69,29 @@ class LSoftmaxHead(ASoftmaxHead):
     def __init__(
         self,
         feature_dim: int,
+        *,
         num_classes: int,
         margin: int = MARGIN,
         base: float = BASE,
         gamma: float = GAMMA,
         power: float = POWER,
         floor: float = FLOOR,
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes, margin, base, gamma, power, floor)
+        super().__init__(
+            feature_dim,
+            num_classes=num_classes,
+            margin=margin,
+            base=base,
+            gamma=gamma,
+            power=power,
+            floor=floor,
+            ignore_index=ignore_index,
+        )
         nn.init.kaiming_normal_(self.weight)  # as released: here the lengths matter
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `l_softmax`."""
         if labels is None:
             return l_softmax(features, self.weight)
-        blend = anneal_blend(self.tick(), self.base, self.gamma, self.power, self.floor)
-        return l_softmax(features, self.weight, labels, margin=self.margin, blend=blend)
+        return l_softmax(features, self.weight, labels, margin=self.margin, blend=self.blend())

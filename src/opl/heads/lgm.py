@@ -2,15 +2,15 @@
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import as_class_ids, as_vectors, check_positive
+from .._support.arguments import as_vectors, check_positive
 from .._support.reduction import mean_or_zero
 from .._support.step_counter import StepCounter
 from ..errors import OptionError
+from ..functional import IGNORE_INDEX
 from ._distance import squared_distances
-from ._head import Head
+from ._head import Head, is_target
 
 MARGIN = 0.3
 START = 0.1
@@ -34,7 +34,7 @@ def gaussian(
     Args:
         features: (B, D).
         means: (C, D), the class means.
-        labels: (B,) class ids; None means no margin.
+        labels: (B,) class ids; None means no margin, and a negative id none for its row.
         log_variances: (C, D), logarithms of the diagonal of Sigma; None means variance 1.
         margin: alpha of the paper.
 
@@ -44,23 +44,27 @@ def gaussian(
     """
     distances = squared_distances(features, means, log_variances) / 2
     if labels is not None:
-        distances = distances * (1 + margin * F.one_hot(labels, len(means)).to(distances))
+        distances = distances * (1 + margin * is_target(labels, len(means)).to(distances))
     return -distances if log_variances is None else -distances - log_variances.to(distances.dtype).sum(1) / 2
 
 
 def unlikelihood(features: Tensor, means: Tensor, labels: Tensor, *, log_variances: Tensor | None = None) -> Tensor:
     """Compute the likelihood term of the loss, the mean of `d_y + log|Sigma_y| / 2`, to be added with a weight.
 
+    Rows with a negative label are excluded; without rows the mean is 0.
+
     Example:
         >>> unlikelihood(torch.tensor([[2.0, 0.0]]), torch.zeros(2, 2), torch.tensor([1]))
         tensor(2.)
     """
     with full_precision(features):
-        squares = (as_vectors(features) - means[labels].to(torch.promote_types(means.dtype, torch.float32))).square()
+        kept, ids = labels >= 0, labels.clamp(min=0)
+        features = as_vectors(features).masked_fill(~kept[:, None], 0)
+        squares = (features - means[ids].to(torch.promote_types(means.dtype, torch.float32))).square()
         if log_variances is None:
-            return mean_or_zero(squares.sum(1)) / 2
-        chosen = log_variances[labels].to(squares.dtype)
-        return mean_or_zero((squares * (-chosen).exp() + chosen).sum(1)) / 2
+            return mean_or_zero(squares.sum(1), kept) / 2
+        chosen = log_variances[ids].to(squares.dtype)
+        return mean_or_zero((squares * (-chosen).exp() + chosen).sum(1), kept) / 2
 
 
 class LGMHead(Head, StepCounter):
@@ -71,7 +75,7 @@ class LGMHead(Head, StepCounter):
     in the released code. At test time, with equal variances, the class with the nearest mean is predicted.
 
     Example:
-        >>> head = LGMHead(feature_dim=64, num_classes=100)
+        >>> head = LGMHead(64, num_classes=100)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features, labels), labels) + 0.1 * head.penalty(features, labels)
     """
@@ -81,13 +85,15 @@ class LGMHead(Head, StepCounter):
     def __init__(
         self,
         feature_dim: int,
+        *,
         num_classes: int,
         margin: float = MARGIN,
         start: float = START,
         double_every: int = DOUBLE_EVERY,
         learn_variances: bool = False,
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes)
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin < float("inf") or double_every < 1:
             raise OptionError(f"margin {margin} and double_every {double_every}: give one from 0 up and one from 1 up.")
         self.margin, self.start, self.double_every = margin, check_positive("start", start), double_every
@@ -106,5 +112,5 @@ class LGMHead(Head, StepCounter):
     def penalty(self, features: Tensor, labels: Tensor) -> Tensor:
         """Compute the likelihood term by `unlikelihood`."""
         features = as_vectors(features, self.feature_dim)
-        labels = as_class_ids(labels, features, self.num_classes)
+        labels = self.class_ids(labels, features)
         return unlikelihood(features, self.means, labels, log_variances=self.log_variances)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..functional import IGNORE_INDEX
 from ._head import Head
 
 
@@ -16,12 +17,14 @@ class LinearHead(Head):
     start with a very large loss. The class-balanced focal loss was trained this way.
 
     Example:
-        >>> LinearHead(feature_dim=64, num_classes=100, prior=True).bias[0]
+        >>> LinearHead(64, num_classes=100, prior=True).bias[0]
         tensor(-4.5951, grad_fn=<SelectBackward0>)
     """
 
-    def __init__(self, feature_dim: int, num_classes: int, prior: bool = False) -> None:
-        super().__init__(feature_dim, num_classes)
+    def __init__(
+        self, feature_dim: int, *, num_classes: int, prior: bool = False, ignore_index: int = IGNORE_INDEX
+    ) -> None:
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         first = nn.Linear(feature_dim, num_classes)
         self.weight, self.bias = first.weight, first.bias
         if prior:

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from .._support.arguments import check_positive
+from ..functional import IGNORE_INDEX
 from ._distance import squared_distances
 from ._head import Head, xavier
 
@@ -35,16 +36,24 @@ class RBFHead(Head):
     distance of about 270 to every prototype, almost no gradient. The default is therefore twice `feature_dim`.
 
     Example:
-        >>> head = RBFHead(feature_dim=64, num_classes=100)
+        >>> head = RBFHead(64, num_classes=100)
         >>> features, labels = torch.randn(8, 64), torch.arange(8)
         >>> loss = F.cross_entropy(head(features), labels)
     """
 
-    def __init__(self, feature_dim: int, num_classes: int, scale: float = SCALE, gamma: float | None = None) -> None:
-        super().__init__(feature_dim, num_classes)
+    def __init__(
+        self,
+        feature_dim: int,
+        *,
+        num_classes: int,
+        scale: float = SCALE,
+        gamma: float | None = None,
+        ignore_index: int = IGNORE_INDEX,
+    ) -> None:
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         self.scale = check_positive("scale", scale)
         self.gamma = check_positive("gamma", 2.0 * feature_dim if gamma is None else gamma)
-        self.prototypes = xavier(num_classes, feature_dim)
+        self.prototypes = xavier(feature_dim, num_classes)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `rbf`; there is no margin."""

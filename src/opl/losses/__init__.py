@@ -4,7 +4,10 @@ On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logit
 class-balanced Focal, Anchor, and for noisy labels Lq and truncated Lq. On class activation maps: HNC
 (`NegativeCAMLoss`). For distillation from a teacher: `DistillationProjectionLoss` on features,
 `KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`. The pure functions are imported from their
-files, for instance `opl.losses.focal.focal`.
+files, for instance `opl.losses.focal.focal`. `opl.losses.metric_learning` is OPL for pytorch-metric-learning.
+
+Settings are passed by name, in all losses and heads. Every loss has `ignore_index`, and a `reduction` unless its value
+belongs to the batch (OPL, OLE, Perpetual OPL).
 """
 
 from .anchor import AnchorLoss

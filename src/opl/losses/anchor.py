@@ -6,12 +6,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import as_class_ids, as_vectors
+from .._support.arguments import as_labeled_batch, as_vectors, check_steps
 from .._support.reduction import Reduction, check_reduction, reduce_losses
 from .._support.step_counter import StepCounter
 from ..errors import OptionError, did_you_mean
+from ..functional import IGNORE_INDEX, check_ignore_index
 
 Variant = Literal["neg", "pos"]
+VARIANTS = get_args(Variant)  # a constant: torch 2.6 cannot trace get_args
 
 GAMMA = 0.5
 DELTA = 0.05
@@ -26,6 +28,7 @@ def anchor(
     delta: float = DELTA,
     variant: Variant = VARIANT,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
     """Compute the mean of `-log p_y - sum_{c != y} (1 + p_c - p*)^gamma log(1 - p_c)`, with sigmoid probabilities p.
 
@@ -40,7 +43,8 @@ def anchor(
         delta: slack between the true class and the others, from 0 to 1.
         variant: `"neg"` as above; `"pos"` weights the true class instead, by `(1 - p_y + min(p_max + delta, 1))^gamma`,
             where p_max is the largest p of the other classes and has no gradient.
-        reduction: `"mean"`, `"sum"` or `"none"`.
+        reduction: `"mean"` over the samples that count (0 if there are none), `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded; with `reduction="none"` their value is 0.
 
     Example:
         >>> anchor(torch.zeros(1, 2), torch.tensor([0]), gamma=0.0)
@@ -48,17 +52,17 @@ def anchor(
     """
     check_anchor(gamma, delta, variant)
     logits = as_vectors(logits, name="logits")
-    labels = as_class_ids(labels, logits, logits.shape[1])
+    logits, labels, kept = as_labeled_batch(logits, labels, logits.shape[1], ignore_index)
     target = F.one_hot(labels, logits.shape[1]).bool()
     p = logits.sigmoid()
     yes, no = F.softplus(-logits), F.softplus(logits)
     if variant == "neg":
         anchors = (p.detach().gather(1, labels[:, None]) - delta).clamp(min=0)
         weight = _power(1 + p - anchors, gamma)
-        return reduce_losses(torch.where(target, yes, weight * no).sum(1), reduction)
+        return reduce_losses(torch.where(target, yes, weight * no).sum(1), reduction, kept)
     highest = p.detach().masked_fill(target, 0).amax(1, keepdim=True)
     weight = _power(1 - p + (highest + delta).clamp(max=1), gamma)
-    return reduce_losses(torch.where(target, weight * yes, no).sum(1), reduction)
+    return reduce_losses(torch.where(target, weight * yes, no).sum(1), reduction, kept)
 
 
 def _power(base: Tensor, gamma: float) -> Tensor:
@@ -72,8 +76,8 @@ def check_anchor(gamma: float, delta: float, variant: str) -> None:
         raise OptionError(f"gamma is {gamma}: give a finite number from 0 up, such as 0.5.")
     if not 0 <= delta <= 1:
         raise OptionError(f"delta is {delta}: give a probability from 0 to 1, such as 0.05.")
-    if variant not in get_args(Variant):
-        raise OptionError(did_you_mean("variant", variant, get_args(Variant)))
+    if variant not in VARIANTS:
+        raise OptionError(did_you_mean("variant", variant, VARIANTS))
 
 
 class AnchorLoss(StepCounter):
@@ -89,30 +93,37 @@ class AnchorLoss(StepCounter):
 
     def __init__(
         self,
+        *,
         gamma: float = GAMMA,
         delta: float = DELTA,
         variant: Variant = VARIANT,
         warmup: int = 0,
         reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
         super().__init__()
         check_anchor(gamma, delta, variant)
         check_reduction(reduction)
-        if warmup < 0:
-            raise OptionError(f"warmup is {warmup}: give a number of steps from 0 up.")
+        check_ignore_index(ignore_index)
         self.gamma, self.delta, self.variant = gamma, delta, variant
-        self.warmup, self.reduction = warmup, reduction
+        self.warmup, self.reduction, self.ignore_index = check_steps("warmup", warmup), reduction, ignore_index
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of (B, C) logits."""
         value = anchor(
-            logits, labels, gamma=self.gamma, delta=self.delta, variant=self.variant, reduction=self.reduction
+            logits,
+            labels,
+            gamma=self.gamma,
+            delta=self.delta,
+            variant=self.variant,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
         )
         if self.warmup == 0:
             return value
         logits = as_vectors(logits, name="logits")
-        entropy = F.cross_entropy(logits, as_class_ids(labels, logits, logits.shape[1]), reduction="none")
-        plain = reduce_losses(entropy, self.reduction)
+        logits, labels, kept = as_labeled_batch(logits, labels, logits.shape[1], self.ignore_index)
+        plain = reduce_losses(F.cross_entropy(logits, labels, reduction="none"), self.reduction, kept)
         return torch.where(self.tick() < self.warmup, plain, value)
 
     def extra_repr(self) -> str:

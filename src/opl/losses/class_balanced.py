@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from .._support.arguments import as_vectors
 from .._support.reduction import Reduction, check_reduction
 from ..errors import OptionError
+from ..functional import IGNORE_INDEX, check_ignore_index
 from .focal import FocalForm, check_focal, focal
 
 BETA = 0.9999
@@ -45,6 +46,7 @@ class ClassBalancedFocalLoss(nn.Module):
         gamma: see `focal`.
         form: see `focal`.
         reduction: see `focal`.
+        ignore_index: see `focal`.
 
     Example:
         >>> loss = ClassBalancedFocalLoss(counts=[500, 5])
@@ -57,15 +59,19 @@ class ClassBalancedFocalLoss(nn.Module):
     def __init__(
         self,
         counts: Sequence[int] | Tensor,
+        *,
         beta: float = BETA,
         gamma: float = GAMMA,
         form: FocalForm = FORM,
         reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
     ) -> None:
         super().__init__()
         check_focal(gamma, form)
         check_reduction(reduction)
-        self.beta, self.gamma, self.form, self.reduction = beta, gamma, form, reduction
+        check_ignore_index(ignore_index)
+        self.beta, self.gamma, self.form = beta, gamma, form
+        self.reduction, self.ignore_index = reduction, ignore_index
         self.register_buffer("weights", class_balanced_weights(counts, beta=beta))
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -76,7 +82,13 @@ class ClassBalancedFocalLoss(nn.Module):
                 f"{logits.shape[1]} logits a sample, and counts of {len(self.weights)} classes: give a count for each."
             )
         return focal(
-            logits, labels, gamma=self.gamma, form=self.form, class_weights=self.weights, reduction=self.reduction
+            logits,
+            labels,
+            gamma=self.gamma,
+            form=self.form,
+            class_weights=self.weights,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
         )
 
     def extra_repr(self) -> str:

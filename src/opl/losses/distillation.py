@@ -8,18 +8,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_vectors
+from .._support.arguments import as_integers, as_vectors, kept_rows
+from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import FeatureError, OptionError, did_you_mean
-from ..functional import is_number
+from ..functional import IGNORE_INDEX, check_ignore_index, is_number
 
 Form = Literal["absolute", "softmax"]
+FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args
 
 FORM: Form = "absolute"
 TEMPERATURE = 1.0
 
 
 def distillation_projection(
-    student: Tensor, teacher: Tensor, *, form: Form = FORM, temperature: float = TEMPERATURE
+    student_features: Tensor,
+    teacher_features: Tensor,
+    labels: Tensor | None = None,
+    *,
+    form: Form = FORM,
+    temperature: float = TEMPERATURE,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
     """Compute the difference between the student's cosines S_ij and the teacher's T_ij, over all pairs i != j.
 
@@ -27,18 +36,21 @@ def distillation_projection(
     mean of `exp(T) (T - S)`, is not offered: raw cosines are not log-probabilities, so it is not a divergence, its
     minimum is not where the two agree, and it can be negative.
 
-    - `"absolute"`: the mean of `|S_ij - T_ij|`.
+    - `"absolute"`: the mean over i of the mean over j of `|S_ij - T_ij|`.
     - `"softmax"`: the mean over i of `t^2 KL(softmax_j(T_ij / t) || softmax_j(S_ij / t))`, where t is the temperature.
       A softmax over one pair is constant, so a batch of two samples gives 0.
 
-    Both are 0 if the cosines agree and never negative; a batch of fewer than two samples gives 0. The teacher gets no
-    gradient.
+    Both are 0 if the cosines agree and never negative; a batch of fewer than two samples gives 0. The value of sample i
+    is its part of the mean over i. The teacher gets no gradient.
 
     Args:
-        student: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
-        teacher: (B, D'), features of the same samples; D' may differ from D.
+        student_features: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
+        teacher_features: (B, D'), of the same samples; D' may differ from D.
+        labels: (B,) integers, used only to exclude rows; None means that all rows count.
         form: `"absolute"` or `"softmax"`.
         temperature: t of `"softmax"`; unused by `"absolute"`.
+        reduction: `"mean"` over the samples that count (0 if there are none), `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded from all pairs; with `reduction="none"` their value is 0.
 
     Example:
         >>> student, teacher = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
@@ -46,25 +58,36 @@ def distillation_projection(
         tensor(1.)
     """
     _check_options(form, temperature)
-    student = as_vectors(student, name="student_features")
-    teacher = as_vectors(teacher, name="teacher_features").detach()
+    student = as_vectors(student_features, name="student_features")
+    teacher = as_vectors(teacher_features, name="teacher_features").detach()
     rows = len(student)
     if len(teacher) != rows:
         raise FeatureError(
             f"{len(teacher)} teacher_features for {rows} student_features: give both for the same samples, in the same "
             "order."
         )
-    if rows < 2:
-        return 0 * student.sum()
-    itself = torch.eye(rows, dtype=torch.bool, device=student.device)
+    kept = None if labels is None else kept_rows(as_integers(labels, student), student, ignore_index)
+    no_pair = torch.eye(rows, dtype=torch.bool, device=student.device)
+    others: Tensor | int = max(1, rows - 1)
+    if kept is not None:
+        student, teacher = (x.masked_fill(~kept[:, None], 0) for x in (student, teacher))
+        no_pair = no_pair | ~kept
+        others = (kept.sum() - 1).clamp(min=1)
     with full_precision(student):
         cosines, wanted = _cosines(student), _cosines(teacher.to(student.dtype))
         if form == "absolute":
-            return (cosines - wanted).masked_fill(itself, 0).abs().sum() / (rows * (rows - 1))
-        log_p = F.log_softmax((cosines / temperature).masked_fill(itself, -torch.inf), dim=1)
-        log_q = F.log_softmax((wanted / temperature).masked_fill(itself, -torch.inf), dim=1)
-        surprise = (log_q - log_p).masked_fill(itself, 0)  # inf - inf is NaN on the diagonal
-        return temperature**2 * (log_q.exp() * surprise).sum() / rows
+            values = (cosines - wanted).masked_fill(no_pair, 0).abs().sum(1) / others
+        else:
+            values = _divergences(cosines / temperature, wanted / temperature, no_pair) * temperature**2
+        return reduce_losses(values, reduction, kept)
+
+
+def _divergences(cosines: Tensor, wanted: Tensor, no_pair: Tensor) -> Tensor:
+    """Return (B,) KL divergences of softmax rows; a finite fill keeps a row without pairs free of NaN."""
+    lowest = torch.finfo(cosines.dtype).min
+    log_p = F.log_softmax(cosines.masked_fill(no_pair, lowest), dim=1)
+    log_q = F.log_softmax(wanted.masked_fill(no_pair, lowest), dim=1)
+    return (log_q.exp() * (log_q - log_p)).masked_fill(no_pair, 0).sum(1)
 
 
 class DistillationProjectionLoss(nn.Module):
@@ -73,6 +96,8 @@ class DistillationProjectionLoss(nn.Module):
     Args:
         form: `"absolute"` or `"softmax"`.
         temperature: t of `"softmax"`.
+        reduction: see `distillation_projection`.
+        ignore_index: rows with this label are excluded, if labels are given.
 
     Example:
         >>> loss = DistillationProjectionLoss()
@@ -81,19 +106,36 @@ class DistillationProjectionLoss(nn.Module):
         >>> total = F.cross_entropy(logits, labels) + 0.1 * loss(student_features, teacher_features)
     """
 
-    def __init__(self, form: Form = FORM, temperature: float = TEMPERATURE) -> None:
+    def __init__(
+        self,
+        *,
+        form: Form = FORM,
+        temperature: float = TEMPERATURE,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
+    ) -> None:
         super().__init__()
         _check_options(form, temperature)
+        check_reduction(reduction)
+        check_ignore_index(ignore_index)
         self.form: Form = form
-        self.temperature = temperature
+        self.temperature, self.reduction, self.ignore_index = temperature, reduction, ignore_index
 
-    def forward(self, student_features: Tensor, teacher_features: Tensor) -> Tensor:
-        """Return the scalar loss."""
-        return distillation_projection(student_features, teacher_features, form=self.form, temperature=self.temperature)
+    def forward(self, student_features: Tensor, teacher_features: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Return the loss of (B, D) features; labels only exclude rows."""
+        return distillation_projection(
+            student_features,
+            teacher_features,
+            labels,
+            form=self.form,
+            temperature=self.temperature,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
-        return f"form={self.form!r}, temperature={self.temperature}"
+        return f"form={self.form!r}, temperature={self.temperature}, reduction={self.reduction!r}"
 
 
 def _cosines(features: Tensor) -> Tensor:
@@ -102,7 +144,7 @@ def _cosines(features: Tensor) -> Tensor:
 
 
 def _check_options(form: str, temperature: float) -> None:
-    if form not in get_args(Form):
-        raise OptionError(did_you_mean("form", form, get_args(Form)))
+    if form not in FORMS:
+        raise OptionError(did_you_mean("form", form, FORMS))
     if not is_number(temperature) or not math.isfinite(temperature) or temperature <= 0:
         raise OptionError(f"temperature is {temperature!r}: give a finite number above 0, such as 1.")

@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import as_class_ids, as_vectors
+from .._support.arguments import as_labeled_batch, as_vectors
 from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import OptionError, did_you_mean
+from ..functional import IGNORE_INDEX, check_ignore_index
 
 FocalForm = Literal["softmax", "sigmoid"]
+FORMS = get_args(FocalForm)  # a constant: torch 2.6 cannot trace get_args
 
 GAMMA = 2.0
 FORM: FocalForm = "softmax"
@@ -24,6 +26,7 @@ def focal(
     form: FocalForm = FORM,
     class_weights: Tensor | None = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
     """Compute the mean over samples of `-(1 - p)^gamma log p`, where p is the probability of the true class.
 
@@ -35,8 +38,9 @@ def focal(
         labels: (B,) class ids.
         gamma: 0 is plain cross-entropy; larger values down-weight well-classified samples more.
         form: `"softmax"`, one term per sample; or `"sigmoid"`, as in the paper: the sum of one binary term per class.
-        class_weights: (C,), weight of the samples of each class.
-        reduction: `"mean"`, `"sum"` or `"none"`.
+        class_weights: (C,), weight of the samples of each class; the mean is still over the number of samples.
+        reduction: `"mean"` over the samples that count (0 if there are none), `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded; with `reduction="none"` their value is 0.
 
     Example:
         >>> focal(torch.zeros(1, 2), torch.tensor([0]), gamma=0.0)
@@ -44,11 +48,11 @@ def focal(
     """
     check_focal(gamma, form)
     logits = as_vectors(logits, name="logits")
-    labels = as_class_ids(labels, logits, logits.shape[1])
+    logits, labels, kept = as_labeled_batch(logits, labels, logits.shape[1], ignore_index)
     values = (_softmax if form == "softmax" else _sigmoid)(logits, labels, gamma)
     if class_weights is not None:
         values = values * class_weights.to(values)[labels]
-    return reduce_losses(values, reduction)
+    return reduce_losses(values, reduction, kept)
 
 
 def _softmax(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
@@ -69,8 +73,8 @@ def check_focal(gamma: float, form: str) -> None:
     """Raise `OptionError` for invalid settings."""
     if not 0 <= gamma < float("inf"):
         raise OptionError(f"gamma is {gamma}: give a finite number from 0 (cross-entropy) up, such as 2.")
-    if form not in get_args(FocalForm):
-        raise OptionError(did_you_mean("form", form, get_args(FocalForm)))
+    if form not in FORMS:
+        raise OptionError(did_you_mean("form", form, FORMS))
 
 
 class FocalLoss(nn.Module):
@@ -81,15 +85,30 @@ class FocalLoss(nn.Module):
         tensor(0.1733)
     """
 
-    def __init__(self, gamma: float = GAMMA, form: FocalForm = FORM, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self,
+        *,
+        gamma: float = GAMMA,
+        form: FocalForm = FORM,
+        reduction: Reduction = "mean",
+        ignore_index: int = IGNORE_INDEX,
+    ) -> None:
         super().__init__()
         check_focal(gamma, form)
         check_reduction(reduction)
-        self.gamma, self.form, self.reduction = gamma, form, reduction
+        check_ignore_index(ignore_index)
+        self.gamma, self.form, self.reduction, self.ignore_index = gamma, form, reduction, ignore_index
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of (B, C) logits."""
-        return focal(logits, labels, gamma=self.gamma, form=self.form, reduction=self.reduction)
+        return focal(
+            logits,
+            labels,
+            gamma=self.gamma,
+            form=self.form,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""

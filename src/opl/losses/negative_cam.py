@@ -7,11 +7,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import as_class_ids
-from .._support.reduction import mean_or_zero
+from .._support.arguments import as_labeled_batch
+from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import FeatureError, OptionError, did_you_mean
+from ..functional import IGNORE_INDEX, check_ignore_index
 
 Form = Literal["kd", "mse"]
+FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args
 
 K = 10
 FORM: Form = "kd"
@@ -41,7 +43,15 @@ def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | N
         return F.conv2d(feature_maps, kernel, None if bias is None else bias.to(feature_maps.dtype))
 
 
-def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM) -> Tensor:
+def negative_cam(
+    maps: Tensor,
+    labels: Tensor,
+    *,
+    k: int = K,
+    form: Form = FORM,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:
     """Compute HNC, the homogeneous negative CAM loss: how uneven the maps of the k strongest wrong classes are.
 
     Fixing Localization Errors to Improve Image Classification (Sun et al., ECCV 2020). N(i) is the set of the k wrong
@@ -57,6 +67,8 @@ def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM)
         k: number of wrong classes per sample, at most C - 1 (larger values are reduced to that). The true class is
             never included; in the CIFAR-100 port released by OPL's authors it is, because there k = C.
         form: `"kd"` or `"mse"`.
+        reduction: `"mean"` over the samples that count (0 if there are none), `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded; with `reduction="none"` their value is 0.
 
     Example:
         >>> maps = torch.zeros(1, 3, 2, 2)
@@ -68,14 +80,13 @@ def negative_cam(maps: Tensor, labels: Tensor, *, k: int = K, form: Form = FORM)
     num_classes = maps.shape[1]
     if num_classes < 2:
         raise OptionError("maps of one class have no wrong class to choose: give (B, C, H, W) with C of at least 2.")
-    labels = as_class_ids(labels, maps, num_classes)
+    maps, labels, kept = as_labeled_batch(maps, labels, num_classes, ignore_index)
     maps = maps.flatten(2)
     strength = maps.detach().sum(2).scatter(1, labels[:, None], -torch.inf)
     negatives = strength.topk(min(k, num_classes - 1), dim=1).indices
     chosen = maps.take_along_dim(negatives[:, :, None], dim=1)
-    if form == "mse":
-        return mean_or_zero(chosen.square())
-    return mean_or_zero(-F.log_softmax(chosen, dim=2).mean(2).sum(1))
+    values = chosen.square().mean((1, 2)) if form == "mse" else -F.log_softmax(chosen, dim=2).mean(2).sum(1)
+    return reduce_losses(values, reduction, kept)
 
 
 class NegativeCAMLoss(nn.Module):
@@ -84,6 +95,8 @@ class NegativeCAMLoss(nn.Module):
     Args:
         k: number of wrong classes per sample.
         form: `"kd"` or `"mse"`.
+        reduction: see `negative_cam`.
+        ignore_index: see `negative_cam`.
 
     Example:
         >>> loss, classifier = NegativeCAMLoss(k=3), nn.Linear(64, 10)
@@ -92,19 +105,26 @@ class NegativeCAMLoss(nn.Module):
         >>> total = F.cross_entropy(maps.mean((2, 3)), labels) + 0.06 * loss(maps, labels)
     """
 
-    def __init__(self, k: int = K, form: Form = FORM) -> None:
+    def __init__(
+        self, *, k: int = K, form: Form = FORM, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
+    ) -> None:
         super().__init__()
         _check_options(k, form)
+        check_reduction(reduction)
+        check_ignore_index(ignore_index)
+        self.reduction, self.ignore_index = reduction, ignore_index
         self.k: int = k
         self.form: Form = form
 
     def forward(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """Return the scalar loss."""
-        return negative_cam(maps, labels, k=self.k, form=self.form)
+        """Return the loss of (B, C, H, W) maps."""
+        return negative_cam(
+            maps, labels, k=self.k, form=self.form, reduction=self.reduction, ignore_index=self.ignore_index
+        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
-        return f"k={self.k}, form={self.form!r}"
+        return f"k={self.k}, form={self.form!r}, reduction={self.reduction!r}"
 
 
 def _checked(maps: Tensor, name: str) -> Tensor:
@@ -124,5 +144,5 @@ def _checked(maps: Tensor, name: str) -> Tensor:
 def _check_options(k: int, form: str) -> None:
     if not isinstance(k, int) or k < 1:
         raise OptionError(f"k is {k!r}: give the number of wrong classes a sample, an integer from 1 up, such as 10.")
-    if form not in get_args(Form):
-        raise OptionError(did_you_mean("form", form, get_args(Form)))
+    if form not in FORMS:
+        raise OptionError(did_you_mean("form", form, FORMS))

@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from .._kernels.first_derivative import first_derivative_only
 from .._kernels.normalize import accumulation_dtype, full_precision
-from .._kernels.validate import check_labels
-from .._support.arguments import as_vectors
+from .._support.arguments import as_integers, as_vectors, kept_rows
 from ..errors import FeatureError, LabelError, OptionError
-from ..functional import is_number
+from ..functional import IGNORE_INDEX, check_ignore_index, is_number
 
 DELTA = 1.0
 THRESHOLD = 1e-6
@@ -21,8 +21,15 @@ FIRST_DERIVATIVE_ONLY = (
 )
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: float = THRESHOLD) -> Tensor:
+@_disable_dynamo  # torch.compiler.disable that waits for the first call to import torch._dynamo, which takes seconds
+def ole(
+    features: Tensor,
+    labels: Tensor,
+    *,
+    delta: float = DELTA,
+    threshold: float = THRESHOLD,
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:
     """Compute the nuclear norms of the classes minus that of the batch: `(sum_c max(delta, |F_c|_*) - |F|_*) / B`.
 
     OLE: Orthogonal Low-rank Embedding, A Plug and Play Geometric Loss for Deep Learning (Lezama et al., CVPR 2018).
@@ -33,13 +40,14 @@ def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: fl
     norm is at most `delta`. Directions that contain no feature get no gradient, which autograd through the SVD would
     not guarantee. The weight of the loss is applied outside, as for any other loss. Only the first derivative is
     available. `torch.compile` does not compile this function (graph break), and on an accelerator it synchronizes to
-    read the labels.
+    read the labels. There is no `reduction`: a nuclear norm belongs to a class or the batch, not to a sample.
 
     Args:
         features: (B, D), any floating dtype; the singular values are computed in fp64.
         labels: (B,) class ids, any integers from 0 up.
         delta: nuclear norm below which a class is not reduced further.
         threshold: singular values below it count as 0 in the gradient.
+        ignore_index: rows with this label are excluded, also from B.
 
     Example:
         >>> apart, alike = torch.tensor([[2.0, 0.0], [0.0, 3.0]]), torch.tensor([[2.0, 0.0], [3.0, 0.0]])
@@ -48,7 +56,7 @@ def ole(features: Tensor, labels: Tensor, *, delta: float = DELTA, threshold: fl
     """
     _check_options(delta, threshold)
     features = as_vectors(features)
-    labels = _classes(labels, features)
+    features, labels = _counted_rows(features, labels, ignore_index)
     if not bool(features.isfinite().all()):
         raise FeatureError(
             "the features hold NaN or infinite values, and so have no singular values: lower the learning rate, clip "
@@ -63,6 +71,8 @@ class OLELoss(nn.Module):
 
     Args:
         delta: nuclear norm below which a class is not reduced further.
+        threshold: singular values below it count as 0 in the gradient.
+        ignore_index: rows with this label are excluded.
 
     Example:
         >>> loss = OLELoss()
@@ -70,19 +80,20 @@ class OLELoss(nn.Module):
         >>> total = F.cross_entropy(logits, labels) + 0.25 * loss(features, labels)
     """
 
-    def __init__(self, delta: float = DELTA) -> None:
+    def __init__(self, *, delta: float = DELTA, threshold: float = THRESHOLD, ignore_index: int = IGNORE_INDEX) -> None:
         super().__init__()
-        _check_options(delta, threshold=1e-6)
-        self.delta = delta
+        _check_options(delta, threshold)
+        check_ignore_index(ignore_index)
+        self.delta, self.threshold, self.ignore_index = delta, threshold, ignore_index
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return the scalar loss."""
-        loss: Tensor = ole(features, labels, delta=self.delta)
+        loss: Tensor = ole(features, labels, delta=self.delta, threshold=self.threshold, ignore_index=self.ignore_index)
         return loss
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
-        return f"delta={self.delta}"
+        return f"delta={self.delta}, threshold={self.threshold}"
 
 
 class _OLE(torch.autograd.Function):
@@ -127,16 +138,18 @@ def _nuclear_norms(blocks: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     return values.sum(1), (left * (values >= threshold)[:, None, :]) @ right
 
 
-def _classes(labels: Tensor, features: Tensor) -> Tensor:
-    labels = check_labels(labels, features)
-    if labels.ndim != 1:
-        raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
+def _counted_rows(features: Tensor, labels: Tensor, ignore_index: int) -> tuple[Tensor, Tensor]:
+    """Return the features and class ids of the rows that are not ignored."""
+    labels = as_integers(labels, features)
+    kept = kept_rows(labels, features, ignore_index)
+    if kept is not None:
+        features, labels = features[kept], labels[kept]
     if len(labels) and int(labels.min()) < 0:
         raise LabelError(
-            f"label {int(labels.min())} is negative: class ids start at 0; leave such rows out before the loss, for "
-            "instance with features[labels >= 0]."
+            f"label {int(labels.min())} is negative: class ids start at 0, and rows to leave out carry ignore_index "
+            f"({ignore_index})."
         )
-    return labels
+    return features, labels
 
 
 def _check_options(delta: float, threshold: float) -> None:

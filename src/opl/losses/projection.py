@@ -12,6 +12,8 @@ from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, Projection, check_opti
 class OrthogonalProjectionLoss(nn.Module):
     """Orthogonal Projection Loss of a batch of features, `(1 - s) + gamma * d`: see `opl.orthogonal_projection`.
 
+    There is no `reduction`: s and d are means over pairs of the batch, so no sample has a value of its own.
+
     Args:
         gamma: weight of d relative to s.
         form: how d is computed: `"mean_abs"`, `"abs_mean"` or `"mean"`.
@@ -25,7 +27,12 @@ class OrthogonalProjectionLoss(nn.Module):
     """
 
     def __init__(
-        self, gamma: float = GAMMA, form: Form = FORM, ignore_index: int = IGNORE_INDEX, global_batch: bool = False
+        self,
+        *,
+        gamma: float = GAMMA,
+        form: Form = FORM,
+        ignore_index: int = IGNORE_INDEX,
+        global_batch: bool = False,
     ) -> None:
         super().__init__()
         check_options(gamma, form, ignore_index)

@@ -6,15 +6,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import as_class_ids, as_vectors
+from .._support.arguments import LabeledBatch, as_labeled_batch, as_vectors
 from .._support.reduction import Reduction, check_reduction, reduce_losses
 from ..errors import OptionError
+from ..functional import IGNORE_INDEX, check_ignore_index
 
 Q = 0.7
 K = 0.5
 
 
-def generalized_cross_entropy(logits: Tensor, labels: Tensor, *, q: float = Q, reduction: Reduction = "mean") -> Tensor:
+def generalized_cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    q: float = Q,
+    reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
+) -> Tensor:
     """Compute the mean over samples of `(1 - p^q) / q`, where p is the probability of the label.
 
     Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels (Zhang and Sabuncu, NeurIPS
@@ -25,14 +33,16 @@ def generalized_cross_entropy(logits: Tensor, labels: Tensor, *, q: float = Q, r
         logits: (B, C).
         labels: (B,) class ids.
         q: 0 is cross-entropy, 1 is `1 - p`, half the mean absolute error.
-        reduction: `"mean"`, `"sum"` or `"none"`.
+        reduction: `"mean"` over the samples that count (0 if there are none), `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded; with `reduction="none"` their value is 0.
 
     Example:
         >>> generalized_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), q=1.0)
         tensor(0.5000)
     """
     check_truncated(q)
-    return reduce_losses(_lq(cross_entropies(logits, labels), q), reduction)
+    batch = _as_batch(logits, labels, ignore_index)
+    return reduce_losses(_lq(_entropies(batch), q), reduction, batch.kept)
 
 
 def truncated(
@@ -43,6 +53,7 @@ def truncated(
     k: float = K,
     weights: Tensor | None = None,
     reduction: Reduction = "mean",
+    ignore_index: int = IGNORE_INDEX,
 ) -> Tensor:
     """Compute the mean over samples of `w Lq(p) + (1 - w) Lq(k)`, with Lq as in `generalized_cross_entropy`.
 
@@ -56,7 +67,8 @@ def truncated(
         q: see `generalized_cross_entropy`.
         k: truncation threshold: samples whose label has at most this probability are truncated.
         weights: (B,), 1 for samples to keep and 0 for pruned samples.
-        reduction: `"mean"` over all samples, including pruned ones; `"sum"` or `"none"`.
+        reduction: `"mean"` over all samples that are not ignored, including pruned ones; `"sum"` or `"none"`.
+        ignore_index: rows with this label are excluded; with `reduction="none"` their value is 0.
 
     Example:
         >>> logits, labels = torch.zeros(1, 4), torch.tensor([0])  # p = 1/4
@@ -64,25 +76,38 @@ def truncated(
         (tensor(0.5000), tensor(0.7500))
     """
     check_truncated(q, k)
-    entropy = cross_entropies(logits, labels)
+    batch = _as_batch(logits, labels, ignore_index)
+    entropy = _entropies(batch)
     if weights is None:
         weights = entropy < -math.log(k)
     if weights.shape != entropy.shape:
         raise OptionError(f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: give one for each.")
-    kept = weights.to(entropy)
-    return reduce_losses(kept * _lq(entropy, q) + (1 - kept) * _bound(q, k), reduction)
+    weights = weights.to(entropy)
+    return reduce_losses(weights * _lq(entropy, q) + (1 - weights) * _bound(q, k), reduction, batch.kept)
 
 
-def keep_mask(logits: Tensor, labels: Tensor, *, k: float = K) -> Tensor:
-    """Return a (B,) boolean mask of the samples to keep: those whose label has a probability above k."""
+def keep_mask(logits: Tensor, labels: Tensor, *, k: float = K, ignore_index: int = IGNORE_INDEX) -> Tensor:
+    """Return a (B,) mask of the samples to keep, whose label has a probability above k; ignored rows are not kept."""
     check_truncated(0.0, k)
-    return cross_entropies(logits, labels) < -math.log(k)
+    batch = _as_batch(logits, labels, ignore_index)
+    probable = _entropies(batch) < -math.log(k)
+    return probable if batch.kept is None else probable & batch.kept
 
 
-def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return (B,) cross-entropies from the gap between label and log-sum-exp of other logits: accurate near p = 1."""
+def cross_entropies(logits: Tensor, labels: Tensor, *, ignore_index: int = IGNORE_INDEX) -> Tensor:
+    """Return (B,) cross-entropies, accurate near p = 1; 0 for ignored rows."""
+    batch = _as_batch(logits, labels, ignore_index)
+    return reduce_losses(_entropies(batch), "none", batch.kept)
+
+
+def _as_batch(logits: Tensor, labels: Tensor, ignore_index: int) -> LabeledBatch:
     logits = as_vectors(logits, name="logits")
-    labels = as_class_ids(labels, logits, logits.shape[1])
+    return as_labeled_batch(logits, labels, logits.shape[1], ignore_index)
+
+
+def _entropies(batch: LabeledBatch) -> Tensor:
+    """Return (B,) cross-entropies from the gap between label and log-sum-exp of other logits."""
+    logits, labels, _ = batch
     if logits.shape[1] == 1:
         return 0 * logits[:, 0]
     others = logits.scatter(1, labels[:, None], -torch.inf)
@@ -118,15 +143,18 @@ class GeneralizedCrossEntropyLoss(nn.Module):
         tensor(0.5492)
     """
 
-    def __init__(self, q: float = Q, reduction: Reduction = "mean") -> None:
+    def __init__(self, *, q: float = Q, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX) -> None:
         super().__init__()
         check_truncated(q)
         check_reduction(reduction)
-        self.q, self.reduction = q, reduction
+        check_ignore_index(ignore_index)
+        self.q, self.reduction, self.ignore_index = q, reduction, ignore_index
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of (B, C) logits."""
-        return generalized_cross_entropy(logits, labels, q=self.q, reduction=self.reduction)
+        return generalized_cross_entropy(
+            logits, labels, q=self.q, reduction=self.reduction, ignore_index=self.ignore_index
+        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
@@ -141,15 +169,26 @@ class TruncatedLoss(nn.Module):
         tensor(0.5492)
     """
 
-    def __init__(self, q: float = Q, k: float = K, reduction: Reduction = "mean") -> None:
+    def __init__(
+        self, *, q: float = Q, k: float = K, reduction: Reduction = "mean", ignore_index: int = IGNORE_INDEX
+    ) -> None:
         super().__init__()
         check_truncated(q, k)
         check_reduction(reduction)
-        self.q, self.k, self.reduction = q, k, reduction
+        check_ignore_index(ignore_index)
+        self.q, self.k, self.reduction, self.ignore_index = q, k, reduction, ignore_index
 
     def forward(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the loss of (B, C) logits; `weights`, if given, select the samples to keep."""
-        return truncated(logits, labels, q=self.q, k=self.k, weights=weights, reduction=self.reduction)
+        return truncated(
+            logits,
+            labels,
+            q=self.q,
+            k=self.k,
+            weights=weights,
+            reduction=self.reduction,
+            ignore_index=self.ignore_index,
+        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""

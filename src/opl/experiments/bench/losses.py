@@ -78,7 +78,7 @@ def _losses() -> dict[str, Callable[[], None]]:
     features = maps.detach().mean((2, 3)).requires_grad_()
     teacher = torch.rand(BATCH, DIM)
     labels = torch.randint(0, CLASSES, (BATCH,))
-    linear = LinearHead(DIM, CLASSES)
+    linear = LinearHead(DIM, num_classes=CLASSES)
     counts = torch.full((CLASSES,), 450)
 
     def through(head: Head, criterion: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy) -> Callable[[], None]:
@@ -94,24 +94,24 @@ def _losses() -> dict[str, Callable[[], None]]:
     def cams() -> None:
         hnc(class_activation_maps(maps, linear.weight, linear.bias), labels).backward()
 
-    lgm, hnc, distilled = LGMHead(DIM, CLASSES), NegativeCAMLoss(), DistillationProjectionLoss()
+    lgm, hnc, distilled = LGMHead(DIM, num_classes=CLASSES), NegativeCAMLoss(), DistillationProjectionLoss()
     return {
         "ce": through(linear),
         "opl": beside(OrthogonalProjectionLoss()),
-        "center": beside(CenterLoss(CLASSES, DIM)),
+        "center": beside(CenterLoss(DIM, num_classes=CLASSES)),
         "focal": through(linear, FocalLoss()),
-        "a-softmax": through(ASoftmaxHead(DIM, CLASSES)),
-        "lmc": through(CosFaceHead(DIM, CLASSES)),
+        "a-softmax": through(ASoftmaxHead(DIM, num_classes=CLASSES)),
+        "lmc": through(CosFaceHead(DIM, num_classes=CLASSES)),
         "ole": beside(OLELoss()),
         "lgm": gaussians,
         "anchor": through(linear, AnchorLoss()),
-        "aam": through(ArcFaceHead(DIM, CLASSES)),
-        "l-softmax": through(LSoftmaxHead(DIM, CLASSES)),
+        "aam": through(ArcFaceHead(DIM, num_classes=CLASSES)),
+        "l-softmax": through(LSoftmaxHead(DIM, num_classes=CLASSES)),
         "cb-focal": through(linear, ClassBalancedFocalLoss(counts)),
         "hnc": cams,
-        "rbf": through(RBFHead(DIM, CLASSES)),
-        "perpetual-1": beside(PerpetualProjectionLoss(CLASSES, DIM, version=1)),
-        "perpetual-2": beside(PerpetualProjectionLoss(CLASSES, DIM, version=2)),
+        "rbf": through(RBFHead(DIM, num_classes=CLASSES)),
+        "perpetual-1": beside(PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=1)),
+        "perpetual-2": beside(PerpetualProjectionLoss(DIM, num_classes=CLASSES, version=2)),
         "distillation": lambda: distilled(features, teacher).backward(),
     }
 

@@ -27,7 +27,8 @@ class OPL:
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term."""
-        return GlobalFeatureTerm(OrthogonalProjectionLoss(self.gamma, self.form, global_batch=is_distributed()))
+        loss = OrthogonalProjectionLoss(gamma=self.gamma, form=self.form, global_batch=is_distributed())
+        return GlobalFeatureTerm(loss)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,10 @@ class Center:
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term; its centers follow the global batch."""
-        return FeatureTerm(CenterLoss(shape.num_classes, shape.feature_dim, self.alpha, global_batch=is_distributed()))
+        loss = CenterLoss(
+            shape.feature_dim, num_classes=shape.num_classes, alpha=self.alpha, global_batch=is_distributed()
+        )
+        return FeatureTerm(loss)
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class OLE:
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term."""
-        return FeatureTerm(OLELoss(self.delta))
+        return FeatureTerm(OLELoss(delta=self.delta))
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class NegativeCAM:
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term."""
-        return ActivationMapTerm(NegativeCAMLoss(self.k, self.form))
+        return ActivationMapTerm(NegativeCAMLoss(k=self.k, form=self.form))
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Perpetual:
     def build(self, shape: TaskShape) -> Term:
         """Build the term, which contains the class directions."""
         loss = PerpetualProjectionLoss(
-            shape.num_classes, shape.feature_dim, self.version, global_batch=is_distributed()
+            shape.feature_dim, num_classes=shape.num_classes, version=self.version, global_batch=is_distributed()
         )
         return FeatureTerm(loss)
 

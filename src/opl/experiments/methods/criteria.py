@@ -34,7 +34,7 @@ class Focal:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """Build the module."""
-        return FocalLoss(self.gamma, self.form, reduction="sum")
+        return FocalLoss(gamma=self.gamma, form=self.form, reduction="sum")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ClassBalancedFocal:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """Build the module for the class counts of the training set."""
-        return ClassBalancedFocalLoss(shape.counts, self.beta, self.gamma, self.form, reduction="sum")
+        return ClassBalancedFocalLoss(shape.counts, beta=self.beta, gamma=self.gamma, form=self.form, reduction="sum")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Anchor:
 
     def build(self, shape: TaskShape) -> nn.Module:
         """Build the module."""
-        return AnchorLoss(self.gamma, self.delta, self.variant, round(self.warmup * shape.steps), reduction="sum")
+        warmup = round(self.warmup * shape.steps)
+        return AnchorLoss(gamma=self.gamma, delta=self.delta, variant=self.variant, warmup=warmup, reduction="sum")
 
 
 Criterion = Softmax | Focal | ClassBalancedFocal | Anchor

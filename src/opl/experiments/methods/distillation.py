@@ -41,7 +41,7 @@ class TeacherTerm(Term):
 
     def __init__(self, teacher: Teacher, temperature: float) -> None:
         super().__init__()
-        self.teacher, self.loss = teacher, KnowledgeDistillationLoss(temperature, "sum")
+        self.teacher, self.loss = teacher, KnowledgeDistillationLoss(temperature=temperature, reduction="sum")
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return this process's part of the mean over the global batch."""

@@ -29,7 +29,7 @@ class Linear(HeadSettings):
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
-        return LinearHead(shape.feature_dim, shape.num_classes, self.prior)
+        return LinearHead(shape.feature_dim, num_classes=shape.num_classes, prior=self.prior)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,13 @@ class ASoftmax(HeadSettings):
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
         return ASoftmaxHead(
-            shape.feature_dim, shape.num_classes, self.margin, self.base, self.gamma, self.power, self.floor
+            shape.feature_dim,
+            num_classes=shape.num_classes,
+            margin=self.margin,
+            base=self.base,
+            gamma=self.gamma,
+            power=self.power,
+            floor=self.floor,
         )
 
 
@@ -62,7 +68,13 @@ class LSoftmax(HeadSettings):
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
         return LSoftmaxHead(
-            shape.feature_dim, shape.num_classes, self.margin, self.base, self.gamma, self.power, self.floor
+            shape.feature_dim,
+            num_classes=shape.num_classes,
+            margin=self.margin,
+            base=self.base,
+            gamma=self.gamma,
+            power=self.power,
+            floor=self.floor,
         )
 
 
@@ -77,7 +89,13 @@ class CosFace(HeadSettings):
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
-        return CosFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.warmup)
+        return CosFaceHead(
+            shape.feature_dim,
+            num_classes=shape.num_classes,
+            scale=self.scale,
+            margin=self.margin,
+            warmup=self.warmup,
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,14 @@ class ArcFace(HeadSettings):
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
-        return ArcFaceHead(shape.feature_dim, shape.num_classes, self.scale, self.margin, self.easy, self.warmup)
+        return ArcFaceHead(
+            shape.feature_dim,
+            num_classes=shape.num_classes,
+            scale=self.scale,
+            margin=self.margin,
+            easy=self.easy,
+            warmup=self.warmup,
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +139,12 @@ class LGM(HeadSettings):
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
         return LGMHead(
-            shape.feature_dim, shape.num_classes, self.margin, self.start, self.double_every, self.learn_variances
+            shape.feature_dim,
+            num_classes=shape.num_classes,
+            margin=self.margin,
+            start=self.start,
+            double_every=self.double_every,
+            learn_variances=self.learn_variances,
         )
 
 
@@ -127,7 +157,7 @@ class RBF(HeadSettings):
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
-        return RBFHead(shape.feature_dim, shape.num_classes, self.scale, self.gamma)
+        return RBFHead(shape.feature_dim, num_classes=shape.num_classes, scale=self.scale, gamma=self.gamma)
 
 
 HeadChoice = Linear | ASoftmax | LSoftmax | CosFace | ArcFace | LGM | RBF

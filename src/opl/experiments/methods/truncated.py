@@ -57,7 +57,9 @@ class TruncatedLq(AuxiliaryMethod):
         if self.select not in get_args(Select):
             raise OptionError(did_you_mean("select", self.select, get_args(Select)))
         if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
-            raise OptionError("leave_out is for OPL alone: other losses cannot leave samples out of their batch.")
+            raise OptionError(
+                "leave_out is for OPL alone: other losses use the whole batch; give OPL alone, or leave_out=False."
+            )
         return TruncatedObjective(self, shape)
 
 
@@ -67,7 +69,7 @@ class TruncatedObjective(SupervisedObjective):
     kept: Tensor
 
     def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
-        loss = TruncatedLoss(settings.q, settings.k, "sum")
+        loss = TruncatedLoss(q=settings.q, k=settings.k, reduction="sum")
         super().__init__(loss, "truncated", build_terms(settings.auxiliary, shape))
         self.settings, self.monitor = settings, MONITORS[settings.select]
         self.register_buffer("kept", torch.ones(sum(shape.counts), dtype=torch.bool))

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..._support.arguments import check_positive
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
@@ -37,7 +36,7 @@ class TwinObjective(Objective):
     def __init__(self, teacher: Teacher, settings: TwinDistillation, shape: TaskShape) -> None:
         super().__init__(build_terms(settings.auxiliary, shape))
         self.teacher, self.weight = teacher, settings.weight / 3
-        self.loss = KnowledgeDistillationLoss(check_positive("temperature", settings.temperature), "sum")
+        self.loss = KnowledgeDistillationLoss(temperature=settings.temperature, reduction="sum")
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Compute the distillation loss and the distance between images and twins."""

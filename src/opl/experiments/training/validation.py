@@ -65,7 +65,7 @@ def validate(
             top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
             if not novel:
                 sums += _sums(logits, top5, labels)
-            geometry = geometry or Geometry(num_classes, features.shape[1])
+            geometry = geometry or Geometry(features.shape[1], num_classes=num_classes)
             geometry.update(features, labels)
             if keep:
                 parts = (labels, top5, logits.softmax(1).gather(1, top5), features)
@@ -86,7 +86,7 @@ def _shared_geometry(geometry: Geometry | None, num_classes: int, group: Any) ->
     dist.all_gather_object(widths, geometry.feature_dim if geometry else 0, group=group)
     if not any(widths):
         return None
-    return (geometry or Geometry(num_classes, max(widths))).all_reduce(group)
+    return (geometry or Geometry(max(widths), num_classes=num_classes)).all_reduce(group)
 
 
 def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
