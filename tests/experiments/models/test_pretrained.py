@@ -1,12 +1,12 @@
 """Pretrained weights in torchvision's names: the features of an independent ResNet, wherever they come from."""
 
 import hashlib
-import re
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from _transformers_resnet import disturb_batch_norms, torchvisions_name, transformers_config
 from opl.errors import OptionError
 from opl.experiments.models import CifarResNet, ResNet, load_pretrained
 
@@ -18,38 +18,18 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.delenv("OPL_DATA", raising=False)
 
 
-def in_torchvisions_names(state: dict) -> dict:
-    """The weights of transformers' ResNet, under the names that torchvision gives them."""
-    named = {}
-    for name, value in state.items():
-        name = name.replace("embedder.embedder.convolution", "conv1").replace("embedder.embedder.normalization", "bn1")
-        name = re.sub(r"encoder\.stages\.(\d)\.layers\.(\d+)", lambda m: f"layer{int(m[1]) + 1}.{m[2]}", name)
-        name = re.sub(r"layer\.(\d)\.convolution", lambda m: f"conv{int(m[1]) + 1}", name)
-        name = re.sub(r"layer\.(\d)\.normalization", lambda m: f"bn{int(m[1]) + 1}", name)
-        name = name.replace("shortcut.convolution", "downsample.0").replace("shortcut.normalization", "downsample.1")
-        named[name] = value.clone()
-    return named
-
-
 def transformers_resnet(depth: int) -> torch.nn.Module:
-    from transformers import ResNetConfig, ResNetModel
+    from transformers import ResNetModel
 
-    kind, depths, widths = {
-        18: ("basic", [2, 2, 2, 2], [64, 128, 256, 512]),
-        50: ("bottleneck", [3, 4, 6, 3], [256, 512, 1024, 2048]),
-    }[depth]
-    model = ResNetModel(ResNetConfig(layer_type=kind, depths=depths, hidden_sizes=widths, embedding_size=64)).eval()
-    with torch.no_grad():
-        for name, value in model.state_dict().items():
-            if "normalization" in name and value.is_floating_point():  # no batch norm that does nothing
-                value.add_(torch.rand_like(value) * 0.2)
+    model = ResNetModel(transformers_config(depth)).eval()
+    disturb_batch_norms(model.state_dict())
     return model
 
 
 @pytest.mark.parametrize(("depth", "suffix"), [(18, ".pth"), (50, ".safetensors")])
 def test_torchvisions_names_give_the_features_of_transformers_resnet(tmp_path, depth, suffix):
     theirs = transformers_resnet(depth)
-    weights = in_torchvisions_names(theirs.state_dict())
+    weights = {torchvisions_name(name): value.clone() for name, value in theirs.state_dict().items()}
     weights |= {"fc.weight": torch.zeros(1000, theirs.config.hidden_sizes[-1]), "fc.bias": torch.zeros(1000)}
     file = tmp_path / f"resnet{depth}{suffix}"
     (torch.save if suffix == ".pth" else save_file)(weights, file)

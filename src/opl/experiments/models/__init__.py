@@ -5,6 +5,7 @@ The module that it builds returns `Output(features, logits)`, where the features
 
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
+from .exported import from_pretrained
 from .madry_resnet import MadryResNet
 from .mnist import MnistNet
 from .network import Network
@@ -31,6 +32,7 @@ __all__ = [
     "Standardize",
     "Vgg11",
     "WideResNet",
+    "from_pretrained",
     "load_pretrained",
     "load_weights",
     "prepend_standardize",

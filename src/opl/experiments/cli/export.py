@@ -1,0 +1,48 @@
+"""`opl export RUN DIR` and `opl export RUN --hub REPO`: a finished run as a model that others can use."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from ...errors import OptionError
+from .flags import Flags
+
+
+@dataclass(frozen=True)
+class Export(Flags):
+    """Write a finished run as weights, config, model card and pictures, into a folder, to the Hub, or both."""
+
+    run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
+    """For instance runs/digits-opl/seed-0."""
+    folder: Annotated[Positional[Path | None], arg(metavar="[DIR]")] = None
+    """A new or empty folder, or an earlier export of the same run."""
+    hub: str = ""
+    """A repository of the Hugging Face Hub, for instance somebody/digits-opl; it is made if there is none."""
+    private: bool = False
+    """Make a private repository."""
+    license: str = "apache-2.0"
+    """The license of the weights, as the Hub spells it; the data may have terms of their own."""
+
+    def run(self) -> int:
+        """Export, and print what was written."""
+        import tempfile
+
+        from ..export.bundle import export_run
+        from ..export.upload import check_repository, upload
+
+        if self.folder is None and not self.hub:
+            raise OptionError("opl export needs a folder, a repository of the Hub (--hub), or both.")
+        if self.private and not self.hub:
+            raise OptionError("--private is about a repository of the Hub: name one with --hub, or leave it out.")
+        if self.hub:
+            check_repository(self.hub)
+        with tempfile.TemporaryDirectory() as place:
+            target = self.folder or Path(place) / "export"
+            written = export_run(self.run_folder, target, license=self.license, source=self.hub)
+            if self.folder is not None:
+                print("\n".join(map(str, written)))
+            if self.hub:
+                print(upload(target, self.hub, private=self.private))
+        return 0

@@ -1,0 +1,155 @@
+"""Networks that `opl export` wrote: what their `config.json` says, and loading them from a folder or the Hub."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import OptionError, did_you_mean
+from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
+from ..serialization import from_json
+from ..types import Model
+from .network import Network
+from .standardize import prepend_standardize
+from .weights import load_weights
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+HEADS: tuple[type[Head], ...] = (
+    LinearHead, ASoftmaxHead, LSoftmaxHead, CosFaceHead, ArcFaceHead, LGMHead, RBFHead,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """A head of `opl.heads` in place of the linear classifier: its class and its arguments."""
+
+    name: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """All that rebuilds an exported network and describes its input; its weights do not contain the normalization."""
+
+    recipe: str
+    seed: int
+    scale: str
+    data: str
+    """Name of the data set."""
+    model: Model
+    head: HeadConfig | None
+    """None for the model's own linear classifier."""
+    channels: int
+    size: int
+    """Height and width of the images that it was trained on."""
+    num_classes: int
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]
+    """Mean of each channel that is subtracted from pixels in [0, 1]; empty if they are not normalized."""
+    std: tuple[float, ...]
+    """Standard deviation of each channel that the difference is divided by; empty if pixels are not normalized."""
+    torchvision: str
+    """The function of torchvision.models whose state dict has the names and shapes of the weights; empty if none."""
+    precision: str
+    """The precision in which the run was trained and tested."""
+    opl_version: str
+
+
+def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str | None = None) -> Network:
+    """Load an exported network, in evaluation mode, on the CPU; its input is images with pixels in [0, 1].
+
+    It returns `Output(features, logits)`, the same bits as the run's own network on the same machine and batches; of a
+    run in mixed precision, under the same autocast. The random state is unchanged.
+
+    Args:
+        source: a folder that `opl export` wrote; otherwise a Hub id such as `somebody/cifar100-resnet56-opl`.
+        normalize: make the normalization of the run the first part of the network. With False, the input must be
+            normalized by the caller, with `mean` and `std` of `config.json`.
+        revision: the branch, tag or commit of a Hub repository.
+
+    Raises:
+        OptionError: there is no export, or it is damaged.
+    """
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        folder = _download(str(source), revision)
+    config = read_config(folder)
+    return rebuild(config, _read_weights(folder / WEIGHTS), normalize=normalize)
+
+
+def read_config(folder: Path) -> NetworkConfig:
+    """Read `config.json` of an export."""
+    try:
+        return parse_config(json.loads((folder / CONFIG).read_text()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise OptionError(
+            f"{folder} is not an export that can be read ({CONFIG}: {reason}): give a folder that opl export wrote."
+        ) from error
+
+
+def parse_config(content: dict[str, Any]) -> NetworkConfig:
+    """Rebuild a config from the output of `to_json`."""
+    from . import MODELS  # this package lists its models after importing this module
+
+    if content.get("kind") != NetworkConfig.__name__:
+        raise OptionError(f"its kind is {content.get('kind')!r} and not {NetworkConfig.__name__!r}.")
+    config: NetworkConfig = from_json(content, NetworkConfig, {Model: MODELS})
+    return config
+
+
+def rebuild(config: NetworkConfig, weights: Mapping[str, Tensor], *, normalize: bool = True) -> Network:
+    """Build a network from its config and weights, in evaluation mode; see `from_pretrained`."""
+    with torch.random.fork_rng(devices=[]):
+        network = config.model.build(config.channels, config.num_classes)
+        if not isinstance(network, Network):
+            raise OptionError(f"{type(config.model).__name__} builds no Network: let its build return one.")
+        if config.head is not None:
+            network.fc = _head(config.head, network.feature_dim, config.num_classes)
+    load_weights(network, weights)
+    if normalize and config.mean:
+        network = prepend_standardize(network, config.mean, config.std)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network.eval()
+
+
+def _head(config: HeadConfig, feature_dim: int, num_classes: int) -> Head:
+    kinds = {kind.__name__: kind for kind in HEADS}
+    if config.name not in kinds:
+        raise OptionError(did_you_mean("head", config.name, kinds))
+    head: Head = kinds[config.name](feature_dim, num_classes=num_classes, **config.options)
+    return head
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the weights {str(file)!r} cannot be read ({error}): export the run again.") from error
+
+
+def _download(repository: str, revision: str | None) -> Path:
+    """The two files of an export on the Hub, downloaded once."""
+    if repository.count("/") != 1:
+        raise OptionError(f"there is no folder {repository!r}: give one that opl export wrote, or a Hub id.")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise OptionError(
+            f"there is no folder {repository!r}, and a Hub id needs pip install 'orthogonal-projection-loss[hub]'."
+        ) from error
+    try:
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
+    except Exception as error:  # no network, unknown repository, terms not accepted, invalid name, ...
+        reason = " ".join(str(error).split())[:120] or type(error).__name__
+        raise OptionError(
+            f"there is no folder {repository!r}, and the Hub does not provide it ({reason}): give a folder that opl "
+            "export wrote, or the id of a repository that you can read."
+        ) from error

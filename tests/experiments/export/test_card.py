@@ -1,0 +1,128 @@
+"""The model card: its front matter as the Hub reads it, its numbers against hand-made ones, and what it admits."""
+
+import math
+from dataclasses import replace
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp, ttest_rel
+
+from _exported_runs import CUSTOM, DIGITS, write_rows, write_untrained
+from _finished_runs import dump, load, write_sums
+from opl.experiments.data import Cifar100
+from opl.experiments.export.bundle import export_run
+from opl.experiments.export.numbers import measure
+from opl.experiments.export.subject import read_subject
+from opl.experiments.models import CifarResNet
+
+
+def card_of(run, target, **more) -> str:
+    export_run(run, target, license="mit", **more)
+    return (target / "README.md").read_text()
+
+
+def test_numbers_have_the_intervals_of_scipy_over_the_seeds_beside_the_run(tmp_path):
+    top1 = next(each for each in measure(read_subject(write_rows(tmp_path))) if each.metric == "test/top1")
+    ours, theirs = [96.0, 97.5, 99.0], [95.0, 96.0, 97.0]
+    assert top1.value == ours[1]
+    assert (top1.seeds, tuple(top1.paired)) == ((0, 1, 2), (0, 1, 2))
+    interval, paired = ttest_1samp(ours, 0).confidence_interval(), ttest_rel(ours, theirs)
+    assert (top1.mean.low, top1.mean.high) == pytest.approx((interval.low, interval.high))
+    between = paired.confidence_interval()
+    assert (top1.difference.low, top1.difference.high) == pytest.approx((between.low, between.high))
+    assert top1.decision.p == pytest.approx(paired.pvalue)
+    assert top1.decision.verdict == "a gain"
+
+
+def test_the_card_shows_these_numbers(tmp_path):
+    card = card_of(write_rows(tmp_path / "runs"), tmp_path / "export")
+    half = 4.302653 * stdev([96.0, 97.5, 99.0]) / math.sqrt(3)
+    mean, row = fmean([96.0, 97.5, 99.0]), next(line for line in card.splitlines() if line.startswith("| top-1 %"))
+    assert f"| 97.50 | {mean:.2f} ± {half:.2f} (seeds 0 to 2) | +1.50 [+0.26, +2.74], a gain" in row
+    assert "difference to CE" in card
+    assert "opl train digits-opl --scale small --seed 1" in card
+    for fact in (
+        "06f8644cf3",
+        "2.13.0+cpu",
+        "Linux-6.1",
+        "62 s of training",
+        "899 training, 3 validation and 898 test",
+    ):
+        assert fact in card, fact
+
+
+def test_the_front_matter_is_what_the_hub_reads(tmp_path):
+    from huggingface_hub import ModelCard
+
+    recipe = replace(CUSTOM, name="mine", data=Cifar100(classes=7), model=CifarResNet(depth=8, width=8))
+    run = write_untrained(tmp_path / "runs", recipe, top1=61.25)
+    text = card_of(run, tmp_path / "export", source="somebody/mine")
+    data = ModelCard(text).data
+    assert (data.license, data.library_name, data.pipeline_tag) == ("mit", "opl", "image-classification")
+    assert data.datasets == ["uoft-cs/cifar100"]
+    result = data.eval_results[0]
+    assert (result.dataset_type, result.metric_type, result.metric_value) == ("uoft-cs/cifar100", "accuracy", 61.25)
+    assert data.model_name == "mine"
+    assert 'from_pretrained("somebody/mine")' in text
+
+
+def test_a_custom_run_says_so_and_is_compared_with_nothing(tmp_path):
+    write_rows(tmp_path / "runs")
+    recipe = replace(CUSTOM, name="digits-opl", seed=7)
+    card = card_of(write_untrained(tmp_path / "runs", recipe, top1=50.0), tmp_path / "export")
+    assert "in no table" in card
+    assert "other settings: epochs 1 (recipe: 40)" in card
+    assert "| top-1 % | 50.00 | 50.00 (seed 7) |\n" in card
+    assert "difference to" not in card
+    assert "opl train" not in card
+    assert "training.json" in card
+
+
+def test_a_run_alone_has_no_interval_and_no_comparison(tmp_path):
+    write_rows(tmp_path / "runs").rename(tmp_path / "moved")
+    card = card_of(tmp_path / "moved", tmp_path / "export")
+    assert "| top-1 % | 97.50 | 97.50 (seed 1) |\n" in card
+    assert "its folder is" in card
+
+
+def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
+    from opl.experiments import tables
+
+    card = card_of(write_untrained(tmp_path / "runs", tables.recipe("digits-opl", "small")), tmp_path / "export")
+    assert "No runs of the baseline, CE, lie beside the run" in card
+    assert "One seed shows nothing about others" in card
+
+
+def test_edited_seeds_beside_the_run_are_left_out(tmp_path):
+    run = write_rows(tmp_path / "runs")
+    edited = run.parent / "seed-2" / "result.json"
+    dump(edited, {**load(edited), "test/top1": 100.0})
+    card = card_of(run, tmp_path / "export")
+    assert "| 97.50 | 96.75 ± 9.53 (seeds 0 to 1) |" in card
+
+
+def test_pictures_are_drawn_of_what_the_run_has(tmp_path):
+    run = write_untrained(tmp_path / "runs", DIGITS)
+    epochs = "".join(f'{{"epoch": {epoch}, "train/loss": {1 / (epoch + 1)}, "seconds": 1}}\n' for epoch in range(40))
+    (run / "metrics.jsonl").write_text(epochs)
+    np.savez(run / "test.npz", similarity=np.eye(10, dtype=np.float32))
+    card = card_of(run, tmp_path / "export")
+    for name in ("training.png", "similarity.png"):
+        assert (tmp_path / "export" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"]({name})" in card
+    (run / "metrics.jsonl").unlink()
+    np.savez(run / "test.npz", similarity=np.eye(3, 4, dtype=np.float32))
+    assert "](training.png)" not in card_of(run, tmp_path / "again")
+    assert sorted(path.suffix for path in (tmp_path / "again").iterdir()) == [".json", ".json", ".md", ".safetensors"]
+
+
+def test_what_limits_its_use_is_admitted(tmp_path):
+    recipe = replace(CUSTOM, scale="small", changes=())
+    run = write_untrained(tmp_path / "runs", recipe, result={"selection": "last, guided by the TEST set as released"})
+    dump(run / "noise.json", {"matrix": [], "rates": {"train": 0.4}})
+    write_sums(run)
+    card = card_of(run, tmp_path / "export")
+    for words in ("guided by the test set", "made wrong on purpose: 40.0 % of train", "10 classes of digits"):
+        assert words in card, words
+    assert "at a reduced scale" in card
