@@ -1,10 +1,11 @@
 # make demo   set up .venv and run the main job        make test   set up and run the tests
 # make lint   ruff and mypy                            make bench  speed and memory of the loss
+# make matrix the library with old and new torch       make package  wheel and sdist, built, checked, installed, tested
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: setup demo test slow lint bench clean
+.PHONY: setup demo test slow lint bench matrix package clean
 
 setup: .venv/.dev
 
@@ -34,5 +35,16 @@ lint: .venv/.dev
 bench: .venv/.base
 	$(BIN)/opl bench
 
+.venv/.nox: .venv/.base
+	$(INSTALL) nox
+	@touch $@
+
+matrix: .venv/.nox
+	$(BIN)/nox -s library
+
+package: .venv/.nox
+	rm -rf dist
+	$(BIN)/nox -s wheel sdist
+
 clean:
-	rm -rf .venv build src/*.egg-info
+	rm -rf .venv .nox build dist src/*.egg-info

@@ -23,7 +23,7 @@ def start(out: Path, flags: list[str]) -> subprocess.Popen:
     words = [
         sys.executable,
         "-m",
-        "opl.experiments.cli",
+        "opl",
         "train",
         "digits-opl",
         "--scale",

@@ -5,9 +5,9 @@ import math
 import random
 from itertools import product
 from operator import mul
+from statistics import NormalDist
 
 import pytest
-from scipy import stats
 
 from opl.experiments import statistics
 from opl.experiments.statistics import Interval, decide, holm, interval, p_value, sign_flip, wilson
@@ -86,10 +86,13 @@ def test_the_docstrings_examples_are_true():
     assert doctest.testmod(statistics) == (0, 9)
 
 
-def test_the_interval_is_wilsons():
+def test_at_the_ends_of_wilsons_interval_the_share_is_z_standard_errors_away():
+    """Wilson's definition: |share - p| = z sqrt(p (1 - p) / n), with p's own standard error."""
+    z = NormalDist().inv_cdf(0.975)
     for hits, total in ((0, 20), (3, 20), (50, 200), (200, 200)):
-        expected = stats.binomtest(hits, total).proportion_ci(method="wilson")
-        assert wilson(hits, total) == pytest.approx((expected.low, expected.high), abs=1e-9)
+        for end in wilson(hits, total):
+            assert abs(hits / total - end) == pytest.approx(z * math.sqrt(end * (1 - end) / total), abs=1e-9)
+    assert wilson(3, 20)[0] < 3 / 20 < wilson(3, 20)[1]
     assert wilson(0, 0) == (0.0, 1.0)
     assert wilson(0, 1000)[0] == 0.0
     assert wilson(1000, 1000)[1] == 1.0

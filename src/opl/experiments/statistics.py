@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 LEVEL = 0.95
@@ -56,11 +56,10 @@ def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
     """
     if total < 1:
         return 0.0, 1.0
-    z, share = NormalDist().inv_cdf((1 + level) / 2), hits / total
-    middle, spread = share + z * z / (2 * total), z * math.sqrt(share * (1 - share) / total + (z / (2 * total)) ** 2)
-    scale = 1 + z * z / total
-    low, high = (middle - spread) / scale, (middle + spread) / scale
-    return (low if hits else 0.0), (high if hits < total else 1.0)  # exact limits, which rounding would miss
+    from scipy.stats import binomtest
+
+    found = binomtest(hits, total).proportion_ci(level, method="wilson")
+    return float(found.low), float(found.high)
 
 
 def p_value(difference: Interval) -> float:

@@ -30,7 +30,7 @@ def tiny(name: str = "digits-opl", **changes) -> Recipe:
 def command(*words: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "opl.experiments.cli", *words],
+        [sys.executable, "-m", "opl", *words],
         capture_output=True,
         text=True,
         env=environment,

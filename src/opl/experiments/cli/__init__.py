@@ -1,9 +1,14 @@
-"""The command line: words to calls. Flags come from the dataclass of each command; nothing heavy is imported here."""
+"""The command line: words to calls. Flags, their help and their errors are tyro's, from the dataclass of each command.
+
+The first word is looked up here and the list of commands is written here, because tyro's own subcommands import all
+commands, and with them torch: seconds, where `opl --help` answers at once. `opl --completion` does give them to tyro.
+"""
 
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import NamedTuple
 
@@ -31,9 +36,12 @@ COMMANDS = {
     ),
     "report": Command("report", "Report", "one HTML page from what is on disk"),
     "results": Command("results", "Results", "records of finished runs, and RESULTS.md made from them"),
+    "export": Command("export", "Export", "a finished run as a model that others can use: a folder, or on the Hub"),
     "data": Command("data", "Data", "which data sets are here, and how to get the rest"),
     "bench": Command("bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),
 }
+
+COMPLETION = "--completion"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,12 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         print(__version__)
         return 0
-    if words[0] not in COMMANDS:
+    if words[0] not in (*COMMANDS, COMPLETION):
         return _say(did_you_mean("command", words[0], COMMANDS), 2)
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
     try:
-        return _run(COMMANDS[words[0]], words[1:])
+        return _run(words)
     except OplError as error:
         if debug:
             raise
@@ -66,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.formatwarning = usual
 
 
-def _run(command: Command, words: list[str]) -> int:
+def _run(words: list[str]) -> int:
+    command = COMMANDS.get(words[0], Command("completion", "print_completion", ""))
     try:
         module = import_module(f".{command.module}", __name__)
     except ModuleNotFoundError as error:
@@ -75,7 +84,26 @@ def _run(command: Command, words: list[str]) -> int:
         raise OplError(
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
         ) from error
-    return int(getattr(module, command.name).parse(words).run())
+    if words[0] == COMPLETION:
+        shell = words[1] if len(words) == 2 else ""
+        return int(module.print_completion(shell, {word: each[:2] for word, each in COMMANDS.items()}))
+    with _no_color():
+        job = getattr(module, command.name).parse(words[1:])
+    return int(job.run())
+
+
+@contextmanager
+def _no_color() -> Iterator[None]:
+    """Have tyro respect `NO_COLOR`, which it does not read: a terminal called dumb gets no colors."""
+    terminal = os.environ.get("TERM")
+    if not os.environ.get("NO_COLOR") or terminal is None:  # without TERM tyro writes no colors either
+        yield
+        return
+    os.environ["TERM"] = "dumb"
+    try:
+        yield
+    finally:
+        os.environ["TERM"] = terminal
 
 
 def _warning(
@@ -96,5 +124,6 @@ def _help() -> str:
     rows = "\n".join(f"  {word:<12}{command.does}" for word, command in COMMANDS.items())
     return (
         "opl: the Orthogonal Projection Loss and its experiments\n\n"
-        f"usage: opl COMMAND [flags]     (opl COMMAND --help lists the flags; --debug shows tracebacks)\n\n{rows}"
+        f"usage: opl COMMAND [flags]     (opl COMMAND --help lists the flags; --debug shows tracebacks)\n\n{rows}\n\n"
+        f"opl {COMPLETION} bash|zsh prints a completion script for the shell; opl --version prints the version."
     )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-CLI, WORKER = "opl.experiments.cli", "opl.experiments.cli.worker"
+CLI, WORKER = "opl", "opl.experiments.cli.worker"
 PATIENCE = 10.0  # seconds
 
 

@@ -1,0 +1,71 @@
+"""The test matrix and the package, each in an environment of its own: `nox --list` shows the sessions.
+
+On Linux the torch of an ordinary index needs gigabytes of CUDA libraries. Where pip is configured with an index of CPU
+builds, it takes those.
+"""
+
+import tarfile
+from pathlib import Path
+
+import nox
+
+HERE = Path(__file__).parent
+PYTHONS = ("3.11", "3.12", "3.13")
+TORCHES = ("2.6.0", "2.9.1", "2.13.0")
+TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need beside torch
+ROOMS = ("kernels", "losses", "heads")
+FILES = ("functional", "geometry", "plugin", "client", "public_names", "signatures")
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+
+
+def library_tests(tests: Path) -> list[str]:
+    """The tests that need torch alone; those of other libraries in them skip where these are not installed."""
+    return [
+        *(str(tests / room) for room in ROOMS),
+        *(str(path) for file in FILES for path in tests.glob(f"test_{file}*.py")),
+    ]
+
+
+@nox.session(python=PYTHONS)
+@nox.parametrize("torch", TORCHES)
+def library(session: nox.Session, torch: str) -> None:
+    """The library's tests with one Python and one torch."""
+    session.install(f"torch=={torch}", ".", *TOOLS)
+    session.run("pytest", "-o", "addopts=-q -m 'not slow'", *library_tests(HERE / "tests"), *session.posargs)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """The wheel and the source distribution into dist/, checked as the index will check them."""
+    session.install("--constraint", "constraints.txt", "build", "twine")
+    session.run("python", "-m", "build", "--outdir", "dist")
+    session.run("twine", "check", "--strict", *(str(path) for path in (HERE / "dist").iterdir()))
+
+
+@nox.session(requires=["build"])
+def wheel(session: nox.Session) -> None:
+    """The wheel with torch alone, then with its extra: both without the source beside it."""
+    [file] = (HERE / "dist").glob("*.whl")
+    place = session.create_tmp()
+    session.install("--constraint", "constraints.txt", str(file))
+    session.chdir(place)
+    session.run("python", "-c", "import opl; print(opl.__version__, opl.regularize.__name__)")
+    session.run("opl", "--help")
+    session.chdir(HERE)
+    session.install("--constraint", "constraints.txt", f"{file}[experiments]")
+    session.chdir(place)
+    session.run("python", "-m", "opl", "train", "digits-opl", "--scale", "tiny", "--out", "runs")
+
+
+@nox.session(requires=["build"])
+def sdist(session: nox.Session) -> None:
+    """All tests of the unpacked source distribution."""
+    [file] = (HERE / "dist").glob("*.tar.gz")
+    place = Path(session.create_tmp())
+    with tarfile.open(file) as archive:
+        archive.extractall(place, filter="data")
+    session.chdir(place / file.name.removesuffix(".tar.gz"))
+    session.install("--constraint", "constraints.txt", "--editable", ".[dev]")
+    session.run("pytest", "-n", "auto", "--maxprocesses", "4", *session.posargs)

@@ -1,0 +1,97 @@
+"""Shell completion as a shell sees it, `python -m opl`, and help without colors."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import opl
+from opl.experiments import cli
+
+COMPLETE = """
+opl() { :; }
+source "$1"; shift
+words() { complete -p opl | sed 's/.*-F \\([^ ]*\\).*/\\1/'; }
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+$(words) opl "${@: -1}"
+echo "${COMPREPLY[@]}"
+"""
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opl", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+
+
+def on_a_terminal(*words: str, **variables: str) -> str:
+    """What a command prints on a terminal."""
+    ours, theirs = pty.openpty()
+    environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **variables}
+    with subprocess.Popen([sys.executable, "-m", "opl", *words], stdout=theirs, stderr=theirs, env=environment):
+        os.close(theirs)
+        out = b""
+        try:
+            while part := os.read(ours, 4096):
+                out += part
+        except OSError:  # Linux says so at the end
+            pass
+    os.close(ours)
+    return out.decode()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_commands_flags_and_choices(tmp_path):
+    script = tmp_path / "opl.bash"
+    script.write_text(run("--completion", "bash").stdout)
+
+    def complete(*words: str) -> set[str]:
+        done = subprocess.run(
+            ["bash", "-c", COMPLETE, "bash", str(script), "opl", *words], capture_output=True, text=True, check=True
+        )
+        return set(done.stdout.split())
+
+    assert complete("") >= set(cli.COMMANDS)
+    assert complete("rep") == {"report", "reproduce"}
+    assert complete("reproduce", "--sca") == {"--scale"}
+    assert complete("reproduce", "--scale", "") == {"paper", "small", "tiny"}
+    assert complete("train", "digits-opl", "--dry") == {"--dry-run"}
+    assert complete("results", "a") == {"add"}
+
+
+def test_zsh_gets_a_script_with_every_command(capsys):
+    assert cli.main(["--completion", "zsh"]) == 0
+    script = capsys.readouterr().out
+    assert all(word in script for word in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["zhs"], [], ["bash", "zsh"]])
+def test_another_shell_is_one_sentence_that_names_the_shells(words, capsys):
+    assert cli.main(["--completion", *words]) == 2
+    captured = capsys.readouterr()
+    assert "'bash', 'zsh'" in captured.err
+    assert captured.out == ""
+
+
+def test_python_m_opl_is_opl():
+    assert run("--version").stdout.strip() == opl.__version__
+    wrong = run("bnch")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "did you mean 'bench'" in wrong.stderr
+
+
+def test_help_has_no_colors_where_they_are_not_wanted():
+    assert "\x1b[" in on_a_terminal("bench", "--help")
+    plain = on_a_terminal("bench", "--help", NO_COLOR="1")
+    assert "--seconds" in plain
+    assert "\x1b[" not in plain
+
+
+def test_the_terminal_is_the_same_after_a_command_without_colors(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "--help"])
+    assert os.environ["TERM"] == "xterm"
