@@ -1,5 +1,7 @@
 """The public names of the library, and what importing it costs."""
 
+from pathlib import Path
+
 import opl
 from _python import python
 
@@ -38,3 +40,8 @@ def test_regularize_is_there_without_the_compiler_which_takes_seconds_to_import(
         "print('torch' in sys.modules, [name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules])"
     )
     assert python(code).split() == ["True", "[]"]
+
+
+def test_the_citation_names_this_version():
+    citation = Path(__file__).parents[1] / "CITATION.cff"
+    assert f"version: {opl.__version__}" in citation.read_text().splitlines()

@@ -118,6 +118,6 @@ def test_fewer_bytes_cross_the_network_by_the_chosen_way():
     )
     import json
 
-    (row,) = json.loads(done.stdout)
+    (row,) = json.loads(done.stdout.splitlines()[-1])  # gloo of some torch versions prints lines of its own
     assert row["chosen"] == "class_sums"
     assert row["class_sums"] < 0.5 * row["features"]

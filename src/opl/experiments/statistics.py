@@ -82,6 +82,8 @@ def p_value(difference: Interval) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for the number of comparisons by Holm's step-down method; NaN stays NaN and is not counted.
 
+    Written here because SciPy has no Holm adjustment.
+
     Example:
         >>> holm([0.01, math.nan, 0.04, 0.03])
         [0.03, nan, 0.06, 0.06]

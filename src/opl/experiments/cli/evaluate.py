@@ -22,7 +22,7 @@ class Evaluate:
     def parse(cls, words: list[str]) -> "Evaluate":
         """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
         listed = "\n".join(f"  {name:<10} {each.does}" for name, each in PROTOCOLS.items())
-        parser = argparse.ArgumentParser(
+        parser = argparse.ArgumentParser(  # not tyro, since the protocol named here decides which flags tyro gets
             prog="opl evaluate",
             description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
             formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -30,6 +30,7 @@ class Train:
     @classmethod
     def parse(cls, words: list[str]) -> "Train":
         """RECIPE, --scale, --out and --dry-run; every other flag is a setting of the recipe itself."""
+        # argparse, since the recipe named here decides which flags tyro gets to know
         parser = argparse.ArgumentParser(prog="opl train", add_help=False)
         parser.add_argument("recipe", nargs="?")
         parser.add_argument("--scale", default=Recipe.scale, choices=SCALES)
