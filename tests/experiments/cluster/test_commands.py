@@ -13,7 +13,8 @@ from opl.experiments.run_folder import MODEL, RunFolder
 
 ENDLESS = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1000000", "--out")
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would this
 from pathlib import Path
 from opl.experiments.cluster.commands import Workers
 with Workers(2) as workers:

@@ -91,13 +91,13 @@ def test_episodes_of_a_run_are_written_beside_it_with_an_interval(runs, capsys):
     words = ["--shot", "1", "5", "--episodes", "30", "--queries", "5"]
     assert cli.main(["evaluate", str(folder.path), "episodes", *words]) == 0
     numbers = json.loads(capsys.readouterr().out)
-    arrays = folder.outputs("measures/episodes-5-way-1-shot-queries-5-episodes-30")
+    arrays = folder.outputs("measures/episodes-5-way-1-shot-queries-5")
     each = arrays["each"].astype(np.float64)
     low, high = stats.t.interval(0.95, 29, loc=each.mean(), scale=stats.sem(each))
-    key = "episodes/5-way-1-shot-queries-5-episodes-30"
+    key = "episodes/5-way-1-shot-queries-5"
     assert numbers[key] == pytest.approx(each.mean())
     assert numbers[f"{key}/half"] == pytest.approx((high - low) / 2, rel=1e-5)
-    assert folder.result()["episodes/5-way-5-shot-queries-5-episodes-30"] > 20
+    assert folder.result()["episodes/5-way-5-shot-queries-5"] > 20
     assert "test/top1" in folder.result()
 
 
