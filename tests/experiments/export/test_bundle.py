@@ -52,9 +52,9 @@ def test_normalization_in_the_network_is_in_the_config_and_not_in_the_weights(tm
 
 
 def test_no_folder_of_the_machine_is_published(tmp_path):
-    data = replace(CUSTOM.data, root="/home/somebody/digits")
-    recipe = replace(CUSTOM, data=data, weights="/home/somebody/start.pth")
-    start = {"start": "/home/somebody/start.pth, SHA-256 abc"}
+    data = replace(CUSTOM.data, root="/elsewhere/digits")
+    recipe = replace(CUSTOM, data=data, weights="/elsewhere/start.pth")
+    start = {"start": "/elsewhere/start.pth, SHA-256 abc"}
     export_run(write_untrained(tmp_path / "runs", recipe, result=start), tmp_path / "export", license="mit")
     texts = "".join((tmp_path / "export" / name).read_text() for name in ("README.md", "config.json", "training.json"))
     assert "/home" not in texts
