@@ -57,7 +57,7 @@ def test_no_folder_of_the_machine_is_published(tmp_path):
     start = {"start": "/elsewhere/start.pth, SHA-256 abc"}
     export_run(write_untrained(tmp_path / "runs", recipe, result=start), tmp_path / "export", license="mit")
     texts = "".join((tmp_path / "export" / name).read_text() for name in ("README.md", "config.json", "training.json"))
-    assert "/home" not in texts
+    assert "/elsewhere" not in texts
     assert str(tmp_path) not in texts
     assert "from start.pth, SHA-256 abc;" in texts
 
