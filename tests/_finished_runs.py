@@ -1,9 +1,9 @@
 """Folders of finished runs of the demo at real scales, written by hand in a moment, and read by plain JSON."""
 
-import hashlib
 import json
 from pathlib import Path
 
+from _vouched import vouch
 from opl.experiments.tables import settings_of
 
 ABOUT = {
@@ -29,21 +29,14 @@ def write_finished(out: Path, name: str = "digits-ce", seed: int = 0, top1: floa
     dump(path / "result.json", {**numbers, **more.get("result", {})})
     dump(path / "splits.json", {**SPLITS, **more.get("splits", {})})
     (path / "model.safetensors").write_bytes(more.get("weights", f"{name} {seed} {top1}".encode()))
-    write_sums(path)
-    (path / "done").write_text("")
-    return path
-
-
-def write_sums(path: Path) -> None:
-    """The checksums that a run leaves, of the files as they are now."""
-    names = ("recipe.json", "result.json", "model.safetensors")
-    dump(path / "sums.json", {name: hashlib.sha256((path / name).read_bytes()).hexdigest() for name in names})
+    return vouch(path)
 
 
 def write_measure(path: Path, name: str, numbers: dict, **more) -> None:
     """A measure of a run, as `opl evaluate` leaves it."""
     (path / "measures").mkdir(exist_ok=True)
     dump(path / "measures" / f"{name}.json", {"numbers": numbers, "commit": "06f8644cf3", **more})
+    vouch(path)
 
 
 def dump(file: Path, content: dict) -> None:

@@ -36,6 +36,14 @@ class FolderError(OplError, ValueError):
     """A run folder is not writable, contains a different run, or is damaged."""
 
 
+class DamagedError(FolderError):
+    """A file of a run folder is missing, or is not what the run wrote."""
+
+    def __init__(self, sentence: str, name: str = "", fault: str = "") -> None:
+        super().__init__(sentence)
+        self.name, self.fault = name, fault
+
+
 class DivergedError(OplError, RuntimeError):
     """The training loss became NaN or infinite."""
 

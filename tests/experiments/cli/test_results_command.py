@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from _finished_runs import write_finished
+from _vouched import vouch
 from opl.experiments import cli
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +24,9 @@ def place(tmp_path, monkeypatch):
 
 
 def test_adding_says_what_became_of_each_run(place, capsys):
-    (place / "runs" / "digits-ce" / "seed-0" / "done").unlink()
+    run = place / "runs" / "digits-ce" / "seed-0"
+    (run / "done").unlink()
+    vouch(run, done=False)
     assert cli.main(["results", "add", "runs"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("digits-ce/seed-0: not added, unfinished: 0 of 40 epochs")

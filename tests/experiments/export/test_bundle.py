@@ -8,8 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from _exported_runs import CUSTOM, write_untrained
-from _finished_runs import load, write_sums
+from _finished_runs import load
 from _said import says
+from _vouched import vouch
 from opl.errors import FolderError, OptionError
 from opl.experiments import tables
 from opl.experiments.export import checked_network
@@ -109,13 +110,15 @@ def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_p
         path = write_untrained(tmp_path / f"tiny-{number}", recipe)
         says(lambda path=path: export_run(path, target, license="mit"), OptionError, ["numbers mean nothing"])
     says(lambda: export_run(tmp_path, target, license="mit"), FolderError, ["is no run"])
-    (run / "sums.json").unlink()
-    says(lambda: export_run(run, target, license="mit"), FolderError, ["no checksums"])
-    write_sums(run)
+    (run / "done").write_text("")
+    says(lambda: export_run(run, target, license="mit"), FolderError, ["is damaged: done is no list of checksums"])
+    vouch(run)
     result = (run / "result.json").read_text()
     (run / "result.json").write_text(result[:-1])
     says(lambda: export_run(run, target, license="mit"), FolderError, ["is damaged: result.json"])
+    (run / "result.json").write_text(result)
     (run / "done").unlink()
+    vouch(run, done=False)
     says(lambda: export_run(run, target, license="mit"), FolderError, ["not a finished run (0 of 1 epochs"])
     assert not target.exists()
 

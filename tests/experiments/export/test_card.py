@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import ttest_1samp, ttest_rel
 
 from _exported_runs import CUSTOM, DIGITS, write_rows, write_untrained
-from _finished_runs import dump, load, write_sums
+from _finished_runs import dump, load
+from _vouched import metric_lines, vouch
 from opl.experiments.data import Cifar100
 from opl.experiments.export.bundle import export_run
 from opl.experiments.export.numbers import measure
@@ -104,9 +105,10 @@ def test_edited_seeds_beside_the_run_are_left_out(tmp_path):
 
 def test_pictures_are_drawn_of_what_the_run_has(tmp_path):
     run = write_untrained(tmp_path / "runs", DIGITS)
-    epochs = "".join(f'{{"epoch": {epoch}, "train/loss": {1 / (epoch + 1)}, "seconds": 1}}\n' for epoch in range(40))
-    (run / "metrics.jsonl").write_text(epochs)
+    epochs = [{"epoch": epoch, "train/loss": 1 / (epoch + 1), "seconds": 1} for epoch in range(40)]
+    (run / "metrics.jsonl").write_text(metric_lines(epochs))
     np.savez(run / "test.npz", similarity=np.eye(10, dtype=np.float32))
+    vouch(run)
     card = card_of(run, tmp_path / "export")
     for name in ("training.png", "similarity.png"):
         assert (tmp_path / "export" / name).read_bytes().startswith(b"\x89PNG")
@@ -121,7 +123,7 @@ def test_what_limits_its_use_is_admitted(tmp_path):
     recipe = replace(CUSTOM, scale="small", changes=())
     run = write_untrained(tmp_path / "runs", recipe, result={"selection": "last, guided by the TEST set as released"})
     dump(run / "noise.json", {"matrix": [], "rates": {"train": 0.4}})
-    write_sums(run)
+    vouch(run)
     card = card_of(run, tmp_path / "export")
     for words in ("guided by the test set", "made wrong on purpose: 40.0 % of train", "10 classes of digits"):
         assert words in card, words

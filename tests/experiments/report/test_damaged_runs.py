@@ -32,7 +32,7 @@ def test_unfinished_failed_and_damaged_runs_are_shown_as_such(tmp_path):
     words = Reader(page_of(tmp_path)).words
     assert "cifar100-ce/seed-5 unfinished 5 of 10 epochs are done." in words
     assert "cifar100-opl/seed-6 failed the loss is not finite: lower the learning rate." in words
-    assert "cifar100-ole/seed-7 damaged result.json cannot be read" in words
+    assert "cifar100-ole/seed-7 damaged result.json is not what the run wrote" in words
 
 
 @pytest.mark.parametrize("cut", [1, 40, -1, -200])

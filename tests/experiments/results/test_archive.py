@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from _finished_runs import dump, load, write_finished, write_measure, write_sums
+from _finished_runs import dump, load, write_finished, write_measure
+from _vouched import vouch
 from opl.experiments.results.archive import add_runs, refuse_older_settings
 from opl.experiments.results.conformity import Recipes, screen
 from opl.experiments.results.records import read_records
@@ -121,6 +122,7 @@ def _edit(path):
 
 def _unfinish(path):
     (path / "done").unlink()
+    vouch(path, done=False)
 
 
 def _damage(path):
@@ -128,14 +130,14 @@ def _damage(path):
 
 
 def _lose_sums(path):
-    (path / "sums.json").unlink()
+    (path / "done").write_text("")
 
 
 def _retrain(path):
     content = load(path / "recipe.json")
     content["recipe"]["epochs"] = 3
     dump(path / "recipe.json", content)
-    write_sums(path)
+    vouch(path)
 
 
 def _fail(path):
@@ -146,10 +148,10 @@ def _fail(path):
 @pytest.mark.parametrize(
     ("break_it", "said"),
     [
-        (_edit, "refused: result.json is not what the run wrote"),
+        (_edit, "damaged: result.json is not what the run wrote"),
         (_unfinish, "unfinished: 0 of 40 epochs"),
-        (_damage, "damaged: recipe.json cannot be read"),
-        (_lose_sums, "no checksums"),
+        (_damage, "damaged: recipe.json is not what the run wrote"),
+        (_lose_sums, "damaged: done is no list of checksums"),
         (_retrain, "refused: other settings: epochs 3 (recipe: 40)"),
         (_fail, "failed: the loss is not finite."),
     ],
@@ -166,7 +168,7 @@ def test_a_run_that_cannot_be_trusted_is_not_added_and_its_neighbor_is(tmp_path,
 def test_an_edited_custom_run_is_not_added(tmp_path, records):
     _edit(write_finished(tmp_path / "runs", scale="custom", recipe={"changes": ["epochs 1 (recipe: 40)"]}))
     (outcome,) = add(tmp_path / "runs", records)
-    assert outcome.sentence == "refused: result.json is not what the run wrote"
+    assert outcome.sentence == "damaged: result.json is not what the run wrote"
 
 
 @pytest.mark.parametrize(("more", "said"), [({"scale": "tiny"}, "mean nothing"), ({"name": "mine"}, "no recipe mine")])

@@ -1,6 +1,5 @@
 """Like for like: every way to get an unfair number into a table is refused, or shown as what it is."""
 
-import hashlib
 import json
 import shutil
 from dataclasses import replace
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from _vouched import sha256, vouch
 from opl.experiments import cli
 from opl.experiments.data import UniformNoise
-from opl.experiments.files import file_sum
 from opl.experiments.item import Item, Measure, Row
 from opl.experiments.report.page import write_report
 from opl.experiments.results.comparisons import compare
@@ -50,7 +49,7 @@ def screened(folder: Path):
 
 
 def refused(folder: Path) -> dict[str, str]:
-    return {where: run.sentence for where, run in screened(folder).items() if run.state == "refused"}
+    return {where: run.sentence for where, run in screened(folder).items() if run.state in ("refused", "damaged")}
 
 
 def reproduce(folder: Path, *words: str) -> int:
@@ -145,8 +144,7 @@ def test_a_seed_that_is_renamed_has_the_same_weights(folder):
     content["recipe"]["seed"] = 1
     (copy / "recipe.json").write_text(json.dumps(content))
     assert_refused(folder, "digits-opl/seed-1", "recipe.json is not what the run wrote")
-    forged = hashlib.sha256((copy / "recipe.json").read_bytes()).hexdigest()
-    edit(copy / "sums.json", **{"recipe.json": forged})  # now only the weights tell
+    vouch(copy)  # now only the weights tell
     assert refused(folder)["digits-opl/seed-1"] == "the same weights as digits-opl/seed-0"
 
 
@@ -167,7 +165,9 @@ def test_other_noise_is_not_comparable(folder):
 
 
 def test_a_half_finished_sibling_does_not_count_and_is_told(folder):
-    (folder / "digits-opl" / "seed-1" / "done").unlink()
+    run = folder / "digits-opl" / "seed-1"
+    (run / "done").unlink()
+    vouch(run, done=False)
     assert screened(folder)["digits-opl/seed-1"].state == "unfinished"
     text = text_of(folder)
     assert "| CE+OPL | 1 |" in text
@@ -185,7 +185,7 @@ def test_runs_of_older_code_are_named(folder):
     content = json.loads((path / "recipe.json").read_text())
     content["commit"], content["versions"]["torch"] = "0123456789", "2.6.0"
     (path / "recipe.json").write_text(json.dumps(content))
-    (path / "sums.json").unlink()  # as a run of that code would be
+    vouch(path)  # as a run of that code would be
     text = text_of(folder)
     assert "runs of different code are compared" in text
     assert "commit 0123456789, torch 2.6.0 (1 runs)" in text
@@ -265,12 +265,12 @@ def test_a_setting_that_is_newer_than_the_run_counts_as_its_default(folder):
     about = json.loads(file.read_text())
     assert about["recipe"]["method"].pop("label_smoothing") == 0.0
     file.write_text(json.dumps(about))
-    sums = folder / "digits-opl" / "seed-0" / "sums.json"
-    sums.write_text(json.dumps({**json.loads(sums.read_text()), "recipe.json": file_sum(file)}))
+    vouch(file.parent)
     assert screened(folder)["digits-opl/seed-0"].state == "done"
     about["recipe"]["method"].pop("weight")
     about["recipe"]["method"]["weigth"] = 1.0
     file.write_text(json.dumps(about))
+    vouch(file.parent)
     assert screened(folder)["digits-opl/seed-0"].state == "refused"
 
 
@@ -278,6 +278,6 @@ def test_a_student_names_the_weights_and_settings_of_its_teacher(tmp_path):
     teacher, student = recipe("cifar-fs-rfs", "tiny"), recipe("cifar-fs-rfs-distilled", "tiny")
     run(teacher, tmp_path)
     result = run(student, tmp_path)
-    sums = RunFolder.of(tmp_path, teacher.name, 0).sums()
-    assert result["after"]["sha256"] == sums["model.safetensors"]
+    weights = RunFolder.of(tmp_path, teacher.name, 0).path / "model.safetensors"
+    assert result["after"]["sha256"] == sha256(weights)
     assert result["after"]["recipe"]["name"] == "cifar-fs-rfs"

@@ -47,7 +47,7 @@ def test_a_record_has_the_numbers_of_the_folder_read_by_plain_json(runs, tmp_pat
     assert {name: record[name] for name in about} == about
     assert record["result"] == load(path / "result.json")
     assert record["measures"] == {"episodes-5": load(path / "measures" / "episodes-5.json")}
-    assert record["weights"] == load(path / "sums.json")["model.safetensors"]
+    assert record["weights"] == load(path / "done")["files"]["model.safetensors"][0]
     sizes = {name: record["splits"][name] for name in ("train", "val", "test", "class_names")}
     assert sizes == {"train": 899, "val": 3, "test": 898, "class_names": 10}
 
@@ -108,10 +108,10 @@ def test_an_edited_record_is_refused_and_says_so(runs, tmp_path):
     record["result"]["test/top1"] = 99.99
     dump(file, record)
     found = screen(read_records(tmp_path / "results"), [DEMO])
-    assert [run.where for run in found if run.state == "refused"] == ["small/digits-opl/seed-0.json"]
+    assert [run.where for run in found if run.state == "damaged"] == ["small/digits-opl/seed-0.json"]
     line = build_table(DEMO, found, "small").lines[1]
     assert line.seeds == (1, 2)
-    assert line.missing == "seed 0 refused (seed-0.json is not what the run wrote)"
+    assert line.missing == "seed 0 damaged (seed-0.json is not what was recorded)"
 
 
 def test_a_record_copied_to_another_seed_is_refused(runs, tmp_path):

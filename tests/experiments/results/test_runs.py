@@ -4,6 +4,7 @@ import json
 
 from _recipe_json import rewrite
 from _runs import opl, write_run
+from _vouched import vouch
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.run_folder import RunFolder
 
@@ -41,6 +42,7 @@ def test_opl_and_the_baseline_are_what_the_run_says(tmp_path):
     rewrite(write_run(tmp_path, "tl", method={"kind": "Truncated", "auxiliary": [{"kind": "OPL"}]}), opl=None)
     old = write_run(tmp_path, "old", method={"kind": "Truncated"}) / "recipe.json"
     old.write_text(json.dumps({"recipe": json.loads(old.read_text())["recipe"]}))  # says neither
+    vouch(old.parent)
     runs = {run.name: run for run in read_runs(tmp_path)}
     assert runs["opl"].opl == {"weight": 0.5, "gamma": 0.5, "form": "mean_abs"}
     assert runs["opl"].baseline_method == runs["ce"].baseline_method == {"kind": "CrossEntropy"}

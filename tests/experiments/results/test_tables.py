@@ -33,7 +33,7 @@ def test_a_damaged_run_is_said_in_its_row_and_loses_no_other(tmp_path):
     (tmp_path / "cifar100-opl" / "seed-1" / "result.json").write_text("{")
     found = lines(ITEM, read_runs(tmp_path), "small")
     assert [line.seeds for line in found] == [(0, 1), (0,), (0, 1), (0, 1)]
-    assert found[1].missing == "seed 1 damaged"
+    assert found[1].missing == "seed 1 damaged (result.json is not what the run wrote)"
 
 
 def test_the_papers_numbers_stand_below_the_papers_setting_with_top_5(tmp_path):

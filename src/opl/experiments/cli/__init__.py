@@ -34,6 +34,7 @@ COMMANDS = {
         "Evaluate",
         "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
     ),
+    "check": Command("check", "Check", "whether every file of the runs below a folder is what they wrote"),
     "report": Command("report", "Report", "one HTML page from what is on disk"),
     "results": Command("results", "Results", "records of finished runs, and RESULTS.md made from them"),
     "export": Command("export", "Export", "a finished run as a model that others can use: a folder, or on the Hub"),

@@ -13,7 +13,7 @@ from ..cluster.local import Job, jobs_of, measure_all, run_all
 from ..figures.rendering import Order
 from ..item import Item
 from ..results.conformity import screen
-from ..results.runs import REFUSED, Run, read_runs
+from ..results.runs import DAMAGED, REFUSED, Run, read_runs
 from ..results.tables import as_json, build_table
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
@@ -76,7 +76,7 @@ class Reproduce(Flags):
         """Stop before anything is trained if a run of these rows cannot be compared."""
         names = {row.recipe for row in chosen.at(self.scale)}
         runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
-        wrong = [run for run in runs if run.state == REFUSED and run.name in names]
+        wrong = [run for run in runs if run.state in (REFUSED, DAMAGED) and run.name in names]
         if wrong:
             more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
             raise FolderError(

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import FolderError, OptionError
-from ..files import file_sum
 from ..item import Item, Row
-from ..results.archive import NO_SUMS, TINY
+from ..results.archive import TINY
 from ..results.conformity import screen
 from ..results.runs import REFUSED, Run, inner, read_runs, select_runs
-from ..run_folder import MODEL, RunFolder
+from ..run_folder import RunFolder
 from ..tables import ITEMS, RECIPES
 
 SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, also of those with settings of their own
@@ -76,18 +75,8 @@ def _row(name: str, scale: str) -> tuple[Item | None, Row | None]:
 
 def _check(run: Run, path: Path) -> None:
     if run.state == "damaged":
-        raise FolderError(f"{path} is damaged: {run.sentence}")
+        raise FolderError(f"{path} is damaged: {run.sentence}. Restore the file, or train the run again.")
     if run.state != "done":
         raise FolderError(f"{path} is not a finished run ({run.sentence.rstrip('.')}): finish it with opl train first.")
     if run.scale == "tiny" or str(inner(run.recipe, "data").get("kind")) in SYNTHETIC:
         raise OptionError(f"{path} is not exported, {TINY.rstrip('.')}; train at --scale small or paper.")
-    sums = run.folder_sums()
-    if not sums.get(MODEL):
-        raise FolderError(f"{path} is not exported, {NO_SUMS}")
-    edited = run.edited_files()
-    edited += [MODEL] if file_sum(run.folder.path / MODEL) != sums[MODEL] else []
-    if edited:
-        raise FolderError(
-            f"{path} is not exported, because {' and '.join(edited)} is not what the run wrote: restore the file, or "
-            "train the run again."
-        )

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 from ...errors import FolderError
 from ..differences import FREE, describe_changes
 from ..item import Item
-from ..run_folder import MODEL
 from .conformity import Recipes, screen
 from .records import SHA, WEIGHTS, Record, make_record, read_record, record_file, record_sum, with_sum, write_record
 from .runs import REFUSED, Run
@@ -16,7 +15,6 @@ from .runs import REFUSED, Run
 Word = Literal["added", "already there", "measures added", "replaced", "not added"]
 KEPT: tuple[Word, ...] = ("added", "already there", "measures added", "replaced")
 TINY = "a tiny run is a smoke test on synthetic data: its numbers mean nothing."
-NO_SUMS = "it has no checksums of its files, because older code wrote it: run it again."
 OTHER = "{} has another result for this recipe, scale and seed: give --replace to put this one in its place."
 
 
@@ -93,7 +91,7 @@ def _fault(run: Run, recipes: Recipes) -> str:
         return TINY
     if run.scale != "custom" and recipes.settings(run.name, run.scale) is None:
         return f"there is no recipe {run.name} at scale {run.scale}: its numbers belong to no table."
-    return "" if run.folder_sums().get(MODEL) else NO_SUMS
+    return ""
 
 
 def _place(file: Path, record: Record, substitute: bool) -> tuple[Word, Record]:

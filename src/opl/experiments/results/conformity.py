@@ -1,8 +1,8 @@
 """Like for like: which finished runs may be compared. A run that may not gets another state, and says why.
 
 Tables, figures and the page only use runs whose state is `done`. `screen` turns the state of a run into `refused` if
-its settings are not those of its recipe, if its files are not what it wrote, if its seed was used before, or if it
-differs from its baseline in more than the method.
+its settings are not those of its recipe, if its seed was used before, or if it differs from its baseline in more than
+the method. A run whose files are not what it wrote is `damaged` before (see `runs`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from ..differences import FREE, describe_changes, differences
 from ..item import Item
-from ..run_folder import MODEL
 from .runs import REFUSED, Run, number
 
 
@@ -74,7 +73,6 @@ def _faults(run: Run, recipes: Recipes | None) -> list[str]:
     name, folder = f"{run.name}/seed-{run.seed}", run.folder.path.resolve()
     if folder.parts[-2:] != (run.name, f"seed-{run.seed}"):
         faults.append(f"its folder is {'/'.join(folder.parts[-2:])} and its recipe says {name}")
-    faults += [f"{file} is not what the run wrote" for file in run.edited_files()]
     epochs, done = number(run.recipe.get("epochs")), len(run.records)
     if done and epochs == epochs and done != epochs:
         faults.append(f"its records have {done} epochs and its recipe {epochs:g}")
@@ -92,7 +90,7 @@ def _without_repetitions(runs: Sequence[Run]) -> list[Run]:
             first = seeds.setdefault((run.name, run.scale, run.seed), run)
             if first is not run:
                 faults.append(f"the same recipe and seed as {first.where}")
-            weight = run.folder_sums().get(MODEL, "")
+            weight = run.weights_sum()
             if weight:
                 twin = weights.setdefault((run.name, weight), run)
                 if twin is not run and not faults:

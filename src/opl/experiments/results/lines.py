@@ -8,7 +8,7 @@ from typing import Any
 from ..item import Average, Item, Quoted, Row
 from ..statistics import Decision, Interval, decide, interval
 from .measures import measured_result
-from .runs import REFUSED, Run
+from .runs import DAMAGED, REFUSED, Run
 
 Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
 
@@ -47,7 +47,7 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
             results.setdefault(run.name, {})[run.seed], faults = measured_result(run, item, scale)
             problems.setdefault(run.name, []).extend(f"seed {run.seed}: {fault}" for fault in faults)
         else:
-            reason = f" ({run.sentence})" if run.state == REFUSED else ""
+            reason = f" ({run.sentence})" if run.state in (REFUSED, DAMAGED) else ""
             problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}{reason}")
     for row in item.at("small") if scale == "small" else ():
         if row.needs and row.recipe not in results | problems:

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...errors import FolderError
 from ..files import write_whole
-from ..run_folder import MODEL, RunFolder
-from .runs import Run, inner
+from ..run_folder import RunFolder
+from .runs import DAMAGED, Run, inner
 
 SUFFIX = ".json"
 SHA, WEIGHTS = "sha256", "weights"
@@ -53,13 +53,9 @@ class RecordFolder(RunFolder):
         """Nothing: a record has the number of classes alone."""
         return ()
 
-    def sums(self) -> dict[str, str]:
+    def weights_sum(self) -> str:
         """The SHA-256 of the weights."""
-        return {MODEL: str(self.record.get(WEIGHTS, ""))}
-
-    def edited_files(self) -> list[str]:
-        """The name of the record if its checksum does not belong to its content."""
-        return [] if self.record.get(SHA) == record_sum(self.record) else [f"{self.path.name}{SUFFIX}"]
+        return str(self.record.get(WEIGHTS, ""))
 
 
 def make_record(run: Run) -> Record:
@@ -73,7 +69,7 @@ def make_record(run: Run) -> Record:
             "measures": measures,
             "splits": _sizes(run.splits()),
             "noise": _rates(run.noise()),
-            WEIGHTS: run.folder_sums().get(MODEL, ""),
+            WEIGHTS: run.weights_sum(),
         }
     )
     return with_sum(record)
@@ -121,6 +117,8 @@ def run_of(record: Record, file: Path, where: str) -> Run:
     folder = RecordFolder(file.with_suffix(""), record)
     measured = [inner(content, "numbers").items() for content in folder.measures().values()]
     numbers = record["result"] | {name: value for each in measured for name, value in each}
+    if record.get(SHA) != record_sum(record):
+        return Run(folder, where, DAMAGED, f"{file.name} is not what was recorded", record, record["recipe"], [], {})
     return Run(folder, where, "done", "", record, record["recipe"], [], numbers)
 
 

@@ -12,8 +12,8 @@ from ..run_folder import RECIPE, RunFolder, measure_name
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
 REFUSED = "refused"  # the state of a run that may not be compared, see `conformity`
+DAMAGED = "damaged"  # the state of a run with files that are not what it wrote
 SENTENCE = 600  # characters of an error message that are shown
-UNREADABLE = "{} cannot be read: delete the folder and run again."
 
 T = TypeVar("T")
 
@@ -99,14 +99,9 @@ class Run:
         """How labels were corrupted; empty for a run without label noise."""
         return self._once("noise", "noise", self.folder.noise, {})
 
-    def edited_files(self) -> list[str]:
-        """The files that are not what the run wrote."""
-        nothing: list[str] = []
-        return self._once("sums", "edited", self.folder.edited_files, nothing)
-
-    def folder_sums(self) -> dict[str, str]:
-        """The checksums that the run wrote when it finished; empty for a run without."""
-        return self._once("sums", "sums", self.folder.sums, {})
+    def weights_sum(self) -> str:
+        """The SHA-256 of the weights, by which a copied run is found; empty if it is not finished."""
+        return self._once("sums", "weights", self.folder.weights_sum, "")
 
     def class_names(self, count: int) -> tuple[str, ...]:
         """Names of the first `count` classes; `class 0`, `class 1`, ... if the run has fewer names."""
@@ -185,25 +180,35 @@ def inner(outer: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _read(folder: RunFolder, where: str) -> Run:
-    nothing: list[dict[str, Any]] = []
+    """Read a run after all its files but the weights were verified; a damaged one has no numbers."""
+    about: dict[str, Any] = {}
+    about = _or(folder.about, about)
+    recipe = inner(about, "recipe")
+    faults = _or(folder.faults_of_numbers, {"the folder": "cannot be read"})
+    if faults or not recipe:
+        files = "; ".join(f"{name} {fault}" for name, fault in faults.items()) or f"{RECIPE} has no settings"
+        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), [], {})
     try:
-        about = folder.about()
-        recipe = dict(about["recipe"])
-    except BROKEN:
-        return Run(folder, where, "damaged", UNREADABLE.format(RECIPE), {}, {}, [], {})
-    records = [record for record in _or(folder.metrics, nothing) if isinstance(record, dict)]
-    state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
+        records = folder.metrics()
+        state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
+    except BROKEN as error:
+        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, [], {})
     return Run(folder, where, state, sentence[:SENTENCE], about, recipe, records, result)
 
 
 def _state(folder: RunFolder, so_far: str) -> tuple[str, str, dict[str, Any]]:
     """State, sentence and result of a run."""
     if folder.done:
-        result = _or(folder.result, None)
-        return ("done", "", result) if isinstance(result, dict) else ("damaged", UNREADABLE.format("result.json"), {})
+        return "done", "", folder.result()
     error: str | None = "it failed, and error.json cannot be read."
     error = _or(folder.error, error)
     return ("failed", error, {}) if error else ("unfinished", so_far, {})
+
+
+def _by_path(folder: RunFolder) -> dict[str, Any]:
+    """The name and the seed of a run whose settings are lost, so that it is missed in its row."""
+    seed = folder.path.name.removeprefix("seed-")
+    return {"name": folder.path.parent.name, "seed": int(seed) if seed.isdecimal() else 0}
 
 
 def _or(call: Callable[[], T], otherwise: T) -> T:

@@ -1,16 +1,18 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...errors import OplError, OptionError
+from ...errors import FolderError, OplError, OptionError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..methods.base import Objective
 from ..recipe import Recipe
-from ..run_folder import MODEL, RunFolder
+from ..run_folder import RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import batches, build_model, build_objective, finished_model, initialize
@@ -31,17 +33,37 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     Returns the result on the first process, and None on the others.
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
-    folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()})
+    if folder.begun:
+        folder.check_settings(to_json(recipe))
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
-    try:
-        result = _Training(fabric, recipe, folder).run()
-        return result if fabric.is_global_zero else None
-    except OplError as error:
+    with _owned(fabric, recipe, folder):
+        try:
+            result = folder.result() if folder.done else _Training(fabric, recipe, folder).run()
+            return result if fabric.is_global_zero else None
+        except OplError as error:
+            if fabric.is_global_zero:
+                folder.fail(str(error))
+            raise
+
+
+@contextmanager
+def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
+    """Start the run on the first process, which owns the folder for all; if it may not, that is an error on each."""
+    refusal: OplError | None = None
+    with ExitStack() as stack:
         if fabric.is_global_zero:
-            folder.fail(str(error))
-        raise
+            try:
+                stack.enter_context(folder.owned())
+                folder.sweep()
+                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()})
+            except OplError as error:
+                refusal = error
+        sentence = fabric.broadcast(str(refusal or ""))
+        if sentence:
+            raise refusal or FolderError(sentence)
+        yield
 
 
 def _opl(recipe: Recipe) -> dict[str, Any]:
@@ -70,6 +92,7 @@ class _Training:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
         self.best = float(self.state["best"]) if self.state else -1.0
+        self.records: list[EpochRecord] = list(self.state["records"]) if self.state else []
         self.logger: RunLogger | None = None
 
     def run(self) -> dict[str, Any]:
@@ -110,7 +133,7 @@ class _Training:
         self.folder.write_splits(_describe(self.splits))
         if self.noisy:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
-        self.folder.keep_epochs(self.first)
+        self.folder.restore_metrics(self.records)
         if self.recipe.log != "none":
             self.logger = RunLogger(self.fabric, self.recipe, self.folder, self.splits)
 
@@ -133,8 +156,9 @@ class _Training:
         if record.get("val/top1", -1.0) > self.best:
             self.best = record["val/top1"]
             self.folder.save_best({"model": state["model"]})
+        self.records.append(record)
         self.folder.log(record)
-        self.folder.save({**state, "best": self.best, "start": self.start})
+        self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
         if self.logger is not None:
             self.logger.log(self.model, record)
         self.bar.epoch(record)
@@ -174,7 +198,7 @@ class _Training:
 def _teacher(folder: RunFolder, recipe: Recipe) -> dict[str, Any]:
     """The run that this one came after: its weights and settings."""
     teacher = folder.beside(recipe.after)
-    return {"after": {"recipe": teacher.recipe(), "sha256": teacher.sums().get(MODEL, "")}}
+    return {"after": {"recipe": teacher.recipe(), "sha256": teacher.weights_sum()}}
 
 
 def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:

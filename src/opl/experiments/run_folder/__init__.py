@@ -1,0 +1,17 @@
+"""A run on disk: the only room that knows the layout of a run folder. Does not import torch, except for weights.
+
+`DIR/<recipe>/seed-<n>/` holds `recipe.json` (written first), `splits.json`, `metrics.jsonl` (one line per epoch, each
+with a checksum), `checkpoint.pt` and `checkpoint-before.pt` and `best.pt` (each with a `.sha256` file),
+`model.safetensors`, `test.npz` (predictions for the test images), `result.json`, and `done`, written last. With label
+noise also `noise.json` (transition matrix and noise rates) and `noise.npz` (the labels). Measures taken after training
+are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a `.part.npz`.
+
+A file under its final name is complete, except for `metrics.jsonl` and logs. `done` lists the SHA-256 of every other
+file of the finished run, and `sums.json` does so until then (`ledger`): nothing is read that does not match.
+`owner.json` names the process that trains in the folder (`lock`).
+"""
+
+from .checkpoints import BEFORE, CHECKPOINT, NEW
+from .folder import MODEL, RECIPE, RESULT, RunFolder, measure_name
+
+__all__ = ["BEFORE", "CHECKPOINT", "MODEL", "NEW", "RECIPE", "RESULT", "RunFolder", "measure_name"]

@@ -1,0 +1,131 @@
+"""Checkpoints of a run: the newest and the one before it, and the best weights, each verified by its SHA-256."""
+
+import hashlib
+import os
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from ...errors import DamagedError, OplWarning
+from ..files import pack, read_limited, unpack, write_whole
+from .ledger import damaged
+
+CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt", "best.pt"
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Write a checkpoint; the previous one is kept as `checkpoint-before.pt`.
+
+    A checkpoint is valid if its SHA-256 is any of the stored ones, and the new list has those before: at every moment
+    between these renames, and after the next ones, all checkpoints that are there are valid.
+    """
+    data = pack(state)
+    new, current, before = paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
+    sums = dict.fromkeys(
+        [*(each for path in reversed(paths) for each in _sums(path)), hashlib.sha256(data).hexdigest()]
+    )
+    write_whole(new, data)
+    write_whole(_sum_file(new), "\n".join([*sums][-3:]).encode())
+    for source, target in ((current, before), (new, current)):
+        if source.exists():
+            os.replace(source, target)
+        if _sum_file(source).exists():
+            os.replace(_sum_file(source), _sum_file(target))
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """Return the newest valid checkpoint; None if there is none. One that is damaged or gone is said.
+
+    Best weights that are damaged cannot be had again but by starting over.
+    """
+    paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
+    sums = {each for path in paths for each in _sums(path)}
+    states = {path.name: _state(path, sums) for path in paths}
+    found = max((state for state in states.values() if state), key=position, default=None)
+    wrong = [name for name, state in states.items() if name != NEW and state is None and (folder / name).exists()]
+    if states[NEW] is None and not (folder / CHECKPOINT).exists() and _has_begun(folder):
+        wrong.insert(0, CHECKPOINT)
+    if found is not None and _is_wrong(folder / BEST, found.get("best", -1.0) >= 0):
+        wrong, found = [*wrong, BEST], None
+    if wrong:
+        _say(folder, wrong, found)
+    return found
+
+
+def save_best(folder: Path, state: dict[str, Any]) -> None:
+    """Save the best weights; beside them is their SHA-256, until the next ones are written that of both."""
+    data = pack(state)
+    file, new = folder / BEST, hashlib.sha256(data).hexdigest()
+    write_whole(_sum_file(file), "\n".join([*_sums(file)[-1:], new]).encode())
+    write_whole(file, data)
+
+
+def load_best(folder: Path) -> dict[str, Any]:
+    """Load the best weights; damaged ones are an error."""
+    file = folder / BEST
+    try:
+        data = read_limited(file)
+    except OSError as error:
+        raise damaged(folder, BEST, f"cannot be read ({error.strerror})") from error
+    if hashlib.sha256(data).hexdigest() not in _sums(file):
+        raise damaged(folder, BEST, "is not what the run wrote")
+    return unpack(data)
+
+
+def position(state: dict[str, Any]) -> tuple[int, int]:
+    """How far a checkpoint is: epochs done, and steps of the next one."""
+    return int(state["epoch"]), int(state.get("step", 0))
+
+
+def faults(folder: Path) -> dict[str, str]:
+    """What is wrong with each checkpoint that is not valid, by name."""
+    sums = {each for name in (NEW, CHECKPOINT, BEFORE) for each in _sums(folder / name)}
+    wrong = [name for name in (CHECKPOINT, BEFORE) if _is_wrong(folder / name, accepted=sums)]
+    wrong += [BEST] if _is_wrong(folder / BEST) else []
+    return dict.fromkeys(wrong, "is not what the run wrote")
+
+
+def _state(path: Path, sums: set[str]) -> dict[str, Any] | None:
+    """A checkpoint; None if it is missing or damaged."""
+    try:
+        data = read_limited(path)
+        return unpack(data) if hashlib.sha256(data).hexdigest() in sums else None
+    except (OSError, DamagedError):
+        return None
+
+
+def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()) -> bool:
+    """Whether a file is not what the run wrote; a missing one is wrong if it is expected, or if its sum is there."""
+    sums = set(accepted) | set(_sums(path))
+    try:
+        return hashlib.sha256(read_limited(path)).hexdigest() not in sums
+    except FileNotFoundError:
+        return expected or _sum_file(path).exists()
+    except OSError:
+        return True
+
+
+def _has_begun(folder: Path) -> bool:
+    """Whether there are traces of an epoch."""
+    return any((folder / name).exists() for name in (BEFORE, f"{CHECKPOINT}.sha256", "metrics.jsonl"))
+
+
+def _say(folder: Path, wrong: list[str], found: dict[str, Any] | None) -> None:
+    epoch, step = position(found) if found else (0, 0)
+    inside = f" and {step} steps" if step else ""
+    way = f"resuming from a checkpoint after {epoch} epochs{inside}" if found else "starting over"
+    what = f"{' and '.join(wrong)} in {folder} cannot be used"
+    warnings.warn(OplWarning(f"{what}: {way}."), stacklevel=4)
+
+
+def _sum_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _sums(path: Path) -> list[str]:
+    """The stored checksums of a file; none if they cannot be read."""
+    try:
+        return read_limited(_sum_file(path), 4096).decode(errors="replace").split()
+    except OSError:
+        return []

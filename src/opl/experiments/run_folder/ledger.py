@@ -1,0 +1,156 @@
+"""The SHA-256 of every file of a run: `sums.json` while it is trained, `done` once it is finished.
+
+A new sum is listed before its file is written, beside the sum of the file that it replaces, so that a process killed
+between the two leaves nothing that looks damaged. The list has a checksum of its own.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import DamagedError
+from ..files import read_limited, write_whole
+from .lock import FileLock
+
+RUNNING, DONE = "sums.json", "done"
+Sums = dict[str, list[str]]
+"""The accepted sums of each file, the newest last."""
+
+
+class Ledger:
+    """The list of sums of one run folder.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> ledger = Ledger(folder)
+        >>> ledger.write("result.json", b"{}")
+        >>> ledger.read("result.json")
+        b'{}'
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is finished."""
+        return (self.folder / DONE).exists()
+
+    def sums(self) -> Sums:
+        """Return the accepted sums of every file; empty for a folder without a list."""
+        file = self.folder / (DONE if self.finished else RUNNING)
+        if not file.exists():
+            return {}
+        try:
+            content = json.loads(read_limited(file))
+            sums = {str(name): [str(each) for each in accepted] for name, accepted in content["files"].items()}
+            valid = content["sha256"] == _sum_of(sums)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            valid = False
+        if not valid:
+            raise damaged(self.folder, file.name, "is no list of checksums that can be trusted")
+        return sums
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file and its sum."""
+        self.write_all({name: data})
+
+    def write_all(self, files: Mapping[str, bytes]) -> None:
+        """Write files, whose sums are listed at once."""
+        with self._editing():
+            sums = self.sums()
+            for name, data in files.items():
+                new = hashlib.sha256(data).hexdigest()
+                sums[name] = [*[each for each in sums.get(name, []) if each != new][-1:], new]
+            self._store(sums)
+            for name, data in files.items():
+                write_whole(self.folder / name, data)
+
+    def remove(self, name: str) -> None:
+        """Delete a file and its sum."""
+        with self._editing():
+            sums = self.sums()
+            if sums.pop(name, None) is not None:
+                (self.folder / name).unlink(missing_ok=True)
+                self._store(sums)
+
+    def finish(self, *unlisted: str) -> None:
+        """Mark the run as finished: list every file once, with those that had no sum so far, as `done`."""
+        for name, fault in self.faults().items():
+            raise damaged(self.folder, name, fault)
+        sums = {name: [self._actual(name)] for name in (*self.sums(), *unlisted)}
+        write_whole(self.folder / DONE, _text(sums))
+        (self.folder / RUNNING).unlink(missing_ok=True)
+
+    def has(self, name: str) -> bool:
+        """Whether there is, or should be, a file of this name."""
+        return name in self.sums() or (self.folder / name).exists()
+
+    def read(self, name: str) -> bytes:
+        """Read a file; one that is missing or is not what the run wrote is an error."""
+        try:
+            data = read_limited(self.folder / name)
+        except OSError as error:
+            raise damaged(self.folder, name, f"cannot be read ({error.strerror or error})") from error
+        if hashlib.sha256(data).hexdigest() not in self.sums().get(name, []):
+            raise damaged(self.folder, name, "is not what the run wrote")
+        return data
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON object and its sum."""
+        self.write(name, json_bytes(content))
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON object; one that is damaged is an error."""
+        data = self.read(name)
+        try:
+            content: Any = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise damaged(self.folder, name, "is no JSON") from error
+        if not isinstance(content, dict):
+            raise damaged(self.folder, name, "is no JSON object")
+        return content
+
+    def faults(self, *ignored: str) -> dict[str, str]:
+        """What is wrong with each damaged or missing file, by name."""
+        found = {}
+        for name, accepted in self.sums().items():
+            if name not in ignored and (actual := self._actual(name)) not in accepted:
+                found[name] = "is not what the run wrote" if actual else "is missing"
+        return found
+
+    def _actual(self, name: str) -> str:
+        """The SHA-256 of a file as it is; empty if it cannot be read."""
+        try:
+            return hashlib.sha256(read_limited(self.folder / name)).hexdigest()
+        except OSError:
+            return ""
+
+    def _store(self, sums: Sums) -> None:
+        write_whole(self.folder / (DONE if self.finished else RUNNING), _text(sums))
+
+    def _editing(self) -> FileLock:
+        """Held while the list changes: several measures of a run may be taken at once."""
+        return FileLock(self.folder / ".sums.lock", wait=60.0)
+
+
+def damaged(folder: Path, name: str, fault: str) -> DamagedError:
+    """The error for a file that cannot be used."""
+    sentence = f"{folder} is damaged: {name} {fault}. Restore the file, or delete the folder and run again."
+    return DamagedError(sentence, name, fault)
+
+
+def json_bytes(content: dict[str, Any]) -> bytes:
+    """The bytes of a JSON file."""
+    return f"{json.dumps(content, indent=1)}\n".encode()
+
+
+def _text(sums: Sums) -> bytes:
+    return json_bytes({"files": sums, "sha256": _sum_of(sums)})
+
+
+def _sum_of(sums: Any) -> str:
+    return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()

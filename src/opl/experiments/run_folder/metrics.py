@@ -1,0 +1,64 @@
+"""`metrics.jsonl`: the record of each epoch, a line each, which carries a checksum of its own.
+
+Lines are appended while a run is trained, so that no list of sums could keep up with them; the file of a finished run
+has its sum in `done` like every other.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ..files import open_to_append, write_whole
+from .ledger import damaged
+
+METRICS = "metrics.jsonl"
+CHECK = ', "check": "'  # stands before the checksum at the end of a line
+Record = dict[str, Any]
+
+
+def append(folder: Path, record: Record) -> None:
+    """Append the record of an epoch, and wait until it is on the disk."""
+    with open_to_append(folder / METRICS) as file:
+        file.write(_line(record))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def rewrite(folder: Path, records: Iterable[Record]) -> None:
+    """Replace the file by these records."""
+    write_whole(folder / METRICS, b"".join(map(_line, records)))
+
+
+def parse(folder: Path, data: bytes) -> Iterator[Record]:
+    """Yield the records of all epochs, which must be 0, 1, 2 and so on; an incomplete last line is ignored."""
+    *lines, rest = data.split(b"\n")
+    if rest and (last := _record(rest)) is not None:
+        raise damaged(folder, METRICS, f"has no end of line after epoch {last['epoch']}")
+    for epoch, line in enumerate(lines):
+        record = _record(line)
+        if record is None or record.get("epoch") != epoch:
+            raise damaged(folder, METRICS, f"is not what the run wrote (line {epoch + 1})")
+        yield record
+
+
+def _line(record: Record) -> bytes:
+    text = json.dumps(record)
+    return f'{text[:-1]}{CHECK}{_check(text)}"}}\n'.encode()
+
+
+def _record(line: bytes) -> Record | None:
+    """The record of a line; None if its checksum is wrong."""
+    try:
+        start, _, end = line.decode().rpartition(CHECK)
+        text = f"{start}}}"
+        record: Any = json.loads(text) if end == f'{_check(text)}"}}' else None
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _check(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"

@@ -1,0 +1,115 @@
+"""Checkpoints: whole or not at all, never the wrong bytes, and a fallback is said."""
+
+import os
+
+import pytest
+import torch
+
+from opl.errors import DamagedError, OplWarning
+from opl.experiments.run_folder import BEFORE, CHECKPOINT, NEW, RunFolder
+
+
+def folder_with(tmp_path, epochs):
+    folder = RunFolder.of(tmp_path, "r", 0)
+    folder.start({"name": "r", "seed": 0}, {"commit": "abc"})
+    for epoch in range(1, epochs + 1):
+        folder.save({"epoch": epoch, "model": {"w": torch.full((3,), float(epoch))}})
+    return folder
+
+
+def flip(file, place):
+    data = bytearray(file.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+
+
+def test_the_newest_checkpoint_is_loaded_and_the_one_before_it_kept(tmp_path):
+    folder = folder_with(tmp_path, 3)
+    assert folder.load()["epoch"] == 3
+    (folder.path / CHECKPOINT).unlink()
+    with pytest.warns(OplWarning, match=r"checkpoint.pt in .*: resuming from a checkpoint after 2 epochs"):
+        assert folder.load()["epoch"] == 2
+
+
+def test_inside_an_epoch_the_later_step_is_the_newer_one(tmp_path):
+    folder = folder_with(tmp_path, 1)
+    for step in (7, 9):
+        folder.save({"epoch": 1, "step": step, "model": {}})
+    assert folder.load()["step"] == 9
+    flip(folder.path / CHECKPOINT, 50)
+    with pytest.warns(OplWarning, match="after 1 epochs and 7 steps"):
+        assert folder.load()["step"] == 7
+
+
+@pytest.mark.parametrize("place", [0, -1, 100])
+def test_a_flipped_byte_is_noticed_and_the_one_before_taken(tmp_path, place):
+    folder = folder_with(tmp_path, 2)
+    flip(folder.path / CHECKPOINT, place)
+    with pytest.warns(OplWarning, match="after 1 epochs"):
+        assert folder.load()["epoch"] == 1
+
+
+def test_without_any_checkpoint_left_starting_over_is_said(tmp_path):
+    folder = folder_with(tmp_path, 2)
+    for name in (CHECKPOINT, BEFORE):
+        (folder.path / name).write_bytes(b"")
+    with pytest.warns(OplWarning, match=r"checkpoint.pt and checkpoint-before.pt in .* starting over"):
+        assert folder.load() is None
+
+
+def test_a_new_folder_says_nothing(tmp_path):
+    assert folder_with(tmp_path, 0).load() is None
+
+
+def test_a_stop_at_any_rename_leaves_a_checkpoint_without_a_word(tmp_path, monkeypatch):
+    """`os.replace` fails at its k-th call, for every k: as if the process had been killed there."""
+    for stop in range(1, 20):
+        folder = folder_with(tmp_path / str(stop), 2)
+        real, calls = os.replace, 0
+
+        def replace(source, target, real=real, stop=stop):
+            nonlocal calls
+            calls += 1
+            if calls == stop:
+                raise KeyboardInterrupt
+            real(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replace)
+            try:
+                folder.save({"epoch": 3, "model": {}})
+            except KeyboardInterrupt:
+                pass
+            else:
+                assert stop > 5  # all renames were tried
+                return
+        assert folder.load()["epoch"] in (2, 3)
+        folder.save({"epoch": 4, "model": {}})
+        assert folder.load()["epoch"] == 4
+    pytest.fail("the renames never ended")
+
+
+def test_nothing_but_tensors_and_plain_values_is_loaded(tmp_path):
+    folder = folder_with(tmp_path, 1)
+    state = torch.load(folder.path / CHECKPOINT, weights_only=True)
+    assert state["epoch"] == 1
+    assert not (folder.path / NEW).exists()
+    assert not (folder.path / BEFORE).exists()
+
+
+def test_best_weights_are_verified_and_damaged_ones_mean_starting_over(tmp_path):
+    folder = folder_with(tmp_path, 0)
+    for value in (1.0, 2.0):
+        folder.save_best({"model": {"w": torch.full((3,), value)}})
+    folder.save({"epoch": 2, "model": {}, "best": 50.0})
+    assert folder.load_best()["model"]["w"].tolist() == [2.0, 2.0, 2.0]
+    assert folder.load()["epoch"] == 2
+    flip(folder.path / "best.pt", -1)
+    with pytest.raises(DamagedError, match=r"best.pt is not what the run wrote"):
+        folder.load_best()
+    assert folder.faults() == {"best.pt": "is not what the run wrote"}
+    with pytest.warns(OplWarning, match=r"best.pt in .* starting over"):
+        assert folder.load() is None
+    (folder.path / "best.pt").unlink()
+    with pytest.warns(OplWarning, match=r"best.pt in .* starting over"):
+        assert folder.load() is None
