@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from _tiny_runs import TINY, write_tiny_runs
-from opl.errors import OptionError
+from opl.errors import DamagedError, OptionError
 from opl.experiments import cli
 from opl.experiments.data.cifar import Cifar100
 from opl.experiments.run_folder import RunFolder
@@ -49,7 +49,8 @@ def test_measuring_again_writes_the_same(folder, capfd):
     found = RunFolder.of(folder, "cifar100-resnet56-ce", 0)
     before = found.outputs()
     (found.path / "test.npz").write_bytes(b"broken")
-    assert found.outputs() is None
+    with pytest.raises(DamagedError, match=r"test.npz is not what the run wrote"):
+        found.outputs()
     assert cli.main(["evaluate", str(found.path), "geometry"]) == 0
     numbers = json.loads(capfd.readouterr().out)
     assert numbers["images"] == len(before["labels"])

@@ -15,6 +15,7 @@ from .lock import FileLock
 
 RECIPE, RESULT, MODEL = "recipe.json", "result.json", "model.safetensors"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
+TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
 DERIVED = ("changes", "scale")  # settings that follow from others
 MEASURES = "measures/"
 ARRAYS = ".npz"
@@ -44,7 +45,7 @@ class RunFolder:
     @classmethod
     def below(cls, folder: Path | str) -> "list[RunFolder]":
         """Return all runs below a folder, sorted by path; one whose settings were deleted is among them."""
-        found = (path.parent for name in (RECIPE, DONE, RUNNING) for path in Path(folder).rglob(name))
+        found = (path.parent for name in TRACES for path in Path(folder).rglob(name))
         return [cls(path) for path in sorted(set(found))]
 
     @property
@@ -65,7 +66,7 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether a run exists in this folder, finished or not."""
-        return any((self.path / name).exists() for name in (RECIPE, DONE, checkpoints.CHECKPOINT))
+        return any((self.path / name).exists() for name in TRACES)
 
     def owned(self) -> FileLock:
         """Return a lock, to be held while the run is trained: a second process in the folder gets an error."""

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy import stats
 
+from _vouched import vouch
 from opl.errors import OplWarning
 from opl.experiments import cli, tables
 from opl.experiments.evaluation.attack import sanity
@@ -85,6 +86,7 @@ def test_an_autoattack_of_a_run_that_is_killed_goes_on_where_it_was(folders, tmp
     whole = evaluate_attacks(folders["attacked"], [settings])
     name = f"attack-{settings.name('autoattack')}"
     shutil.copytree(folders["attacked"].path, tmp_path / "seed-0", ignore=shutil.ignore_patterns("measures"))
+    vouch(tmp_path / "seed-0")  # for a run of which nothing was measured
     other, real, calls = RunFolder(tmp_path / "seed-0"), RunFolder.write_part, []
 
     def stop(self, *words):
