@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ..._support.arguments import check_positive
+from ..._support.ranges import Fraction, Positive
 from ...errors import OptionError
 from ...losses import knowledge
 from ...losses.knowledge import KnowledgeDistillationLoss
@@ -23,9 +24,9 @@ class Distillation(AuxiliaryMethod):
     generation.
     """
 
-    weight: float = 0.5
+    weight: Fraction = 0.5
     """Weight of the teacher's predictions; the labels have weight `1 - weight`."""
-    temperature: float = knowledge.TEMPERATURE
+    temperature: Positive = knowledge.TEMPERATURE
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; the teacher is not part of its state."""

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from ..._support.ranges import Count, Fraction, NotNegative
 from ..._support.step_counter import StepCounter
 from ...errors import OptionError, did_you_mean
 from ..models import Network
@@ -41,17 +42,17 @@ class RSC(AuxiliaryMethod):
     rule: Rule = "released"
     """How the largest entries are selected: those above the entry at a given rank ("released"), or those at or above a
     percentile, with channels only ("domainbed", which uses 1/3 for `channels` and `share`, and no `rise`)."""
-    cells: float = 1 / 3
+    cells: Fraction = 1 / 3
     """Fraction of the cells to mask."""
-    channels: float = 1 / 3.2
+    channels: Fraction = 1 / 3.2
     """Fraction of the channels to mask."""
-    spatial: float = 0.5
+    spatial: Fraction = 0.5
     """Probability of masking cells instead of channels."""
-    share: float = 0.3
+    share: Fraction = 0.3
     """Initial fraction of the images that keep their mask."""
-    rise: float = 0.2
+    rise: NotNegative = 0.2
     """Increase of `share` after every `every` epochs."""
-    every: int = 10
+    every: Count = 10
     """Epochs between increases of `share`."""
     place: Place = "after"
     """Whether auxiliary losses use the averaged features after masking, as the classifier does, or before."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from ..._support.ranges import Count, Fraction, Range
 from ...errors import OptionError, did_you_mean
 from ...functional import IGNORE_INDEX
 from ...losses import truncated
@@ -33,13 +34,13 @@ class TruncatedLq(AuxiliaryMethod):
     released code nothing is trained in those.
     """
 
-    q: float = truncated.Q
+    q: Fraction = truncated.Q
     """0 is cross-entropy, 1 is half the absolute error."""
-    k: float = truncated.K
+    k: Annotated[float, Range(0, 1, above=True, below=True)] = truncated.K
     """Pruning threshold: samples whose label has at most this probability are pruned."""
-    start: int = 39
+    start: Count = 39
     """The first epoch, counted from 0, that starts with pruning."""
-    every: int = 10
+    every: Count = 10
     """Epochs between prunings."""
     select: Select = "noisy-val"
     """Data that selects the best model: held-out images with labels as noisy as in training, or the *test set*, as in

@@ -1,9 +1,11 @@
 """ResNets for 32x32 images (ResNet-56 and ResNet-110 of table 1): three stages of basic blocks."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import nn
 
+from ..._support.ranges import Multiple, Width
 from ...errors import OptionError
 from ..types import Model
 from .network import Network, draw_convolutions, with_pooling
@@ -18,8 +20,8 @@ class CifarResNet(Model):
     all non-negative.
     """
 
-    depth: int = 56
-    width: int = 16
+    depth: Annotated[int, Multiple(6, 8, 2, 2000)] = 56
+    width: Width = 16
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-uniform convolutions."""

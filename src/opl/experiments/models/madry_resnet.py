@@ -3,10 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._support.ranges import Range
 from ...errors import OptionError
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
@@ -27,9 +29,9 @@ class MadryResNet(Model):
     weight decay applies to the weights of convolutions and classifier only.
     """
 
-    units: int = 5
+    units: Annotated[int, Range(1, 300)] = 5
     """Units per stage."""
-    width: int = 10
+    width: Annotated[int, Range(1, 64)] = 10
     """The widening factor w; 1 gives the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> "KernelDecayNetwork":

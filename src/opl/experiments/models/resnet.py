@@ -1,10 +1,11 @@
 """ResNet-18, -34, -50 and -101 with torchvision's names and shapes, so that its weights load; and a small ResNet-10."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from torch import nn
 
+from ..._support.ranges import Multiple, OneOf
 from ...errors import OptionError, did_you_mean
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
@@ -31,9 +32,9 @@ class ResNet(Model):
     label-noise experiments.
     """
 
-    depth: int = 18
+    depth: Annotated[int, OneOf(tuple(LAYOUTS))] = 18
     stem: Stem = "imagenet"
-    width: int = 64
+    width: Annotated[int, Multiple(8, 8)] = 64
     """Width of the first stage; 64 in published weights."""
 
     def build(self, channels: int, num_classes: int) -> Network:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from ..._support.ranges import CountOrZero, FractionBelowOne, Pixels, Width
 from ...errors import OptionError
 from ..types import Model
 from .dropblock import DropBlock
@@ -24,10 +25,10 @@ class ResNet12(Model):
         ramp: steps until the squares reach the full rate; 0 uses it from the start.
     """
 
-    widths: tuple[int, int, int, int] = (64, 160, 320, 640)
-    drop: float = 0.1
-    block: int = 5
-    ramp: int = 40_000
+    widths: tuple[Width, Width, Width, Width] = (64, 160, 320, 640)
+    drop: FractionBelowOne = 0.1
+    block: Pixels = 5
+    ramp: CountOrZero = 40_000
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions."""

@@ -1,9 +1,11 @@
 """Wide ResNets for 32x32 images (WRN-28-10 and WRN-34-10, used in adversarial training): pre-activation blocks."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
+from ..._support.ranges import Multiple, Range
 from ...errors import OptionError
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
@@ -17,8 +19,8 @@ class WideResNet(Model):
     Batch norm and ReLU precede each convolution and follow the last one. It has 64w features, all non-negative.
     """
 
-    depth: int = 28
-    width: int = 10
+    depth: Annotated[int, Multiple(6, 10, 4, 2000)] = 28
+    width: Annotated[int, Range(1, 64)] = 10
     """The widening factor w; 1 gives the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> Network:

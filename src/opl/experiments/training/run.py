@@ -16,6 +16,7 @@ from ..run_folder import RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import batches, build_model, build_objective, finished_model, initialize
+from .checks import check_recipe
 from .engine import launch
 from .loggers import RunLogger
 from .progress import Progress
@@ -35,6 +36,8 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     if folder.begun:
         folder.check_settings(to_json(recipe))
+    if not folder.done:
+        check_recipe(recipe)
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
