@@ -4,11 +4,12 @@ The first word is looked up here and the list of commands is written here, becau
 commands, and with them torch: seconds, where `opl --help` answers at once. `opl --completion` does give them to tyro.
 """
 
+import io
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import NamedTuple
 
@@ -43,11 +44,14 @@ COMMANDS = {
 }
 
 COMPLETION = "--completion"
+DEFECT = "this is a defect of opl"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     if not words or words[0] in ("-h", "--help"):
@@ -62,15 +66,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = _warning
     try:
         return _run(words)
-    except OplError as error:
-        if debug:
-            raise
-        return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
     except KeyboardInterrupt:
         return _say("stopped; the same command resumes from here.", 1)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
+    except Exception as error:
+        if debug:
+            raise
+        return _fail(error)
     finally:
         warnings.formatwarning = usual
 
@@ -90,7 +94,31 @@ def _run(words: list[str]) -> int:
         return int(module.print_completion(shell, {word: each[:2] for word, each in COMMANDS.items()}))
     with _no_color():
         job = getattr(module, command.name).parse(words[1:])
-    return int(job.run())
+    code = int(job.run())
+    if sys.stdout is not None:  # None where it was closed before
+        sys.stdout.flush()
+    return code
+
+
+def _fail(error: Exception) -> int:
+    """Say what went wrong in a sentence; the exit code."""
+    from ..failures import explain
+
+    known = explain(error)
+    if known is None:
+        text = " ".join(str(error).split()) or "no message"
+        return _say(f"{DEFECT} ({type(error).__name__}: {text}): add --debug to see where, and report it.", 1)
+    if isinstance(error, OSError):
+        with suppress(OSError):  # it may be standard output itself that cannot be written
+            sys.stdout.flush()
+            return _say(str(known), 1)
+        _drop_output()
+    return _say(str(known), 2 if isinstance(known, (ValueError, LookupError)) else 1)
+
+
+def _drop_output() -> None:
+    """Have Python's last flush of standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -57,9 +57,7 @@ class FileDataSet(DataSet):
         check_classes(self.name, self.classes, self.all_classes)
         there = CATALOG[self.name].images["train"]
         if self.val >= there:
-            raise OptionError(
-                f"data.val is {self.val}, and {self.name} has {there} training images: hold out fewer."
-            )
+            raise OptionError(f"data.val is {self.val}, and {self.name} has {there} training images: hold out fewer.")
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
