@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, did_you_mean
+from .words import check_words
 
 
 class Command(NamedTuple):
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
     try:
+        check_words(words)
         return _run(words)
     except KeyboardInterrupt:
         return _say("stopped; the same command resumes from here.", 1)

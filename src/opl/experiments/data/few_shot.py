@@ -166,7 +166,7 @@ class MiniImageNet(FewShotDataSet):
     none of the 600 is taken from training.
     """
 
-    padding: int = 8
+    padding: Annotated[int, Range(0, 256)] = 8
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
 
     name: ClassVar[str] = "mini-imagenet"
@@ -181,7 +181,7 @@ class TieredImageNet(FewShotDataSet):
     `MiniImageNet`. Decoded, it takes 16 GB of disk space.
     """
 
-    padding: int = 8
+    padding: Annotated[int, Range(0, 256)] = 8
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     bgr: bool = False
     """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded pictures define their own order."""

@@ -1,10 +1,9 @@
 """Settings of attacks on a finished network, and the names of their results. Does not import torch."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from ...._support.ranges import Count, CountOrZero, NotNegative, Positive, Seed
-from ....errors import OptionError, did_you_mean
+from ...._support.ranges import Count, CountOrZero, NotNegative, Positive, Seed, check_settings
 from ...radius import check_radius, format_radius
 
 Kind = Literal["clean", "fgsm", "pgd", "autoattack"]
@@ -38,14 +37,8 @@ class Attack:
     """Run the sanity checks (see `sanity`), which run PGD at further radii."""
 
     def __post_init__(self) -> None:
+        check_settings(self)
         check_radius(self.eps, self.norm)
-        for kind in self.kinds:
-            if kind not in get_args(Kind):
-                raise OptionError(did_you_mean("attack", kind, get_args(Kind)))
-        for least, names in ((0, ("images", "step", "seed")), (1, ("steps", "iterations", "queries", "batch"))):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise OptionError(f"{name} is {getattr(self, name)}: give a number from {least} up.")
 
     @property
     def stride(self) -> float:

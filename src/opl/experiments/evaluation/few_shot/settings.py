@@ -3,8 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from ...._support.ranges import LARGEST_COUNT, Count, CountOrZero, NotNegative, Range, Seed
-from ....errors import OptionError
+from ...._support.ranges import LARGEST_COUNT, Count, CountOrZero, NotNegative, Range, Seed, check_settings
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,7 @@ class FewShot:
     """Random seed of the episodes, views and noise; not the seed of the run."""
 
     def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise OptionError(f"noise is {self.noise}: give a standard deviation from 0 up.")
-        if self.copies < 0 or self.views < 0 or self.seed < 0:
-            raise OptionError("copies, views and seed are whole numbers from 0 up.")
+        check_settings(self)
 
     @property
     def repeats(self) -> int:
