@@ -160,6 +160,8 @@ def _check_tuple(value: Any, options: tuple[Any, ...], name: str) -> None:
 
 def _check_plain(value: Any, hint: Any, name: str) -> None:
     allowed = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}.get(hint)
+    if allowed is None and hint in type(value).__mro__:  # a path, for instance
+        return
     if allowed is None:
         raise OptionError(f"{name} is {value!r}, where settings are expected: give those of the recipe.")
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):

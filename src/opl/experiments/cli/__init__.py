@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import WARNING, OplError, OplWarning, did_you_mean
+from ...errors import WARNING, OplError, OplWarning, OptionError, did_you_mean
 from .words import check_words
 
 
@@ -55,19 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        return 0 if words else 2
-    if words[0] == "--version":
-        print(__version__)
-        return 0
-    if words[0] not in (*COMMANDS, COMPLETION):
-        return _say(did_you_mean("command", words[0], COMMANDS), 2)
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
     try:
-        check_words(words)
-        return _run(words)
+        code = _answer(words)
+        if sys.stdout is not None:  # None where it was closed before
+            sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return _say("stopped; the same command resumes from here.", 1)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -79,6 +73,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(error)
     finally:
         warnings.formatwarning = usual
+
+
+def _answer(words: list[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0 if words else 2
+    if words[0] == "--version":
+        print(__version__)
+        return 0
+    if words[0] not in (*COMMANDS, COMPLETION):
+        raise OptionError(did_you_mean("command", words[0], COMMANDS))
+    check_words(words)
+    return _run(words)
 
 
 def _run(words: list[str]) -> int:
@@ -96,10 +103,7 @@ def _run(words: list[str]) -> int:
         return int(module.print_completion(shell, {word: each[:2] for word, each in COMMANDS.items()}))
     with _no_color():
         job = getattr(module, command.name).parse(words[1:])
-    code = int(job.run())
-    if sys.stdout is not None:  # None where it was closed before
-        sys.stdout.flush()
-    return code
+    return int(job.run())
 
 
 def _fail(error: Exception) -> int:

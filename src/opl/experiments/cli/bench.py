@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from ..._support.ranges import Positive, Range, check_settings
+from ..._support.ranges import Positive, Range
 from ..bench import MODULES, Options, Subject
 from .flags import Flags
 
@@ -31,7 +31,6 @@ class Bench(Flags):
 
     def run(self) -> int:
         """Measure, and print."""
-        check_settings(self)
         import torch
 
         if self.threads:
