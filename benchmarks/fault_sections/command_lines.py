@@ -204,14 +204,28 @@ def _commands(places: dict[str, Path], runs: list[Path]) -> Iterator[tuple[str, 
     for word in ("", "digits", "digits_opl", "DIGITS-CE", "../digits-ce", "\0", "\udcff", "table-1", "x" * 10_000):
         yield f"recipe {word[:20]!r}", ["train", word]
         yield f"item {word[:20]!r}", ["reproduce", word]
-    yield from ((f"{command} alone", [command]) for command in ("train", "reproduce", "evaluate", "report", "export"))
+    yield from (
+        (f"{command} alone", [command]) for command in ("train", "reproduce", "evaluate", "report", "export", "check")
+    )
     yield from (
         (f"{command} with a word", [command, "word", "word"]) for command in ("demo", "recipes", "data", "bench")
     )
     yield from (
         ("results", ["results", *words]) for words in ([], ["ad"], ["add"], ["add", "/nowhere"], ["write", "x"])
     )
-    every = ("demo", "recipes", "reproduce", "report", "results", "export", "data", "bench", "evaluate", "train")
+    every = (
+        "demo",
+        "recipes",
+        "reproduce",
+        "report",
+        "results",
+        "export",
+        "data",
+        "bench",
+        "evaluate",
+        "train",
+        "check",
+    )
     yield from ((f"{command} {flag!r}", [command, flag]) for command, flag in itertools.product(every, NOT_FLAGS))
     for name, place in places.items():
         path = str(place)
@@ -220,11 +234,14 @@ def _commands(places: dict[str, Path], runs: list[Path]) -> Iterator[tuple[str, 
         yield f"evaluate {name}", ["evaluate", path, "geometry"]
         yield f"export of {name}", ["export", path, f"{path}-exported"]
         yield f"text {name}", ["results", "write", "--file", path]
+        if name != "an empty folder":  # in which nothing is wrong
+            yield f"check of {name}", ["check", path]
     for run in runs:
         for protocol in ("geometry", "novel", "noise", "episodes", "attack"):
             yield f"evaluate a run with {run.parent.name}", ["evaluate", str(run), protocol]
         yield f"export a run with {run.parent.name}", ["export", str(run), str(run.parent / "exported")]
         yield f"record a run with {run.parent.name}", ["results", "add", str(run.parent)]
+        yield f"check a run with {run.parent.name}", ["check", str(run.parent)]
     for protocol in ("", "geometri", "ATTACK", "../geometry", "\0", "\udcff", "--help me"):
         yield f"protocol {protocol!r}", ["evaluate", str(runs[0]), protocol]
 

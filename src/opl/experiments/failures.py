@@ -17,27 +17,28 @@ CURES = {
     errno.ELOOP: "its links lead in a circle: give another path",
     errno.ENAMETOOLONG: "the name is too long: give a shorter one",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.ENOMEM: "the memory is not enough: end other programs",
     errno.EIO: "the disk failed to read or write: check it",
 }
-MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory", "Unable to allocate")
-RESUMES = "then the same command resumes from the last checkpoint"
+MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc")
+AGAIN = "then run the same command again; training resumes from its last checkpoint"
 
 
 def explain(error: BaseException) -> OplError | None:
     """Return an error with one sentence for what the machine refused; None for any other error.
 
     Example:
-        >>> print(explain(OSError(errno.ENOSPC, "No space left on device", "runs/checkpoint.pt")))
-        'runs/checkpoint.pt': the disk is full: free some space, then the same command resumes from the last checkpoint.
+        >>> str(explain(OSError(errno.ENOSPC, "No space left on device", "runs/checkpoint.pt"))).split(",")[0]
+        "'runs/checkpoint.pt': the disk is full: free some space"
     """
     if isinstance(error, OplError):
         return error
     text = str(error)
     if isinstance(error, OSError):
-        return MachineError(f"{_where(error)}{CURES.get(error.errno or 0) or _plain(error)}, {RESUMES}.")
+        return MachineError(f"{_where(error)}{CURES.get(error.errno or 0) or _plain(error)}, {AGAIN}.")
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(word in text for word in MEMORY)):
         return MachineError(
-            "the memory is not enough: give a smaller --batch-size or model, or end other programs, " + RESUMES + "."
+            "the memory is not enough: give a smaller --batch-size or model, or end other programs, " + AGAIN + "."
         )
     if isinstance(error, RuntimeError) and "home directory" in text:
         return MachineError("the home folder is not known: set HOME, or OPL_CACHE to a folder for decoded data sets.")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._support.ranges import FractionBelowOne, SeedOrOfRun
+from ..._support.ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..seeds import Purpose
 from ..types import Images, LabelNoise, Splits
@@ -42,8 +42,7 @@ class _RatedNoise(_Noise):
     """The probability that a label of an affected class is wrong."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            raise OptionError(f"the noise rate is {self.rate}: give a share of wrong labels from 0 to below 1.")
+        check_settings(self, "noise.")
 
     def _to(self, targets: Sequence[int]) -> Tensor:
         """Flip each class to one target class; a class that is its own target stays clean."""

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.arguments import check_positive
-from ..._support.ranges import Count, Positive
-from ...errors import OptionError
+from ..._support.ranges import Count, Positive, check_settings
 from ..models.modes import evaluation_mode, unwrap
 from ..radius import check_radius
 from ..types import Batch, Output, TaskShape
@@ -42,10 +40,8 @@ class InnerLoop:
     running statistics with them, as in the published code."""
 
     def __post_init__(self) -> None:
+        check_settings(self, "method.")
         check_radius(self.eps, self.norm)
-        check_positive("step", self.step)
-        if self.steps < 1:
-            raise OptionError(f"steps is {self.steps}: give a whole number of at least 1.")
 
     def start(self, images: Tensor) -> Tensor | None:
         """Return the starting point, drawn from the global generator, which the trainer seeds at every step."""

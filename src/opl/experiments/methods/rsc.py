@@ -6,14 +6,14 @@ its code and DomainBed differ; this file implements the last version of the code
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..._support.ranges import Count, Fraction, NotNegative
+from ..._support.ranges import Count, Fraction, NotNegative, check_settings
 from ..._support.step_counter import StepCounter
-from ...errors import OptionError, did_you_mean
+from ...errors import OptionError
 from ..models import Network
 from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape
@@ -68,14 +68,7 @@ class RSC(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; only its auxiliary losses can have parameters."""
-        for name in ("cells", "channels", "spatial", "share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: give a part, from 0 to 1.")
-        if self.rise < 0 or self.every < 1:
-            raise OptionError(f"rise={self.rise}, every={self.every}: give a rise from 0 up, and epochs from 1 up.")
-        for what, kinds in (("rule", get_args(Rule)), ("place", get_args(Place))):
-            if getattr(self, what) not in kinds:
-                raise OptionError(did_you_mean(what, getattr(self, what), kinds))
+        check_settings(self)
         if self.rule == "domainbed" and self.spatial:
             raise OptionError(f"DomainBed's rule blanks channels alone, and spatial is {self.spatial}: set it to 0.")
         return RSCObjective(self, shape)

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..._support.ranges import Count, Fraction, Range
-from ...errors import OptionError, did_you_mean
+from ..._support.ranges import Count, Fraction, Range, check_settings
+from ...errors import OptionError
 from ...functional import IGNORE_INDEX
 from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
@@ -50,13 +50,7 @@ class TruncatedLq(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; its state includes which samples are kept."""
-        if self.start < 1 or self.every < 1:
-            raise OptionError(
-                f"start is {self.start} and every {self.every}: pruning needs a model that was trained for at least "
-                "one epoch, so give whole numbers from 1 up."
-            )
-        if self.select not in get_args(Select):
-            raise OptionError(did_you_mean("select", self.select, get_args(Select)))
+        check_settings(self)
         if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
             raise OptionError(
                 "leave_out is for OPL alone: other losses use the whole batch; give OPL alone, or leave_out=False."

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.ranges import CountOrZero, FractionBelowOne, Pixels, Width
+from ..._support.ranges import CountOrZero, FractionBelowOne, Pixels, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .dropblock import DropBlock
@@ -32,10 +32,7 @@ class ResNet12(Model):
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions."""
-        if len(self.widths) != 4 or min(self.widths) < 1:
-            raise OptionError(f"ResNet12 has 4 blocks, and widths is {self.widths}: give 4 numbers from 1 up.")
-        if not 0 <= self.drop < 1:
-            raise OptionError(f"drop is {self.drop}: give the share of cells to blank, from 0 to below 1.")
+        check_settings(self, "model.")
         drops: list[nn.Module] = [nn.Dropout(self.drop) for _ in range(2)]
         drops += [DropBlock(self.drop, self.block, self.ramp) for _ in range(2)]
         before = (channels, *self.widths)

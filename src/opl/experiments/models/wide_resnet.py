@@ -5,8 +5,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 
-from ..._support.ranges import Multiple, Range
-from ...errors import OptionError
+from ..._support.ranges import Multiple, Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
@@ -25,14 +24,7 @@ class WideResNet(Model):
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions, classifier bias 0."""
-        if self.depth < 10 or self.depth % 6 != 4:
-            below = max(10, self.depth - (self.depth - 4) % 6)
-            raise OptionError(
-                f"a WideResNet of depth {self.depth} does not exist, its depth is 6n + 4: "
-                f"take depth={below} or depth={below + 6}."
-            )
-        if self.width < 1:
-            raise OptionError(f"width is {self.width}: give a whole number of at least 1.")
+        check_settings(self, "model.")
         count, before = (self.depth - 4) // 6, 16
         parts: dict[str, nn.Module] = {"conv1": convolution(channels, before, 3)}
         for number, stride in enumerate((1, 2, 2)):

@@ -11,7 +11,15 @@ from ..types import TaskShape
 from .build import build_model
 
 PROCESSES_PER_CORE = 4
-LAUNCHERS = ("MASTER_ADDR", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "LOCAL_RANK", "KUBERNETES_PORT", "LSB_JOBID")
+LAUNCHERS = (
+    "MASTER_ADDR",
+    "SLURM_NTASKS",
+    "TORCHELASTIC_RUN_ID",
+    "LOCAL_RANK",
+    "KUBERNETES_PORT",
+    "LSB_JOBID",
+    "NODE_RANK",
+)
 """Variables by which torchrun, SLURM and others say that they started this process among others."""
 
 

@@ -66,8 +66,10 @@ def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
                 stack.enter_context(folder.owned())
                 folder.sweep()
                 folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
-            except OplError as error:
-                refusal = error
+            except Exception as error:
+                refusal = explain(error)
+                if refusal is None:
+                    raise
         sentence = fabric.broadcast(str(refusal or ""))
         if sentence:
             raise refusal or FolderError(sentence)
