@@ -61,7 +61,7 @@ class Outer:
         ({"inner": Inner(1.5)}, "inner.share is 1.5: give a number from 0 to 1."),
         ({"inner": {"share": 1}}, "inner is {'share': 1}, where settings are expected"),
         ({"inners": (Inner(), Inner(-1.0))}, "inners.1.share is -1.0: give a number from 0 to 1."),
-        ({"depth": 9}, "depth is 9: give a whole number from 8 to 200 that is 6n + 2."),
+        ({"depth": 9}, "depth is 9: give a whole number from 8 to 200 that is 6n + 2, such as 8 or 14."),
         ({"size": 19}, "size is 19: give a whole number of these: 18, 34."),
         ({"half_open": 1.0}, "half_open is 1.0: give a number from 0 to below 1."),
     ],

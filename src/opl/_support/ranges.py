@@ -4,6 +4,7 @@ import dataclasses
 import math
 import types
 import typing
+from collections.abc import Hashable
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -27,7 +28,8 @@ class Range(NamedTuple):
         high = value < self.high if self.below else value <= self.high
         return low and high
 
-    def __str__(self) -> str:
+    def describe(self, value: float) -> str:
+        """Say what a number should be."""
         low = f"{'above' if self.above else 'from'} {self.low:g}"
         if self.high == math.inf:
             return low if self.above else f"{low} up"
@@ -46,9 +48,12 @@ class Multiple(NamedTuple):
         """Whether a number is in the series."""
         return self.least <= value <= self.most and value % self.step == self.rest
 
-    def __str__(self) -> str:
+    def describe(self, value: int) -> str:
+        """Say what a number should be, with the nearest ones."""
+        below = min(max(self.least, value - (value - self.rest) % self.step), self.most - self.step)
         plus = f"n + {self.rest}" if self.rest else "n"
-        return f"from {self.least} to {self.most} that is {self.step}{plus}"
+        near = f"such as {below} or {below + self.step}"
+        return f"from {self.least} to {self.most} that is {self.step}{plus}, {near}"
 
 
 class OneOf(NamedTuple):
@@ -60,7 +65,8 @@ class OneOf(NamedTuple):
         """Whether a number is one of them."""
         return value in self.values
 
-    def __str__(self) -> str:
+    def describe(self, value: int) -> str:
+        """Say what a number should be."""
         return f"of these: {', '.join(map(str, self.values))}"
 
 
@@ -76,12 +82,13 @@ class FolderName(NamedTuple):
         wrong = any(not letter.isprintable() or letter in '/\\:*?"<>|' for letter in value)
         return not wrong and not value.startswith(".") and len(value.encode(errors="replace")) <= 200
 
-    def __str__(self) -> str:
+    def describe(self, value: str) -> str:
+        """Say what a name is."""
         return "of letters, digits, '-', '_' and '.' that does not begin with a dot, because it names a folder"
 
 
 Rule = Range | Multiple | OneOf | FolderName
-"""What the values of a field must fulfil beside its type; its text is the end of the sentence that says so."""
+"""What the values of a field must fulfil beside its type; `describe` is the end of the sentence that says so."""
 
 Positive = Annotated[float, Range(0, above=True)]
 NotNegative = Annotated[float, Range(0)]
@@ -110,13 +117,14 @@ def check_settings(settings: Any, inside: str = "") -> None:
         Traceback (most recent call last):
         opl.errors.OptionError: optimizer.momentum is 1.0: give a number from 0 to below 1.
     """
-    hints = _hints(type(settings))
+    kind: Hashable = type(settings)
+    hints = _hints(kind)
     for field in dataclasses.fields(settings):
         _check(getattr(settings, field.name), hints[field.name], f"{inside}{field.name}")
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
+def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
@@ -126,7 +134,7 @@ def _check(value: Any, hint: Any, name: str) -> None:
         _check(value, options[0], name)
         for rule in options[1:]:
             if isinstance(rule, Rule) and not rule.allows(value):
-                raise OptionError(f"{name} is {value!r}: give a {_WORDS[options[0]]} {rule}.")
+                raise OptionError(f"{name} is {value!r}: give a {_WORDS[options[0]]} {rule.describe(value)}.")
     elif origin in (Union, types.UnionType):
         _check_union(value, options, name)
     elif origin is Literal:
@@ -159,7 +167,8 @@ def _check_tuple(value: Any, options: tuple[Any, ...], name: str) -> None:
 
 
 def _check_plain(value: Any, hint: Any, name: str) -> None:
-    allowed = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}.get(hint)
+    plain: dict[Any, tuple[type, ...]] = {float: (int, float), int: (int,), bool: (bool,), str: (str,)}
+    allowed = plain.get(hint)
     if allowed is None and hint in type(value).__mro__:  # a path, for instance
         return
     if allowed is None:
