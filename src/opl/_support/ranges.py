@@ -4,7 +4,6 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Hashable
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
@@ -117,8 +116,7 @@ def check_settings(settings: Any, inside: str = "") -> None:
         Traceback (most recent call last):
         opl.errors.OptionError: optimizer.momentum is 1.0: give a number from 0 to below 1.
     """
-    kind: Hashable = type(settings)
-    hints = _hints(kind)
+    hints = _hints(settings.__class__)
     for field in dataclasses.fields(settings):
         _check(getattr(settings, field.name), hints[field.name], f"{inside}{field.name}")
 
@@ -175,9 +173,9 @@ def _check_plain(value: Any, hint: Any, name: str) -> None:
         raise OptionError(f"{name} is {value!r}, where settings are expected: give those of the recipe.")
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
         raise OptionError(f"{name} is {value!r}: give a {_WORDS[hint]}.")
-    if hint is float and not _is_finite(value):
+    if isinstance(value, int | float) and hint is float and not _is_finite(value):
         raise OptionError(f"{name} is {value!r}: give a finite number.")
-    if hint is str and "\0" in value:
+    if isinstance(value, str) and "\0" in value:
         raise OptionError(f"{name} is {value!r}: give a word without the zero character.")
 
 
