@@ -24,13 +24,14 @@ PLAIN = {
     "statistics",
     "files",
     "differences",
+    "failures",
     "serialization",
 }
 ORDER = (  # each room may import those before it, and itself; rooms of one line know nothing of each other
     {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"tables"},
     {"figures"}, {"report", "export"}, {"cluster"}, {"bench"}, {"cli"},
 )  # fmt: skip
-TORCH_FREE = ("results", "tables", "figures", "report", "scales", "statistics", "item", "files", "radius")
+TORCH_FREE = ("results", "tables", "figures", "report", "scales", "statistics", "item", "files", "failures", "radius")
 
 
 def modules() -> dict[str, Path]:

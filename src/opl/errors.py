@@ -48,6 +48,10 @@ class DivergedError(OplError, RuntimeError):
     """The training loss became NaN or infinite."""
 
 
+class MachineError(OplError, RuntimeError):
+    """The machine refused something: no space, no permission, no memory."""
+
+
 class DerivativeError(OplError, RuntimeError):
     """A derivative was requested that this algorithm does not support."""
 
@@ -56,6 +60,7 @@ class DataError(OplError, LookupError):
     """A data set is not available, cannot be read, or cannot be stored."""
 
 
+LONGEST = 200  # characters of a word that a message repeats
 WARNING = "opl: warning:"  # prefix of warnings on the command line
 
 
@@ -71,5 +76,8 @@ def did_you_mean(what: str, given: object, known: Iterable[str]) -> str:
         "form 'mean-abs' does not exist: did you mean 'mean_abs'? There are 'mean_abs', 'mean'."
     """
     names = list(known)
-    near = difflib.get_close_matches(str(given), names, n=1, cutoff=0.0)
-    return f"{what} {given!r} does not exist: did you mean {near[0]!r}? There are {', '.join(map(repr, names))}."
+    word = repr(given) if len(repr(given)) <= LONGEST else f"{repr(given)[:LONGEST]}..."
+    near = difflib.get_close_matches(str(given)[:LONGEST], names, n=1, cutoff=0.0)
+    if not near:
+        return f"{what} {word} does not exist: leave it out."
+    return f"{what} {word} does not exist: did you mean {near[0]!r}? There are {', '.join(map(repr, names))}."

@@ -8,6 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from ._support.ranges import CountOrZero, Fraction, FractionBelowOne, NotNegative, Positive
+from .errors import OptionError
+
 Parameters = Iterable[nn.Parameter] | list[dict[str, Any]]
 
 
@@ -15,10 +18,14 @@ Parameters = Iterable[nn.Parameter] | list[dict[str, Any]]
 class SGD:
     """Stochastic gradient descent with momentum."""
 
-    lr: float = 0.1
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
+    lr: Positive = 0.1
+    momentum: FractionBelowOne = 0.9
+    weight_decay: NotNegative = 5e-4
     nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nesterov and not self.momentum:
+            raise OptionError("nesterov needs a momentum above 0: give one, for instance 0.9, or leave nesterov out.")
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """Build the optimizer for these parameters."""
@@ -31,10 +38,10 @@ class SGD:
 class AdamW:
     """Adam with decoupled weight decay."""
 
-    lr: float = 1e-3
-    beta1: float = 0.9
-    beta2: float = 0.999
-    weight_decay: float = 0.0
+    lr: Positive = 1e-3
+    beta1: FractionBelowOne = 0.9
+    beta2: FractionBelowOne = 0.999
+    weight_decay: NotNegative = 0.0
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """Build the optimizer for these parameters."""
@@ -45,9 +52,9 @@ class AdamW:
 class Steps:
     """Multiply the learning rate by `factor` at the start of each epoch in `milestones` (counted from 0)."""
 
-    milestones: tuple[int, ...] = (60, 120, 160)
-    factor: float = 0.2
-    warmup: float = 0.0
+    milestones: tuple[CountOrZero, ...] = (60, 120, 160)
+    factor: NotNegative = 0.2
+    warmup: NotNegative = 0.0
     """Epochs of linear warmup from 0, updated at every step."""
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
@@ -60,8 +67,8 @@ class Steps:
 class Cosine:
     """Half a cosine from the base learning rate down to `floor` times it."""
 
-    floor: float = 0.0
-    warmup: float = 0.0
+    floor: NotNegative = 0.0
+    warmup: NotNegative = 0.0
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Return the factor that multiplies the base learning rate at this step."""
@@ -78,9 +85,9 @@ class OneCycle:
     `peak` is the fraction of training at which the maximum is reached.
     """
 
-    peak: float = 0.3
-    start: float = 0.04
-    end: float = 1e-4
+    peak: Fraction = 0.3
+    start: NotNegative = 0.04
+    end: NotNegative = 1e-4
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Return the factor that multiplies the base learning rate at this step."""

@@ -1,10 +1,11 @@
 """A recipe: one frozen value with everything that determines the numbers of a run, convertible to and from JSON."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from .._support.ranges import Count, FolderName, Name, NotNegative, Seed, check_settings
 from ..errors import OptionError
-from ..optim import Optimizer, Schedule
+from ..optim import Cosine, Optimizer, Schedule, Steps
 from .scales import RunScale
 from .types import DataSet, LabelNoise, Method, Model
 
@@ -18,16 +19,16 @@ Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
 class Recipe:
     """All settings of one run. Equal recipes give equal numbers on the same machine."""
 
-    name: str
+    name: Name
     data: DataSet
     model: Model
     method: Method
     optimizer: Optimizer
     schedule: Schedule
-    epochs: int
+    epochs: Count
     noise: LabelNoise | None = None
     """Label noise for the training and validation sets; the test set is never corrupted."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """The global batch size, over all processes."""
     selection: Selection = "last"
     """Which weights are tested: those of the last epoch, or those with the best validation accuracy.
@@ -35,13 +36,13 @@ class Recipe:
     `both` keeps and tests the last weights, and also reports the test numbers of the best ones as `selected/*`. The
     test set is never used for selection.
     """
-    eval_every: int = 1
+    eval_every: Count = 1
     """Epochs between two validations."""
-    clip: float = 0.0
+    clip: NotNegative = 0.0
     """Maximum gradient norm; 0 disables clipping."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Mini-batches whose gradients are accumulated before an optimizer step."""
-    after: str = ""
+    after: Annotated[str, FolderName(or_empty=True)] = ""
     """A recipe whose finished run (same seed and output folder) this run needs, as a teacher or to start from."""
     inherit: bool = False
     """Start from the weights of the `after` run instead of new ones."""
@@ -59,25 +60,26 @@ class Recipe:
     """The required SHA-256 of `weights`, or its first digits; empty accepts any. The result records the actual one."""
     oracle: bool = False
     """Also test after every validation, and report the best as ORACLE/test/top1. It is never used for selection."""
-    seed: int = 0
+    seed: Seed = 0
     scale: RunScale = "paper"
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe of this name, for a run of the scale `custom`."""
     precision: Precision = "32-true"
-    devices: int = 1
+    devices: Count = 1
     """Processes on this machine; with torchrun or SLURM, processes per node."""
-    nodes: int = 1
+    nodes: Count = 1
     compile: bool = False
     """Compile the model with torch.compile."""
     log: Log = "none"
     """Where numbers are logged beside the run folder."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "eval_every", "accumulate", "devices", "nodes"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: give a whole number of at least 1.")
-        if self.clip < 0:
-            raise OptionError(f"clip is {self.clip}: give the largest norm of the gradient, or 0 to leave it alone.")
+        check_settings(self)
+        if isinstance(self.schedule, Steps | Cosine) and self.schedule.warmup > self.epochs:
+            raise OptionError(
+                f"schedule.warmup is {self.schedule.warmup:g} epochs and training has {self.epochs}: give a shorter "
+                "warmup, or more epochs."
+            )
         if self.inherit and not self.after:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
         if self.new_head and not self.inherit:
@@ -91,5 +93,3 @@ class Recipe:
             raise OptionError("weights and inherit both say where to start from: give one of them.")
         if self.checksum and not self.weights:
             raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
-        if self.seed < 0:
-            raise OptionError(f"seed is {self.seed}: give a whole number from 0 up.")

@@ -39,9 +39,11 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
     kinds = kinds or {}
     if isinstance(value, dict) and "kind" in value:
         known = {option.__name__: option for option in _dataclasses(kind, kinds)}
-        if value["kind"] not in known:
-            raise OptionError(did_you_mean("kind", value["kind"], known))
-        return _build(known[value["kind"]], value, kinds)
+        if str(value["kind"]) not in known:
+            raise OptionError(
+                did_you_mean("kind", value["kind"], known) if known else "settings are where none belong."
+            )
+        return _build(known[str(value["kind"])], value, kinds)
     if isinstance(value, list):
         options = [option for option in _options(kind) if get_origin(option) is tuple]
         inner = get_args(options[0])[0] if options and get_args(options[0]) else Any
@@ -51,10 +53,13 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
 
 def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
     hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
+    names = {field.name: field for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:
             raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
+    for name, field in names.items():
+        if name not in value and field.default is field.default_factory is dataclasses.MISSING:
+            raise OptionError(f"the setting {name!r} of {kind.__name__} is missing: these are no settings of a run.")
     return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
 
 

@@ -162,6 +162,9 @@ class DataSet(Protocol):
         """Whether every batch is extended by the mirror images of its images."""
         return False
 
+    def check(self) -> None:
+        """Raise `OptionError` for settings that no data can fulfil; nothing is read."""
+
     def load(self, seed: int) -> Splits:
         """Read the data set and divide it into parts."""
         ...

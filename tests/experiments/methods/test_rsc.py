@@ -212,7 +212,7 @@ def test_every_parameter_learns_in_any_precision():
     [
         ({"cells": 1.5}, "cells is 1.5"),
         ({"share": -0.1}, "share is -0.1"),
-        ({"every": 0}, "every=0"),
+        ({"every": 0}, "every is 0"),
         ({"rule": "paper"}, "rule 'paper' does not exist"),
         ({"place": "beside"}, "place 'beside' does not exist"),
         ({"rule": "domainbed"}, "channels alone"),

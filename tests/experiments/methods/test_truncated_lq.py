@@ -269,7 +269,7 @@ def test_settings_that_cannot_be_used_get_their_sentence(tmp_path):
     shape = TaskShape(10, 4, (1,) * 10)
     for settings, words in (
         ({"start": 0}, "start is 0"),
-        ({"every": 0}, "every 0"),
+        ({"every": 0}, "every is 0"),
         ({"q": 2.0}, "q is 2.0"),
         ({"k": 1.0}, "k is 1.0"),
         ({"select": "test"}, "did you mean"),

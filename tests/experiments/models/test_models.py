@@ -192,13 +192,13 @@ def test_new_weights_are_drawn_as_published():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (CifarResNet(depth=57), ["57", "depth=56", "depth=62"]),
-        (CifarResNet(depth=2), ["depth 2", "depth=8"]),
-        (CifarResNet(depth=18), ["depth=14", "depth=20"]),
-        (ResNet(depth=56), ["56", "18, 34, 50, 101", "CifarResNet"]),
+        (CifarResNet(depth=57), ["depth is 57", "6n + 2", "56 or 62"]),
+        (CifarResNet(depth=2), ["depth is 2", "8 or 14"]),
+        (CifarResNet(depth=18), ["14 or 20"]),
+        (ResNet(depth=56), ["depth is 56", "18, 34, 50, 101"]),
         (ResNet(stem="cifar10"), ["'cifar10'", "did you mean 'cifar'"]),
         (Vgg11(widths=(8, 8)), ["8 convolutions", "names 2"]),
-        (WideResNet(depth=30), ["30", "depth=28", "depth=34"]),
+        (WideResNet(depth=30), ["depth is 30", "28 or 34"]),
         (WideResNet(width=0), ["width is 0"]),
         (MadryResNet(units=0), ["units is 0"]),
     ],

@@ -4,16 +4,18 @@ The first word is looked up here and the list of commands is written here, becau
 commands, and with them torch: seconds, where `opl --help` answers at once. `opl --completion` does give them to tyro.
 """
 
+import io
 import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import WARNING, OplError, OplWarning, did_you_mean
+from ...errors import WARNING, OplError, OplWarning, OptionError, did_you_mean
+from .words import check_words
 
 
 class Command(NamedTuple):
@@ -43,13 +45,37 @@ COMMANDS = {
 }
 
 COMPLETION = "--completion"
+DEFECT = "this is a defect of opl"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
+    usual = warnings.formatwarning
+    warnings.formatwarning = _warning
+    try:
+        code = _answer(words)
+        if sys.stdout is not None:  # None where it was closed before
+            sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return _say("stopped; the same command resumes from here.", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        _drop_output()
+        return 1
+    except Exception as error:
+        if debug:
+            raise
+        return _fail(error)
+    finally:
+        warnings.formatwarning = usual
+
+
+def _answer(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return 0 if words else 2
@@ -57,22 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(__version__)
         return 0
     if words[0] not in (*COMMANDS, COMPLETION):
-        return _say(did_you_mean("command", words[0], COMMANDS), 2)
-    usual = warnings.formatwarning
-    warnings.formatwarning = _warning
-    try:
-        return _run(words)
-    except OplError as error:
-        if debug:
-            raise
-        return _say(str(error), 2 if isinstance(error, (ValueError, LookupError)) else 1)
-    except KeyboardInterrupt:
-        return _say("stopped; the same command resumes from here.", 1)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    finally:
-        warnings.formatwarning = usual
+        raise OptionError(did_you_mean("command", words[0], COMMANDS))
+    check_words(words)
+    return _run(words)
 
 
 def _run(words: list[str]) -> int:
@@ -91,6 +104,27 @@ def _run(words: list[str]) -> int:
     with _no_color():
         job = getattr(module, command.name).parse(words[1:])
     return int(job.run())
+
+
+def _fail(error: Exception) -> int:
+    """Say what went wrong in a sentence; the exit code."""
+    from ..failures import explain
+
+    known = explain(error)
+    if known is None:
+        text = " ".join(str(error).split()) or "no message"
+        return _say(f"{DEFECT} ({type(error).__name__}: {text}): add --debug to see where, and report it.", 1)
+    if isinstance(error, OSError):
+        with suppress(OSError):  # it may be standard output itself that cannot be written
+            sys.stdout.flush()
+            return _say(str(known), 1)
+        _drop_output()
+    return _say(str(known), 2 if isinstance(known, (ValueError, LookupError)) else 1)
+
+
+def _drop_output() -> None:
+    """Have Python's last flush of standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 import json
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Annotated
 
 from tyro.conf import Positional
 
+from ..._support.ranges import Positive, Range
 from ..bench import MODULES, Options, Subject
 from .flags import Flags
 
@@ -18,9 +20,9 @@ class Bench(Flags):
     """OPL against its textbook version; all losses of table 1 as shares of a training step; the training loop
     against a bare and a conventional one; the classifier of few-shot episodes against scikit-learn's; or a step of
     adversarial training against the passes that it needs."""
-    seconds: float = 4.0
+    seconds: Positive = 4.0
     """Time spent on each case, at least; every version runs at least three times."""
-    threads: int = 0
+    threads: Annotated[int, Range(0, 1024)] = 0
     """Threads of torch; 0 keeps its own choice."""
     memory: bool = True
     """Measure memory too (Linux; takes a minute)."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..tables import item
-from .flags import OUT, Flags
+from .flags import OUT, Flags, Jobs, Seeds
 from .reproduce import Reproduce
 
 ITEM = "demo"
@@ -14,9 +14,9 @@ ITEM = "demo"
 class Demo(Flags):
     """CE against CE+OPL on scikit-learn's digits, three seeds: a table with intervals and a page."""
 
-    seeds: int = item(ITEM).seeds
+    seeds: Seeds = item(ITEM).seeds
     out: Path = OUT
-    jobs: int = 2
+    jobs: Jobs = 2
 
     def run(self) -> int:
         """Reproduce the demo's table."""

@@ -66,4 +66,13 @@ def _settings(chosen: Protocol, name: str, words: list[str]) -> tuple[Any, ...]:
         description=f"{chosen.does}. --{several} takes several values, which are measured in one go:",
     )
     values = getattr(given, several)
-    return tuple(replace(base, **{several: chosen.parse(word)}) for word in values) if values else (base,)
+    return tuple(replace(base, **{several: _parse(chosen, word)}) for word in values) if values else (base,)
+
+
+def _parse(chosen: Protocol, word: str) -> Any:
+    try:
+        return chosen.parse(word)
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, OptionError):
+            raise
+        raise OptionError(f"--{chosen.several} is {word[:200]!r}: give numbers, with spaces between them.") from error

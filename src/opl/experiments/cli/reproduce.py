@@ -17,7 +17,7 @@ from ..results.runs import DAMAGED, REFUSED, Run, read_runs
 from ..results.tables import as_json, build_table
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
-from .flags import OUT, Flags
+from .flags import OUT, Flags, Jobs, Seeds
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Reproduce(Flags):
     item: Positional[str]
     """For instance table-s1; `opl recipes` lists them."""
     scale: Scale = "small"
-    seeds: int = 0
+    seeds: Seeds = 0
     """Runs of each row; 0 takes the table's own number, at the tiny scale at most two."""
     out: Path = OUT
-    jobs: int = 1
+    jobs: Jobs = 1
     """Runs at a time; cores and accelerators are shared out among them."""
     json: bool = False
     """Print the table as JSON."""

@@ -76,13 +76,17 @@ def _declare_changes(chosen: Recipe, default: Recipe) -> Recipe:
 
 
 def _narrow(default: Recipe) -> type[Recipe]:
-    """`Recipe` with the classes of these very settings in place of its protocols, which say nothing of flags."""
+    """`Recipe` with the classes of these very settings in place of its protocols, which say nothing of flags.
+
+    It does not check itself: tyro would draw a box around the sentence of an error, which `Recipe` raises afterwards.
+    """
     hints = typing.get_type_hints(Recipe)
     fields = [
         (name, type(value) if dataclasses.is_dataclass(value) else hints[name], dataclasses.field(default=value))
         for name, value in _values(default).items()
     ]
-    return dataclasses.make_dataclass(Recipe.__name__, fields, bases=(Recipe,), frozen=True)
+    unchecked = {"__post_init__": lambda settings: None}
+    return dataclasses.make_dataclass(Recipe.__name__, fields, bases=(Recipe,), frozen=True, namespace=unchecked)
 
 
 def _values(settings: Recipe) -> dict[str, Any]:

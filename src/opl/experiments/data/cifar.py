@@ -1,10 +1,11 @@
 """CIFAR-10 and CIFAR-100."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 
+from ..._support.ranges import Fraction, Range
 from ...errors import DataError, OptionError
 from ..types import Augmentation
 from .file_data_set import FileDataSet, superclasses_of
@@ -31,7 +32,7 @@ class _Cifar(PhotoAugmentation, FileDataSet):
 class Cifar10(_Cifar):
     """CIFAR-10: 50,000 training and 10,000 test images of 10 classes, 32 x 32; cropped and flipped."""
 
-    jitter: float = 0.0
+    jitter: Fraction = 0.0
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     name: ClassVar[str] = "cifar10"
@@ -44,7 +45,7 @@ class Cifar10(_Cifar):
 class Cifar100(_Cifar):
     """CIFAR-100: 50,000 training and 10,000 test images of 100 classes, 32 x 32; augmented as in the paper's code."""
 
-    superclasses: tuple[int, ...] = ()
+    superclasses: tuple[Annotated[int, Range(0, 19)], ...] = ()
     """Use only the classes of these superclasses, numbered 0 to 19 in alphabetical order; empty uses all."""
 
     name: ClassVar[str] = "cifar100"
@@ -57,6 +58,15 @@ class Cifar100(_Cifar):
     def num_classes(self) -> int:
         """Number of classes after class selection."""
         return self.per_superclass * len(self.superclasses) or super().num_classes
+
+    def check(self) -> None:
+        """Also raise an error for superclasses that are named twice, or together with a number of classes."""
+        super().check()
+        if len({*self.superclasses}) < len(self.superclasses) or (self.superclasses and self.classes):
+            raise OptionError(
+                f"superclasses={self.superclasses} with classes={self.classes} cannot be chosen: give different "
+                "numbers from 0 to 19, and no number of classes besides."
+            )
 
     def _read(self) -> "DecodedData":
         return _gathered(super()._read(), self) if self.superclasses else super()._read()

@@ -1,13 +1,16 @@
 """scikit-learn's digits."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 
+from ..._support.ranges import CountOrZero, Range, SeedOrOfRun, check_settings
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .split import split
+
+IMAGES = 1797
 
 
 @dataclass(frozen=True)
@@ -16,11 +19,11 @@ class Digits(DataSet):
 
     root: str = ""
     """Unused: the data set is built into scikit-learn."""
-    test_fraction: float = 0.5
+    test_fraction: Annotated[float, Range(0, 1, above=True, below=True)] = 0.5
     """Fraction of every class in the test set; the same images in all runs."""
-    val: int = 0
+    val: CountOrZero = 0
     """Training images held out for validation, the same fraction of every class."""
-    split_seed: int = 0
+    split_seed: SeedOrOfRun = 0
     """Random seed of the validation set, equal for all runs; -1 uses the run's seed. It never affects the test set."""
 
     name: ClassVar[str] = "digits"
@@ -31,12 +34,18 @@ class Digits(DataSet):
     std: ClassVar[tuple[float, ...]] = (0.3759,)
     augment: ClassVar[tuple[Augmentation, ...]] = ()
 
+    def check(self) -> None:
+        """Raise an error for shares that are out of their range, or for more validation than training images."""
+        check_settings(self, "data.")
+        there = IMAGES - round(self.test_fraction * IMAGES)
+        if self.val >= max(1, there):
+            raise OptionError(f"data.val is {self.val}, and digits has {there} training images: hold out fewer.")
+
     def load(self, seed: int) -> Splits:
         """Split the data set; `seed` matters only if `split_seed` is -1."""
         from sklearn.datasets import load_digits
 
-        if not 0 < self.test_fraction < 1:
-            raise OptionError(f"test_fraction is {self.test_fraction}: give a share between 0 and 1.")
+        self.check()
         raw = load_digits()
         pixels = torch.from_numpy(raw.images).mul(255 / 16).round().to(torch.uint8)[:, None]  # 0 to 16 -> 0 to 255
         labels = torch.from_numpy(raw.target).long()

@@ -10,6 +10,16 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from ..._support.ranges import (
+    CountOrZero,
+    Fraction,
+    FractionBelowOne,
+    Name,
+    Pixels,
+    PositiveFraction,
+    SeedOrOfRun,
+    check_settings,
+)
 from ...errors import DataError, OptionError, did_you_mean
 from ..seeds import Purpose
 from ..types import Augmentation, DataSet, Images, Splits
@@ -42,25 +52,25 @@ class DomainDataSet(DataSet):
     """Its folder: Parquet files, or '<domain>/<class>/<picture>'; if empty, $OPL_DATA and then the Hub are searched."""
     target: str = ""
     """The domain that is excluded from training and validation and used for testing."""
-    size: int = 222
+    size: Pixels = 222
     """Height and width of the images; they are resized once, when they are cached."""
     lists: str = ""
     """Folder of '<domain>_train*.txt' and '<domain>_crossval*.txt' to split by; if empty, the split is random."""
-    split_seed: int = 0
+    split_seed: SeedOrOfRun = 0
     """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
-    per_class: int = 0
+    per_class: CountOrZero = 0
     """Maximum number of training images per class and domain; 0 uses all."""
     balance_domains: bool = False
     """Draw equally many images of each domain into every batch, instead of drawing from all domains together."""
     mirror_batches: bool = False
     """Train on every batch together with its mirror images, which doubles the batch size."""
-    crop: float = 0.8
+    crop: PositiveFraction = 0.8
     """The smallest fraction of an image's area that a random crop takes; 1 disables cropping."""
-    flip: float = 0.5
+    flip: Fraction = 0.5
     """Probability of a horizontal flip."""
-    jitter: float = 0.4
+    jitter: Fraction = 0.4
     """Strength of brightness, contrast, saturation and hue jitter; 0 disables it."""
-    gray: float = 0.1
+    gray: Fraction = 0.1
     """Probability of conversion to grayscale."""
 
     channels: ClassVar[int] = 3
@@ -71,6 +81,10 @@ class DomainDataSet(DataSet):
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, flip, jitter and grayscale, in this order; each can be disabled."""
         return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
+
+    def check(self) -> None:
+        """Raise an error for sizes and shares that are out of their range."""
+        check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
@@ -106,8 +120,7 @@ class DomainDataSet(DataSet):
     def _read(self) -> "DecodedData":
         from .readers import cache, source
 
-        if self.size < 1:
-            raise OptionError(f"size is {self.size}: give the height and width of the images in pixels.")
+        self.check()
         found = source.find_entry(self._known(), self.root)
         return cache.load_source(
             replace(found, layout=source.DOMAINS, known=replace(found.known, size=self.size)), ("train",)
@@ -143,6 +156,12 @@ class Pacs(DomainDataSet):
 
     name: ClassVar[str] = "pacs"
     num_classes: ClassVar[int] = 7
+
+    def check(self) -> None:
+        """Also raise an error for a target that is no domain."""
+        super().check()
+        if self.target not in PACS:
+            raise OptionError(did_you_mean("domain", self.target, PACS))
 
     def _known(self) -> CatalogEntry:
         return CATALOG[self.name]
@@ -182,28 +201,30 @@ class DomainFolder(DomainDataSet):
         RandomResizedCrop(size=222, scale=(0.8, 1.0), ratio=(0.75, 1.3333333333333333))
     """
 
-    name: str = "domains"
+    name: Name = "domains"
     """The name of the data set, and of its folder in $OPL_DATA."""
     hub: str = ""
     """The id of the data set on the Hub; empty if it has none."""
     column: str = "domain"
     """The domain column in Parquet files."""
-    num_classes: int = 0
+    num_classes: CountOrZero = 0
     """Number of classes, so that a model can be built before the data is read."""
-    val: float = 0.1
+    val: FractionBelowOne = 0.1
     """Fraction of each domain held out for validation, the same for every class."""
 
-    def _known(self) -> CatalogEntry:
+    def check(self) -> None:
+        """Also raise an error if the number of classes is not given."""
+        super().check()
         if self.num_classes < 2:
             raise OptionError(f"num_classes is {self.num_classes}: give the number of classes of {self.name}.")
+
+    def _known(self) -> CatalogEntry:
         license = "see where it comes from"
         return CatalogEntry(
             self.name, self.hub, {"train": 0}, self.num_classes, "RGB", license, other_columns=(self.column,)
         )
 
     def _held(self, domain: str, count: int) -> int:
-        if not 0 <= self.val < 1:
-            raise OptionError(f"val is {self.val}: give the part of each domain to validate on, from 0 to below 1.")
         return round(self.val * count)
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:

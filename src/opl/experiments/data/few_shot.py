@@ -6,11 +6,12 @@ classes come from `novel_classes("val")` and `novel_classes("test")`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
+from ..._support.ranges import LARGEST_COUNT, CountOrZero, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .file_data_set import check_classes
@@ -27,13 +28,13 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
 
     root: str = ""
     """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is searched."""
-    holdout: int = 0
+    holdout: Annotated[int, Range(-1, LARGEST_COUNT)] = 0
     """Images of each base class held out for testing; 0 for none, as in RFS, and -1 for those the files hold out."""
-    per_class: int = 0
+    per_class: CountOrZero = 0
     """Maximum number of training images per base class; 0 uses all."""
-    classes: int = 0
+    classes: CountOrZero = 0
     """Use only this many base classes, from the first; 0 uses all."""
-    split_seed: int = 0
+    split_seed: SeedOrOfRun = 0
     """Random seed of the held-out images, equal for all runs; -1 uses the run's seed."""
 
     name: ClassVar[str]
@@ -54,13 +55,17 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         """Crop, jitter and flip, in the order of RFS; each can be disabled."""
         return (*self.steps.crop, *self.steps.jitter, *self.steps.flip)
 
+    def check(self) -> None:
+        """Raise an error for more classes than there are."""
+        check_classes(self.name, self.classes, self.all_classes)
+
     def load(self, seed: int) -> Splits:
         """Load the base classes, in alphabetical order: `train`, an empty `val`, and the held-out images as `test`.
 
         The first call decodes the data set (see `cache`); `seed` matters only if `split_seed` is -1.
         """
         seed = seed if self.split_seed == -1 else self.split_seed
-        check_classes(self.name, self.classes, self.all_classes)
+        self.check()
         decoded = self._read("train", *(("extra",) if self.holdout else ()))
         part = decoded.parts["train"]
         labels, pixels = part.labels[decoded.label], part.pixels
@@ -161,7 +166,7 @@ class MiniImageNet(FewShotDataSet):
     none of the 600 is taken from training.
     """
 
-    padding: int = 8
+    padding: Annotated[int, Range(0, 256)] = 8
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
 
     name: ClassVar[str] = "mini-imagenet"
@@ -176,7 +181,7 @@ class TieredImageNet(FewShotDataSet):
     `MiniImageNet`. Decoded, it takes 16 GB of disk space.
     """
 
-    padding: int = 8
+    padding: Annotated[int, Range(0, 256)] = 8
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     bgr: bool = False
     """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded pictures define their own order."""

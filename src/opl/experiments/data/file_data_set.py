@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from ..._support.ranges import CountOrZero, SeedOrOfRun
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
+from .readers.catalog import CATALOG
 from .split import split, subset
 
 if TYPE_CHECKING:
@@ -20,17 +22,17 @@ class FileDataSet(DataSet):
 
     root: str = ""
     """Folder of the data set, in the Hugging Face layout; if empty, $OPL_DATA and then the Hub are searched."""
-    val: int = 5000
+    val: CountOrZero = 5000
     """Training images held out for validation, counted before class selection."""
     stratified: bool = False
     """Hold out the same fraction of every class."""
-    split_seed: int = 0
+    split_seed: SeedOrOfRun = 0
     """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
-    classes: int = 0
+    classes: CountOrZero = 0
     """Use only this many classes, from the first, in all parts; 0 uses all."""
-    per_class: int = 0
+    per_class: CountOrZero = 0
     """Maximum number of training images per class; 0 uses all."""
-    test_per_class: int = 0
+    test_per_class: CountOrZero = 0
     """Maximum number of test images per class; 0 uses all."""
 
     name: ClassVar[str]
@@ -50,9 +52,16 @@ class FileDataSet(DataSet):
         """The augmentations of training images, applied before normalization."""
         return ()
 
+    def check(self) -> None:
+        """Raise an error for more classes than there are, or more validation images than there are for training."""
+        check_classes(self.name, self.classes, self.all_classes)
+        there = CATALOG[self.name].images["train"]
+        if self.val >= there:
+            raise OptionError(f"data.val is {self.val}, and {self.name} has {there} training images: hold out fewer.")
+
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
-        check_classes(self.name, self.classes, self.all_classes)
+        self.check()
         decoded = self._read()
         train, test = (decoded.parts[part] for part in ("train", "test"))
         train_labels, test_labels = (part.labels[decoded.label] for part in (train, test))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..._support.ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..seeds import Purpose
 from ..types import Images, LabelNoise, Splits
@@ -25,7 +26,7 @@ _SLACK = 1e-6  # tolerance of the row sums
 class _Noise(LabelNoise):
     """Base class of all kinds of label noise."""
 
-    seed: int = field(default=-1, kw_only=True)
+    seed: SeedOrOfRun = field(default=-1, kw_only=True)
     """Random seed of the wrong labels; -1 uses the seed of the run. The paper's code uses 0 for all runs."""
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
@@ -37,12 +38,11 @@ class _Noise(LabelNoise):
 class _RatedNoise(_Noise):
     """Base class of label noise with a rate."""
 
-    rate: float = 0.4
+    rate: FractionBelowOne = 0.4
     """The probability that a label of an affected class is wrong."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rate < 1:
-            raise OptionError(f"the noise rate is {self.rate}: give a share of wrong labels from 0 to below 1.")
+        check_settings(self, "noise.")
 
     def _to(self, targets: Sequence[int]) -> Tensor:
         """Flip each class to one target class; a class that is its own target stays clean."""

@@ -1,8 +1,9 @@
 """Augmentation of small photographs: the settings that CIFAR and the few-shot data sets share."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from ..._support.ranges import Fraction, Range
 from ..types import Augmentation
 from .augment import (
     ColorJitter,
@@ -23,11 +24,11 @@ class AugmentationSteps(NamedTuple):
 class PhotoAugmentation:
     """Crop, flip and jitter; each data set chooses the order."""
 
-    padding: int = 4
+    padding: Annotated[int, Range(0, 256)] = 4
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
-    flip: float = 0.5
+    flip: Fraction = 0.5
     """Probability of a horizontal flip."""
-    jitter: float = 0.4
+    jitter: Fraction = 0.4
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     @property

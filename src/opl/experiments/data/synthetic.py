@@ -1,12 +1,13 @@
 """Synthetic images in the shape of a real data set."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..._support.ranges import CountOrZero, NotNegative, Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits
 from .cifar import Cifar10, Cifar100
@@ -31,19 +32,19 @@ class Synthetic(DataSet):
     """The data set whose shape, classes, normalization and augmentation are copied."""
     root: str = ""
     """Unused: nothing is read."""
-    rows: int = 256
+    rows: Annotated[int, Range(1, 10**6)] = 256
     """Number of training images."""
-    val: int = 64
+    val: Annotated[int, Range(0, 10**6)] = 64
     """Number of validation images."""
-    test: int = 128
+    test: Annotated[int, Range(0, 10**6)] = 128
     """Number of test images."""
-    classes: int = 0
+    classes: CountOrZero = 0
     """Use only this many classes; 0 uses all."""
-    noise: float = 0.1
+    noise: NotNegative = 0.1
     """Standard deviation of the noise; the patterns range from 0 to 1."""
-    per_new_class: int = 20
+    per_new_class: Annotated[int, Range(1, 10**6)] = 20
     """Images of each novel class; 20 allow for 5 shots and 15 queries."""
-    pixels: int = 0
+    pixels: Annotated[int, Range(0, 4096)] = 0
     """Height and width of the images; 0 uses those of the copied data set."""
 
     @property
@@ -87,10 +88,14 @@ class Synthetic(DataSet):
         """The augmentations of the copied data set."""
         return self._model.augment
 
+    def check(self) -> None:
+        """Raise an error for more classes than the copied data set has."""
+        check_settings(self, "data.")
+        check_classes(self.name, self.classes, self._model.num_classes)
+
     def load(self, seed: int) -> Splits:
         """Generate the data, which is the same for every `seed`."""
-        check_classes(self.name, self.classes, self._model.num_classes)
-        self._check_pixels()
+        self.check()
         count = self.rows + self.val + self.test
         labels = torch.arange(count) % self.num_classes
         pixels = self._pixels(labels, self.num_classes, torch.Generator().manual_seed(0))
@@ -105,7 +110,7 @@ class Synthetic(DataSet):
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Generate novel classes with their own patterns, numbered from 0, and their names; always the same."""
         check_part(part)
-        self._check_pixels()
+        self.check()
         if not isinstance(self._model, FewShot):
             raise OptionError(
                 f"{self.name} has no classes beside those of the run: novel classes need data like 'cifar-fs', "
@@ -115,10 +120,6 @@ class Synthetic(DataSet):
         labels = torch.arange(count * self.per_new_class) % count
         pixels = self._pixels(labels, count, torch.Generator().manual_seed(seed))
         return Images(pixels, labels, torch.arange(len(labels))), tuple(f"new {part} class {i}" for i in range(count))
-
-    def _check_pixels(self) -> None:
-        if self.pixels < 0:
-            raise OptionError(f"pixels is {self.pixels}: give the height and width of the images, or 0 for the usual.")
 
     def _pixels(self, labels: Tensor, num_classes: int, chance: torch.Generator) -> Tensor:
         patterns = self._patterns(num_classes, chance)

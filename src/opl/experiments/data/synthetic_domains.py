@@ -1,11 +1,12 @@
 """Synthetic images with domains, for smoke tests: one pattern per class, with different colors in each domain."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
 
+from ..._support.ranges import NotNegative, Pixels, Range
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits
 from .domains import PACS, augmentation
@@ -21,15 +22,15 @@ class SyntheticDomains(DataSet):
 
     target: str = "photo"
     """The domain that is excluded from training and validation and used for testing."""
-    size: int = 32
+    size: Pixels = 32
     """Height and width of the images."""
-    rows: int = 42
+    rows: Annotated[int, Range(1, 10**6)] = 42
     """Training images per domain; 14 more are for validation. The target's images, 56 by default, are for testing."""
     balance_domains: bool = False
     """Draw equally many images of each domain into every batch."""
     mirror_batches: bool = False
     """Train on every batch together with its mirror images."""
-    noise: float = 0.1
+    noise: NotNegative = 0.1
     """Standard deviation of the noise; the patterns range from 0 to 1."""
 
     name: ClassVar[str] = "synthetic-pacs"
@@ -43,11 +44,15 @@ class SyntheticDomains(DataSet):
         """The augmentations of PACS."""
         return augmentation(self.size, 0.8, 0.5, 0.4, 0.1)
 
+    def check(self) -> None:
+        """Raise an error for a target that is no domain."""
+        if self.target not in PACS:
+            raise OptionError(did_you_mean("domain", self.target, PACS))
+
     def load(self, seed: int) -> Splits:
         """Generate the data, which is the same for every `seed`."""
+        self.check()
         names = tuple(PACS)
-        if self.target not in names:
-            raise OptionError(did_you_mean("domain", self.target, names))
         chance, each = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
         labels = torch.arange(each * len(names)) % self.num_classes
         domains = torch.arange(len(labels)) // each

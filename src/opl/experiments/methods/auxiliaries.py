@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
+from ..._support.ranges import Count, NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ...losses import center, negative_cam, ole, perpetual
@@ -21,7 +22,7 @@ class OPL:
     """Orthogonal Projection Loss; with several processes, computed on the global batch."""
 
     name: ClassVar[str] = "projection"
-    weight: float = WEIGHT
+    weight: NotNegative = WEIGHT
     gamma: float = GAMMA
     form: Form = FORM
 
@@ -36,8 +37,8 @@ class Center:
     """Center loss with half the squared distance; `alpha` is the step size of the centers, by the paper's rule."""
 
     name: ClassVar[str] = "center"
-    weight: float = 0.01
-    alpha: float = center.ALPHA
+    weight: NotNegative = 0.01
+    alpha: NotNegative = center.ALPHA
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term; its centers follow the global batch."""
@@ -52,8 +53,8 @@ class OLE:
     """Orthogonal low-rank embedding; with several processes, computed on each local batch."""
 
     name: ClassVar[str] = "ole"
-    weight: float = 0.1
-    delta: float = ole.DELTA
+    weight: NotNegative = 0.1
+    delta: NotNegative = ole.DELTA
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term."""
@@ -65,8 +66,8 @@ class NegativeCAM:
     """HNC, which flattens the class activation maps of the `k` strongest wrong classes."""
 
     name: ClassVar[str] = "negative_cam"
-    weight: float = 0.06
-    k: int = negative_cam.K
+    weight: NotNegative = 0.06
+    k: Count = negative_cam.K
     form: negative_cam.Form = negative_cam.FORM
 
     def build(self, shape: TaskShape) -> Term:
@@ -79,7 +80,7 @@ class Perpetual:
     """Perpetual OPL of the released code: learned class directions instead of pairs in the batch."""
 
     name: ClassVar[str] = "perpetual"
-    weight: float = 1.0
+    weight: NotNegative = 1.0
     version: perpetual.Version = perpetual.VERSION
 
     def build(self, shape: TaskShape) -> Term:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
+from ..._support.ranges import Fraction, FractionBelowOne, NotNegative
 from ...losses import anchor, class_balanced, focal
 from ...losses.anchor import AnchorLoss
 from ...losses.class_balanced import ClassBalancedFocalLoss
@@ -17,7 +18,7 @@ class Softmax:
     """Softmax cross-entropy."""
 
     name: ClassVar[str] = "entropy"
-    label_smoothing: float = 0.0
+    label_smoothing: FractionBelowOne = 0.0
 
     def build(self, shape: TaskShape) -> nn.Module:
         """Build the module."""
@@ -29,7 +30,7 @@ class Focal:
     """Focal loss; gamma 0 is cross-entropy."""
 
     name: ClassVar[str] = "focal"
-    gamma: float = focal.GAMMA
+    gamma: NotNegative = focal.GAMMA
     form: focal.FocalForm = focal.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
@@ -42,8 +43,8 @@ class ClassBalancedFocal:
     """Focal loss with classes weighted by the effective number of their training images."""
 
     name: ClassVar[str] = "class_balanced_focal"
-    beta: float = class_balanced.BETA
-    gamma: float = class_balanced.GAMMA
+    beta: FractionBelowOne = class_balanced.BETA
+    gamma: NotNegative = class_balanced.GAMMA
     form: focal.FocalForm = class_balanced.FORM
 
     def build(self, shape: TaskShape) -> nn.Module:
@@ -56,10 +57,10 @@ class Anchor:
     """Anchor loss after some epochs of softmax cross-entropy."""
 
     name: ClassVar[str] = "anchor"
-    gamma: float = anchor.GAMMA
-    delta: float = anchor.DELTA
+    gamma: NotNegative = anchor.GAMMA
+    delta: Fraction = anchor.DELTA
     variant: anchor.Variant = anchor.VARIANT
-    warmup: float = 5.0
+    warmup: NotNegative = 5.0
     """Epochs of softmax cross-entropy."""
 
     def build(self, shape: TaskShape) -> nn.Module:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..._support.ranges import FractionBelowOne
 from ..types import Method, TaskShape
 from .base import Objective, SupervisedObjective
 
@@ -12,7 +13,7 @@ from .base import Objective, SupervisedObjective
 class CrossEntropy(Method):
     """Softmax cross-entropy on the logits."""
 
-    label_smoothing: float = 0.0
+    label_smoothing: FractionBelowOne = 0.0
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective, which has no parameters."""

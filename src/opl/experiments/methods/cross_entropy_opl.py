@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..._support.ranges import FractionBelowOne, NotNegative
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ..types import Method, TaskShape
 from .auxiliaries import OPL, build_terms
@@ -15,13 +16,13 @@ from .cross_entropy import CrossEntropy
 class CrossEntropyOPL(Method):
     """Cross-entropy and OPL on the same features; with several processes, OPL is computed on the global batch."""
 
-    weight: float = WEIGHT
+    weight: NotNegative = WEIGHT
     """The paper's lambda."""
     gamma: float = GAMMA
     """Weight of d relative to s."""
     form: Form = FORM
     """How d is computed; on pooled ReLU features all three forms give the same value."""
-    label_smoothing: float = CrossEntropy.label_smoothing
+    label_smoothing: FractionBelowOne = CrossEntropy.label_smoothing
 
     @property
     def opl(self) -> OPL:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.arguments import check_positive
-from ...errors import OptionError
+from ..._support.ranges import Fraction, Positive, check_settings
 from ...losses import knowledge
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape
@@ -23,15 +22,14 @@ class Distillation(AuxiliaryMethod):
     generation.
     """
 
-    weight: float = 0.5
+    weight: Fraction = 0.5
     """Weight of the teacher's predictions; the labels have weight `1 - weight`."""
-    temperature: float = knowledge.TEMPERATURE
+    temperature: Positive = knowledge.TEMPERATURE
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; the teacher is not part of its state."""
-        if not 0 <= self.weight <= 1:
-            raise OptionError(f"weight is {self.weight}: give the share of the teacher's answers, from 0 to 1.")
-        taught = TeacherTerm(Teacher.of(shape), check_positive("temperature", self.temperature))
+        check_settings(self)
+        taught = TeacherTerm(Teacher.of(shape), self.temperature)
         terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
         return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
 

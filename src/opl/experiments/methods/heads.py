@@ -1,7 +1,9 @@
 """Settings of classifier heads: each builds the layer that replaces the model's linear classifier."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from ..._support.ranges import Count, CountOrZero, NotNegative, Positive, Range
 from ...heads import (
     ArcFaceHead,
     ASoftmaxHead,
@@ -36,11 +38,11 @@ class Linear(HeadSettings):
 class ASoftmax(HeadSettings):
     """A-Softmax; its blend is annealed as `max(floor, base * (1 + gamma * step)^-power)`."""
 
-    margin: int = a_softmax.MARGIN
-    base: float = a_softmax.BASE
-    gamma: float = a_softmax.GAMMA
-    power: float = a_softmax.POWER
-    floor: float = a_softmax.FLOOR
+    margin: Annotated[int, Range(1, 64)] = a_softmax.MARGIN
+    base: Positive = a_softmax.BASE
+    gamma: NotNegative = a_softmax.GAMMA
+    power: NotNegative = a_softmax.POWER
+    floor: NotNegative = a_softmax.FLOOR
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
@@ -59,11 +61,11 @@ class ASoftmax(HeadSettings):
 class LSoftmax(HeadSettings):
     """L-Softmax; its blend is annealed like that of `ASoftmax`."""
 
-    margin: int = l_softmax.MARGIN
-    base: float = l_softmax.BASE
-    gamma: float = l_softmax.GAMMA
-    power: float = l_softmax.POWER
-    floor: float = l_softmax.FLOOR
+    margin: Annotated[int, Range(1, 64)] = l_softmax.MARGIN
+    base: Positive = l_softmax.BASE
+    gamma: NotNegative = l_softmax.GAMMA
+    power: NotNegative = l_softmax.POWER
+    floor: NotNegative = l_softmax.FLOOR
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""
@@ -82,9 +84,9 @@ class LSoftmax(HeadSettings):
 class CosFace(HeadSettings):
     """CosFace, called LMC in the paper."""
 
-    scale: float = cosface.SCALE
-    margin: float = cosface.MARGIN
-    warmup: int = 0
+    scale: Positive = cosface.SCALE
+    margin: Annotated[float, Range(0, 2)] = cosface.MARGIN
+    warmup: CountOrZero = 0
     """Steps over which the margin grows from 0."""
 
     def build(self, shape: TaskShape) -> Head:
@@ -102,10 +104,10 @@ class CosFace(HeadSettings):
 class ArcFace(HeadSettings):
     """ArcFace, called AAM in the paper."""
 
-    scale: float = arcface.SCALE
-    margin: float = arcface.MARGIN
+    scale: Positive = arcface.SCALE
+    margin: Annotated[float, Range(0, 3.141, below=True)] = arcface.MARGIN
     easy: bool = False
-    warmup: int = 0
+    warmup: CountOrZero = 0
     """Steps over which the margin grows from 0."""
 
     def build(self, shape: TaskShape) -> Head:
@@ -124,10 +126,10 @@ class ArcFace(HeadSettings):
 class LGM(HeadSettings):
     """Large-margin Gaussians; `weight` is the weight of the likelihood term in the loss."""
 
-    weight: float = 0.1
-    margin: float = lgm.MARGIN
-    start: float = lgm.START
-    double_every: int = lgm.DOUBLE_EVERY
+    weight: NotNegative = 0.1
+    margin: NotNegative = lgm.MARGIN
+    start: Positive = lgm.START
+    double_every: Count = lgm.DOUBLE_EVERY
     """Steps between doublings of the margin."""
     learn_variances: bool = False
 
@@ -152,8 +154,8 @@ class LGM(HeadSettings):
 class RBF(HeadSettings):
     """RBF-Softmax; `gamma` defaults to twice the number of features."""
 
-    scale: float = rbf.SCALE
-    gamma: float | None = None
+    scale: Positive = rbf.SCALE
+    gamma: Positive | None = None
 
     def build(self, shape: TaskShape) -> Head:
         """Build the layer."""

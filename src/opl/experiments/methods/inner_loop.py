@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.arguments import check_positive
-from ...errors import OptionError
+from ..._support.ranges import Count, Positive, check_settings
 from ..models.modes import evaluation_mode, unwrap
 from ..radius import check_radius
 from ..types import Batch, Output, TaskShape
@@ -29,10 +28,10 @@ class InnerLoop:
 
     takes_pixels: ClassVar[bool] = True
 
-    eps: float = 8 / 255
+    eps: Positive = 8 / 255
     """Maximum change of a pixel, or of an image in the l2 norm."""
-    step: float = 2 / 255
-    steps: int = 10
+    step: Positive = 2 / 255
+    steps: Count = 10
     random_start: bool = True
     """Start at a random point of the ball; otherwise at the image."""
     norm: Norm = "linf"
@@ -41,10 +40,8 @@ class InnerLoop:
     running statistics with them, as in the published code."""
 
     def __post_init__(self) -> None:
+        check_settings(self, "method.")
         check_radius(self.eps, self.norm)
-        check_positive("step", self.step)
-        if self.steps < 1:
-            raise OptionError(f"steps is {self.steps}: give a whole number of at least 1.")
 
     def start(self, images: Tensor) -> Tensor | None:
         """Return the starting point, drawn from the global generator, which the trainer seeds at every step."""
@@ -72,8 +69,8 @@ class InnerLoop:
 class NearInnerLoop(InnerLoop):
     """The loop of MART and TRADES: it starts from normal noise with std 0.001 and runs in evaluation mode."""
 
-    eps: float = 0.031
-    step: float = 0.007
+    eps: Positive = 0.031
+    step: Positive = 0.007
     inner: Literal["train", "eval"] = "eval"
 
     def start(self, images: Tensor) -> Tensor | None:

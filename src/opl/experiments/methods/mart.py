@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..._support.ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod
 from .base import Objective
@@ -24,7 +25,7 @@ class MART(NearInnerLoop, AuxiliaryMethod):
     use the features of x'.
     """
 
-    weight: float = 5.0
+    weight: NotNegative = 5.0
     """Weight of the consistency; MART's beta, or lambda."""
 
     def build(self, shape: TaskShape) -> Objective:

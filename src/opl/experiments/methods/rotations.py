@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..._support.ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
 from .base import Losses, Objective, SupervisedObjective
@@ -22,7 +23,7 @@ class Rotations(AuxiliaryMethod):
     Auxiliary losses such as OPL use the features of all four rotations, as cross-entropy does.
     """
 
-    weight: float = 2.0
+    weight: NotNegative = 2.0
     """Weight of the rotation loss; SKD's alpha."""
 
     def build(self, shape: TaskShape) -> Objective:

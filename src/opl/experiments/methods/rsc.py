@@ -6,13 +6,14 @@ its code and DomainBed differ; this file implements the last version of the code
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from ..._support.ranges import Count, Fraction, NotNegative, check_settings
 from ..._support.step_counter import StepCounter
-from ...errors import OptionError, did_you_mean
+from ...errors import OptionError
 from ..models import Network
 from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape
@@ -41,17 +42,17 @@ class RSC(AuxiliaryMethod):
     rule: Rule = "released"
     """How the largest entries are selected: those above the entry at a given rank ("released"), or those at or above a
     percentile, with channels only ("domainbed", which uses 1/3 for `channels` and `share`, and no `rise`)."""
-    cells: float = 1 / 3
+    cells: Fraction = 1 / 3
     """Fraction of the cells to mask."""
-    channels: float = 1 / 3.2
+    channels: Fraction = 1 / 3.2
     """Fraction of the channels to mask."""
-    spatial: float = 0.5
+    spatial: Fraction = 0.5
     """Probability of masking cells instead of channels."""
-    share: float = 0.3
+    share: Fraction = 0.3
     """Initial fraction of the images that keep their mask."""
-    rise: float = 0.2
+    rise: NotNegative = 0.2
     """Increase of `share` after every `every` epochs."""
-    every: int = 10
+    every: Count = 10
     """Epochs between increases of `share`."""
     place: Place = "after"
     """Whether auxiliary losses use the averaged features after masking, as the classifier does, or before."""
@@ -67,14 +68,7 @@ class RSC(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; only its auxiliary losses can have parameters."""
-        for name in ("cells", "channels", "spatial", "share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: give a part, from 0 to 1.")
-        if self.rise < 0 or self.every < 1:
-            raise OptionError(f"rise={self.rise}, every={self.every}: give a rise from 0 up, and epochs from 1 up.")
-        for what, kinds in (("rule", get_args(Rule)), ("place", get_args(Place))):
-            if getattr(self, what) not in kinds:
-                raise OptionError(did_you_mean(what, getattr(self, what), kinds))
+        check_settings(self)
         if self.rule == "domainbed" and self.spatial:
             raise OptionError(f"DomainBed's rule blanks channels alone, and spatial is {self.spatial}: set it to 0.")
         return RSCObjective(self, shape)

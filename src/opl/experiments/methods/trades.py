@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..._support.ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod
 from .base import Objective
@@ -18,7 +19,7 @@ class TRADES(NearInnerLoop, AuxiliaryMethod):
     Auxiliary losses use the features of x'.
     """
 
-    weight: float = 6.0
+    weight: NotNegative = 6.0
     """Weight of the divergence; TRADES's beta, or 1 / lambda."""
 
     def build(self, shape: TaskShape) -> Objective:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ...errors import OptionError, did_you_mean
+from ..._support.ranges import Count, Fraction, Range, check_settings
+from ...errors import OptionError
 from ...functional import IGNORE_INDEX
 from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
@@ -33,13 +34,13 @@ class TruncatedLq(AuxiliaryMethod):
     released code nothing is trained in those.
     """
 
-    q: float = truncated.Q
+    q: Fraction = truncated.Q
     """0 is cross-entropy, 1 is half the absolute error."""
-    k: float = truncated.K
+    k: Annotated[float, Range(0, 1, above=True, below=True)] = truncated.K
     """Pruning threshold: samples whose label has at most this probability are pruned."""
-    start: int = 39
+    start: Count = 39
     """The first epoch, counted from 0, that starts with pruning."""
-    every: int = 10
+    every: Count = 10
     """Epochs between prunings."""
     select: Select = "noisy-val"
     """Data that selects the best model: held-out images with labels as noisy as in training, or the *test set*, as in
@@ -49,13 +50,7 @@ class TruncatedLq(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; its state includes which samples are kept."""
-        if self.start < 1 or self.every < 1:
-            raise OptionError(
-                f"start is {self.start} and every {self.every}: pruning needs a model that was trained for at least "
-                "one epoch, so give whole numbers from 1 up."
-            )
-        if self.select not in get_args(Select):
-            raise OptionError(did_you_mean("select", self.select, get_args(Select)))
+        check_settings(self)
         if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
             raise OptionError(
                 "leave_out is for OPL alone: other losses use the whole batch; give OPL alone, or leave_out=False."

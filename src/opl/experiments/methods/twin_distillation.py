@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..._support.ranges import NotNegative, Positive
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
@@ -21,9 +22,9 @@ class TwinDistillation(AuxiliaryMethod):
     meaning. Auxiliary losses use the unrotated images.
     """
 
-    weight: float = 0.1
+    weight: NotNegative = 0.1
     """Weight of the distance between an image and its rotated twin; SKD's beta."""
-    temperature: float = 2.0
+    temperature: Positive = 2.0
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; the teacher is not part of its state."""

@@ -1,10 +1,11 @@
 """ResNets for 32x32 images (ResNet-56 and ResNet-110 of table 1): three stages of basic blocks."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import nn
 
-from ...errors import OptionError
+from ..._support.ranges import Multiple, Width, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, with_pooling
 from .residual import BasicBlock, convolution, stages
@@ -18,17 +19,12 @@ class CifarResNet(Model):
     all non-negative.
     """
 
-    depth: int = 56
-    width: int = 16
+    depth: Annotated[int, Multiple(6, 8, 2, 2000)] = 56
+    width: Width = 16
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-uniform convolutions."""
-        if self.depth < 8 or self.depth % 6 != 2:
-            below = max(8, self.depth - (self.depth - 2) % 6)
-            raise OptionError(
-                f"a CifarResNet of depth {self.depth} does not exist, its depth is 6n + 2: "
-                f"take depth={below} or depth={below + 6}."
-            )
+        check_settings(self, "model.")
         count = (self.depth - 2) // 6
         stem = {"conv1": convolution(channels, self.width, 3), "bn1": nn.BatchNorm2d(self.width), "relu": nn.ReLU()}
         trunk = stages(BasicBlock, self.width, self.width, (count,) * 3)

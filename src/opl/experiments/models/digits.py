@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..._support.ranges import Width
 from ..types import Model
 from .network import Network, with_pooling
 
@@ -15,7 +16,7 @@ class DigitsNet(Model):
     It has no batch norm, so the features of a sample do not depend on its batch: two processes train it exactly as one.
     """
 
-    width: int = 32
+    width: Width = 32
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with PyTorch's default initialization."""

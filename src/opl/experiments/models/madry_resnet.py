@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import OptionError
+from ..._support.ranges import Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
@@ -27,16 +28,14 @@ class MadryResNet(Model):
     weight decay applies to the weights of convolutions and classifier only.
     """
 
-    units: int = 5
+    units: Annotated[int, Range(1, 300)] = 5
     """Units per stage."""
-    width: int = 10
+    width: Annotated[int, Range(1, 64)] = 10
     """The widening factor w; 1 gives the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> "KernelDecayNetwork":
         """Build the module with newly initialized weights: He-normal convolutions, uniform classifier of bias 0."""
-        for name, value in {"units": self.units, "width": self.width}.items():
-            if value < 1:
-                raise OptionError(f"{name} is {value}: give a whole number of at least 1.")
+        check_settings(self, "model.")
         before = 16
         parts: dict[str, nn.Module] = {"input": StandardizeEach(), "conv1": convolution(channels, before, 3)}
         for number, stride in enumerate((1, 2, 2)):

@@ -1,9 +1,11 @@
 """The four-layer network for MNIST (table S1), and its variant with two-dimensional features (figure 2)."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import nn
 
+from ..._support.ranges import Range, Width
 from ..types import Model
 from .network import Network, conv_chain, with_pooling
 
@@ -18,8 +20,8 @@ class MnistNet(Model):
         last_relu: if false, the last convolution ends in batch norm without a ReLU, so that features can be negative.
     """
 
-    widths: tuple[int, int, int, int] = (32, 64, 64, 32)
-    embed: int = 0
+    widths: tuple[Width, Width, Width, Width] = (32, 64, 64, 32)
+    embed: Annotated[int, Range(0, 4096)] = 0
     last_relu: bool = True
 
     def build(self, channels: int, num_classes: int) -> Network:

@@ -1,11 +1,11 @@
 """ResNet-18, -34, -50 and -101 with torchvision's names and shapes, so that its weights load; and a small ResNet-10."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 from torch import nn
 
-from ...errors import OptionError, did_you_mean
+from ..._support.ranges import Multiple, OneOf, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import BasicBlock, Block, Bottleneck, convolution, stages
@@ -31,22 +31,14 @@ class ResNet(Model):
     label-noise experiments.
     """
 
-    depth: int = 18
+    depth: Annotated[int, OneOf(tuple(LAYOUTS))] = 18
     stem: Stem = "imagenet"
-    width: int = 64
+    width: Annotated[int, Multiple(8, 8)] = 64  # oneDNN crashes in the channels-last gradient of some other widths
     """Width of the first stage; 64 in published weights."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
-        if self.depth not in LAYOUTS:
-            raise OptionError(
-                f"a ResNet of depth {self.depth} does not exist: there are {', '.join(map(str, LAYOUTS))}; "
-                "the nets of depth 6n + 2 for 32x32 images are CifarResNet."
-            )
-        if self.stem not in get_args(Stem):
-            raise OptionError(did_you_mean("stem", self.stem, get_args(Stem)))
-        if self.width < 8 or self.width % 8:  # oneDNN crashes in the channels-last gradient of some other widths
-            raise OptionError(f"width is {self.width}: give the channels of the first stage, a multiple of 8.")
+        check_settings(self, "model.")
         block, counts = LAYOUTS[self.depth]
         stem = _stem(self.stem, channels, self.width)
         trunk = stages(block, self.width, self.width, counts)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from ..._support.ranges import CountOrZero, FractionBelowOne, Pixels, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .dropblock import DropBlock
@@ -24,17 +25,14 @@ class ResNet12(Model):
         ramp: steps until the squares reach the full rate; 0 uses it from the start.
     """
 
-    widths: tuple[int, int, int, int] = (64, 160, 320, 640)
-    drop: float = 0.1
-    block: int = 5
-    ramp: int = 40_000
+    widths: tuple[Width, Width, Width, Width] = (64, 160, 320, 640)
+    drop: FractionBelowOne = 0.1
+    block: Pixels = 5
+    ramp: CountOrZero = 40_000
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions."""
-        if len(self.widths) != 4 or min(self.widths) < 1:
-            raise OptionError(f"ResNet12 has 4 blocks, and widths is {self.widths}: give 4 numbers from 1 up.")
-        if not 0 <= self.drop < 1:
-            raise OptionError(f"drop is {self.drop}: give the share of cells to blank, from 0 to below 1.")
+        check_settings(self, "model.")
         drops: list[nn.Module] = [nn.Dropout(self.drop) for _ in range(2)]
         drops += [DropBlock(self.drop, self.block, self.ramp) for _ in range(2)]
         before = (channels, *self.widths)

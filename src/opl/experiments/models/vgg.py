@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from ..._support.ranges import Width
 from ...errors import OptionError
 from ..types import Model
 from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, with_pooling
@@ -17,7 +18,7 @@ class Vgg11(Model):
     more than one position remains, the positions are averaged.
     """
 
-    widths: tuple[int, ...] = (64, 128, 256, 256, 512, 512, 512, 512)
+    widths: tuple[Width, ...] = (64, 128, 256, 256, 512, 512, 512, 512)
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""

@@ -1,10 +1,11 @@
 """Wide ResNets for 32x32 images (WRN-28-10 and WRN-34-10, used in adversarial training): pre-activation blocks."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from torch import Tensor, nn
 
-from ...errors import OptionError
+from ..._support.ranges import Multiple, Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
@@ -17,20 +18,13 @@ class WideResNet(Model):
     Batch norm and ReLU precede each convolution and follow the last one. It has 64w features, all non-negative.
     """
 
-    depth: int = 28
-    width: int = 10
+    depth: Annotated[int, Multiple(6, 10, 4, 2000)] = 28
+    width: Annotated[int, Range(1, 64)] = 10
     """The widening factor w; 1 gives the narrowest network."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions, classifier bias 0."""
-        if self.depth < 10 or self.depth % 6 != 4:
-            below = max(10, self.depth - (self.depth - 4) % 6)
-            raise OptionError(
-                f"a WideResNet of depth {self.depth} does not exist, its depth is 6n + 4: "
-                f"take depth={below} or depth={below + 6}."
-            )
-        if self.width < 1:
-            raise OptionError(f"width is {self.width}: give a whole number of at least 1.")
+        check_settings(self, "model.")
         count, before = (self.depth - 4) // 6, 16
         parts: dict[str, nn.Module] = {"conv1": convolution(channels, before, 3)}
         for number, stride in enumerate((1, 2, 2)):

@@ -1,7 +1,7 @@
 """One run on disk, as the other rooms see it: settings, records, checkpoints, results and measures."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
 DERIVED = ("changes", "scale")  # settings that follow from others
 MEASURES = "measures/"
+Settings = dict[str, Any]
 ARRAYS = ".npz"
 
 
@@ -76,20 +77,20 @@ class RunFolder:
             raise self._unwritable(error) from error
         return FileLock(self.path / OWNER, refresh=True)
 
-    def start(self, recipe: dict[str, Any], about: dict[str, Any]) -> None:
+    def start(self, recipe: Settings, about: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Write `recipe.json`, before any other file; raise if the folder holds a run with a different recipe."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
-                self.check_settings(recipe)
+                self.check_settings(recipe, complete)
             else:
                 self.ledger.write_json(RECIPE, {"recipe": recipe, **about})
         except OSError as error:
             raise self._unwritable(error) from error
 
-    def check_settings(self, recipe: dict[str, Any]) -> None:
-        """Raise if the run in this folder has another recipe."""
-        different = differences(self.recipe(), recipe)
+    def check_settings(self, recipe: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
+        """Raise if the run in this folder has another recipe; `complete` adds the settings that are newer than it."""
+        different = differences(complete(self.recipe()), recipe)
         different = [name for name in different if name not in DERIVED] or different
         if different:
             raise FolderError(

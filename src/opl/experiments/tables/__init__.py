@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ...errors import OplError, OptionError, did_you_mean
+from ...errors import OptionError, did_you_mean
 from ..item import Item
 from ..results.conformity import Recipes
 from ..scales import Scale
@@ -102,18 +102,10 @@ def settings_of(name: str, scale: str) -> dict[str, Any] | None:
 
 
 def complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run with those added, as their defaults, that are newer than the run.
+    """The settings of a run with those added, as their defaults, that are newer than the run."""
+    from ..training.build import complete_settings
 
-    So the default of a new setting must mean what was done before it existed.
-    """
-    from ..serialization import to_json
-    from ..training.build import parse_recipe
-
-    try:
-        completed: dict[str, Any] = to_json(parse_recipe(settings))
-    except (OplError, TypeError):  # a setting that is gone, or a file that is no recipe
-        return settings
-    return completed
+    return complete_settings(settings)
 
 
 RECIPES = Recipes(settings_of, complete)

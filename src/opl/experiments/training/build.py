@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import FolderError, OptionError
+from ...errors import FolderError, OplError, OptionError
 from ..data import DATA_SETS, NOISES
 from ..data.batches import Batches
 from ..methods import METHODS
@@ -15,7 +15,7 @@ from ..models.standardize import STANDARDIZE
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..seeds import Purpose
-from ..serialization import Kinds, from_json
+from ..serialization import Kinds, from_json, to_json
 from ..types import DataSet, Images, LabelNoise, Method, Model, TaskShape
 
 KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: METHODS}
@@ -24,8 +24,22 @@ KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: M
 
 def parse_recipe(content: dict[str, Any]) -> Recipe:
     """Rebuild a recipe from the output of `to_json`."""
-    recipe: Recipe = from_json(content, Recipe, KINDS)
+    recipe = from_json(content, Recipe, KINDS)
+    if not isinstance(recipe, Recipe):
+        raise OptionError(f"a {type(recipe).__name__} is no recipe: the file it comes from was damaged.")
     return recipe
+
+
+def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run with those added, as their defaults, that are newer than the run.
+
+    So the default of a new setting must mean what was done before it existed.
+    """
+    try:
+        completed: dict[str, Any] = to_json(parse_recipe(settings))
+    except OplError:  # a setting that is gone, or a file that is no recipe
+        return settings
+    return completed
 
 
 def build_model(recipe: Recipe) -> Network:

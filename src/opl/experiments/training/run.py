@@ -1,7 +1,7 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,14 @@ from torch import nn
 
 from ...errors import FolderError, OplError, OptionError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
+from ..failures import explain
 from ..methods.base import Objective
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
-from .build import batches, build_model, build_objective, finished_model, initialize
+from .build import batches, build_model, build_objective, complete_settings, finished_model, initialize
+from .checks import check_recipe
 from .engine import launch
 from .loggers import RunLogger
 from .progress import Progress
@@ -34,7 +36,9 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     if folder.begun:
-        folder.check_settings(to_json(recipe))
+        folder.check_settings(to_json(recipe), complete_settings)
+    if not folder.done:
+        check_recipe(recipe)
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
@@ -42,10 +46,14 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
         try:
             result = folder.result() if folder.done else _Training(fabric, recipe, folder).run()
             return result if fabric.is_global_zero else None
-        except OplError as error:
+        except Exception as error:
+            failure = explain(error)
             if fabric.is_global_zero:
-                folder.fail(str(error))
-            raise
+                with suppress(OSError):  # the folder may be gone, or the disk full
+                    folder.fail(str(failure or f"{type(error).__name__}: {error}"))
+            if failure is None or failure is error:
+                raise
+            raise failure from error
 
 
 @contextmanager
@@ -57,9 +65,11 @@ def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
             try:
                 stack.enter_context(folder.owned())
                 folder.sweep()
-                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()})
-            except OplError as error:
-                refusal = error
+                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
+            except Exception as error:
+                refusal = explain(error)
+                if refusal is None:
+                    raise
         sentence = fabric.broadcast(str(refusal or ""))
         if sentence:
             raise refusal or FolderError(sentence)

@@ -1,9 +1,9 @@
 """Settings of attacks on a finished network, and the names of their results. Does not import torch."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from ....errors import OptionError, did_you_mean
+from ...._support.ranges import Count, CountOrZero, NotNegative, Positive, Seed, check_settings
 from ...radius import check_radius, format_radius
 
 Kind = Literal["clean", "fgsm", "pgd", "autoattack"]
@@ -14,37 +14,31 @@ STANDARD = {"iterations": 100, "queries": 5000}  # of AutoAttack's standard vers
 class Attack:
     """White-box attacks on a random subset of the test images, the same for every network."""
 
-    eps: float = 8 / 255
+    eps: Positive = 8 / 255
     """Maximum change of a pixel (with norm l2, of the whole image); pixels range from 0 to 1."""
-    images: int = 1000
+    images: CountOrZero = 1000
     """Number of test images to attack; 0 attacks all."""
     kinds: tuple[Kind, ...] = ("clean", "fgsm", "pgd", "autoattack")
     """The attacks to run. AutoAttack is the standard version: APGD-CE, targeted APGD, targeted FAB, Square."""
     norm: Literal["linf", "l2"] = "linf"
-    steps: int = 20
+    steps: Count = 20
     """Steps of PGD."""
-    step: float = 0.0
+    step: NotNegative = 0.0
     """Step size of PGD; 0 uses a quarter of eps."""
-    iterations: int = STANDARD["iterations"]
+    iterations: Count = STANDARD["iterations"]
     """Iterations of APGD and FAB; with any other value the result is not named as the standard AutoAttack."""
-    queries: int = STANDARD["queries"]
+    queries: Count = STANDARD["queries"]
     """Queries of Square; with any other value the result is not named as the standard AutoAttack."""
-    batch: int = 250
+    batch: Count = 250
     """Images that are attacked at once; in rare cases it affects AutoAttack's outcome for an image."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed of the image selection and of the attacks; not the seed of the run."""
     sanity: bool = True
     """Run the sanity checks (see `sanity`), which run PGD at further radii."""
 
     def __post_init__(self) -> None:
+        check_settings(self)
         check_radius(self.eps, self.norm)
-        for kind in self.kinds:
-            if kind not in get_args(Kind):
-                raise OptionError(did_you_mean("attack", kind, get_args(Kind)))
-        for least, names in ((0, ("images", "step", "seed")), (1, ("steps", "iterations", "queries", "batch"))):
-            for name in names:
-                if getattr(self, name) < least:
-                    raise OptionError(f"{name} is {getattr(self, name)}: give a number from {least} up.")
 
     @property
     def stride(self) -> float:

@@ -1,25 +1,25 @@
 """Settings of few-shot evaluation, and the name of its result. Does not import torch."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ....errors import OptionError
+from ...._support.ranges import LARGEST_COUNT, Count, CountOrZero, NotNegative, Range, Seed, check_settings
 
 
 @dataclass(frozen=True)
 class FewShot:
     """The protocol of RFS: a new classifier on frozen features for every episode."""
 
-    way: int = 5
+    way: Annotated[int, Range(2, LARGEST_COUNT)] = 5
     """Classes per episode."""
-    shot: int = 1
+    shot: Count = 1
     """Support images per class."""
-    queries: int = 15
+    queries: Count = 15
     """Query images per class."""
-    episodes: int = 3000
-    copies: int = 0
+    episodes: Count = 3000
+    copies: CountOrZero = 0
     """Augmented copies of each support image; 0 follows the paper's scripts: 5 for one shot, 1 for more."""
-    views: int = 5
+    views: CountOrZero = 5
     """Augmented views per image to choose copies from, encoded once; 0 augments and encodes every copy separately."""
     view: Literal["training", "no-jitter", "plain"] = "training"
     """How a copy is augmented: as in training, the same without color jitter (SKD), or not at all."""
@@ -27,7 +27,7 @@ class FewShot:
     """`scikit-learn` is its logistic regression, one episode at a time: the reference for `logistic`."""
     unit: bool = True
     """Divide features by their norm."""
-    noise: float = 0.0
+    noise: NotNegative = 0.0
     """Standard deviation of Gaussian noise on support and query images."""
     noise_unit: Literal["pixels", "normalized"] = "pixels"
     """Whether noise is added to pixels in [0, 1], or to images after normalization."""
@@ -35,14 +35,11 @@ class FewShot:
     """Clamp noisy pixels to [0, 1]; normalized images are never clamped."""
     part: Literal["test", "val"] = "test"
     """The novel classes for testing, or those for validation."""
-    seed: int = 0
+    seed: Seed = 0
     """Random seed of the episodes, views and noise; not the seed of the run."""
 
     def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise OptionError(f"noise is {self.noise}: give a standard deviation from 0 up.")
-        if self.copies < 0 or self.views < 0 or self.seed < 0:
-            raise OptionError("copies, views and seed are whole numbers from 0 up.")
+        check_settings(self)
 
     @property
     def repeats(self) -> int:

@@ -1,0 +1,59 @@
+"""What the machine refuses becomes a sentence; anything else stays what it is."""
+
+import errno
+import json
+import os
+
+import pytest
+
+from opl.errors import MachineError, OptionError
+from opl.experiments.data.readers.cache import cache_folder
+from opl.experiments.failures import CURES, explain
+
+
+@pytest.mark.parametrize("number", CURES)
+def test_an_error_of_the_system_names_the_file_and_the_cure(number):
+    said = str(explain(OSError(number, os.strerror(number), "runs/checkpoint.pt")))
+    assert said.startswith("'runs/checkpoint.pt': ")
+    assert said.endswith(".")
+    assert "\n" not in said
+
+
+def test_an_unknown_error_of_the_system_says_what_the_system_says():
+    assert "stale file handle" in str(explain(OSError(errno.ESTALE, os.strerror(errno.ESTALE), "runs")))
+    assert "timed out" in str(explain(TimeoutError("timed out")))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you"),
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ],
+)
+def test_too_little_memory_is_said(error):
+    assert "memory is not enough" in str(explain(error))
+
+
+def test_an_unknown_home_is_said(monkeypatch):
+    for name in ("HOME", "OPL_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does for a user without a home
+    with pytest.raises(RuntimeError) as caught:
+        cache_folder()
+    assert "set HOME" in str(explain(caught.value))
+
+
+def test_lists_nested_too_deeply_are_said():
+    with pytest.raises(RecursionError) as caught:
+        json.loads("[" * 200_000 + "]" * 200_000)
+    assert "nested too deeply" in str(explain(caught.value))
+
+
+def test_our_own_errors_stay_and_others_are_not_explained():
+    ours = OptionError("epochs is 0: give more.")
+    assert explain(ours) is ours
+    assert explain(KeyError("x")) is None
+    assert explain(RuntimeError("size mismatch")) is None
+    assert isinstance(explain(OSError(errno.EIO, "x")), MachineError)
