@@ -84,8 +84,10 @@ def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
     """Read a NumPy archive with `images` (N, H, W, 3), streamed because it is large, and a pickle of labels."""
     file, labels = found.files[part]
     ids, names = _tiered_labels(labels)
-    with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
-        shape = _npy_shape(found, file, stream)
+    with zipfile.ZipFile(file) as archive:
+        _check_unpacked(found, file, archive.getinfo("images.npy").file_size, len(ids))
+        with archive.open("images.npy") as stream:
+            shape = _npy_shape(found, file, stream)
     if len(ids) != shape[0]:
         raise wrong_files_error(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
 
@@ -202,16 +204,21 @@ def _picture(content: Any) -> bytes:
     """Return the bytes of an encoded picture, given as an array, as bytes, or as a Python 2 string."""
     if isinstance(content, str):
         return content.encode("latin1")
+    if not isinstance(content, np.ndarray | bytes | bytearray):
+        raise ValueError(f"a {type(content).__name__} instead of a picture")
     return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
 
 
 def _text(word: object) -> str:
-    return word.decode("latin1") if isinstance(word, bytes) else str(word)
+    if not isinstance(word, str | bytes):
+        raise ValueError(f"a {type(word).__name__} instead of the name of a class")
+    return word.decode("latin1") if isinstance(word, bytes) else word
 
 
 def _numbers(file: Path, values: Any) -> Numbers:
-    numbers = np.asarray(values)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+    flat = isinstance(values, np.ndarray) or all(isinstance(value, int) for value in values)
+    numbers = np.asarray(values if flat else ())
+    if not flat or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise DataError(
             f"{str(file)!r} has labels that are not a list of whole numbers: check that it is the right file."
         )
@@ -224,6 +231,13 @@ def _array(found: DataSource, file: Path, array: Any) -> Pixels:
         shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise wrong_files_error(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
     return array
+
+
+def _check_unpacked(found: DataSource, file: Path, size: int, images: int) -> None:
+    """Refuse an archive that would unpack to more than its images and a header."""
+    most = images * found.known.size**2 * 3 + 4096
+    if size > most:
+        raise wrong_files_error(found, f"{file.name} unpacks to {size:,} bytes, and {images} images have {most:,}")
 
 
 def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
