@@ -17,7 +17,8 @@ import numpy as np
 from ....errors import DataError
 from . import hub_files, unpickle
 from .decode import Pixels
-from .few_shot_parts import FilePart, Images, Numbers, check_parts, wrong_files_error
+from .few_shot_parts import FilePart, Images, check_parts, wrong_files_error
+from .label_values import Numbers, class_ids
 from .layouts import PARTS
 from .resize import channels_first, resize_pictures
 from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
@@ -149,8 +150,8 @@ def _hub(found: DataSource, part: str, rows: int) -> FilePart:
     splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
     labels = {split: reading.labels(split) for split in splits}
     column, *others = reading.label_columns
-    ids, names = _named(reading.names.get(column, ()), [value for split in splits for value in labels[split][column]])
-    names = {number: known.respell.get(name, name) for number, name in names.items()}
+    ids, told = class_ids([value for split in splits for value in labels[split][column]], reading.names.get(column, ()))
+    names = {number: known.respell.get(name, name) for number, name in enumerate(told)}
     if not found.known.made_of:
         return FilePart(ids, names, lambda: resize_pictures(_bytes(reading, splits), found.known.size))
     if not names:
@@ -278,12 +279,3 @@ def _chosen(batches: Iterable[list[bytes]], wanted: np.ndarray[Any, Any]) -> Ite
         place += len(batch)
         if chosen:
             yield chosen
-
-
-def _named(told: tuple[str, ...], values: list[Any]) -> tuple[Numbers, dict[int, str]]:
-    """Convert labels to integers, whether they are integers or strings."""
-    if any(isinstance(value, str) for value in values):
-        told = told or tuple(sorted(set(values)))
-        number = {name: place for place, name in enumerate(told)}
-        values = [number.get(value, -1) for value in values]
-    return np.asarray(values, dtype=np.int64), dict(enumerate(told))
