@@ -108,9 +108,7 @@ def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _labels(
-    found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
-) -> dict[str, Numbers]:
+def _labels(found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]) -> dict[str, Numbers]:
     """Return the labels of a split as integers, by column."""
     try:
         told = reading.labels(split)

@@ -14,6 +14,7 @@ from PIL import Image
 from ....errors import DataError
 from . import hub_files
 from .decode import Pixels
+from .label_values import class_ids
 from .layouts import PICTURES
 from .resize import resize_pictures
 from .source import DataSource, SourceReader
@@ -79,7 +80,8 @@ def _table(found: DataSource, rows: int) -> SourceReader:
 
 
 def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
-    return [value if isinstance(value, str) else names[value] if names else str(value) for value in values]
+    ids, told = class_ids(values, () if any(isinstance(value, str) for value in values) else names)
+    return [told[number] if told else str(number) for number in ids.tolist()]
 
 
 def _files(found: DataSource) -> list[str]:

@@ -23,7 +23,7 @@ from .layouts import LAYOUTS, idx_files, locate
 if TYPE_CHECKING:
     from .decode import Pixels
 
-_SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+SPLIT_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 DOMAINS = "domains"  # the layout of a data set with domains, in any file format: see `domain_files`
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # names of the parts on the Hub
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
@@ -224,9 +224,9 @@ def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
     """Return Parquet files up to two subfolders deep, by the folder of their configuration and by split."""
     layouts: dict[Path, dict[str, list[Path]]] = {}
     for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
-        for file in sorted(folder.glob(pattern)):
-            inside = _SPLIT.search(file.stem)
-            above = None if inside or file.parent == folder else _SPLIT.search(file.parent.name)
+        for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
+            inside = SPLIT_WORD.search(file.stem)
+            above = None if inside or file.parent == folder else SPLIT_WORD.search(file.parent.name)
             base = file.parent.parent if above else file.parent
             split = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
             layouts.setdefault(base, {}).setdefault(str(split), []).append(file)

@@ -180,6 +180,9 @@ class _Machine:
                 raise _RefusedError(f"the instruction {name}")
         return self.stack[-1]
 
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
     def mark(self, _: object) -> None:
         self.below.append(self.stack)
         self.stack = []
@@ -244,13 +247,13 @@ _PUTS, _GETS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}, {"GET", "BINGET", "L
 _SILENT = {"PROTO", "FRAME", "STOP"}
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "MARK": _Machine.mark,
-    "POP": lambda machine, _: None if machine.pop(1) else None,
+    "POP": lambda machine, _: machine.pop(1).clear(),
     "POP_MARK": lambda machine, _: machine.since_mark().clear(),
-    "DUP": lambda machine, _: machine.stack.append(machine.stack[-1]),
-    "LIST": lambda machine, _: machine.stack.append(machine.since_mark()),
-    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.since_mark())),
+    "DUP": lambda machine, _: machine.push(machine.stack[-1]),
+    "LIST": lambda machine, _: machine.push(machine.since_mark()),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
     "DICT": lambda machine, _: machine.dict_of(machine.since_mark()),
-    "FROZENSET": lambda machine, _: machine.stack.append(_set(machine.since_mark())),
+    "FROZENSET": lambda machine, _: machine.push(_set(machine.since_mark())),
     "TUPLE1": lambda machine, _: machine.tuple_of(1),
     "TUPLE2": lambda machine, _: machine.tuple_of(2),
     "TUPLE3": lambda machine, _: machine.tuple_of(3),
@@ -259,8 +262,8 @@ _STEPS: dict[str, Callable[[_Machine, Any], None]] = {
     "ADDITEMS": lambda machine, _: machine.append(machine.since_mark()),
     "SETITEM": lambda machine, _: machine.set_items(machine.pop(2)),
     "SETITEMS": lambda machine, _: machine.set_items(machine.since_mark()),
-    "GLOBAL": lambda machine, words: machine.stack.append(_named(*words.split(" ", 1))),
-    "STACK_GLOBAL": lambda machine, _: machine.stack.append(_named(*map(str, machine.pop(2)))),
+    "GLOBAL": lambda machine, words: machine.push(_named(*words.split(" ", 1))),
+    "STACK_GLOBAL": lambda machine, _: machine.push(_named(*map(str, machine.pop(2)))),
     "REDUCE": _Machine.reduce,
     "BUILD": _Machine.build,
 }
