@@ -6,6 +6,7 @@ from typing import Literal
 from ..errors import OptionError
 from ..optim import Optimizer, Schedule
 from .scales import RunScale
+from .serialization import check_name
 from .types import DataSet, LabelNoise, Method, Model
 
 Selection = Literal["last", "best-val", "both"]
@@ -73,6 +74,9 @@ class Recipe:
     """Where numbers are logged beside the run folder."""
 
     def __post_init__(self) -> None:
+        check_name("the name of a recipe", self.name)
+        if self.after:
+            check_name("the recipe that this run comes after", self.after)
         for name in ("epochs", "batch_size", "eval_every", "accumulate", "devices", "nodes"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} is {getattr(self, name)}: give a whole number of at least 1.")

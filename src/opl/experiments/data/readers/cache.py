@@ -4,37 +4,34 @@ A folder `<name>-<fingerprint>` in `$OPL_CACHE` (or `~/.cache/opl`) holds, for e
 uint8 and each label column (N,) as int64, in NumPy's format. Its `contents.json` starts with its own checksum and lists
 the content of the folder with the size and checksum of each file. The folder is built under a temporary name and
 renamed when complete, so that an interrupted build is never mistaken for a finished one. Concurrent processes wait for
-the first behind a file lock, which is released if its holder dies; where the file system cannot lock, the lock is a
-file that names its holder. A folder that does not match its checksums is rebuilt, with a warning. The fingerprint is
-made of the content of the data set's files: replaced files are never mistaken for those that were decoded.
+the first behind a lock, which is taken over if its holder dies. A folder that does not match its checksums is rebuilt,
+with a warning. The fingerprint is made of the content of the data set's files: replaced files are never mistaken for
+those that were decoded.
 """
 
-import errno
 import json
+import math
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from filelock import BaseFileLock, FileLock, SoftFileLock
 from torch import Tensor
 
 from ....errors import DataError, OplWarning, OptionError
+from ...run_folder.lock import FileLock
 from ...serialization import check_name
 from .checksums import size_and_checksum, text_checksum
 from .source import DataSource, find, unreadable_error
 
 FORMAT = 2  # increase it when the folder layout changes; older folders are then ignored and rebuilt
 CONTENTS = "contents.json"
-NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
-"""What a file system says that cannot lock."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
     """Build `folder`, or wait for another process that is building it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.parent / f"{folder.name}.lock"):
+        with FileLock(folder.parent / f"{folder.name}.lock", wait=math.inf, refresh=True):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OplWarning)  # already warned about
                 if _open(folder, found, only) is not None:
@@ -186,23 +183,6 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
             f"the cache {str(folder)!r} cannot be written ({error.strerror or error}): "
             "set OPL_CACHE to a folder with room that you may write to."
         ) from error
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    """Hold a lock that the system releases, or, where the file system has none, one that is a file."""
-    lock: BaseFileLock = FileLock(file, fallback_to_soft=False)
-    try:
-        lock.acquire()
-    except (NotImplementedError, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
-            raise
-        lock = SoftFileLock(file.with_suffix(".owner"))
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _sweep(folder: Path) -> None:
