@@ -61,7 +61,7 @@ def test_a_training_on_two_processes_imports_nothing_from_the_working_folder(hos
 
 
 def test_a_table_and_its_page_import_nothing_from_the_working_folder(hostile, tmp_path):
-    done = opl(hostile, "reproduce", "figure-2", "--seeds", "1", *TINY)
+    done = opl(hostile, "reproduce", "demo", "--seeds", "1", *TINY)
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert done.returncode == 0, done.stderr[-800:]
 
