@@ -232,5 +232,6 @@ def test_a_damaged_folder_is_one_sentence(shelf, spoil, says):
 
 def test_a_folder_whose_name_is_no_text_is_read(tmp_path):
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
-    write_mnist(folder)
+    write_mnist(tmp_path / "text")
+    (tmp_path / "text").rename(folder)
     assert len(Mnist(root=str(folder), val=5).load(0).train.rows) == 35

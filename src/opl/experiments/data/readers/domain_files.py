@@ -86,13 +86,11 @@ def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
 
 def _files(found: DataSource) -> list[str]:
     """Return the file name of each picture, if the Parquet files contain all of them; otherwise an empty list."""
-    import pyarrow.parquet as pq
-
     if not found.parquet:
         return []
     paths: list[Any] = []
     for file in found.files[SPLIT]:
-        opened = pq.ParquetFile(file)
+        opened = hub_files.open_parquet(file)
         image = next(name for name in found.known.image_columns if name in opened.schema_arrow.names)
         if f"{image}.path" not in [opened.schema.column(place).path for place in range(len(opened.schema))]:
             return []

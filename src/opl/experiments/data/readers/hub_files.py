@@ -2,6 +2,7 @@
 
 import glob
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def read(found: DataSource, rows: int) -> SourceReader:
 
 
 def _read_parquet(found: DataSource, rows: int) -> SourceReader:
-    files = {split: [_open_parquet(file) for file in found.files[split]] for split in found.known.images}
+    files = {split: [open_parquet(file) for file in found.files[split]] for split in found.known.images}
     schema = next(iter(files.values()))[0].schema_arrow
     image, columns = _columns(found, schema.names)
     told = json.loads((schema.metadata or {}).get(b"huggingface", b"{}")).get("info", {}).get("features", {})
@@ -42,11 +43,12 @@ def _read_parquet(found: DataSource, rows: int) -> SourceReader:
     return SourceReader(columns, names, counts, labels, images)
 
 
-def _open_parquet(file: Path) -> Any:
+def open_parquet(file: Path) -> Any:
     """Open a Parquet file, unless it says that it unpacks to far more than it has."""
     import pyarrow.parquet as pq
 
-    opened, size = pq.ParquetFile(file), file.stat().st_size
+    is_text = os.fsencode(file).decode(errors="replace") == str(file)  # pyarrow knows no other paths
+    opened, size = pq.ParquetFile(file if is_text else file.open("rb")), file.stat().st_size
     groups = [opened.metadata.row_group(place) for place in range(opened.metadata.num_row_groups)]
     if opened.metadata.num_rows > size or max((group.num_rows for group in groups), default=0) > size:
         raise ValueError(f"{file.name} has {size:,} bytes and says that it has {opened.metadata.num_rows:,} rows")
