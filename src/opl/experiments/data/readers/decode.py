@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -30,7 +30,7 @@ MOST_PIXELS = 1 << 26  # of one picture
 MOST_PIXELS_AT_ONCE = 1 << 28  # of the pictures that are decoded into one array
 
 
-def open_picture(picture: bytes, formats: Sequence[str] = FORMATS) -> Image.Image:
+def open_picture(picture: bytes, formats: tuple[str, ...] = FORMATS) -> Image.Image:
     """Open an encoded picture whose pixels are not decoded yet.
 
     Raises:
@@ -130,7 +130,7 @@ class _Worker:
         return np.frombuffer(content, np.uint8).reshape(np.frombuffer(words, np.int64))
 
 
-def _send(stream: Any, parts: Sequence[bytes | memoryview]) -> None:
+def _send(stream: IO[bytes], parts: Sequence[bytes]) -> None:
     """Write byte strings, preceded by their number and lengths."""
     stream.write(struct.pack(f"<Q{len(parts)}Q", len(parts), *map(len, parts)))
     for part in parts:
@@ -138,14 +138,14 @@ def _send(stream: Any, parts: Sequence[bytes | memoryview]) -> None:
     stream.flush()
 
 
-def _receive(stream: BinaryIO) -> list[bytes]:
+def _receive(stream: IO[bytes]) -> list[bytes]:
     """Read what `_send` wrote."""
     (count,) = struct.unpack("<Q", _exactly(stream, 8))
     return [_exactly(stream, length) for length in struct.unpack(f"<{count}Q", _exactly(stream, 8 * count))]
 
 
-def _exactly(stream: Any, length: int) -> bytes:
-    found: bytes = stream.read(length)
+def _exactly(stream: IO[bytes], length: int) -> bytes:
+    found = stream.read(length)
     if len(found) < length:
         raise EOFError(f"{len(found)} of {length} bytes")
     return found
@@ -161,7 +161,7 @@ def _work(mode: str) -> None:
             return
         try:
             pixels = decode(pictures, mode)
-            answer = [np.asarray(pixels.shape, np.int64).tobytes(), memoryview(pixels).cast("B")]
+            answer = [np.asarray(pixels.shape, np.int64).tobytes(), pixels.tobytes()]
         except Exception as error:  # any error that Pillow raises for a picture
             answer = [b"", " ".join(f"{type(error).__name__}: {error}".split()).encode()]
         _send(sys.stdout.buffer, answer)

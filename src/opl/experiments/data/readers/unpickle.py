@@ -173,7 +173,7 @@ class _Machine:
             elif name in _PUTS:
                 self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
             elif name in _GETS:
-                self.stack.append(self.memo[argument])
+                self.stack.append(self.memo[int(argument or 0)])
             elif name in _STEPS:
                 _STEPS[name](self, argument)
             elif name not in _SILENT:
