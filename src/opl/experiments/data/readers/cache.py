@@ -32,6 +32,7 @@ from .source import DataSource, find, unreadable_error
 
 FORMAT = 2  # increase it when the folder layout changes; older folders are then ignored and rebuilt
 CONTENTS = "contents.json"
+BUILD = "build-"  # in the names of unfinished folders, beside which processes that wait keep files
 
 
 @dataclass(frozen=True)
@@ -187,13 +188,13 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
 
 def _sweep(folder: Path) -> None:
     """Remove the remains of interrupted builds and damaged folders; the caller must hold the lock."""
-    for left in (folder, *folder.parent.glob(f".{folder.name}.*")):
+    for left in (folder, *folder.parent.glob(f".{folder.name}.{BUILD}*")):
         if left.exists():
             shutil.rmtree(left)
 
 
 def _build(folder: Path, found: DataSource) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.{BUILD}", dir=folder.parent))
     from .cache_writer import write_decoded
 
     try:
