@@ -1,7 +1,11 @@
 """Every recipe survives JSON."""
 
 import json
+from dataclasses import replace
 
+import pytest
+
+from opl.errors import OptionError
 from opl.experiments import tables
 from opl.experiments.serialization import to_json
 from opl.experiments.training.build import parse_recipe
@@ -11,3 +15,13 @@ def test_every_recipe_survives_json_at_every_scale():
     for scales in tables.recipes().values():
         for recipe in scales.values():
             assert parse_recipe(json.loads(json.dumps(to_json(recipe)))) == recipe
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "a/b", "a\\b", "..", "", "a\nb", " a", "x" * 200])
+def test_a_recipe_whose_name_leads_out_of_its_folder_is_refused(name):
+    recipe = tables.recipe("digits-opl", "tiny")
+    with pytest.raises(OptionError, match="no name of a file"):
+        replace(recipe, name=name)
+    if name:
+        with pytest.raises(OptionError, match="no name of a file"):
+            replace(recipe, after=name)

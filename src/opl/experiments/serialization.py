@@ -1,12 +1,30 @@
 """Settings, frozen dataclasses of dataclasses, to and from JSON. No torch in here."""
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 from ..errors import OptionError, did_you_mean
+from .files import read_limited
+
+MOST_JSON = 1 << 26  # bytes of a file of settings or facts
+
+
+def read_json(file: Path, limit: int = MOST_JSON) -> Any:
+    """Read a JSON file of limited size and depth.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is too large.
+        ValueError: it is no JSON, or is nested too deeply.
+    """
+    try:
+        return json.loads(read_limited(file, limit))
+    except RecursionError as error:
+        raise ValueError("values in values, too deep to be read") from error
 
 
 def to_json(value: Any) -> Any:

@@ -85,7 +85,11 @@ def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
     found = set()
     for domain, name, _, encoded in pictures():
         if domain in domains:
-            resized = Image.open(io.BytesIO(encoded)).convert("RGB").resize((size, size), Image.Resampling.BILINEAR)
+            resized = (
+                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
+                .convert("RGB")
+                .resize((size, size), Image.Resampling.BILINEAR)
+            )
             found.add((np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)))
     return found
 
@@ -152,7 +156,11 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
     for part, wanted in ((splits.train, fit), (splits.val, {(d, f) for d, _, f, _ in chosen} - fit)):
         by_content = {}
         for domain, name, file, encoded in pictures():
-            resized = Image.open(io.BytesIO(encoded)).convert("RGB").resize((16, 16), Image.Resampling.BILINEAR)
+            resized = (
+                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
+                .convert("RGB")
+                .resize((16, 16), Image.Resampling.BILINEAR)
+            )
             by_content[np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)] = domain, file
         assert {by_content[each] for each in content(part)} == wanted
     by_chance = replace(data, lists="").load(0)
@@ -243,6 +251,8 @@ def test_real_pacs_is_what_pyarrow_and_pillow_read(size, real_cache, monkeypatch
         assert held == {name: sizes[1] for name, sizes in module.PACS.items() if name != target}
     assert splits.class_names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     for row in range(0, 9991, 333):
-        picture = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py())).convert("RGB")
+        picture = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py()), formats=("PNG", "JPEG")).convert(
+            "RGB"
+        )
         wanted = np.asarray(picture if size == 96 else picture.resize((size, size), Image.Resampling.BILINEAR))
         np.testing.assert_array_equal(splits.train.pixels[row].numpy(), wanted.transpose(2, 0, 1))

@@ -1,6 +1,7 @@
 """Pretrained weights in torchvision's names: the features of an independent ResNet, wherever they come from."""
 
 import hashlib
+import zipfile
 
 import pytest
 import torch
@@ -95,3 +96,49 @@ def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
             load_pretrained(model, weights, checksum)
         assert "\n" not in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+class Evil:
+    def __init__(self, file) -> None:
+        self.file = file
+
+    def __reduce__(self):
+        return open, (str(self.file), "w")
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".pt", ".bin", ".safetensors"])
+def test_weights_that_are_a_program_do_not_run(tmp_path, suffix):
+    torch.save({"fc.weight": Evil(tmp_path / "ran")}, tmp_path / f"w{suffix}")
+    with pytest.raises(OptionError, match="no weights can be read"):
+        load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / f"w{suffix}"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_packed_weights_are_refused_by_what_they_unpack_to(tmp_path):
+    torch.save({"fc.weight": torch.zeros(1 << 18)}, tmp_path / "whole.pt")
+    with (
+        zipfile.ZipFile(tmp_path / "whole.pt") as whole,
+        zipfile.ZipFile(tmp_path / "packed.pt", "w", zipfile.ZIP_DEFLATED) as packed,
+    ):
+        for member in whole.infolist():
+            packed.writestr(member.filename, whole.read(member))
+    with pytest.raises(OptionError, match="would unpack to 1,"):
+        load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / "packed.pt"))
+
+
+def test_weights_that_only_look_like_arrays_are_refused(tmp_path):
+    model = CifarResNet(depth=8, width=8).build(3, 5)
+    weights = model.state_dict()
+    name = next(iter(weights))
+    for strange in (torch.zeros(()).expand(weights[name].shape), weights[name].to_sparse(), "text", 1.0):
+        torch.save({**weights, name: strange}, tmp_path / "w.pt")
+        with pytest.raises(OptionError, match="no plain arrays"):
+            load_pretrained(model, str(tmp_path / "w.pt"))
+
+
+def test_a_checkpoint_in_itself_is_refused(tmp_path):
+    state: dict = {}
+    state["model"] = state
+    torch.save(state, tmp_path / "w.pt")
+    with pytest.raises(OptionError, match="another model"):
+        load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / "w.pt"))

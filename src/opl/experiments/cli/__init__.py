@@ -50,6 +50,8 @@ DEFECT = "this is a defect of opl"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
+    if arguments is None:  # this process is ours: no Python that it starts looks for modules in the working folder
+        os.environ["PYTHONSAFEPATH"] = "1"
     words = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text

@@ -5,7 +5,7 @@ labels that class i may become. The label of an image depends only on the seed a
 that all methods trained with the same seed see the same wrong labels. Test labels are never changed.
 """
 
-import json
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +16,12 @@ from torch import Tensor
 
 from ..._support.ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
+from ..files import read_limited
 from ..seeds import Purpose
+from ..serialization import read_json
 from ..types import Images, LabelNoise, Splits
 
+MOST_BYTES = 1 << 28  # of the file of a matrix
 _SLACK = 1e-6  # tolerance of the row sums
 
 
@@ -157,12 +160,12 @@ def _read(path: str) -> Tensor:
     file = Path(path).expanduser()
     try:
         if file.suffix == ".npy":
-            found = np.load(file, allow_pickle=False)
+            found = np.load(io.BytesIO(read_limited(file, MOST_BYTES)), allow_pickle=False)
         elif file.suffix == ".json":
-            found = json.loads(file.read_text())
+            found = read_json(file, MOST_BYTES)
         else:
-            found = [[float(word) for word in line.replace(",", " ").split()] for line in file.read_text().splitlines()]
-            found = [row for row in found if row]
+            lines = read_limited(file, MOST_BYTES).decode().replace(",", " ").splitlines()
+            found = [[float(word) for word in line.split()] for line in lines if line.strip()]
         matrix = torch.from_numpy(np.array(found, dtype=np.float64))
     except (OSError, ValueError, TypeError) as error:
         why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]

@@ -1,6 +1,5 @@
 """Networks that `opl export` wrote: what their `config.json` says, and loading them from a folder or the Hub."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from ...errors import OptionError, did_you_mean
 from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
-from ..serialization import from_json
+from ..files import read_limited
+from ..serialization import from_json, read_json
 from ..types import Model
 from .network import Network
 from .standardize import prepend_standardize
@@ -84,7 +84,7 @@ def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str
 def read_config(folder: Path) -> NetworkConfig:
     """Read `config.json` of an export."""
     try:
-        return parse_config(json.loads((folder / CONFIG).read_text()))
+        return parse_config(read_json(folder / CONFIG))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise OptionError(
@@ -96,6 +96,8 @@ def parse_config(content: dict[str, Any]) -> NetworkConfig:
     """Rebuild a config from the output of `to_json`."""
     from . import MODELS  # this package lists its models after importing this module
 
+    if not isinstance(content, dict):
+        raise OptionError(f"it holds a {type(content).__name__} and no settings.")
     if content.get("kind") != NetworkConfig.__name__:
         raise OptionError(f"its kind is {content.get('kind')!r} and not {NetworkConfig.__name__!r}.")
     config: NetworkConfig = from_json(content, NetworkConfig, {Model: MODELS})
@@ -127,11 +129,11 @@ def _head(config: HeadConfig, feature_dim: int, num_classes: int) -> Head:
 
 def _read_weights(file: Path) -> dict[str, Tensor]:
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors.torch import load
 
     try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
+        return load(read_limited(file))
+    except (OSError, SafetensorError, ValueError) as error:
         raise OptionError(f"the weights {str(file)!r} cannot be read ({error}): export the run again.") from error
 
 

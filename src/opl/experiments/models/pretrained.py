@@ -1,16 +1,20 @@
 """Pretrained weights from a local file, a file below `$OPL_DATA`, or the Hub, verified by SHA-256."""
 
 import hashlib
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from ...errors import OptionError
+from ..files import read_limited
 from .weights import load_weights
 
 NAMES = ("model.safetensors", "pytorch_model.bin")  # in a Hub repository or a folder, the first that exists is used
+MOST_BYTES = 1 << 33  # of a file of weights
 FORMATS = (".safetensors", ".pth", ".pt", ".bin")
 
 
@@ -27,7 +31,7 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
         OptionError: the weights do not exist, have a different checksum, or belong to a different model.
     """
     file = find_weights(weights)
-    data = file.read_bytes()
+    data = _bytes(file)
     found = hashlib.sha256(data).hexdigest()
     if not found.startswith(checksum.lower()):
         raise OptionError(
@@ -39,6 +43,13 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
     except OptionError as error:
         raise OptionError(f"{str(file)!r}: {error}") from error
     return found
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return read_limited(file, MOST_BYTES)
+    except OSError as error:
+        raise OptionError(f"the weights {str(file)!r} cannot be read ({error.strerror}): {_ways()}.") from error
 
 
 def find_weights(weights: str) -> Path:
@@ -82,9 +93,20 @@ def _ways() -> str:
     )
 
 
-def _read(data: bytes, suffix: str) -> Any:
-    import io
+def check_stored(data: bytes) -> None:
+    """Raise an error if a zip archive would unpack to more than it has; `torch.save` never compresses.
 
+    Anything but a zip archive passes.
+    """
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > len(data):
+        raise OptionError(f"it has {len(data):,} bytes and would unpack to {unpacked:,}; give a file of torch.save.")
+
+
+def _read(data: bytes, suffix: str) -> Any:
     import torch
 
     try:
@@ -92,7 +114,10 @@ def _read(data: bytes, suffix: str) -> Any:
             from safetensors.torch import load
 
             return load(data)
+        check_stored(data)
         found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    except OptionError:
+        raise
     except Exception as error:  # pickle, zip and safetensors each raise their own errors for a damaged file
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise OptionError(f"no weights can be read from it ({reason}); give a file of weights alone.") from error

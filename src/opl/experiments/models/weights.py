@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...errors import OptionError
@@ -29,15 +30,17 @@ def load_weights(model: nn.Module, state_dict: Mapping[str, Any], *, skip_classi
     model.load_state_dict({real_names[name]: value for name, value in given.items()})
 
 
-def _unnested(checkpoint: Mapping[str, Any]) -> Mapping[str, Any]:
+def _unnested(checkpoint: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any]:
     for nest in NESTS:
-        if isinstance(checkpoint.get(nest), Mapping):
-            return _unnested(checkpoint[nest])
+        if isinstance(checkpoint.get(nest), Mapping) and depth < 10:
+            return _unnested(checkpoint[nest], depth + 1)
     return checkpoint
 
 
 def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the wrapper prefixes that all names share."""
+    if strange := [name for name in weights if not isinstance(name, str)]:
+        raise OptionError(f"these are no weights by name: a key is a {type(strange[0]).__name__}. Give a state dict.")
     for prefix in PREFIXES:
         if weights and all(name.startswith(prefix) for name in weights):
             return _plain({name.removeprefix(prefix): value for name, value in weights.items()})
@@ -45,6 +48,8 @@ def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
+    if strange := [name for name in own if name in given and not _is_dense(given[name])]:
+        raise OptionError(f"these weights are no plain arrays: {_few(strange)}. Give the model's own state dict.")
     # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; load_state_dict adds it.
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     unexpected = [name for name in given if name not in own]
@@ -60,6 +65,13 @@ def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
         kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
         faults = "; ".join(f"{_few(names)} {kind}" for kind, names in kinds.items() if names)
         raise OptionError(f"these weights are of another model: {faults}. Build the model that they were trained in.")
+
+
+def _is_dense(value: Any) -> bool:
+    """Whether a value is an array that holds every number of its shape, and no recipe for one."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized or value.is_meta:
+        return False
+    return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
 
 
 def _shape(value: Any) -> tuple[int, ...]:

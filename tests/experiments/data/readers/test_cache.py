@@ -111,17 +111,18 @@ def _load_and_log(log: str, barrier) -> None:
         stream.write(f"{int(decoded.parts['train'].pixels.long().sum())}\n")
 
 
-def test_two_processes_at_once_build_one_cache_and_both_use_it(shelf, tmp_path):
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_processes_at_once_build_one_cache_and_all_use_it(shelf, tmp_path, count):
     parts = write_mnist(shelf / "mnist")
     context = multiprocessing.get_context("spawn")
-    barrier = context.Barrier(2)
-    both = [context.Process(target=_load_and_log, args=(str(tmp_path / "log"), barrier)) for _ in range(2)]
-    for process in both:
+    barrier = context.Barrier(count)
+    processes = [context.Process(target=_load_and_log, args=(str(tmp_path / "log"), barrier)) for _ in range(count)]
+    for process in processes:
         process.start()
-    for process in both:
-        process.join(60)
+    for process in processes:
+        process.join(300)
     total = str(int(parts["train"][0].astype(np.int64).sum()))
-    assert sorted((tmp_path / "log").read_text().split()) == sorted(["built", total, total])
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(["built", *[total] * count])
     assert len(cached(tmp_path)) == 1
 
 

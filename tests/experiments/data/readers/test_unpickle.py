@@ -91,3 +91,53 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
     (tmp_path / "file.pkl").write_bytes(content.replace(b"K\x05\x85", b"K\x63\x85"))
     with pytest.raises(DataError, match=r"5 bytes for an array of \(99,\)"):
         unpickle.load(tmp_path / "file.pkl")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"cnumpy.core.multiarray\n_reconstruct\n}(S'__module__'\nS'x'\nub.", "attributes of a _Name"),
+        (b"]}(S'x'\nS'y'\nub.", "attributes of a list"),
+        (b"(S'true'\nios\nsystem\n.", "the instruction INST"),
+        (b"c__builtin__\nbytearray\n(I1000000000000\ntR.", "bytes of a int"),
+        (b"\x80\x02}(K\x00\x85" + b"2\x86" * 64 + b"K\x01u.", "a tuple as a key"),
+        (b"cnumpy\ndtype\n.", "a type as a value"),
+        (b"\x80\x02U\x01xQ.", "the instruction BINPERSID"),
+    ],
+)
+def test_nothing_is_set_called_or_reserved_that_plain_data_does_not_need(tmp_path, content, says):
+    (tmp_path / "file.pkl").write_bytes(content)
+    with pytest.raises(DataError, match=f"asks for {says}"):
+        unpickle.load(tmp_path / "file.pkl")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x80\x04\x8e" + (1 << 40).to_bytes(8, "little") + b"x.",  # bytes that are not there
+        b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",  # lists in lists
+        b"\x80\x02]q\x00h\x00a.",  # a list in itself
+        b"\x80\x02K\x01h\x07.",  # a place of the memo that is empty
+        b"\x80\x02a.",
+    ],
+)
+def test_a_pickle_that_cannot_be_is_one_sentence(tmp_path, content):
+    (tmp_path / "file.pkl").write_bytes(content)
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        unpickle.load(tmp_path / "file.pkl")
+    assert "\n" not in str(caught.value)
+
+
+def test_lists_that_are_shared_stay_shared(tmp_path):
+    value = [0]
+    for _ in range(60):
+        value = [value, value]  # 2^60 zeros, if they were copied
+    write(tmp_path / "file.pkl", {"labels": value})
+    found = unpickle.load(tmp_path / "file.pkl")["labels"]
+    assert found[0] is found[1]
+
+
+def test_a_place_in_the_memo_costs_nothing(tmp_path):
+    (tmp_path / "file.pkl").write_bytes(b"\x80\x02K\x01r\xf0\xff\xff\xff.")
+    assert unpickle.load(tmp_path / "file.pkl") == 1

@@ -4,11 +4,13 @@ A folder `<name>-<fingerprint>` in `$OPL_CACHE` (or `~/.cache/opl`) holds, for e
 uint8 and each label column (N,) as int64, in NumPy's format. Its `contents.json` starts with its own checksum and lists
 the content of the folder with the size and checksum of each file. The folder is built under a temporary name and
 renamed when complete, so that an interrupted build is never mistaken for a finished one. Concurrent processes wait for
-the first behind a file lock, which the operating system releases if its holder dies. A folder that does not match its
-checksums is rebuilt, with a warning.
+the first behind a lock, which is taken over if its holder dies. A folder that does not match its checksums is rebuilt,
+with a warning. The fingerprint is made of the content of the data set's files: replaced files are never mistaken for
+those that were decoded.
 """
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -20,15 +22,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from filelock import FileLock
 from torch import Tensor
 
+from ...._support.ranges import FolderName
 from ....errors import DataError, OplWarning, OptionError
+from ...run_folder.lock import FileLock
 from .checksums import size_and_checksum, text_checksum
-from .source import DataSource, find
+from .source import DataSource, find, unreadable_error
 
-FORMAT = 1  # increase it when the folder layout changes; older folders are then ignored and rebuilt
+FORMAT = 2  # increase it when the folder layout changes; older folders are then ignored and rebuilt
 CONTENTS = "contents.json"
+NAME = FolderName()
+BUILD = "build-"  # in the names of unfinished folders, beside which processes that wait keep files
 
 
 @dataclass(frozen=True)
@@ -67,14 +72,38 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
 
 def load_source(found: DataSource, parts: Collection[str] = ()) -> DecodedData:
     """Load a data set whose files have been found already."""
-    folder = cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT)}"
+    folder = _folder(found)
     decoded = _open(folder, found, parts)
     if decoded is None:
         _build_once(folder, found, parts)
         decoded = _open(folder, found, parts)
     if decoded is None:
         raise DataError(f"the cache {str(folder)!r} was damaged as soon as it was written: check the disk.")
+    _say_what_is_missing(found, decoded)
     return decoded
+
+
+def _folder(found: DataSource) -> Path:
+    """The folder of a decoded data set; it is named after the content of all files."""
+    if not NAME.allows(found.known.name):
+        raise OptionError(f"the name of a data set is {found.known.name!r:.80}: give one {NAME}.")
+    try:
+        return cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT, cache_folder())}"
+    except OSError as error:
+        raise unreadable_error(found, error) from error
+
+
+def _say_what_is_missing(found: DataSource, decoded: DecodedData) -> None:
+    for split, part in decoded.parts.items():
+        there, complete = len(part.pixels), found.known.images.get(split, 0)
+        if complete and there != complete and not found.known.classes:
+            warnings.warn(
+                OplWarning(
+                    f"{found.known.name} in {str(found.folder)!r} has {there:,} images in its split {split!r}, where "
+                    f"the complete data set has {complete:,}: numbers will not compare with those of others."
+                ),
+                stacklevel=2,
+            )
 
 
 def cache_folder() -> Path:
@@ -135,7 +164,7 @@ def _warn_of_damage(folder: Path, file: str) -> None:
 
 def _tensor(file: Path, *, mapped: bool) -> Tensor:
     # "c" is copy-on-write: torch requires writable arrays, and no write reaches the file
-    return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None))
+    return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False))
 
 
 # Building
@@ -145,7 +174,7 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
     """Build `folder`, or wait for another process that is building it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f"{folder.name}.lock"):
+        with FileLock(folder.parent / f"{folder.name}.lock", wait=math.inf, refresh=True):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OplWarning)  # already warned about
                 if _open(folder, found, only) is not None:
@@ -161,13 +190,13 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
 
 def _sweep(folder: Path) -> None:
     """Remove the remains of interrupted builds and damaged folders; the caller must hold the lock."""
-    for left in (folder, *folder.parent.glob(f".{folder.name}.*")):
+    for left in (folder, *folder.parent.glob(f".{folder.name}.{BUILD}*")):
         if left.exists():
             shutil.rmtree(left)
 
 
 def _build(folder: Path, found: DataSource) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.{BUILD}", dir=folder.parent))
     from .cache_writer import write_decoded
 
     try:

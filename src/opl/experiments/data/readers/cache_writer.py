@@ -1,6 +1,6 @@
 """Decoding a data set into arrays on disk; see `cache`."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +10,7 @@ import numpy as np
 from ....errors import DataError
 from .checksums import size_and_checksum
 from .decode import Pixels, decode_all
+from .label_values import Numbers, class_ids
 from .read import read
 from .source import DataSource, SourceReader, unreadable_error
 
@@ -20,13 +21,16 @@ def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     reading, files = read(found), {}
+    shapes: dict[tuple[int, ...], str] = {}
     names = {label: list(reading.names.get(label, ())) for label in reading.label_columns}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding {found.known.name}, once", total=sum(reading.counts.values()))
         for split in reading.counts:
             codes = _labels(found, reading, split, names)
-            _write_pixels(folder / f"{split}.pixels.npy", found, reading, split, lambda n: progress.advance(task, n))
+            file = folder / f"{split}.pixels.npy"
+            shapes[_write_pixels(file, found, reading, split, lambda n: progress.advance(task, n))] = split
+            _check_shapes(found, shapes)
             files[f"{split}.pixels.npy"] = size_and_checksum(folder / f"{split}.pixels.npy")
             for label in reading.label_columns:
                 np.save(folder / f"{split}.{label}.npy", codes[label])
@@ -44,8 +48,8 @@ def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
 
 def _write_pixels(
     file: Path, found: DataSource, reading: SourceReader, split: str, advance: Callable[[int], None]
-) -> None:
-    """Decode a split into `file`, batch by batch.
+) -> tuple[int, ...]:
+    """Decode a split into `file`, batch by batch; return the shape of an image.
 
     The file is written rather than memory-mapped: a full disk then raises an error, where a mapped page would kill the
     process.
@@ -62,15 +66,24 @@ def _write_pixels(
                 raise unreadable_error(
                     found, ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}")
                 )
+            left -= len(pixels)
+            if left < 0:
+                raise unreadable_error(found, ValueError(f"{reading.counts[split]} labels and more images"))
             stream.write(pixels.tobytes())
             advance(len(pixels))
-            left -= len(pixels)
     if not shape:
         raise unreadable_error(found, ValueError(f"no images in the split {split!r}"))
     if left:
         raise unreadable_error(
             found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images")
         )
+    return shape
+
+
+def _check_shapes(found: DataSource, shapes: Mapping[tuple[int, ...], str]) -> None:
+    if len(shapes) > 1:
+        sizes = " and ".join(f"{height} x {width} in {split!r}" for (_, height, width), split in shapes.items())
+        raise unreadable_error(found, ValueError(f"images of {sizes}"))
 
 
 def _pixels(found: DataSource, reading: SourceReader, split: str) -> Generator[Pixels, None, None]:
@@ -95,26 +108,26 @@ def _checked(found: DataSource, shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _labels(
-    found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]
-) -> dict[str, np.ndarray[Any, Any]]:
+def _labels(found: DataSource, reading: SourceReader, split: str, names: dict[str, list[str]]) -> dict[str, Numbers]:
     """Return the labels of a split as integers, by column."""
     try:
         told = reading.labels(split)
-    except Exception as error:  # any error that pyarrow or `datasets` raises for a file
+        codes = {label: _codes(found, label, told[label], names) for label in reading.label_columns}
+    except DataError:
+        raise
+    except Exception as error:  # any error that pyarrow or `datasets` raises for a file, or an impossible label
         raise unreadable_error(found, error) from error
-    return {label: _codes(found, label, told[label], names) for label in reading.label_columns}
+    classes = codes[reading.label_columns[0]]
+    if split == "train" and len(classes) and (classes == classes[0]).all():
+        raise unreadable_error(found, ValueError(f"all {len(classes)} images to train on are of class {classes[0]}"))
+    return codes
 
 
-def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> np.ndarray[Any, Any]:
+def _codes(found: DataSource, label: str, values: list[Any], names: dict[str, list[str]]) -> Numbers:
     """Convert labels to integers; strings are numbered alphabetically and added to `names`."""
-    if any(isinstance(value, str) for value in values):
-        if not names[label]:
-            names[label] = sorted(set(values))
-        number = {name: place for place, name in enumerate(names[label])}
-        values = [number.get(value, -1) for value in values]
-    codes = np.asarray(values, dtype=np.int64)
-    limit = len(names[label])
+    codes, told = class_ids(values, names[label])
+    names[label] = list(told)
+    limit = len(told)
     if not limit and label in found.known.label_columns:
         limit = found.known.num_classes
     if limit and len(codes) and not (codes.min() >= 0 and codes.max() < limit):

@@ -55,6 +55,7 @@ _SETS = (
         "no formal license, cite LeCun et al. 1998",
         names=tuple("0123456789"),
         idx=True,
+        size=28,
     ),
     CatalogEntry(
         "fashion-mnist",
@@ -66,6 +67,7 @@ _SETS = (
         respell={"T - shirt / top": "T-shirt/top"},
         names=_CLOTHES,
         idx=True,
+        size=28,
     ),
     CatalogEntry(
         "cifar10",
@@ -75,6 +77,7 @@ _SETS = (
         "RGB",
         "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+        size=32,
     ),
     CatalogEntry(
         "cifar100",
@@ -85,6 +88,7 @@ _SETS = (
         "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         other_columns=("coarse_label",),
         respell={"cra": "crab"},
+        size=32,
     ),
     CatalogEntry(
         "pacs",

@@ -14,6 +14,7 @@ from PIL import Image
 from ....errors import DataError
 from . import hub_files
 from .decode import Pixels
+from .label_values import class_ids
 from .layouts import PICTURES
 from .resize import resize_pictures
 from .source import DataSource, SourceReader
@@ -79,18 +80,17 @@ def _table(found: DataSource, rows: int) -> SourceReader:
 
 
 def _words(values: list[Any], names: tuple[str, ...]) -> list[str]:
-    return [value if isinstance(value, str) else names[value] if names else str(value) for value in values]
+    ids, told = class_ids(values, () if any(isinstance(value, str) for value in values) else names)
+    return [told[number] if told else str(number) for number in ids.tolist()]
 
 
 def _files(found: DataSource) -> list[str]:
     """Return the file name of each picture, if the Parquet files contain all of them; otherwise an empty list."""
-    import pyarrow.parquet as pq
-
     if not found.parquet:
         return []
     paths: list[Any] = []
     for file in found.files[SPLIT]:
-        opened = pq.ParquetFile(file)
+        opened = hub_files.open_parquet(file)
         image = next(name for name in found.known.image_columns if name in opened.schema_arrow.names)
         if f"{image}.path" not in [opened.schema.column(place).path for place in range(len(opened.schema))]:
             return []

@@ -17,7 +17,8 @@ import numpy as np
 from ....errors import DataError
 from . import hub_files, unpickle
 from .decode import Pixels
-from .few_shot_parts import FilePart, Images, Numbers, check_parts, wrong_files_error
+from .few_shot_parts import FilePart, Images, check_parts, wrong_files_error
+from .label_values import Numbers, class_ids
 from .layouts import PARTS
 from .resize import channels_first, resize_pictures
 from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
@@ -84,8 +85,10 @@ def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
     """Read a NumPy archive with `images` (N, H, W, 3), streamed because it is large, and a pickle of labels."""
     file, labels = found.files[part]
     ids, names = _tiered_labels(labels)
-    with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
-        shape = _npy_shape(found, file, stream)
+    with zipfile.ZipFile(file) as archive:
+        _check_unpacked(found, file, archive.getinfo("images.npy").file_size, len(ids))
+        with archive.open("images.npy") as stream:
+            shape = _npy_shape(found, file, stream)
     if len(ids) != shape[0]:
         raise wrong_files_error(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
 
@@ -147,8 +150,8 @@ def _hub(found: DataSource, part: str, rows: int) -> FilePart:
     splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
     labels = {split: reading.labels(split) for split in splits}
     column, *others = reading.label_columns
-    ids, names = _named(reading.names.get(column, ()), [value for split in splits for value in labels[split][column]])
-    names = {number: known.respell.get(name, name) for number, name in names.items()}
+    ids, told = class_ids([value for split in splits for value in labels[split][column]], reading.names.get(column, ()))
+    names = {number: known.respell.get(name, name) for number, name in enumerate(told)}
     if not found.known.made_of:
         return FilePart(ids, names, lambda: resize_pictures(_bytes(reading, splits), found.known.size))
     if not names:
@@ -202,16 +205,21 @@ def _picture(content: Any) -> bytes:
     """Return the bytes of an encoded picture, given as an array, as bytes, or as a Python 2 string."""
     if isinstance(content, str):
         return content.encode("latin1")
+    if not isinstance(content, np.ndarray | bytes | bytearray):
+        raise ValueError(f"a {type(content).__name__} instead of a picture")
     return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
 
 
 def _text(word: object) -> str:
-    return word.decode("latin1") if isinstance(word, bytes) else str(word)
+    if not isinstance(word, str | bytes):
+        raise ValueError(f"a {type(word).__name__} instead of the name of a class")
+    return word.decode("latin1") if isinstance(word, bytes) else word
 
 
 def _numbers(file: Path, values: Any) -> Numbers:
-    numbers = np.asarray(values)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+    flat = isinstance(values, np.ndarray) or all(isinstance(value, int) for value in values)
+    numbers = np.asarray(values if flat else ())
+    if not flat or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise DataError(
             f"{str(file)!r} has labels that are not a list of whole numbers: check that it is the right file."
         )
@@ -224,6 +232,13 @@ def _array(found: DataSource, file: Path, array: Any) -> Pixels:
         shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise wrong_files_error(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
     return array
+
+
+def _check_unpacked(found: DataSource, file: Path, size: int, images: int) -> None:
+    """Refuse an archive that would unpack to more than its images and a header."""
+    most = images * found.known.size**2 * 3 + 4096
+    if size > most:
+        raise wrong_files_error(found, f"{file.name} unpacks to {size:,} bytes, and {images} images have {most:,}")
 
 
 def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
@@ -264,12 +279,3 @@ def _chosen(batches: Iterable[list[bytes]], wanted: np.ndarray[Any, Any]) -> Ite
         place += len(batch)
         if chosen:
             yield chosen
-
-
-def _named(told: tuple[str, ...], values: list[Any]) -> tuple[Numbers, dict[int, str]]:
-    """Convert labels to integers, whether they are integers or strings."""
-    if any(isinstance(value, str) for value in values):
-        told = told or tuple(sorted(set(values)))
-        number = {name: place for place, name in enumerate(told)}
-        values = [number.get(value, -1) for value in values]
-    return np.asarray(values, dtype=np.int64), dict(enumerate(told))

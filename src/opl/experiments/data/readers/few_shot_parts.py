@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ....errors import DataError
 from .decode import Pixels
+from .label_values import Numbers
 from .layouts import PARTS
 from .source import DataSource
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Images = Callable[[], Iterator[list[bytes] | Pixels]]
 _SYNSET = re.compile(r"n\d{8}")
 _CURE = {

@@ -1,6 +1,7 @@
 """Reader of idx files, the original format of MNIST and Fashion-MNIST: a header of sizes, then bytes."""
 
 import gzip
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from .decode import Pixels
 from .source import DataSource, SourceReader, unreadable_error
+
+MOST_BYTES = 1 << 30  # of one file, unpacked; MNIST has 47 million
 
 
 def read(found: DataSource, rows: int = 512) -> SourceReader:
@@ -30,13 +33,17 @@ def read(found: DataSource, rows: int = 512) -> SourceReader:
 
 
 def _array(file: Path, dimensions: int) -> Pixels:
+    """Read an array, and no more than its header says: a few bytes may unpack to any number."""
     with _open(file) as stream:
-        content = stream.read()
-    shape = _shape(content, dimensions)
-    values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
-    if values.size != np.prod(shape):
-        raise ValueError(f"{file.name} holds {values.size} bytes and says {' x '.join(map(str, shape))}")
-    return values.reshape(shape)
+        shape = _shape(stream.read(4 + 4 * dimensions), dimensions)
+        size = math.prod(shape)
+        if size > MOST_BYTES:
+            raise ValueError(f"{file.name} says {' x '.join(map(str, shape))}, more than {MOST_BYTES:,} bytes")
+        content = stream.read(size + 1)
+    if len(content) != size:
+        there = "more" if len(content) > size else len(content)
+        raise ValueError(f"{file.name} holds {there} bytes and says {' x '.join(map(str, shape))}")
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def _start(file: Path) -> bytes:

@@ -13,7 +13,7 @@ from ....errors import DataError
 from .catalog import CatalogEntry
 
 PARTS = ("train", "val", "test")
-PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 Files = Mapping[str, tuple[Path, ...]]
 
 
@@ -124,7 +124,9 @@ def _folders(known: CatalogEntry, base: Path) -> Files | None:
 def _pictures(folder: Path) -> Iterator[Path]:
     if folder.is_dir():
         yield from sorted(
-            file for file in folder.iterdir() if file.suffix.lower() in PICTURES and not file.name.startswith(".")
+            file
+            for file in folder.iterdir()
+            if file.suffix.lower() in PICTURES and not file.name.startswith(".") and file.is_file()
         )
 
 

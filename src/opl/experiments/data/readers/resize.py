@@ -1,6 +1,5 @@
 """Resizing of pictures to a common size."""
 
-import io
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from .decode import Pixels
+from ...files import read_limited
+from .decode import Pixels, open_picture
+
+MOST_BYTES = 1 << 28  # of the file of a picture
 
 
 def resize_pictures(
@@ -23,8 +25,9 @@ def resize_pictures(
 
     def pixels(picture: bytes | Path) -> Any:
         try:
-            opened = Image.open(io.BytesIO(picture) if isinstance(picture, bytes) else picture).convert("RGB")
-        except (OSError, SyntaxError) as error:
+            data = picture if isinstance(picture, bytes) else read_limited(picture, MOST_BYTES)
+            opened = open_picture(data).convert("RGB")
+        except (OSError, SyntaxError, ValueError) as error:
             name = "" if isinstance(picture, bytes) else f"{picture.name}: "
             raise ValueError(f"{name}{error}") from error
         return np.asarray(opened if opened.size == (size, size) else opened.resize((size, size), how))

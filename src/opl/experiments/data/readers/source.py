@@ -1,9 +1,8 @@
 """Where a data set comes from: a given folder, `$OPL_DATA/<name>`, or the Hugging Face Hub, in this order.
 
-All three give a folder of files in the Hub's layout, so that one reader serves them, and names, sizes and modification
-times suffice to detect changes. Parquet files are read directly; other layouts that `datasets.load_dataset` supports
-(pictures in folders, `save_to_disk`, ...) are read through it. The few-shot data sets have further layouts (see
-`layouts` and `few_shot_files`), and MNIST and Fashion-MNIST may be idx files (see `idx`).
+All three give a folder of files in the Hub's layout, so that one reader serves them. Parquet files are read directly;
+pictures in folders and what `save_to_disk` wrote are read through `datasets`. The few-shot data sets have further
+layouts (see `layouts` and `few_shot_files`), and MNIST and Fashion-MNIST may be idx files (see `idx`).
 """
 
 import hashlib
@@ -18,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from ....errors import DataError, did_you_mean
 from . import hub
 from .catalog import CATALOG, CatalogEntry
+from .contents import content_sums
 from .layouts import LAYOUTS, idx_files, locate
 
 if TYPE_CHECKING:
     from .decode import Pixels
 
-_SPLIT = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+SPLIT_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 DOMAINS = "domains"  # the layout of a data set with domains, in any file format: see `domain_files`
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # names of the parts on the Hub
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
@@ -48,13 +48,11 @@ class DataSource:
         """Whether the files can be read directly."""
         return "" not in self.files
 
-    def fingerprint(self, version: int = 0) -> str:
-        """Return a hash of `version` and of the names, sizes and modification times of all files; none is read."""
+    def fingerprint(self, version: int, cache: Path) -> str:
+        """Return a hash of `version` and of the names and contents of all files; `cache` keeps that of each file."""
         facts: list[object] = [version, self.known.mode]
         for split in sorted(self.files):
-            for file in self.files[split]:
-                stat = file.stat()
-                facts.append((split, file.relative_to(self.folder).as_posix(), stat.st_size, stat.st_mtime_ns))
+            facts += [(split, *each) for each in content_sums(self.folder, self.files[split], cache)]
         if self.bgr:
             facts.append("bgr")
         if self.layout == DOMAINS:
@@ -224,9 +222,9 @@ def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
     """Return Parquet files up to two subfolders deep, by the folder of their configuration and by split."""
     layouts: dict[Path, dict[str, list[Path]]] = {}
     for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
-        for file in sorted(folder.glob(pattern)):
-            inside = _SPLIT.search(file.stem)
-            above = None if inside or file.parent == folder else _SPLIT.search(file.parent.name)
+        for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
+            inside = SPLIT_WORD.search(file.stem)
+            above = None if inside or file.parent == folder else SPLIT_WORD.search(file.parent.name)
             base = file.parent.parent if above else file.parent
             split = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
             layouts.setdefault(base, {}).setdefault(str(split), []).append(file)
