@@ -18,7 +18,7 @@ def value_and_gradient(features: Tensor, labels: Tensor, form: str, algorithm: s
     x = features.clone().requires_grad_()
     found = orthogonal_projection(x, labels, form=form, algorithm=algorithm, **more)
     (gradient,) = torch.autograd.grad(found.loss, x)
-    return torch.stack(found).detach(), gradient * features.norm(dim=1, keepdim=True)
+    return torch.stack(found).detach(), gradient * features.double().norm(dim=1, keepdim=True)
 
 
 def is_smooth(features: Tensor, labels: Tensor, form: str) -> bool:
@@ -126,14 +126,14 @@ def test_one_hot_rows_are_class_ids(batch, form):
             torch.testing.assert_close(found, gradient, rtol=1e-7, atol=1e-7)
 
 
-@given(batches(), st.sampled_from(FORMS), st.sampled_from([torch.float16, torch.bfloat16, torch.float32]), SEEDS)
-def test_narrow_types_have_the_loss_of_their_own_values_and_finite_gradients(batch, form, dtype, seed):
+@given(batches(), st.sampled_from(FORMS), st.sampled_from([torch.float16, torch.bfloat16, torch.float32]))
+def test_narrow_types_have_the_loss_of_their_own_values_and_finite_gradients(batch, form, dtype):
     features, labels = batch
     top = torch.finfo(torch.float16).max / 2
     features = (features / features.abs().max().clamp(min=1) * top).to(dtype)
     labels = labels.float() if labels.ndim == 2 else labels
     wide, wide_labels = features.double(), labels.double() if labels.ndim == 2 else labels
-    wide[features.float().norm(dim=1) < 1e-37] = 0  # shorter than fp32 can invert: no direction there
+    wide[wide.norm(dim=1) <= torch.finfo(torch.float32).tiny] = 0  # too short for a direction in fp32
     expected = torch.stack(orthogonal_projection(wide, wide_labels, form=form, algorithm="pairs"))
     for algorithm in algorithms_for(features, labels, form):
         value, gradient = value_and_gradient(features, labels, form, algorithm)
