@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import FolderError
 from ..files import write_whole
 from ..run_folder import RunFolder
+from .epochs import EpochRecords
 from .runs import DAMAGED, Run, inner
 
 SUFFIX = ".json"
@@ -118,8 +119,8 @@ def run_of(record: Record, file: Path, where: str) -> Run:
     measured = [inner(content, "numbers").items() for content in folder.measures().values()]
     numbers = record["result"] | {name: value for each in measured for name, value in each}
     if record.get(SHA) != record_sum(record):
-        return Run(folder, where, DAMAGED, f"{file.name} is not what was recorded", record, record["recipe"], [], {})
-    return Run(folder, where, "done", "", record, record["recipe"], [], numbers)
+        return Run(folder, where, DAMAGED, f"{file.name} is not what was recorded", record, record["recipe"], EpochRecords(), {})
+    return Run(folder, where, "done", "", record, record["recipe"], EpochRecords(), numbers)
 
 
 def read_records(folder: Path) -> list[Run]:
