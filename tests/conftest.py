@@ -20,7 +20,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Examples of each property: few in the default suite (the same ones in CI, new ones elsewhere), many in `make fuzz`.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("default", max_examples=25, derandomize="CI" in os.environ, **COMMON)
-settings.register_profile("fuzz", max_examples=800, print_blob=True, **COMMON)
+settings.register_profile("fuzz", max_examples=500, print_blob=True, **COMMON)
 settings.load_profile("default")
 EXAMPLES: Counter[str] = Counter()
 

@@ -10,7 +10,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _finished_runs import write_finished
@@ -18,6 +18,7 @@ from opl.experiments import cli
 from opl.experiments.serialization import to_json
 from opl.experiments.tables import ITEMS, recipe, recipes
 
+costly = settings(max_examples=max(8, settings.default.max_examples // 5))  # a recipe's flags take tyro 50 ms
 REALLY_RUN = ("recipes", "report", "results", "data", "evaluate", "export", "train")
 SOME_RECIPES = ("digits-opl", "cifar100-resnet56-opl", "cifar-fs-rfs", "pacs-cartoon-rsc-opl", "mnist-noisy-pair-tl")
 FOLDERS = ("runs", "runs/digits-ce/seed-0", "runs/digits-ce/seed-1", "runs/odd/seed-0", "empty", "file", "file/x", ".")
@@ -107,6 +108,7 @@ def flags_of(settings: dict, before: str = "") -> list[str]:
     return found
 
 
+@costly
 @given(st.sampled_from(SOME_RECIPES), st.data())
 def test_any_value_of_any_setting_gets_an_answer(name, data):
     scale = data.draw(st.sampled_from(sorted(recipes()[name])))

@@ -4,6 +4,7 @@ import dataclasses
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Union, get_args, get_origin
 
 from ..errors import OptionError, did_you_mean
@@ -50,12 +51,17 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
 
 
 def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:
             raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
     return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _options(kind: Any) -> list[Any]:

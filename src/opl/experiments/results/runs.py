@@ -84,8 +84,9 @@ class Run:
 
     def measure(self, name: str) -> dict[str, Any]:
         """A measure of `opl evaluate`: its numbers and settings; empty if it was not taken."""
-        taken = self.folder.has_measure(name)
-        return self._once("content", name, lambda: self.folder.measure(name) if taken else {}, {})
+        return self._once(
+            "content", name, lambda: self.folder.measure(name) if self.folder.has_measure(name) else {}, {}
+        )
 
     def measure_arrays(self, metric: str) -> dict[str, Any]:
         """The arrays behind a metric of `opl evaluate`; empty if it was not evaluated."""
