@@ -113,9 +113,8 @@ def page_seconds(folder: Path) -> float:
 
 def verification(folder: Path, times: int = 5) -> tuple[float, float]:
     """CPU time of the page with and without checksums, in turns."""
-    from opl.experiments.run_folder.ledger import Ledger
-
     from opl.experiments.run_folder import RunFolder
+    from opl.experiments.run_folder.ledger import Ledger
 
     def read(ledger: Ledger, name: str) -> bytes:
         return (ledger.folder / name).read_bytes()

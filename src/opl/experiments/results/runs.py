@@ -190,7 +190,7 @@ def _read(folder: RunFolder, where: str) -> Run:
         files = "; ".join(f"{name} {fault}" for name, fault in faults.items()) or f"{RECIPE} has no settings"
         return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), EpochRecords(), {})
     try:
-        records = EpochRecords(folder.metrics())
+        records = EpochRecords(folder.iterate_metrics())
         state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
     except BROKEN as error:
         return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, EpochRecords(), {})
