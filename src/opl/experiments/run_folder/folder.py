@@ -11,7 +11,7 @@ from ...errors import DamagedError, FolderError
 from ..differences import differences
 from ..files import read_limited, sweep, write_whole
 from . import checkpoints, metrics
-from .arrays import pack_arrays, unpack_arrays
+from .arrays import pack_arrays, unpack_arrays, unpack_weights
 from .ledger import DONE, RUNNING, Ledger, damaged, json_bytes
 from .lock import FileLock
 
@@ -258,10 +258,7 @@ class RunFolder:
 
     def weights(self) -> dict[str, Any]:
         """Load the state dict of the final model."""
-        from safetensors.torch import load
-
-        weights: dict[str, Any] = load(self.ledger.read(MODEL))
-        return weights
+        return unpack_weights(self.path, MODEL, self.ledger.read(MODEL))
 
     def weights_sum(self) -> str:
         """The SHA-256 of the final model as the run wrote it; empty if it is not finished."""
