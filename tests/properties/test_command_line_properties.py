@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from _finished_runs import write_finished
+from _vouched import vouch
 from opl.experiments import cli
 from opl.experiments.serialization import to_json
 from opl.experiments.tables import ITEMS, recipe, recipes
@@ -126,12 +127,16 @@ CONTENTS = st.binary(max_size=30) | st.sampled_from(
 )  # fmt: skip
 
 
-@given(st.dictionaries(st.sampled_from(FILES), CONTENTS, min_size=1, max_size=2), st.sampled_from(READERS))
-def test_a_run_folder_with_anything_in_its_files_gets_an_answer(tmp_path_factory, files, words):
+@given(
+    st.dictionaries(st.sampled_from(FILES), CONTENTS, min_size=1, max_size=2), st.sampled_from(READERS), st.booleans()
+)
+def test_a_run_folder_with_anything_in_its_files_gets_an_answer(tmp_path_factory, files, words, vouched):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("odd")
         patch.chdir(root)
         path = write_finished(root / "runs", "digits-ce", 0)
         for name, content in files.items():
             (path / name).write_bytes(content)
+        if vouched:
+            vouch(path)
         assert_answered(words)

@@ -4,6 +4,7 @@ Each file has an `ITEM` (rows, the paper's numbers, what is shown), which needs 
 what it needs when it is called.
 """
 
+import json
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -106,13 +107,20 @@ def complete(settings: dict[str, Any]) -> dict[str, Any]:
 
     So the default of a new setting must mean what was done before it existed.
     """
+    completed = _complete(json.dumps({**settings, "seed": 0}))
+    return {**completed, "seed": settings.get("seed")} if completed else settings
+
+
+@cache
+def _complete(settings: str) -> dict[str, Any]:
+    """The same for seed 0, from JSON and once, since the runs of a recipe differ in their seeds alone."""
     from ..serialization import to_json
     from ..training.build import parse_recipe
 
     try:
-        completed: dict[str, Any] = to_json(parse_recipe(settings))
+        completed: dict[str, Any] = to_json(parse_recipe(json.loads(settings)))
     except (OplError, TypeError):  # a setting that is gone, or a file that is no recipe
-        return settings
+        return {}
     return completed
 
 
