@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from fault_sections import _process
 from fault_sections._tally import Tally, table
 
-Section = Callable[[Path, Tally, bool], None]
+Section = Callable[[Path, Tally, float], None]
 SECTIONS = {
     "kills": "kills:kills",
     "corruptions": "corruptions:corruptions",
@@ -37,13 +37,15 @@ SECTIONS = {
     "ranks": "ranks:ranks",
     "cost": "cost:cost",
 }
+SMALL = 0.02
 NAMES = tuple(name.replace(" ", "-") for name in SECTIONS)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(NAMES)}; all by default")
-    parser.add_argument("--small", action="store_true", help="a handful of cases of each section")
+    parser.add_argument("--small", action="store_const", const=SMALL, dest="share", help="a handful of cases of each")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases of each section, above 0 and up to 1")
     parser.add_argument("--log", type=Path, help="a folder for a log and the counts of each section")
     parser.add_argument("--resume", action="store_true", help="keep the sections that are finished in the log folder")
     parser.add_argument("--jobs", type=int, default=1, help="sections at a time")
@@ -76,14 +78,14 @@ def _run_all(chosen: list[str], scratch: Path, log: Path, given: argparse.Namesp
             _counts(log, name).unlink(missing_ok=True)
             print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
             if (pid := os.fork()) == 0:
-                _section(name, scratch / name.replace(" ", "-"), log, given.small)
+                _section(name, scratch / name.replace(" ", "-"), log, given.share)
             running[pid] = name
         pid, status = os.wait()
         if (name := running.pop(pid, "")) and status:
             print(f"section {name} did not finish: see {log}", file=sys.stderr)
 
 
-def _section(name: str, scratch: Path, log: Path, small: bool) -> None:
+def _section(name: str, scratch: Path, log: Path, share: float) -> None:
     """Run one section in a forked child, and store its counts."""
     code = 1
     try:
@@ -94,7 +96,7 @@ def _section(name: str, scratch: Path, log: Path, small: bool) -> None:
         file.unlink(missing_ok=True)
         tally = Tally(name, file)
         run: Section = getattr(import_module(f"fault_sections.{module}"), function)
-        run(scratch, tally, small)
+        run(scratch, tally, share)
         tally.store(_counts(log, name))
         code = 0
     except BaseException:

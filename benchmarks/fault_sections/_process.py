@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from typing import IO
 
 LIMIT = 120.0  # seconds after which a command hangs
 GRACE = 10.0  # seconds in which the children of an ended process must end
+MEMORY = 6 * 2**30  # bytes that a command may take, so that an endless file does not take the machine down
 SUBREAPER = 36  # of prctl: orphans become children of this process
 HEAVY = (
     "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "plotly.graph_objects", "matplotlib.figure", "scipy.stats",
@@ -126,6 +128,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     fresh: bool = False,
     before: Callable[[], None] | None = None,
+    call: Callable[[], None] | None = None,
 ) -> Started:
     """Start an `opl` command.
 
@@ -135,6 +138,7 @@ def start(
         environment: variables to set; an empty value unsets one.
         fresh: start a new Python process, for commands that start themselves again.
         before: called in the child before the command.
+        call: called in place of the command, with its errors reported as by the command line.
     """
     output = tempfile.TemporaryFile()  # noqa: SIM115
     sys.stdout.flush()
@@ -142,7 +146,7 @@ def start(
     pid = os.fork()
     if pid:
         return Started(pid, output)
-    _become(words, cwd, dict(environment or {}), output.fileno(), fresh, before)
+    _become(words, cwd, dict(environment or {}), output.fileno(), fresh, before, call)
     raise AssertionError("a child never returns")
 
 
@@ -158,11 +162,13 @@ def _become(
     output: int,
     fresh: bool,
     before: Callable[[], None] | None,
+    call: Callable[[], None] | None,
 ) -> None:
     """Turn a forked child into an `opl` command."""
     code = 70
     try:
         os.setsid()
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         _RUNNING.clear()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
@@ -179,7 +185,7 @@ def _become(
             before()
         if fresh:
             os.execv(sys.executable, [sys.executable, "-P", "-m", "opl", *words])
-        code = _call(list(words))
+        code = _call(list(words), call)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -188,12 +194,20 @@ def _become(
         os._exit(code & 255)
 
 
-def _call(words: list[str]) -> int:
+def _call(words: list[str], call: Callable[[], None] | None) -> int:
+    from opl.errors import OplError
     from opl.experiments.cli import main
 
     sys.argv = ["opl", *words]
+    code = 0
     try:
-        code = main(words)
+        if call is None:
+            code = main(words)
+        else:
+            call()
+    except OplError as error:
+        print(f"opl: {error}", file=sys.stderr)
+        code = 1
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:

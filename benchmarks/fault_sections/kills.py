@@ -31,7 +31,7 @@ class Job:
     before: tuple[tuple[str, ...], ...] = ()
     """Commands that must have been run before; their output is copied and not killed."""
     fresh: bool = False
-    share: int = 8
+    part: int = 8
     """How many of the kills, relative to other jobs."""
 
     def start(self, out: Path) -> Started:
@@ -40,19 +40,19 @@ class Job:
         return start(words, cwd=out, environment={"OPL_CACHE": str(out / CACHE)}, fresh=self.fresh)
 
 
-def _train(recipe: str, *flags: str, scale: str = "tiny", fresh: bool = False, share: int = 8, name: str = "") -> Job:
+def _train(recipe: str, *flags: str, scale: str = "tiny", fresh: bool = False, part: int = 8, name: str = "") -> Job:
     words = ("train", recipe, "--scale", scale, "--out", OUT, *flags)
-    return Job(name or recipe, words, f"{recipe}/seed-0", fresh=fresh, share=share)
+    return Job(name or recipe, words, f"{recipe}/seed-0", fresh=fresh, part=part)
 
 
 def _evaluate(recipe: str, *words: str) -> Job:
     folder = f"{recipe}/seed-0"
     trained = ("train", recipe, "--scale", "tiny", "--out", OUT)
-    return Job(f"{recipe} {words[0]}", ("evaluate", f"{OUT}/{folder}", *words), folder, before=(trained,), share=3)
+    return Job(f"{recipe} {words[0]}", ("evaluate", f"{OUT}/{folder}", *words), folder, before=(trained,), part=3)
 
 
 JOBS = (
-    _train("digits-opl", "--epochs", "12", "--data.val", "100", scale="small", share=16),
+    _train("digits-opl", "--epochs", "12", "--data.val", "100", scale="small", part=16),
     _train("digits-ce", "--selection", "best-val", "--epochs", "8"),
     _train("cifar10-noisy-uniform-tl-opl"),
     _train("cifar10-noisy-class-ce-opl"),
@@ -61,19 +61,19 @@ JOBS = (
     _train("cifar10-robust-madry-opl"),
     _evaluate("cifar-fs-rfs", "episodes", "--episodes", "60", "--shot", "1", "5"),
     _evaluate("cifar10-robust-trades", "attack"),
-    _train("digits-opl", "--devices", "2", "--data.val", "40", fresh=True, share=3, name="digits-opl on 2 processes"),
+    _train("digits-opl", "--devices", "2", "--data.val", "40", fresh=True, part=3, name="digits-opl on 2 processes"),
 )
 SMALL = (JOBS[0],)
 
 
-def kills(scratch: Path, tally: Tally, small: bool) -> None:
+def kills(scratch: Path, tally: Tally, share: float) -> None:
     """Kill runs until every job has had its share of the kills, then TERM `opl reproduce`."""
     chance = random.Random(0)
-    total = 4 if small else 320
-    jobs = SMALL if small else JOBS
-    shares = sum(job.share for job in jobs)
+    total = max(4, round(320 * share))
+    jobs = JOBS if total > 2 * len(JOBS) else SMALL
+    parts = sum(job.part for job in jobs)
     for job in jobs:
-        wanted = max(1, round(total * job.share / shares))
+        wanted = max(1, round(total * job.part / parts))
         place = scratch / job.name.replace(" ", "-")
         reference = _Reference(job, place / "whole")
         if reference.fault is not None:
@@ -83,7 +83,7 @@ def kills(scratch: Path, tally: Tally, small: bool) -> None:
         while wanted > 0:
             number += 1
             wanted -= _chain(job, reference, place / str(number), min(wanted, chance.randint(3, 9)), chance, tally)
-    for number in range(0 if small else 8):
+    for number in range(round(8 * share)):
         _terminate_reproduce(scratch / f"reproduce-{number}", chance, tally)
 
 
