@@ -25,8 +25,8 @@ GRACE = 10.0  # seconds in which the children of an ended process must end
 MEMORY = 6 * 2**30  # bytes that a command may take, so that an endless file does not take the machine down
 SUBREAPER = 36  # of prctl: orphans become children of this process
 HEAVY = (
-    "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "plotly.graph_objects", "matplotlib.figure", "scipy.stats",
-    "sklearn.datasets", "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli",
+    "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "plotly.graph_objects", "matplotlib.figure",
+    "scipy.stats", "sklearn.datasets", "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli",
     "opl.experiments.cli.train", "opl.experiments.training.run", "opl.experiments.cluster.local",
     "opl.experiments.evaluation.predict", "opl.experiments.evaluation.attack.evaluate",
     "opl.experiments.evaluation.few_shot.evaluate", "opl.experiments.report.page", "opl.experiments.export.bundle",

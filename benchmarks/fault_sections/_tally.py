@@ -19,8 +19,8 @@ class Tally:
     """How often each outcome was seen, with the cases of every fault.
 
     `right` is the right result, `refused` a sentence with exit code 1 or 2; the others are faults: a wrong input used
-    silently, a traceback, no end within the stated time, foreign code executed, a process or a temporary file left behind,
-    data lost.
+    silently, a traceback, no end within the stated time, foreign code executed, a process or temporary file left
+    behind, data lost.
     """
 
     name: str
@@ -95,8 +95,10 @@ def table(tallies: list[Tally]) -> str:
     ]
     rows.append(("all", *total, f"{sum(each.seconds for each in tallies):.0f}"))
     widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    lines = ["  ".join(word.rjust(width) if place else word.ljust(width)
-                       for place, (word, width) in enumerate(zip(row, widths, strict=True))) for row in (head, *rows)]  # fmt: skip
+    lines = []
+    for first, *others in (head, *rows):
+        cells = [word.rjust(width) for word, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells]))
     for each in tallies:
         lines += [f"{each.name}: {note}" for note in each.notes]
     for each in tallies:

@@ -169,8 +169,8 @@ def _cached(folder: Path) -> Ended | None:
 
 def _domains(data: Path | str) -> tuple[str, ...]:
     return (
-        "domains-erm", "--scale", "small", "--epochs", "1", "--weights", "", "--data.root", str(data), "--data.target", "b",
-        "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
+        "domains-erm", "--model.depth", "18", "--epochs", "1", "--weights", "", "--data.root", str(data),
+        "--data.target", "b", "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
     )  # fmt: skip
 
 
@@ -188,7 +188,8 @@ TREES = (
     ),
     Tree(
         "unfinished run", _unfinished, (f"{_of(DIGITS)}/*",),
-        (readers.train(_of(DIGITS), DIGITS, "opl train, resumed"), readers.REPORT, readers.CHECK), _of(DIGITS), quick=True,
+        (readers.train(_of(DIGITS), DIGITS, "opl train, resumed"), readers.REPORT, readers.CHECK),
+        _of(DIGITS), quick=True,
     ),
     Tree(
         "run before its test", lambda folder: _unfinished(folder, DIGITS, 4), (f"{_of(DIGITS)}/*",),
@@ -204,7 +205,8 @@ TREES = (
     ),
     Tree(
         "run that another starts from", _few_shot, tuple(f"{_of(BASE)}/{each}" for each in _RUN),
-        (readers.train(_of(AFTER), AFTER, "opl train, after it"), readers.evaluate(_of(BASE), *EPISODES), readers.REPORT),
+        (readers.train(_of(AFTER), AFTER, "opl train, after it"), readers.evaluate(_of(BASE), *EPISODES),
+         readers.REPORT),
         _of(BASE),
     ),
     Tree(

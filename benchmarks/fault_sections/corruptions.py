@@ -105,5 +105,5 @@ def judge(case: Case, ended: Ended, observed: Any, expected: Any, text: str, usu
         return "right"
     if named or (marked and bool(case.reader.page)) or (ended.code and marked):
         return "refused"
-    lost = isinstance(observed, dict) and isinstance(expected, dict) and observed.get("epochs") != expected.get("epochs")
-    return "lost" if lost else "silent"
+    both = isinstance(observed, dict) and isinstance(expected, dict)
+    return "lost" if both and observed.get("epochs") != expected.get("epochs") else "silent"
