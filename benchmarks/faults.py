@@ -13,6 +13,7 @@ data lost.
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -89,6 +90,8 @@ def _section(name: str, scratch: Path, log: Path, share: float) -> None:
     """Run one section in a forked child, and store its counts."""
     code = 1
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        _process.end_with_parent(signal.SIGTERM)
         _process.adopt_orphans()
         scratch.mkdir(parents=True)
         module, _, function = SECTIONS[name].partition(":")
@@ -102,7 +105,7 @@ def _section(name: str, scratch: Path, log: Path, share: float) -> None:
     except BaseException:
         traceback.print_exc()
     finally:
-        _process.sweep_orphans(0.0)
+        _process.end_all()
         os._exit(code)
 
 

@@ -23,7 +23,7 @@ from typing import IO
 LIMIT = 120.0  # seconds after which a command hangs
 GRACE = 10.0  # seconds in which the children of an ended process must end
 MEMORY = 6 * 2**30  # bytes that a command may take, so that an endless file does not take the machine down
-SUBREAPER = 36  # of prctl: orphans become children of this process
+SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl: orphans become children of this process; a signal once the parent dies
 HEAVY = (
     "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "plotly.graph_objects", "matplotlib.figure",
     "scipy.stats", "sklearn.datasets", "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli",
@@ -118,7 +118,18 @@ def preload() -> None:
 
 def adopt_orphans() -> None:
     """Become the parent of every orphan among the descendants, so that none is lost from sight."""
-    ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent(number: int) -> None:
+    """Get a signal once the parent has died."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, number, 0, 0, 0)
+
+
+def end_all() -> None:
+    """Kill every descendant."""
+    _RUNNING.clear()
+    sweep_orphans(0.0)
 
 
 def start(
@@ -168,6 +179,7 @@ def _become(
     code = 70
     try:
         os.setsid()
+        end_with_parent(signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
         _RUNNING.clear()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -233,21 +245,32 @@ def sweep_orphans(grace: float) -> tuple[str, ...]:
 
 def _left_behind() -> list[int]:
     """The living descendants of this process that belong to no running command; dead ones are reaped."""
+    children = _children()
+    own = [pid for pid in children.get(os.getpid(), []) if pid not in _RUNNING]
+    for pid in own:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return [each for pid in own if Path(f"/proc/{pid}").exists() for each in descendants(pid)]
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started, itself first."""
+    children = _children()
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def _children() -> dict[int, list[int]]:
+    """The children of every process."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, open_ = [], [pid for pid in children.get(os.getpid(), []) if pid not in _RUNNING]
-    while open_:
-        pid = open_.pop()
-        with contextlib.suppress(ChildProcessError):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                continue
-        found.append(pid)
-        open_ += children.get(pid, [])
-    return found
+    return children
 
 
 def _command(pid: int) -> str:

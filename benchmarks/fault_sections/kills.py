@@ -15,6 +15,7 @@ from pathlib import Path
 from ._process import LIMIT, Ended, Started, run, start, sweep_orphans
 from ._runs import differences, epochs, names, snapshot
 from ._tally import Tally, common_fault
+from ._trees import ATTACK
 
 PATIENCE = 10.0  # seconds in which a process must end after SIGTERM
 SLACK = 10.0  # seconds more on a busy machine
@@ -60,7 +61,7 @@ JOBS = (
     _train("pacs-art-rsc-opl"),
     _train("cifar10-robust-madry-opl"),
     _evaluate("cifar-fs-rfs", "episodes", "--episodes", "60", "--shot", "1", "5"),
-    _evaluate("cifar10-robust-trades", "attack"),
+    _evaluate("cifar10-robust-trades", *ATTACK),
     _train("digits-opl", "--devices", "2", "--data.val", "40", fresh=True, part=3, name="digits-opl on 2 processes"),
 )
 SMALL = (JOBS[0],)

@@ -44,5 +44,5 @@ def judge_refusal(ended: Ended, *, may_succeed: bool = False) -> Outcome:
     if fault := common_fault(ended):
         return fault
     if ended.code == 0:
-        return "right" if may_succeed or "opl: warning:" in ended.said else "silent"
+        return "right" if may_succeed else "silent"
     return "refused" if ended.code in (1, 2) and ended.said.strip() else "silent"
