@@ -97,7 +97,8 @@ def judge(case: Case, ended: Ended, observed: Any, expected: Any, text: str, usu
     """What came of a case."""
     if fault := common_fault(ended):
         return fault
-    named = text.count(Path(case.file).name) > usual.count(Path(case.file).name)
+    name = Path(case.file).name.removesuffix(".sha256")  # of a checksum, the file that it belongs to may be named
+    named = text.count(name) > usual.count(name)
     marked = any(text.count(mark) > usual.count(mark) for mark in MARKS)
     if case.reader.strict:
         return "refused" if ended.code and named else "right" if case.tree.is_unlisted(case.file) else "silent"
