@@ -36,8 +36,6 @@ class Tree:
     home: str = ""
     """The folder of the files; the same files of another run are below `OTHER`."""
     quick: bool = False
-    unlisted: tuple[str, ...] = ()
-    """Files that `opl check` does not vouch for."""
 
     def make(self, folder: Path) -> Ended | None:
         """Make the folder; None if all went well."""
@@ -52,10 +50,6 @@ class Tree:
     def other(self, file: str) -> str:
         """The same file of another run."""
         return file.replace(self.home, OTHER, 1) if self.home else file
-
-    def is_unlisted(self, file: str) -> bool:
-        """Whether `opl check` need not find damage to a file."""
-        return Path(file).name in self.unlisted
 
 
 def _train(folder: Path, words: Sequence[str], out: str = "runs") -> Ended | None:
@@ -85,7 +79,7 @@ def _finished(folder: Path) -> Ended | None:
     return _train(folder, DIGITS) or _other_run(folder, DIGITS)
 
 
-def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 2) -> Ended | None:
+def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 3) -> Ended | None:
     """A run killed after some epochs, and another that was."""
     for out, seed in ((folder / "runs", "0"), (folder / "elsewhere", "1")):
         for _ in range(20):  # on a fast machine a kill may come too late
