@@ -98,7 +98,7 @@ def _label_cases() -> Iterator[Row]:
     yield "one label 2**64 - 1", _labels(pa.array(put_sixth(LABELS, 2**64 - 1), pa.uint64())), "refused"
     yield "labels int8", _labels(pa.array(LABELS, pa.int8())), "same"
     yield "labels uint64", _labels(pa.array(LABELS, pa.uint64())), "same"
-    yield "labels booleans", _labels([bool(label % 2) for label in LABELS]), "refused"
+    yield "labels booleans", _labels([bool(label % 2) for label in LABELS]), "right"
     yield "labels lists", _labels([[label] for label in LABELS]), "refused"
     yield "labels empty lists", _labels(pa.array([[] for _ in LABELS], pa.list_(pa.int64()))), "refused"
     yield "labels one-hot", _labels([[int(label == each) for each in range(3)] for label in LABELS]), "refused"
@@ -121,7 +121,7 @@ def _label_cases() -> Iterator[Row]:
     yield "no names in the schema", _labels(LABELS, []), "same"
     yield "a word that the schema lacks", _labels(put_sixth([names[each] for each in LABELS], "w"), names), "refused"
     yield "one class", _labels([0] * len(ROWS)), "refused"
-    yield "two of three classes", _labels([label % 2 for label in LABELS]), "refused"
+    yield "two of three classes", _labels([label % 2 for label in LABELS]), "right"
 
 
 def _column_cases() -> Iterator[Row]:

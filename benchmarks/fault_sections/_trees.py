@@ -85,7 +85,7 @@ def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 3) -> 
         for _ in range(20):  # on a fast machine a kill may come too late
             process = start(["train", *words, "--seed", seed, "--out", str(out)], environment=_cache(folder))
             there = out / words[0] / f"seed-{seed}"
-            while process.poll() is None and len(epochs(there)) < after:
+            while process.poll() is None and not _has_saved(there, after):
                 time.sleep(0.0005)
             process.signal(signal.SIGKILL)
             process.wait()
@@ -95,6 +95,15 @@ def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 3) -> 
     shutil.move(folder / "elsewhere" / words[0] / "seed-1", folder / OTHER)
     shutil.rmtree(folder / "elsewhere")
     return None
+
+
+def _has_saved(run_folder: Path, least: int) -> bool:
+    """Whether a run has a checkpoint after so many epochs, or more."""
+    try:
+        saved = (run_folder / "checkpoint.pt.sha256").stat().st_mtime_ns
+        return len(epochs(run_folder)) >= least and saved >= (run_folder / "metrics.jsonl").stat().st_mtime_ns
+    except OSError:
+        return False
 
 
 def _noisy(folder: Path) -> Ended | None:

@@ -20,7 +20,7 @@ from ._tally import Outcome, Tally, common_fault
 LIMIT = 30.0  # seconds; the same commands take about one on undamaged folders
 EACH = 7  # kinds of damage for a file and a reader, in turn
 REDUNDANT = (".sha256", "owner.json")  # no data: `opl check` need not miss a checksum that is elsewhere too, or a lock
-MARKS = ("damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out")
+MARKS = ("damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out", "in use")
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Case:
 
 def corruptions(scratch: Path, tally: Tally, share: float) -> None:
     """Damage and read; each tree is made once."""
-    for tree in _trees.TREES:
+    for number, tree in enumerate(_trees.TREES):
         if share < 0.1 and not tree.quick:
             continue
-        place = scratch / tree.name.replace(" ", "-")
+        place = scratch / str(number)  # a path that has no word in it by which faults are told
         pristine = place / "pristine"
         made = tree.make(pristine)
         if made is not None:

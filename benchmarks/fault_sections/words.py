@@ -18,7 +18,7 @@ def command_lines(scratch: Path, tally: Tally, share: float) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         ended = run(words, cwd=folder, environment={"OPL_CACHE": str(folder / "cache")}, limit=LIMIT)
-        tally.add(judge_refusal(ended), f"{name}: opl {' '.join(words)}"[:300], ended)
+        tally.add(judge_refusal(ended), f"{name}: opl {_shown(words)}", ended)
 
 
 def hostile_files(scratch: Path, tally: Tally, share: float) -> None:
@@ -35,8 +35,12 @@ def hostile_files(scratch: Path, tally: Tally, share: float) -> None:
         environment = {"OPL_CACHE": str(folder / "cache"), "HOME": str(folder)}
         ended = run(words, cwd=place if place.is_dir() else folder, environment=environment, fresh=case.fresh)
         outcome: Outcome = "execution" if case.forbidden(place) else judge_refusal(ended, may_succeed=True)
-        tally.add(outcome, f"{case.name}: opl {' '.join(words)}"[:300], ended)
+        tally.add(outcome, f"{case.name}: opl {_shown(words)}", ended)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _shown(words: list[str]) -> str:
+    return " ".join(words).encode("unicode_escape", errors="backslashreplace").decode()[:300]
 
 
 def judge_refusal(ended: Ended, *, may_succeed: bool = False) -> Outcome:
