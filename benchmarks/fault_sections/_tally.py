@@ -47,7 +47,7 @@ class Tally:
     def write(self, line: str) -> None:
         """Write a line to the log."""
         if self.log is not None:
-            with self.log.open("a") as file:
+            with self.log.open("a", errors="backslashreplace") as file:
                 file.write(line + "\n")
 
     @property
