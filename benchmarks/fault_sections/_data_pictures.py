@@ -65,7 +65,7 @@ def picture_cases() -> Iterator[DataCase]:
     """All of them."""
     for name in NAMES:
         yield DataCase(f"a class called {name!r}"[:60], "domains", _plain(_rename(name)), "right")
-    yield DataCase("a hidden class", "domains", _plain(_rename(".class-2")), "refused")
+    yield DataCase("a hidden class", "domains", _plain(_rename(".class-2")), "right")
     for name, make, expect in (*_picture_names(), *_contents(), *_layouts()):
         yield DataCase(name, "domains", make, expect)
 
@@ -156,7 +156,7 @@ def _layouts() -> Iterator[tuple[str, Change, Expect]]:
         _plain(lambda f: shutil.copytree(f / "a" / "class-0", f / "a" / "class-0" / "more")),
         "refused",
     )
-    yield "a class that is a link", _plain(_linked_class), "any"
+    yield "a class that is a link", _plain(_linked_class), "right"
     yield "a class that is a link to its parent", _plain(lambda f: (f / "a" / "class-9").symlink_to("..")), "any"
     yield "an empty domain folder", lambda f: [(f / d / "class-0").mkdir(parents=True) for d in "ab"], "refused"
 

@@ -102,10 +102,10 @@ def train_again(words: Sequence[str]) -> Reader:
 
 
 def evaluate(run: str, *words: str) -> Reader:
-    """Evaluate a finished run."""
+    """Evaluate a finished run; `opl evaluate RUN geometry` also writes the predictions."""
 
     def observe(folder: Path, ended: Ended) -> Any:
-        return (_printed(folder, ended), _state(run, "test", "measure", "weights")(folder, ended))
+        return (_printed(folder, ended), _state(run, "test")(folder, ended) if words[0] == "geometry" else {})
 
     return Reader(f"opl evaluate {words[0]}", ("evaluate", f"{{}}/{run}", *words), observe)
 
