@@ -49,8 +49,8 @@ class Ended:
 
     @property
     def crashed(self) -> bool:
-        """Whether it ended with a traceback, or by a signal that nobody sent."""
-        words = ("Traceback (most recent call last)", "Fatal Python error", "Segmentation fault")
+        """Whether it ended with a traceback, with the admission of a defect in its place, or by a signal."""
+        words = ("Traceback (most recent call last)", "Fatal Python error", "this is a defect of opl")
         return any(each in self.said for each in words) or (self.code < 0 and not self.hung)
 
     @property

@@ -20,7 +20,10 @@ from ._tally import Outcome, Tally, common_fault
 LIMIT = 30.0  # seconds; the same commands take about one on undamaged folders
 EACH = 7  # kinds of damage for a file and a reader, in turn
 REDUNDANT = (".sha256", "owner.json")  # no data: `opl check` need not miss a checksum that is elsewhere too, or a lock
-MARKS = ("damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out", "in use", "no finished run")
+MARKS = (
+    "damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out", "in use",
+    "no finished run",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
