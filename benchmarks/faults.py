@@ -54,7 +54,7 @@ def main() -> int:
     given = parser.parse_args()
     if wrong := set(given.sections) - set(NAMES):
         parser.error(f"there is no section {', '.join(sorted(wrong))}: there are {', '.join(NAMES)}")
-    chosen = [name for name in SECTIONS if not given.sections or name.replace(" ", "-") in given.sections]
+    chosen = [word.replace("-", " ") for word in given.sections or NAMES]
     scratch = Path(tempfile.mkdtemp(prefix="opl-faults-"))
     log = given.log or scratch / "log"
     log.mkdir(parents=True, exist_ok=True)
