@@ -101,6 +101,7 @@ def apart(tmp_path, monkeypatch):
     monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # it may have been imported before
 
 
 @pytest.fixture
