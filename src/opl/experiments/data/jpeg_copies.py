@@ -3,13 +3,14 @@
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import torch
 from filelock import FileLock
 from PIL import Image
+from torch import Tensor
 
 from ...errors import DataError, OptionError, did_you_mean
 from ..types import Images
@@ -23,17 +24,19 @@ from .readers.source import find
 from .synthetic import Synthetic
 
 QUALITY = 90
-KINDS = ("pacs", "cifar100", "synthetic")
+SOURCES = {"pacs": "pacs", "cifar100": "cifar100", "cifar20": "cifar100", "synthetic": ""}
+"""The data set that each kind is made of."""
 
 
 @dataclass(frozen=True)
 class JpegCopies(PictureDataSet):
     """Images of a small data set as JPEG files, in the cache; with `root`, any folder of pictures in their place.
 
-    All domains of PACS are one data set of 7 classes. The synthetic pictures differ in size and shape.
+    All domains of PACS are one data set of 7 classes; `cifar20` has 20 classes of CIFAR-100, the first of each
+    superclass. The synthetic pictures differ in size and shape.
     """
 
-    of: Literal["pacs", "cifar100", "synthetic"] = "synthetic"
+    of: Literal["pacs", "cifar100", "cifar20", "synthetic"] = "synthetic"
     side: int = 64
     """Height and width of the files; those of synthetic pictures vary."""
     val: float = 0.1
@@ -47,16 +50,17 @@ class JpegCopies(PictureDataSet):
     def _index(self) -> PictureIndex:
         if self.root:
             return open_index(locate_pictures(unknown(self.name), self.root, hub=False))
-        if self.of not in KINDS:
-            raise OptionError(did_you_mean("data set", self.of, KINDS))
+        if self.of not in SOURCES:
+            raise OptionError(did_you_mean("data set", self.of, SOURCES))
         if self.side < 8:
             raise OptionError(f"side is {self.side}: give the height and width of the files, at least 8.")
         return open_index(PictureSource(self.name, self._folder(), f"{self.of} as JPEGs"))
 
     def _folder(self) -> Path:
         """Return the folder of the files; the first process writes them, and the others wait."""
-        version = "" if self.of == "synthetic" else f"-{find(self.of).fingerprint()}"
-        folder = cache_folder() / f"{self.name}-{self.side}-{self.classes}{version}"
+        source = SOURCES[self.of]
+        version = f"-{find(source).fingerprint()}" if source else f"-{self.classes}"
+        folder = cache_folder() / f"{self.name}-{self.side}{version}"
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.parent / f"{folder.name}.lock"):
@@ -87,13 +91,17 @@ class JpegCopies(PictureDataSet):
             splits = Pacs(size=self.side).load(0)
             rows = torch.arange(len(splits.train.labels))
             return splits.class_names, {"": Images(splits.train.pixels, splits.train.labels, rows)}
-        if self.of == "cifar100":
-            splits = Cifar100(val=0, classes=self.classes).load(0)
-        else:
+        if self.of == "synthetic":
             classes = self.classes or 10
             counts = {"rows": 20 * classes, "val": 0, "test": 8 * classes}
             splits = Synthetic("mini-imagenet", classes=classes, pixels=64, **counts).load(0)
-        return splits.class_names, {"train": splits.train, "test": splits.test}
+        else:
+            splits = Cifar100(val=0).load(0)
+        parts = {"train": splits.train, "test": splits.test}
+        if self.of == "cifar20":
+            chosen = torch.tensor([splits.groups.index(group) for group in range(20)])
+            parts = {name: _of_classes(part, chosen) for name, part in parts.items()}
+        return splits.class_names, parts
 
     def _shape(self, number: int) -> tuple[int, int]:
         """Return the width and height of a file."""
@@ -108,3 +116,7 @@ def _write_part(folder: Path, part: Images, names: tuple[str, ...], shape_of: Ca
         place.mkdir(parents=True, exist_ok=True)
         picture = Image.fromarray(part.pixels[row].permute(1, 2, 0).contiguous().numpy())
         picture.resize(shape_of(number), Image.Resampling.BICUBIC).save(place / f"{number:05d}.jpg", quality=QUALITY)
+
+
+def _of_classes(part: Images, classes: Tensor) -> Images:
+    return replace(part, rows=part.rows[torch.isin(part.labels[part.rows], classes)])

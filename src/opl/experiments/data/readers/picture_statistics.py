@@ -31,24 +31,26 @@ class Pictures(Protocol):
 def describe_pictures(pictures: Pictures) -> dict[str, Any]:
     """Return `channels` (1 if all are gray, otherwise 3), and `mean` and `std` of each, of pixels in [0, 1]."""
     rows = np.unique(np.linspace(0, len(pictures) - 1, SAMPLE).astype(int)).tolist()
-    mode = "L" if all(_mode(pictures, row) in GRAY for row in rows) else "RGB"
-    sums = np.zeros((2, 1 if mode == "L" else 3))
+    gray, sums = True, np.zeros((2, 3))
     for row in rows:
-        crop = decode_crop(pictures.read(row), lambda width, height: central_box(width, height, 1.0), SIDE, mode)
-        values = crop.reshape(SIDE * SIDE, -1) / 255
+        mode, values = _sample(pictures, row)
+        gray = gray and mode in GRAY
         sums += np.stack([values.mean(0), np.square(values).mean(0)])
-    mean, squares = sums / len(rows)
+    mean, squares = (sums / len(rows))[:, : 1 if gray else 3]
     std = np.sqrt(np.maximum(squares - np.square(mean), 1e-6))
     return {"channels": len(mean), "mean": _rounded(mean), "std": _rounded(std)}
 
 
-def _mode(pictures: Pictures, row: int) -> str:
+def _sample(pictures: Pictures, row: int) -> tuple[str, Any]:
+    """Return the mode of a picture and its pixels, (n, 3) in [0, 1]."""
     try:
-        with open_picture(pictures.read(row)) as picture:
-            picture.load()
-            return str(picture.mode)
+        data = pictures.read(row)
+        with open_picture(data) as picture:
+            mode = str(picture.mode)
+        crop = decode_crop(data, lambda width, height: central_box(width, height, 1.0), SIDE, "RGB")
     except Exception as error:  # Pillow raises many kinds for damaged pictures
         raise DataError(undecodable(pictures.name(row), error)) from error
+    return mode, crop.reshape(SIDE * SIDE, 3) / 255
 
 
 def undecodable(name: str, error: Exception) -> str:
