@@ -19,7 +19,7 @@ from .domains import Pacs
 from .pictures import PictureDataSet, unknown
 from .readers.cache import cache_folder
 from .readers.picture_index import PictureIndex, open_index
-from .readers.picture_source import PictureSource, locate_pictures
+from .readers.picture_source import PictureSource, fingerprint, locate_pictures
 from .readers.source import find
 from .synthetic import Synthetic
 
@@ -58,9 +58,11 @@ class JpegCopies(PictureDataSet):
 
     def _folder(self) -> Path:
         """Return the folder of the files; the first process writes them, and the others wait."""
-        source = SOURCES[self.of]
-        version = f"-{find(source).fingerprint()}" if source else f"-{self.classes}"
-        folder = cache_folder() / f"{self.name}-{self.side}{version}"
+        version = str(self.classes)
+        if source := SOURCES[self.of]:
+            found = find(source)
+            version = fingerprint(found.folder, [path for files in found.files.values() for path in files])
+        folder = cache_folder() / f"{self.name}-{self.side}-{version}"
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.parent / f"{folder.name}.lock"):

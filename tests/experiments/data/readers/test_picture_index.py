@@ -114,3 +114,10 @@ def test_a_folder_without_pictures_says_which_layouts_there_are(tmp_path):
     (tmp_path / "x" / "notes.txt").write_text("nothing")
     with pytest.raises(DataError, match="neither Parquet files nor pictures as '<class>/<picture>'"):
         index(tmp_path / "x")
+
+
+def test_links_and_pipes_are_no_pictures(tmp_path):
+    folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
+    (folder / "a" / "link.png").symlink_to(folder / "b" / "00002.png")
+    os.mkfifo(folder / "a" / "pipe.png")
+    assert len(index(folder).files("train")) == 4

@@ -48,14 +48,20 @@ class PictureSource:
     def fingerprint(self, version: int) -> str:
         """Return a hash of what changes when pictures are added or removed; no picture is read for it.
 
-        Of class folders these are the names and modification times of the folders.
+        Of class folders these are the names and modification times of the folders; of Parquet files also the sizes.
         """
-        if self.tables is not None:
-            return self.tables.fingerprint(version)
-        facts: list[object] = [version, self.name]
-        for split, classes in _class_folders(self.folder).items():
-            facts += [(split, each.name, each.stat().st_mtime_ns) for each in classes]
-        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+        named = _class_folders(self.folder) if self.tables is None else self.files
+        paths = [path for split in sorted(named) for path in named[split]]
+        return fingerprint(self.folder, paths, version, self.name)
+
+
+def fingerprint(folder: Path, paths: Iterable[Path], *facts: object) -> str:
+    """Return a hash of some facts and of the name, size and modification time of files or folders below `folder`."""
+    told: list[object] = list(facts)
+    for path in paths:
+        stat = path.stat()
+        told.append((path.relative_to(folder).as_posix(), stat.st_size, stat.st_mtime_ns))
+    return hashlib.blake2b(json.dumps(told).encode(), digest_size=8).hexdigest()
 
 
 def locate_pictures(known: CatalogEntry, root: str = "", *, hub: bool = True) -> PictureSource:
@@ -102,7 +108,7 @@ def read_splits(source: PictureSource) -> tuple[tuple[str, ...], list[Split]]:
 # Class folders
 
 
-def _class_folders(folder: Path) -> dict[str, list[Path]]:
+def _class_folders(folder: Path) -> Mapping[str, Sequence[Path]]:
     """Return the class folders by split; empty if there are none."""
     if not folder.is_dir():
         return {}
@@ -135,9 +141,14 @@ def _read_folders(source: PictureSource) -> tuple[tuple[str, ...], list[Split]]:
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    for place, inside, files in os.walk(folder):
-        inside.sort()
-        yield from (Path(place) / file for file in sorted(files) if file.lower().endswith(ENDINGS))
+    """Yield the pictures below a folder in order of their names; only regular files count, links are not followed."""
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _pictures(Path(entry.path))
+        elif entry.name.lower().endswith(ENDINGS) and entry.is_file(follow_symlinks=False):
+            yield Path(entry.path)
 
 
 def _check(where: str, names: Sequence[str], splits: Sequence[Split]) -> None:
