@@ -8,9 +8,10 @@ from torch import Tensor
 from ...errors import OptionError
 from ..seeds import Purpose
 from ..types import Augmentation, Batch, Images, Request
-from .augment import (
-    Normalize,
-)
+from .augment import Flip, Normalize, PadCrop, QuarterTurns
+
+MOVES = (PadCrop, Flip, QuarterTurns)
+"""Augmentations that only move pixels: they give the same before the pixels are converted to floats, and sooner."""
 
 
 class Batches:
@@ -78,10 +79,13 @@ class Batches:
         requests = (self._request(order, epoch, step) for step in steps)
         for step, (pixels, labels) in zip(steps, self.part.serve(requests), strict=True):
             rows, _, mine, total = self._request(order, epoch, step)
-            images = self._floats(pixels)
+            images = pixels.to(self.device)
             chance = Purpose.AUGMENT.generator(self.seed, epoch, step)
             for augmentation in self.augment:
+                if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
+                    images = self._floats(images)
                 images = augmentation(images, chance, mine, total)
+            images = self._floats(images) if images.dtype == torch.uint8 else images
             batch = self._batch(images, labels, rows, self.world / total)
             yield append_mirror_images(batch) if self.mirror_batches else batch
 
@@ -112,7 +116,7 @@ class Batches:
         return pixels.to(self.device).float().div_(255)
 
     def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, sample_weight: float) -> Batch:
-        images = self.normalize(images).contiguous(memory_format=self.layout)
+        images = self.normalize.in_place(images).contiguous(memory_format=self.layout)
         return Batch(images, labels.to(self.device), rows.to(self.device), sample_weight)
 
 

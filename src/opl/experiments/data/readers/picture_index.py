@@ -44,7 +44,10 @@ class PictureFiles:
     def read(self, row: int) -> bytes:
         """Return an encoded picture."""
         entry = self._entry(row)
-        return entry if self.folder is None else (self.folder / os.fsdecode(entry)).read_bytes()
+        if self.folder is None:
+            return entry
+        with open(os.path.join(self.folder, os.fsdecode(entry)), "rb") as file:
+            return file.read()
 
     def name(self, row: int) -> str:
         """Return a name of the picture, for messages."""
@@ -54,7 +57,7 @@ class PictureFiles:
 
     def _entry(self, row: int) -> bytes:
         start, end = int(self.offsets[row]), int(self.offsets[row + 1])
-        with self.packed.open("rb", buffering=0) as file:
+        with open(self.packed, "rb", buffering=0) as file:
             return os.pread(file.fileno(), end - start, start)
 
 
