@@ -95,8 +95,8 @@ class JpegCopies(PictureDataSet):
             return splits.class_names, {"": Images(splits.train.pixels, splits.train.labels, rows)}
         if self.of == "synthetic":
             classes = self.classes or 10
-            counts = {"rows": 20 * classes, "val": 0, "test": 8 * classes}
-            splits = Synthetic("mini-imagenet", classes=classes, pixels=64, **counts).load(0)
+            data = Synthetic("mini-imagenet", classes=classes, pixels=64, rows=20 * classes, val=0, test=8 * classes)
+            splits = data.load(0)
         else:
             splits = Cifar100(val=0).load(0)
         parts = {"train": splits.train, "test": splits.test}

@@ -189,10 +189,15 @@ class ImageNet(PictureDataSet):
         return open_index(locate_pictures(CATALOG[self.name], self.root))
 
 
-def unknown(name: str, hub: str = "", images: tuple[str, ...] = (), labels: tuple[str, ...] = ()) -> CatalogEntry:
-    """The catalog entry of a data set of which only its name is known."""
-    columns = {"image_columns": images, "label_columns": labels} if images else {}
-    return CatalogEntry(name, hub, {}, 0, "RGB", "see where it comes from", **columns)
+def unknown(
+    name: str,
+    hub: str = "",
+    images: tuple[str, ...] = CatalogEntry.image_columns,
+    labels: tuple[str, ...] = CatalogEntry.label_columns,
+) -> CatalogEntry:
+    """The catalog entry of a data set of which only its name and perhaps its columns are known."""
+    license = "see where it comes from"
+    return CatalogEntry(name, hub, {}, 0, "RGB", license, image_columns=images, label_columns=labels)
 
 
 def _labels(index: PictureIndex, name: str) -> Tensor:

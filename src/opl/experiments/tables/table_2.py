@@ -161,11 +161,10 @@ def _small(group: Group) -> "Recipe":
     from ..data import JpegCopies
     from ..models import ResNet, ViT
 
-    copies = {"crop": 0.35, "workers": 1}
-    pacs = JpegCopies(of="pacs", side=96, size=64, **copies)
+    cifar = JpegCopies(of="cifar20", side=64, size=48, crop=0.35, workers=1)
     small = replace(
         _paper(RESNET18),
-        data=pacs if group == PACS else JpegCopies(of="cifar20", side=64, size=48, **copies),
+        data=replace(cifar, of="pacs", side=96, size=64) if group == PACS else cifar,
         model=ResNet(depth=10, stem="half", width=16),
         optimizer=SGD(lr=0.1, weight_decay=5e-4, nesterov=True),
         schedule=OneCycle(),

@@ -145,8 +145,8 @@ def pictures(part: Images) -> dict[str, Any]:
     """
     each = _reduced(part.take(torch.arange(1))[0]).numel()
     rows = stratified_rows(part.labels[part.rows], max(PICTURES, PICTURE_BYTES // max(1, each)))
-    at_once = part.most_at_once or len(rows)
-    pixels = torch.cat([_reduced(part.take(some)[0]) for some in rows.split(at_once)])
+    most = part.most_at_once or len(rows)
+    pixels = torch.cat([_reduced(part.take(rows[at : at + most])[0]) for at in range(0, len(rows), most)])
     return {"pixels": pixels.permute(0, 2, 3, 1).contiguous().numpy(), "pixel_rows": rows.int().numpy()}
 
 
