@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MODULES = (
     "demo",
     "table_1",
+    "table_2",
     "table_3",
     "table_3_beyond",
     "table_4",
