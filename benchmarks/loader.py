@@ -40,7 +40,7 @@ def draws_of(step: int) -> list:
 def bare(files: list[bytes], size: int, step: int) -> None:
     """What anybody would write with Pillow alone."""
     for name, draws in zip(files, draws_of(step), strict=True):
-        with open(name, "rb") as file, Image.open(io.BytesIO(file.read())) as picture:
+        with open(name, "rb") as file, Image.open(io.BytesIO(file.read()), formats=["JPEG"]) as picture:
             left, top, wide, tall = random_box(*picture.size, draws, 0.08)
             crop = picture.convert("RGB").crop((left, top, left + wide, top + tall))
             crop.resize((size, size), Image.Resampling.BILINEAR)

@@ -185,6 +185,7 @@ class DataSet(Protocol):
 
     def check(self) -> None:
         """Raise `OptionError` for settings that no data can fulfil; nothing is read."""
+        return
 
     def load(self, seed: int) -> Splits:
         """Read the data set and divide it into parts."""

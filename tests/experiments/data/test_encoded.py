@@ -1,6 +1,7 @@
 """Images that stay encoded: each is decoded once an epoch, the same ones whatever the processes and workers."""
 
 import itertools
+import os
 
 import pytest
 import torch
@@ -107,7 +108,7 @@ def test_a_damaged_picture_is_one_sentence_that_names_it(folder, workers):
 
 
 def test_a_worker_that_dies_is_one_sentence(folder, monkeypatch):
-    monkeypatch.setattr(encoded, "decode_crop", lambda *_: __import__("os")._exit(9))
+    monkeypatch.setattr(encoded, "decode_crop", lambda *_: os._exit(9))
     with pytest.raises(DataError, match="a process that decodes images has died"):
         list(batches(folder, workers=1).epoch(0))
 
