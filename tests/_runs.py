@@ -155,6 +155,7 @@ def write_novel(path: Path, classes: int = 26) -> None:
     features = chance.normal(size=(classes, 16))[labels] + 0.3 * chance.normal(size=(len(labels), 16))
     names = [f"novel {place}" for place in range(classes)]
     np.savez_compressed(path / "novel.npz", features=features.astype(np.float16), labels=labels, class_names=names)
+    vouch(path)
 
 
 def opl(weight: float, gamma: float = 0.5) -> dict:

@@ -10,6 +10,7 @@ import pytest
 
 from _page import Reader
 from _runs import ITEM, ITEMS, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
+from _vouched import vouch
 from opl.experiments import cli, tables
 from opl.experiments.cluster.local import jobs_of
 from opl.experiments.figures import lda
@@ -136,6 +137,7 @@ def write_attacked(folder, item, scale):
         about = json.loads((path / "recipe.json").read_text())
         about["recipe"] = {**tables.settings_of(job.recipe, scale), "seed": job.seed}
         (path / "recipe.json").write_text(json.dumps(about))
+        vouch(path)
         for name, settings in zip(measure.names, measure.settings, strict=True):
             metric = name.replace("-", "/", 1)
             each = 100 * chance.integers(0, 2, 40)
