@@ -1,33 +1,65 @@
-"""Devices, precision and processes, through Lightning Fabric."""
+"""Devices, precision, strategy and processes, through Lightning Fabric."""
 
 import atexit
 import gc
 import os
+from datetime import timedelta
 from typing import Any
 
 import torch
+from torch import nn
 
+from ...errors import OptionError
 from ..recipe import Recipe
+from .ranks import start_ranks
+
+CROWDED = 8  # processes per core that a CPU can still serve
 
 
 def launch(recipe: Recipe) -> Any:
     """Launch Fabric with the recipe's devices, precision and processes; under torchrun or SLURM it uses theirs."""
     from lightning_fabric import Fabric
 
-    several = recipe.devices * recipe.nodes > 1
-    if several and not torch.cuda.is_available():
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
+    several, cores = recipe.devices * recipe.nodes > 1, os.cpu_count() or 1
+    if not torch.cuda.is_available():
+        if recipe.devices > CROWDED * cores:
+            raise OptionError(f"devices is {recipe.devices} and this machine has {cores} cores: give at most {cores}.")
+        if several:
+            torch.set_num_threads(max(1, cores // recipe.devices))
     fabric = Fabric(
         devices=recipe.devices,
         num_nodes=recipe.nodes,
-        strategy="ddp" if several else "auto",
+        strategy=_strategy(recipe) if several else "auto",
         precision=recipe.precision,
     )
+    if several and not fabric.strategy.cluster_environment.creates_processes_externally:
+        start_ranks(recipe.devices, recipe.nodes, fabric.strategy.cluster_environment)
     fabric.launch()
     if fabric.world_size > 1:
         atexit.unregister(_leave)
         atexit.register(_leave)
     return fabric
+
+
+def _strategy(recipe: Recipe) -> Any:
+    """Return Fabric's strategy for several processes."""
+    timeout = timedelta(seconds=recipe.timeout)
+    if recipe.strategy == "ddp":
+        from lightning_fabric.strategies.ddp import DDPStrategy
+
+        return DDPStrategy(timeout=timeout)
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+
+    return ModelParallelStrategy(_shard, recipe.devices * recipe.nodes, 1, timeout=timeout)
+
+
+def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+    """Shard the weights over the processes: those of each direct part of the model together, then the rest."""
+    from torch.distributed.fsdp import fully_shard
+
+    for part in (*model.children(), model):
+        fully_shard(part, mesh=mesh["data_parallel"])
+    return model
 
 
 def _leave() -> None:

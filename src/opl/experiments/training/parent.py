@@ -23,14 +23,14 @@ def child_environment(signum: int = signal.SIGTERM) -> dict[str, str]:
     return {**os.environ, PARENT: f"{os.getpid()} {int(signum)}"}
 
 
-def end_with_parent() -> int:
-    """Have this process end with its parent, if that asked for it; return the parent's number, 0 if it did not.
+def end_with_parent() -> None:
+    """Have this process end with its parent, if that asked for it.
 
     Later calls, and the children of this process, do not see the request again.
     """
     words = os.environ.pop(PARENT, "").split()
     if len(words) != 2 or not all(word.isdecimal() for word in words):
-        return 0
+        return
     parent, signum = map(int, words)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
@@ -38,7 +38,6 @@ def end_with_parent() -> int:
         threading.Thread(target=_watch, args=(parent, signum), daemon=True).start()
     if os.getppid() != parent:  # it ended before this process could ask for the signal
         os.kill(os.getpid(), signum)
-    return parent
 
 
 def _watch(parent: int, signum: int) -> None:

@@ -38,19 +38,23 @@ class StopSignals:
         for signum, handler in self.handlers.items():
             signal.signal(signum, handler)
 
+    def hold(self) -> None:
+        """Only remember signals from here on."""
+        self.waits = True
+
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Only remember signals inside the block."""
+        """Only remember signals inside the block; one that came is raised at its end."""
         before, self.waits = self.waits, True
         try:
             yield
         finally:
             self.waits = before
+        self._raise()
 
-    def check(self, where: str) -> None:
-        """Raise the error for a signal that was received."""
-        if self.received:
-            raise stopped(self.received, where)
+    def _raise(self) -> None:
+        if self.received and not self.waits:
+            raise stopped(self.received, "outside of an epoch")
 
     def _handle(self, signum: int, _: Any) -> None:
         if os.getpid() != self.process:  # a forked loader worker: the training process decides about Ctrl-C
@@ -63,8 +67,7 @@ class StopSignals:
         if not self.received:
             self.received = signum
             end_within(GRACE, 128 + signum, f"{_name(signum)}: the same command resumes from the last checkpoint.")
-        if not self.waits:
-            self.check("outside of an epoch")
+        self._raise()
 
 
 def stopped(signum: int, where: str) -> StoppedError:
