@@ -12,6 +12,7 @@ from torch import nn
 from ...errors import OptionError
 from ..recipe import Recipe
 from .ranks import start_ranks
+from .stopping import GRACE, end_within
 
 CROWDED = 8  # processes per core that a CPU can still serve
 
@@ -69,5 +70,6 @@ def _leave() -> None:
     those occasionally aborts the process while Python shuts down.
     """
     if torch.distributed.is_initialized():
+        end_within(GRACE, 1, "the other processes of the run did not let this one go, so it ended by itself.")
         gc.collect()
         torch.distributed.destroy_process_group()

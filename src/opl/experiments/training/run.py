@@ -118,6 +118,8 @@ class _Training:
         self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
         self.splits = self.noisy.splits if self.noisy else splits
         self.model.to(fabric.device)
+        if not len(self.splits.train):
+            raise OptionError(f"{recipe.data.name} has no images left to train on: hold out fewer, or take more data.")
         self.data = batches(fabric, recipe, self.splits.train)
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
         self.objective = objective.to(fabric.device)
@@ -233,11 +235,7 @@ class _Training:
             **(_teacher(self.folder, self.recipe) if self.recipe.after else {}),
             "epochs": self.recipe.epochs,
             "seconds": sum(record["seconds"] for record in records),
-            **(
-                {"skipped_steps": sum(record["skipped_steps"] for record in records)}
-                if self.recipe.on_nan == "skip"
-                else {}
-            ),
+            **({"skipped_steps": sum(skipped)} if skipped else {}),
             "start": self.start,
         }
 

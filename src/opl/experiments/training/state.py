@@ -61,7 +61,7 @@ class Trained:
             objective.load_state_dict(state["objective"])
         self.fabric, self.network, self.objective = fabric, model, objective
         self.shards = recipe.strategy == "fsdp" and fabric.world_size > 1
-        module = copy.deepcopy(model) if self.shards else model
+        module = copy.deepcopy(model).to(memory_format=torch.contiguous_format) if self.shards else model
         self.wrapped = fabric.setup_module(module)
         model.to(next(module.parameters()).dtype)
         groups = [[module], [objective]] if self.shards else [[module, objective]]  # one group has one kind of tensor

@@ -26,6 +26,7 @@ class StopSignals:
         self.waits = False
         self.process = os.getpid()
         self.handlers: dict[int, Any] = {}
+        self.timer: threading.Timer | None = None
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
@@ -37,6 +38,8 @@ class StopSignals:
     def __exit__(self, *_: object) -> None:
         for signum, handler in self.handlers.items():
             signal.signal(signum, handler)
+        if self.timer is not None:
+            self.timer.cancel()
 
     def hold(self) -> None:
         """Only remember signals from here on."""
@@ -66,7 +69,8 @@ class StopSignals:
             os._exit(128 + signum)
         if not self.received:
             self.received = signum
-            end_within(GRACE, 128 + signum, f"{_name(signum)}: the same command resumes from the last checkpoint.")
+            sentence = f"{_name(signum)}: the same command resumes from the last checkpoint."
+            self.timer = end_within(GRACE, 128 + signum, sentence)
         self._raise()
 
 
@@ -75,8 +79,8 @@ def stopped(signum: int, where: str) -> StoppedError:
     return StoppedError(f"stopped by {_name(signum)} {where}: the same command resumes from here.", 128 + signum)
 
 
-def end_within(seconds: float, code: int, sentence: str) -> None:
-    """End this process with an exit code and a sentence, unless it has ended before."""
+def end_within(seconds: float, code: int, sentence: str) -> threading.Timer:
+    """End this process with an exit code and a sentence, unless it has ended before or the timer is canceled."""
 
     def end() -> None:
         print(f"opl: {sentence}", file=sys.stderr, flush=True)
@@ -85,6 +89,7 @@ def end_within(seconds: float, code: int, sentence: str) -> None:
     timer = threading.Timer(seconds, end)
     timer.daemon = True
     timer.start()
+    return timer
 
 
 def _name(signum: int) -> str:
