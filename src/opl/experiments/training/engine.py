@@ -3,6 +3,7 @@
 import atexit
 import gc
 import os
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -58,7 +59,9 @@ def _shard(model: nn.Module, mesh: Any) -> nn.Module:
     """Shard the weights over the processes: those of each direct part of the model together, then the rest."""
     from torch.distributed.fsdp import fully_shard
 
-    for part in (*model.children(), model):
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")  # nobody writes into features
+    weighted = [part for part in model.children() if any(True for _ in part.parameters())]
+    for part in (*weighted, model):
         fully_shard(part, mesh=mesh["data_parallel"])
     return model
 
