@@ -12,7 +12,7 @@ from torch import nn
 
 from ...errors import OptionError
 from ..recipe import Recipe
-from .ranks import start_ranks
+from .ranks import describe_loss, start_ranks
 from .stopping import GRACE, end_within
 
 CROWDED = 8  # processes per core that a CPU can still serve
@@ -36,7 +36,13 @@ def launch(recipe: Recipe) -> Any:
     )
     if several and not fabric.strategy.cluster_environment.creates_processes_externally:
         start_ranks(recipe.devices, recipe.nodes, fabric.strategy.cluster_environment)
-    fabric.launch()
+    try:
+        fabric.launch()
+    except RuntimeError as error:
+        lost = describe_loss(error, recipe.timeout)
+        if lost is None:
+            raise
+        raise lost from error
     if fabric.world_size > 1:
         atexit.unregister(_leave)
         atexit.register(_leave)
