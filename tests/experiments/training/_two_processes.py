@@ -14,9 +14,9 @@ from pathlib import Path
 from unittest import mock
 
 import torch.distributed as dist
-from _digits_methods import METHODS
 from _small_parts import TERM, at_step, few, send
 
+from _digits_methods import METHODS
 from opl.errors import OplError, StoppedError
 from opl.experiments import tables
 from opl.experiments.data.batches import Batches
@@ -29,7 +29,8 @@ from opl.optim import SGD, Steps
 PARTS = ((1, 0, 0), (1, 1, 1), (5, 1, 0), (5, 0, 1), (5, 3, 2))
 PLAIN = {"optimizer": SGD(lr=1.0, momentum=0.0, weight_decay=0.0), "schedule": Steps(milestones=())}
 STEPS = few(36, epochs=5, batch_size=36)  # one step an epoch, so that its record has the values of that step
-LARGE = few(23, epochs=2, batch_size=16)  # the same images as in four batches of four
+GENTLE = {**PLAIN, "optimizer": SGD(lr=0.1, momentum=0.9)}
+LARGE = few(23, epochs=2, batch_size=16, **GENTLE)  # the same images as in four batches of four
 PRUNING = {"method": TruncatedLq(start=1, every=1), "noise": UniformNoise(rate=0.2), "epochs": 2}
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ...errors import OptionError
+from ...errors import LayerError, OptionError
 from ..models.modes import unwrap
 from ..types import Batch, Output, Terms
 
@@ -15,6 +15,10 @@ Pieces = Iterable[tuple[int, Batch]]
 """The mini-batches of an optimizer step, each with its number in the epoch."""
 Prepare = Callable[[int], None]
 """Sets the random state and the step counters for a mini-batch."""
+ONE_PASS = (
+    "accumulation='exact' needs a method that runs the model once, on the images of the batch, and looks at its output "
+    "alone: use accumulation='micro' with this method."
+)
 
 
 class Loss(NamedTuple):
@@ -57,7 +61,10 @@ def add_exact_gradients(
     listed = list(pieces)
     whole = _join(fabric, [batch for _, batch in listed])
     cached = CachedOutputs(model, listed, whole, prepare)
-    terms: Terms = objective(cached, whole)
+    try:
+        terms: Terms = objective(cached, whole)
+    except LayerError as error:  # it looks for a layer of the model
+        raise OptionError(ONE_PASS) from error
     with fabric.no_backward_sync(model):
         terms.total.backward()
     for place, (step, batch) in enumerate(listed):
@@ -87,10 +94,7 @@ class CachedOutputs(nn.Module):
     def forward(self, images: Tensor, labels: Tensor | None = None, change: Any = None) -> Output:
         """Return the model's output for the whole batch, without the graph."""
         if images is not self.whole.images or change is not None or self.output is not None:
-            raise OptionError(
-                "accumulation='exact' needs a method that runs the model once, on the images of the batch: use "
-                "accumulation='micro' with this method."
-            )
+            raise OptionError(ONE_PASS)
         self.guided = labels is not None
         network = unwrap(self.wrapped[0])
         before = {name: value.clone() for name, value in network.named_buffers()}
