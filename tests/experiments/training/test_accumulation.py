@@ -28,7 +28,7 @@ from opl.experiments.types import Batch, Output, TaskShape
 from opl.optim import SGD, Steps
 
 WHOLE = few(
-    300, batch_size=128, epochs=2, optimizer=SGD(lr=0.1, momentum=0.9), schedule=Steps(milestones=())
+    300, batch_size=128, epochs=2, optimizer=SGD(lr=0.05, momentum=0.9), schedule=Steps(milestones=())
 )  # 128, 128 and 44 images
 
 

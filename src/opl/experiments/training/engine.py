@@ -5,16 +5,19 @@ import gc
 import os
 import warnings
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ...errors import OptionError
 from ..recipe import Recipe
 from .ranks import describe_loss, start_ranks
 from .stopping import GRACE, end_within
 
+STARTUP = 300.0  # seconds that processes have to come together, at least
 CROWDED = 8  # processes per core that a CPU can still serve
 
 
@@ -44,6 +47,7 @@ def launch(recipe: Recipe) -> Any:
             raise
         raise lost from error
     if fabric.world_size > 1:
+        _set_pg_timeout(timedelta(seconds=recipe.timeout))
         atexit.unregister(_leave)
         atexit.register(_leave)
     return fabric
@@ -51,20 +55,22 @@ def launch(recipe: Recipe) -> Any:
 
 def _strategy(recipe: Recipe) -> Any:
     """Return Fabric's strategy for several processes."""
-    timeout = timedelta(seconds=recipe.timeout)
+    timeout = timedelta(seconds=max(recipe.timeout, STARTUP))
     if recipe.strategy == "ddp":
         from lightning_fabric.strategies.ddp import DDPStrategy
 
         return DDPStrategy(timeout=timeout)
     from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 
-    return ModelParallelStrategy(_shard, recipe.devices * recipe.nodes, 1, timeout=timeout)
+    shard = partial(_shard, timeout=timedelta(seconds=recipe.timeout))
+    return ModelParallelStrategy(shard, recipe.devices * recipe.nodes, 1, timeout=timeout)
 
 
-def _shard(model: nn.Module, mesh: Any) -> nn.Module:
+def _shard(model: nn.Module, mesh: Any, timeout: timedelta) -> nn.Module:
     """Shard the weights over the processes: those of each direct part of the model together, then the rest."""
     from torch.distributed.fsdp import fully_shard
 
+    _set_pg_timeout(timeout, mesh["data_parallel"].get_group())
     warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")  # nobody writes into features
     weighted = [part for part in model.children() if any(True for _ in part.parameters())]
     for part in (*weighted, model):
