@@ -14,7 +14,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from ...errors import OptionError
 from ..recipe import Recipe
-from .ranks import describe_loss, start_ranks
+from .ranks import connect_restarted, describe_loss, start_ranks
 from .stopping import GRACE, end_within
 
 STARTUP = 300.0  # seconds that processes have to come together, at least
@@ -40,6 +40,8 @@ def launch(recipe: Recipe) -> Any:
     if several and not fabric.strategy.cluster_environment.creates_processes_externally:
         start_ranks(recipe.devices, recipe.nodes, fabric.strategy.cluster_environment)
     try:
+        if several:
+            connect_restarted("nccl" if torch.cuda.is_available() else "gloo", _startup(recipe))
         fabric.launch()
     except RuntimeError as error:
         lost = describe_loss(error, recipe.timeout)
@@ -53,9 +55,13 @@ def launch(recipe: Recipe) -> Any:
     return fabric
 
 
+def _startup(recipe: Recipe) -> timedelta:
+    return timedelta(seconds=max(recipe.timeout, STARTUP))
+
+
 def _strategy(recipe: Recipe) -> Any:
     """Return Fabric's strategy for several processes."""
-    timeout = timedelta(seconds=max(recipe.timeout, STARTUP))
+    timeout = _startup(recipe)
     if recipe.strategy == "ddp":
         from lightning_fabric.strategies.ddp import DDPStrategy
 

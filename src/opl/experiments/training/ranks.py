@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
@@ -45,6 +46,22 @@ def _command() -> list[str]:
 
 def _safe(wanted: bool) -> list[str]:
     return ["-P"] if wanted else []
+
+
+def connect_restarted(backend: str, timeout: timedelta) -> None:
+    """Connect the processes of a run that torchrun restarted; otherwise leave it to Fabric.
+
+    torchrun keeps its store for the next attempt, and in it the addresses of the processes that ended; so each attempt
+    gets a part of the store to itself.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if attempt == "0" or not shared or dist.is_initialized():
+        return
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    own = dist.PrefixStore(f"attempt-{attempt}", store)
+    dist.init_process_group(backend, store=own, rank=rank, world_size=world, timeout=timeout)
 
 
 def is_first() -> bool:

@@ -16,7 +16,15 @@ from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
-from .build import batches, build_model, build_objective, complete_settings, finished_model, initialize
+from .build import (
+    batches,
+    build_model,
+    build_objective,
+    complete_settings,
+    finished_model,
+    initialize,
+    synchronize_batch_norm,
+)
 from .checks import check_recipe
 from .engine import launch
 from .loggers import RunLogger
@@ -110,7 +118,7 @@ class _Training:
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, stop: StopSignals) -> None:
         self.fabric, self.recipe, self.folder, self.stop = fabric, recipe, folder, stop
-        self.model = build_model(recipe)
+        self.model = synchronize_batch_norm(recipe, build_model(recipe), fabric.device)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
         self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
