@@ -12,38 +12,29 @@ import torch
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
-from ...errors import OptionError
 from ..recipe import Recipe
 from .ranks import connect_restarted, describe_loss, start_ranks
 from .stopping import GRACE, end_within
 
 STARTUP = 300.0  # seconds that processes have to come together, at least
-CROWDED = 8  # processes per core that a CPU can still serve
 
 
 def launch(recipe: Recipe) -> Any:
     """Launch Fabric with the recipe's devices, precision and processes; under torchrun or SLURM it uses theirs."""
     from lightning_fabric import Fabric
 
-    several, cores = recipe.devices * recipe.nodes > 1, os.cpu_count() or 1
-    if not torch.cuda.is_available():
-        if recipe.devices > CROWDED * cores:
-            raise OptionError(f"devices is {recipe.devices} and this machine has {cores} cores: give at most {cores}.")
-        if several:
-            torch.set_num_threads(max(1, cores // recipe.devices))
-    fabric = Fabric(
-        devices=recipe.devices,
-        num_nodes=recipe.nodes,
-        strategy=_strategy(recipe) if several else "auto",
-        precision=recipe.precision,
-    )
-    if several and not fabric.strategy.cluster_environment.creates_processes_externally:
-        start_ranks(recipe.devices, recipe.nodes, fabric.strategy.cluster_environment)
+    several = recipe.devices * recipe.nodes > 1
+    if several and not torch.cuda.is_available():
+        torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
+    strategy = _strategy(recipe) if several else "auto"
+    fabric = Fabric(devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision)
+    if several and not strategy.cluster_environment.creates_processes_externally:
+        start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)
     try:
         if several:
             connect_restarted("nccl" if torch.cuda.is_available() else "gloo", _startup(recipe))
         fabric.launch()
-    except RuntimeError as error:
+    except Exception as error:
         lost = describe_loss(error, recipe.timeout)
         if lost is None:
             raise

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ...errors import DistributedError
+from ...errors import DistributedError, OplError
 from .parent import child_environment
 
 LAUNCHER = "OPL_LAUNCHER"
@@ -58,9 +58,11 @@ def connect_restarted(backend: str, timeout: timedelta) -> None:
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if attempt == "0" or not shared or dist.is_initialized():
         return
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    from torch.distributed.distributed_c10d import PrefixStore, TCPStore
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    own = dist.PrefixStore(f"attempt-{attempt}", store)
+    own = PrefixStore(f"attempt-{attempt}", store)
     dist.init_process_group(backend, store=own, rank=rank, world_size=world, timeout=timeout)
 
 
@@ -69,9 +71,11 @@ def is_first() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
 
 
-def describe_loss(error: RuntimeError, timeout: float) -> DistributedError | None:
+def describe_loss(error: Exception, timeout: float) -> DistributedError | None:
     """Return the sentence for an error of a collective; None if it is another error."""
     text = str(error).lower()
+    if isinstance(error, OplError) or not isinstance(error, RuntimeError):
+        return None
     if not isinstance(error, dist.DistError) and not any(sign in text for sign in SIGNS):
         return None
     if "timed out" in text or "timeout" in text:

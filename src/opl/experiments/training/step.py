@@ -66,7 +66,7 @@ def add_exact_gradients(
     except LayerError as error:  # it looks for a layer of the model
         raise OptionError(ONE_PASS) from error
     with fabric.no_backward_sync(model):
-        terms.total.backward()
+        torch.autograd.backward(terms.total)
     for place, (step, batch) in enumerate(listed):
         prepare(step)
         with fabric.no_backward_sync(model, enabled=place + 1 < count):
@@ -117,7 +117,7 @@ class CachedOutputs(nn.Module):
         """Return the gradients of the features and of the logits of a mini-batch."""
         assert self.output is not None
         found = [torch.zeros_like(value) if value.grad is None else value.grad for value in self.output]
-        return [gradient.split(self.sizes)[place] for gradient in found]
+        return [torch.split(gradient, self.sizes)[place] for gradient in found]
 
 
 def average_gradients(fabric: Any, objective: nn.Module) -> None:
@@ -173,7 +173,8 @@ def _join(fabric: Any, batches: list[Batch]) -> Batch:
 
 def _count(fabric: Any, batch: Batch) -> int:
     """Return the number of images of the global batch."""
-    return round(fabric.world_size / batch.sample_weight)
+    world: int = fabric.world_size
+    return round(world / batch.sample_weight)
 
 
 def _values(terms: Terms) -> dict[str, float]:
