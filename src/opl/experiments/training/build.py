@@ -104,7 +104,7 @@ def synchronize_batch_norm(recipe: Recipe, model: Network, device: torch.device)
         raise OptionError(
             "sync_batch_norm needs accelerators, and this run is on the CPU: leave it out, or use one process."
         )
-    synchronized: Network = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    synchronized: Network = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     return synchronized
 
 

@@ -26,7 +26,7 @@ def launch(recipe: Recipe) -> Any:
     several = recipe.devices * recipe.nodes > 1
     if several and not torch.cuda.is_available():
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
-    strategy = _strategy(recipe) if several else "auto"
+    strategy: Any = _strategy(recipe) if several else "auto"
     fabric = Fabric(devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision)
     if several and not strategy.cluster_environment.creates_processes_externally:
         start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)

@@ -58,7 +58,7 @@ def connect_restarted(backend: str, timeout: timedelta) -> None:
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if attempt == "0" or not shared or dist.is_initialized():
         return
-    from torch.distributed.distributed_c10d import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
 
     store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -61,12 +61,15 @@ class Trained:
             objective.load_state_dict(state["objective"])
         self.fabric, self.network, self.objective = fabric, model, objective
         self.shards = recipe.strategy == "fsdp" and fabric.world_size > 1
-        module = copy.deepcopy(model).to(memory_format=torch.contiguous_format) if self.shards else model
+        module = _contiguous_copy(model) if self.shards else model
         self.wrapped = fabric.setup_module(module)
         model.to(next(module.parameters()).dtype)
-        groups = [[module], [objective]] if self.shards else [[module, objective]]  # one group has one kind of tensor
-        found = [group for modules in groups for group in param_groups(*modules, lr=recipe.optimizer.lr)]
-        self.optimizer = fabric.setup_optimizers(recipe.optimizer.build(found))
+        rate = recipe.optimizer.lr
+        if self.shards:  # a group has one kind of tensor
+            groups = [*param_groups(module, lr=rate), *param_groups(objective, lr=rate)]
+        else:
+            groups = param_groups(module, objective, lr=rate)
+        self.optimizer = fabric.setup_optimizers(recipe.optimizer.build(groups))
         if state is not None:
             self.optimizer.load_state_dict(self._shard(state["optimizer"]))
             fabric.strategy.precision.load_state_dict(state.get("precision", {}))
@@ -136,6 +139,14 @@ class Trained:
             for place, entry in optimizer["state"].items()
         }
         return {**optimizer, "state": entries}
+
+
+def _contiguous_copy(model: nn.Module) -> nn.Module:
+    """Return a copy whose weights are contiguous, which FSDP needs."""
+    copied = copy.deepcopy(model)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.contiguous()
+    return copied
 
 
 def full(value: Any) -> Any:
