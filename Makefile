@@ -1,11 +1,12 @@
 # make demo   set up .venv and run the main job        make test   set up and run the tests
 # make lint   ruff and mypy                            make bench  speed and memory of the loss
+# make fuzz   20,000 drawn examples of all properties  make faults kill runs, damage files, try wrong input, and count
 # make matrix the library with old and new torch       make package  wheel and sdist, built, checked, installed, tested
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
-.PHONY: setup demo test slow lint bench matrix package clean
+.PHONY: setup demo test slow fuzz faults lint bench matrix package clean
 
 setup: .venv/.dev
 
@@ -26,6 +27,12 @@ test: .venv/.dev
 
 slow: .venv/.dev
 	$(BIN)/pytest -m slow
+
+fuzz: .venv/.dev
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz
+
+faults: .venv/.dev
+	$(BIN)/python benchmarks/faults.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -40,25 +40,29 @@ def main() -> None:
         model.zero_grad()
         return time.process_time() - start
 
-    def call(criterion: nn.Module, output: torch.Tensor) -> float:
+    def call(criterion: nn.Module, output: torch.Tensor, features: torch.Tensor) -> float:
+        """Everything above the features: what the backbone does is the same with and without OPL."""
         start = time.process_time()
-        criterion(output, labels)
+        torch.autograd.grad(criterion(output, labels), features, retain_graph=True)
         return time.process_time() - start
 
     for criterion in criteria.values():
         step(criterion)
     steps = {name: [] for name in criteria}
-    for _ in range(rounds):
-        for name, criterion in criteria.items():
-            steps[name].append(step(criterion))
-    whole = median(steps["cross-entropy"])
-    print(
-        f"a step: {1e3 * whole:.0f} ms; with OPL {median(steps['with OPL']) / whole:.3f} of it (noise: some per cent)"
-    )
+    for number in range(rounds):
+        for name in sorted(criteria, reverse=number % 2 == 0):  # who comes first takes turns
+            steps[name].append(step(criteria[name]))
+    whole = min(steps["cross-entropy"])  # neighbors on the machine can only make a step slower
+    print(f"a step: {1e3 * whole:.0f} ms; with OPL {min(steps['with OPL']) / whole:.3f} of it (noise: some per cent)")
+    kept: list[torch.Tensor] = []
+    model.network.fc.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
     output = model(images)
-    alone = {name: median(call(criterion, output) for _ in range(100)) for name, criterion in criteria.items()}
-    added = alone["with OPL"] - alone["cross-entropy"]
-    print(f"the criterion alone: {1e3 * added:.2f} ms more forward, {added / whole:.2%} of a step")
+    times = {name: [] for name in criteria}
+    for _ in range(100):
+        for name, criterion in criteria.items():
+            times[name].append(call(criterion, output, kept[0]))
+    added = median(times["with OPL"]) - median(times["cross-entropy"])
+    print(f"above the features, forward and backward: {1e3 * added:.2f} ms more, {added / whole:.2%} of a step")
 
 
 if __name__ == "__main__":

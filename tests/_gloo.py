@@ -1,6 +1,7 @@
 """Work on several processes of this machine at once, joined by gloo."""
 
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -30,12 +31,28 @@ def _inside(rank: int, work: Callable[..., None], world: int, store: str, args: 
     dist.destroy_process_group()
 
 
-def alone_and_in_two(script: str, folder: Path) -> None:
-    """Run a script with the words `1 FOLDER/1` and then `2 FOLDER/2`: how many processes to use, and where to."""
-    file = folder / "script.py"
-    file.write_text(script)
-    for devices in ("1", "2"):
-        words = [sys.executable, str(file), devices, str(folder / devices)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-        assert done.returncode == 0, done.stderr
+IN_TWO = """
+import json, sys
+from dataclasses import replace
+from pathlib import Path
+from opl.experiments.training.build import parse_recipe
+from opl.experiments.training.run import run
+for recipe in json.loads(Path(sys.argv[1]).read_text()):
+    run(replace(parse_recipe(recipe), devices=2), sys.argv[2])
+"""
+
+
+def alone_and_in_two(folder: Path, *recipes: Any) -> None:
+    """Train recipes in this process, into FOLDER/1, and then in two others that work together, into FOLDER/2."""
+    from opl.experiments.serialization import to_json
+    from opl.experiments.training.run import run
+
+    for recipe in recipes:
+        run(recipe, folder / "1")
+    script, given = folder / "in_two.py", folder / "recipes.json"
+    script.write_text(IN_TWO)  # a file, because the first process starts it again as the second
+    given.write_text(json.dumps([to_json(recipe) for recipe in recipes]))
+    words = [sys.executable, str(script), str(given), str(folder / "2")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr

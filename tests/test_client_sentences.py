@@ -183,7 +183,8 @@ def test_criteria_leave_nothing_behind():
     assert hooks_on(model) == 0
     for _ in range(1000):
         criterion = opl.regularize(BASE, model)
-    criterion(model(images), labels)
+        criterion(model(images[:4]), labels[:4])
+        assert hooks_on(model) == 1
     del criterion
     gc.collect()
     assert hooks_on(model) == 0

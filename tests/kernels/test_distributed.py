@@ -113,7 +113,7 @@ def test_fewer_bytes_cross_the_network_by_the_chosen_way():
         [sys.executable, str(script), "--rows", "256", "--dim", "64", "--classes", "10", "--steps", "20", "--json"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     import json

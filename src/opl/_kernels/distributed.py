@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from ..errors import DistributedError, OplError, OptionError, did_you_mean
 from .class_sums import gradient
@@ -34,7 +35,7 @@ class Header(NamedTuple):
     nonnegative: int
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+@_disable_dynamo  # torch.compiler.disable that waits for the first call to import torch._dynamo, which takes seconds
 def global_similarities(
     features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, algorithm: str
 ) -> tuple[Tensor, Tensor]:

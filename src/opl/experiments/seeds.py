@@ -45,6 +45,8 @@ class Purpose(Enum):
     """Classes and images of an episode, whose index is mixed in: LABEL_NOISE mixes fewer numbers, so they differ."""
     DOMAIN_SPLIT = ("before", 11)
     """Held-out images of a domain."""
+    CROP = ("before", 12)
+    """Random crops of pictures, made while they are decoded."""
 
     def __new__(cls, side: str, number: int) -> "Purpose":
         """Give each purpose a value of its own, whatever its number."""

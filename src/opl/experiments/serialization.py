@@ -5,6 +5,7 @@ import json
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
@@ -70,7 +71,7 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
 
 
 def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     names = {field.name: field for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:
@@ -79,6 +80,11 @@ def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
         if name not in value and field.default is field.default_factory is dataclasses.MISSING:
             raise OptionError(f"the setting {name!r} of {kind.__name__} is missing: these are no settings of a run.")
     return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _options(kind: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """Plain values passed between packages, and the protocols that settings implement."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -52,6 +52,18 @@ class TaskShape(NamedTuple):
     teacher: nn.Module | None = None
 
 
+class Request(NamedTuple):
+    """Images to read together: their indices within a part, and the seed of their random crops (None: central crops).
+
+    They are the `places` of a global batch of `total` images, for all of which random numbers are drawn.
+    """
+
+    rows: Tensor
+    seed: int | None = None
+    places: slice = slice(None)
+    total: int = 0
+
+
 @dataclass(frozen=True)
 class Images:
     """Decoded images of one part of a data set: (N, C, H, W) uint8 pixels (often memory-mapped) and (N,) labels.
@@ -73,6 +85,15 @@ class Images:
         chosen = self.rows[rows]
         return self.pixels[chosen], self.labels[chosen]
 
+    @property
+    def most_at_once(self) -> int | None:
+        """The largest number of images to read together; None if there is no limit."""
+        return None
+
+    def serve(self, requests: Iterable[Request]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the pixels and labels of each request, in order; decoded images need no crops and are yielded whole."""
+        return (self.take(request.rows) for request in requests)
+
 
 class Splits(NamedTuple):
     """A data set divided into parts; `val` is empty unless a validation set was requested."""
@@ -93,7 +114,7 @@ EpochRecord = dict[str, Any]  # one line of metrics.jsonl: `epoch`, `train/*`, `
 
 def empty_part(like: Images) -> Images:
     """Return an empty part of the same data."""
-    return Images(like.pixels, like.labels, torch.zeros(0, dtype=torch.long))
+    return replace(like, rows=torch.zeros(0, dtype=torch.long))
 
 
 # Settings. Each is a frozen dataclass that inherits from its protocol, and with it the defaults of optional members.
@@ -164,6 +185,7 @@ class DataSet(Protocol):
 
     def check(self) -> None:
         """Raise `OptionError` for settings that no data can fulfil; nothing is read."""
+        return
 
     def load(self, seed: int) -> Splits:
         """Read the data set and divide it into parts."""

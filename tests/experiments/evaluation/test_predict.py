@@ -10,6 +10,7 @@ import torch
 from _tiny_runs import TINY, write_tiny_runs
 from opl.errors import DamagedError, OptionError
 from opl.experiments import cli
+from opl.experiments.data import Synthetic
 from opl.experiments.data.cifar import Cifar100
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
@@ -18,6 +19,18 @@ from opl.experiments.training.build import build_model
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return write_tiny_runs(tmp_path_factory.mktemp("runs"))
+
+
+def features_of(found, recipe):
+    """Features and labels of the test images, without our batches."""
+    model = build_model(recipe)
+    model.load_state_dict(found.weights())
+    test = recipe.data.load(recipe.seed).test
+    pixels, labels = test.take(torch.arange(len(test)))
+    mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
+    with torch.no_grad():
+        features = model.eval()((pixels.float() / 255 - mean) / std).features
+    return features.numpy(), labels.numpy()
 
 
 def test_a_run_keeps_what_its_model_says_of_the_test_images(folder):
@@ -43,6 +56,30 @@ def test_a_run_keeps_what_its_model_says_of_the_test_images(folder):
     units = means / np.linalg.norm(means, axis=1, keepdims=True)
     there = labels.unique().numpy()
     np.testing.assert_allclose(arrays["similarity"][np.ix_(there, there)], units @ units.T, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_geometry_is_that_of_all_images_in_any_order(folder, monkeypatch, capfd, order):
+    """`opl evaluate RUN geometry` against the full matrix of cosines in double precision."""
+    real = Synthetic.load
+
+    def load(data, seed):
+        splits = real(data, seed)
+        rows = splits.test.rows
+        labels = splits.test.labels[rows]
+        places = labels.argsort(stable=True) if order == "sorted" else torch.randperm(len(rows))
+        return splits._replace(test=replace(splits.test, rows=rows[places]))
+
+    monkeypatch.setattr(Synthetic, "load", load)
+    found = RunFolder.of(folder, "cifar100-resnet56-opl", 0)
+    assert cli.main(["evaluate", str(found.path), "geometry"]) == 0
+    numbers = json.loads(capfd.readouterr().out)
+    features, labels = features_of(found, TINY["opl"])
+    units = features.astype(np.float64) / np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
+    cosines, alike = units @ units.T, labels[:, None] == labels
+    assert numbers["images"] == len(labels)
+    assert numbers["s"] == pytest.approx(cosines[alike & ~np.eye(len(labels), dtype=bool)].mean(), abs=1e-6)
+    assert numbers["d"] == pytest.approx(abs(cosines[~alike].mean()), abs=1e-6)
 
 
 def test_measuring_again_writes_the_same(folder, capfd):

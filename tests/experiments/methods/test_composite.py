@@ -9,11 +9,13 @@ from torch.nn import functional as F
 
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments.methods import OPL, Composite, CrossEntropy, CrossEntropyOPL
+from opl.experiments import tables
+from opl.experiments.methods import LGM, OPL, Anchor, Center, Composite, CrossEntropy, CrossEntropyOPL, Perpetual
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 from opl.experiments.types import TaskShape
+from opl.optim import SGD
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -34,25 +36,14 @@ def test_every_method_learns_the_digits(tmp_path, name):
     assert result["test/top1"] > 60  # chance is 10
 
 
-SCRIPT = """
-import sys
-from dataclasses import replace
-from opl.experiments import tables
-from opl.experiments.methods import *
-from opl.optim import SGD
-from opl.experiments.training.run import run
-base = tables.recipe("digits-ce", "small")
-base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]))
-centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
-run(replace(base, name="centers", method=centers), sys.argv[2])
-gaussians = Composite(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
-run(replace(base, name="gaussians", method=gaussians), sys.argv[2])
-"""
-
-
-def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path):
-    alone_and_in_two(SCRIPT, tmp_path)
-    for name in ("centers", "gaussians"):
+def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path, one_thread):
+    base = tables.recipe("digits-ce", "small")
+    base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02))
+    centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
+    gaussians = Composite(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))
+    methods = {"centers": centers, "gaussians": gaussians}
+    alone_and_in_two(tmp_path, *(replace(base, name=name, method=method) for name, method in methods.items()))
+    for name in methods:
         one, two = (RunFolder.of(tmp_path / str(devices), name, 0) for devices in (1, 2))
         for key, value in one.weights().items():
             torch.testing.assert_close(two.weights()[key], value, rtol=0, atol=1e-4)

@@ -1,6 +1,5 @@
 """Truncated Lq in a run: who is pruned, by which model, what trains meanwhile, and that stopping changes nothing."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,6 @@ from opl.experiments.data import UniformNoise
 from opl.experiments.methods import OPL, Center, TruncatedLq
 from opl.experiments.models import MnistNet
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.serialization import to_json
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 from opl.experiments.types import Batch, Output, TaskShape
@@ -235,19 +233,10 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
     assert records[-1]["test/top1"] == peeking["test/top1"]
 
 
-SCRIPT = """
-import json, sys
-from dataclasses import replace
-from opl.experiments.training.build import parse_recipe
-from opl.experiments.training.run import run
-run(replace(parse_recipe(json.loads({recipe!r})), devices=int(sys.argv[1])), sys.argv[2])
-"""
-
-
-def test_two_processes_prune_and_train_as_one_does(tmp_path):
+def test_two_processes_prune_and_train_as_one_does(tmp_path, one_thread):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
     recipe = replace(DIGITS, epochs=4, method=method, optimizer=SGD(lr=0.02))
-    alone_and_in_two(SCRIPT.format(recipe=json.dumps(to_json(recipe))), tmp_path)
+    alone_and_in_two(tmp_path, recipe)
     one, two = (RunFolder.of(tmp_path / devices, DIGITS.name, 0) for devices in ("1", "2"))
     kept, theirs = (folder.load()["objective"]["kept"] for folder in (one, two))
     assert (kept != theirs).sum() <= 2  # a probability next to k may fall on either side

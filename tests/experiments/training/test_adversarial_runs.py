@@ -9,12 +9,13 @@ from _gloo import alone_and_in_two
 from opl.errors import OptionError
 from opl.experiments import tables
 from opl.experiments.data import Synthetic
-from opl.experiments.methods import MART, OPL, AdversarialTraining
-from opl.experiments.models import ResNet
+from opl.experiments.methods import MART, OPL, TRADES, AdversarialTraining
+from opl.experiments.models import CifarResNet, ResNet
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.serialization import to_json
 from opl.experiments.training.build import build_model, parse_recipe
 from opl.experiments.training.run import run
+from opl.optim import SGD
 
 DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
 ATTACKED = replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model")
@@ -82,28 +83,15 @@ def test_fine_tuning_normalizes_by_its_own_data(tmp_path):
     assert 0 < kept < new  # it started from the first run's weights
 
 
-SCRIPT = """
-import sys
-from dataclasses import replace
-from opl.experiments import tables
-from opl.experiments.methods import *
-from opl.experiments.models import CifarResNet
-from opl.optim import SGD
-from opl.experiments.training.run import run
-base = tables.recipe("digits-ce", "small")
-base = replace(base, epochs=1, optimizer=SGD(lr=0.02), devices=int(sys.argv[1]), normalize="model")
-loop = {"random_start": False, "steps": 2}
-madry = AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),))
-for name, method in {"madry": madry, "mart": MART(**loop)}.items():
-    run(replace(base, name=name, method=method), sys.argv[2])
-with_norms = replace(base, name="norms", model=CifarResNet(8, 8), data=replace(base.data, test_fraction=0.9))
-run(replace(with_norms, method=TRADES(steps=1)), sys.argv[2])  # batch norms, two passes, one backward
-"""
-
-
 @pytest.mark.slow
-def test_two_processes_train_against_attacks_as_one_does(tmp_path):
-    alone_and_in_two(SCRIPT, tmp_path)
+def test_two_processes_train_against_attacks_as_one_does(tmp_path, one_thread):
+    base = replace(DIGITS, epochs=1, optimizer=SGD(lr=0.02), normalize="model")
+    loop = {"random_start": False, "steps": 2}
+    madry = replace(base, name="madry", method=AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),)))
+    mart = replace(base, name="mart", method=MART(**loop))
+    data = replace(base.data, test_fraction=0.9)
+    norms = replace(base, name="norms", model=CifarResNet(8, 8), data=data, method=TRADES(steps=1))
+    alone_and_in_two(tmp_path, madry, mart, norms)  # norms: batch norms, two passes, one backward
     for name in ("madry", "mart"):
         one, two = (RunFolder.of(tmp_path / str(devices), name, 0).weights() for devices in (1, 2))
         for key, value in one.items():

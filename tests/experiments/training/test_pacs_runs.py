@@ -73,7 +73,6 @@ def test_the_oracle_is_recorded_under_its_own_name_and_selects_nothing(tmp_path)
 
 @pytest.mark.parametrize("weights", ["nowhere.safetensors", "nobody/nothing"])
 def test_missing_weights_are_told_before_any_image_is_decoded(tmp_path, monkeypatch, weights):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     decoded = []
     monkeypatch.setattr(SyntheticDomains, "load", lambda self, seed: decoded.append(seed))
     with pytest.raises(OptionError, match=r"with --weights; put it below \$OPL_DATA .*; or train from scratch"):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import opl
 from opl.errors import DivergedError
 from opl.experiments import cli, tables
 from opl.experiments.methods import CrossEntropyOPL
@@ -19,8 +18,6 @@ from opl.experiments.run_folder import RunFolder
 from opl.experiments.serialization import to_json
 from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
-
-ROOT = Path(opl.__file__).parents[2]
 
 
 def tiny(name: str = "digits-opl", **changes) -> Recipe:
@@ -91,21 +88,11 @@ def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, stopp
         assert epochs == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(("times", "devices"), [(1, 1), pytest.param(20, 1, marks=pytest.mark.slow), (1, 2)])
-def test_a_run_killed_at_random_moments_ends_with_the_same_bytes(times, devices):
-    words = [sys.executable, str(ROOT / "benchmarks" / "kill.py"), "--times", str(times), "--devices", str(devices)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{times} of {times} runs ended with the same bytes" in done.stdout
-
-
-def test_two_processes_train_as_one(tmp_path):
-    for devices in (1, 2):
-        done = command(
-            *("train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100"),
-            *("--devices", str(devices), "--out", str(tmp_path / str(devices))),
-        )
-        assert done.returncode == 0, done.stderr
+def test_two_processes_train_as_one(tmp_path, one_thread):
+    words = ["train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100", "--out"]
+    assert cli.main([*words, str(tmp_path / "1")]) == 0
+    done = command(*words, str(tmp_path / "2"), "--devices", "2")
+    assert done.returncode == 0, done.stderr
     one, two = (RunFolder.of(tmp_path / str(devices), "digits-opl", 0) for devices in (1, 2))
     for name, value in one.weights().items():
         torch.testing.assert_close(two.weights()[name], value, rtol=0, atol=1e-4)

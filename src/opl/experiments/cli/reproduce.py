@@ -73,8 +73,8 @@ class Reproduce(Flags):
         return folder
 
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
-        """Stop before anything is trained if a run of these rows cannot be compared."""
-        names = {row.recipe for row in chosen.at(self.scale)}
+        """Stop before anything is trained if a run of these rows, or one that they come after, cannot be compared."""
+        names = {job.recipe for job in jobs_of(chosen, self.scale, 1, folder, lambda name: recipe(name, self.scale))}
         runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
         wrong = [run for run in runs if run.state in (REFUSED, DAMAGED) and run.name in names]
         if wrong:

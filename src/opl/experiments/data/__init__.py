@@ -18,8 +18,10 @@ from .cifar import Cifar10, Cifar100
 from .digits import Digits
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
+from .jpeg_copies import JpegCopies
 from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
+from .pictures import HubImages, ImageFolder, ImageNet
 from .readers.catalog import CATALOG, CatalogEntry
 from .readers.source import find, find_local, is_here
 from .split import split, subset
@@ -37,6 +39,10 @@ DATA_SETS = (
     TieredImageNet,
     Pacs,
     DomainFolder,
+    ImageFolder,
+    HubImages,
+    ImageNet,
+    JpegCopies,
     Synthetic,
     SyntheticDomains,
 )
@@ -58,6 +64,10 @@ __all__ = [
     "FashionMnist",
     "Flip",
     "Grayscale",
+    "HubImages",
+    "ImageFolder",
+    "ImageNet",
+    "JpegCopies",
     "MiniImageNet",
     "Mnist",
     "NoiseMatrix",

@@ -167,13 +167,17 @@ class Normalize:
         self, images: Tensor, generator: torch.Generator | None = None, rows: object = None, total: object = None
     ) -> Tensor:
         """Normalize each image."""
+        return self.in_place(images.clone())
+
+    def in_place(self, images: Tensor) -> Tensor:
+        """Normalize images that nobody else needs, without a copy."""
         if not len(self.mean) == len(self.std) == images.shape[1]:
             raise OptionError(
                 f"images of {images.shape[1]} channels cannot be normalized with {len(self.mean)} means and "
                 f"{len(self.std)} deviations: give one of each for every channel."
             )
         mean, std = (_channels(numbers, images.dtype, images.device) for numbers in (self.mean, self.std))
-        return (images - mean).div_(std)
+        return images.sub_(mean).div_(std)
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from ...errors import OptionError
 from ..seeds import Purpose
-from ..types import Augmentation, Batch, Images
-from .augment import (
-    Normalize,
-)
+from ..types import Augmentation, Batch, Images, Request
+from .augment import Flip, Normalize, PadCrop, QuarterTurns
+
+MOVES = (PadCrop, Flip, QuarterTurns)
+"""Augmentations that only move pixels: they give the same before the pixels are converted to floats, and sooner."""
 
 
 class Batches:
@@ -74,25 +75,28 @@ class Batches:
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
         """Yield this process's shard of each batch of an epoch, starting at `start_step`."""
         order = self._order(Purpose.ORDER.generator(self.seed, epoch))
-        for step in range(start_step, self.steps):
-            rows = order[step * self.batch_size : (step + 1) * self.batch_size]
-            mine = self._share(len(rows))
-            images, labels = self._take(rows[mine])
+        steps = range(start_step, self.steps)
+        requests = (self._request(order, epoch, step) for step in steps)
+        for step, (pixels, labels) in zip(steps, self.part.serve(requests), strict=True):
+            rows, _, mine, total = self._request(order, epoch, step)
+            images = pixels.to(self.device)
             chance = Purpose.AUGMENT.generator(self.seed, epoch, step)
             for augmentation in self.augment:
-                images = augmentation(images, chance, mine, len(rows))
-            batch = self._batch(images, labels, rows[mine], self.world / len(rows))
+                if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
+                    images = self._floats(images)
+                images = augmentation(images, chance, mine, total)
+            images = self._floats(images) if images.dtype == torch.uint8 else images
+            batch = self._batch(images, labels, rows, self.world / total)
             yield append_mirror_images(batch) if self.mirror_batches else batch
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""
         if batch_size < 1:
             raise OptionError(f"batch_size is {batch_size}: give at least 1.")
-        mine = self._share(len(self.part))
-        for start in range(mine.start, mine.stop, batch_size):
-            rows = torch.arange(start, min(start + batch_size, mine.stop))
-            images, labels = self._take(rows)
-            yield self._batch(images, labels, rows, 1 / len(rows))
+        mine, most = self._share(len(self.part)), min(batch_size, self.part.most_at_once or batch_size)
+        shards = [torch.arange(start, min(start + most, mine.stop)) for start in range(mine.start, mine.stop, most)]
+        for rows, (pixels, labels) in zip(shards, self.part.serve(map(Request, shards)), strict=True):
+            yield self._batch(self._floats(pixels), labels, rows, 1 / len(rows))
 
     def _order(self, shuffle: torch.Generator) -> Tensor:
         if self.balance_domains and self.part.domains is not None:
@@ -102,13 +106,18 @@ class Batches:
     def _share(self, count: int) -> slice:
         return slice(count * self.rank // self.world, count * (self.rank + 1) // self.world)
 
-    def _take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        pixels, labels = self.part.take(rows)
-        return pixels.to(self.device).float().div_(255), labels.to(self.device)
+    def _request(self, order: Tensor, epoch: int, step: int) -> Request:
+        """Return this process's shard of a batch."""
+        rows = order[step * self.batch_size : (step + 1) * self.batch_size]
+        mine = self._share(len(rows))
+        return Request(rows[mine], Purpose.CROP.seed(self.seed, epoch, step), mine, len(rows))
+
+    def _floats(self, pixels: Tensor) -> Tensor:
+        return pixels.to(self.device).float().div_(255)
 
     def _batch(self, images: Tensor, labels: Tensor, rows: Tensor, sample_weight: float) -> Batch:
-        images = self.normalize(images).contiguous(memory_format=self.layout)
-        return Batch(images, labels, rows.to(self.device), sample_weight)
+        images = self.normalize.in_place(images).contiguous(memory_format=self.layout)
+        return Batch(images, labels.to(self.device), rows.to(self.device), sample_weight)
 
 
 def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:

@@ -7,7 +7,7 @@ that all methods trained with the same seed see the same wrong labels. Test labe
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -237,7 +237,7 @@ def _corrupt(part: Images, matrix: Tensor, seed: int) -> Images:
     inside = part.labels.clamp(0, len(matrix) - 1)  # the source may contain classes that were not selected
     labels = part.labels.clone()
     labels[part.rows] = draw_labels(inside, matrix, seed)[part.rows]
-    return Images(part.pixels, labels, part.rows, part.domains)
+    return replace(part, labels=labels)
 
 
 def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..item import Row
-from ..results.runs import Rows, Run, number
+from ..results.runs import Rows, Run
 from ..statistics import interval
 from .rendering import Order, Rendering
 from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
@@ -51,21 +51,27 @@ class Curve:
             )
 
 
-def curve(label: str, runs: Sequence[Run], measure: str, step: int = 1) -> Curve:
+def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve:
     """The curve of a metric over the epochs, counted from 1; values that are missing or not numbers become NaN.
 
     Args:
         label: label of the curve.
         runs: one for each seed.
         measure: name of the metric in the records.
-        step: keep only every `step`-th epoch, and the last.
+        most: keep only so many epochs, evenly spaced, and the last; 0 keeps all.
     """
-    tables = [{record.get("epoch"): number(record.get(measure)) for record in run.records} for run in runs]
-    there = {epoch for table in tables for epoch, value in table.items() if isinstance(epoch, int) and value == value}
-    epochs = sorted(there) or [0]
-    epochs = sorted({*epochs[::step], epochs[-1]})
-    values = np.array([[table.get(epoch, math.nan) for epoch in epochs] for table in tables])
-    return Curve(label, tuple(epoch + 1 for epoch in epochs), tuple(run.seed for run in runs), values)
+    columns = [run.records.column(measure) for run in runs]
+    there = np.zeros(max((len(column) for column in columns), default=0), dtype=bool)
+    for column in columns:
+        there[: len(column)] |= ~np.isnan(column)
+    epochs = np.flatnonzero(there) if there.any() else np.zeros(1, dtype=int)
+    if most:
+        epochs = np.union1d(epochs[:: math.ceil(len(epochs) / most)], epochs[-1:])
+    values = np.full((len(runs), len(epochs)), math.nan)
+    for row, column in zip(values, columns, strict=True):
+        own = epochs < len(column)
+        row[own] = column[epochs[own]]
+    return Curve(label, tuple(int(epoch) + 1 for epoch in epochs), tuple(run.seed for run in runs), values)
 
 
 def band(curve: Curve) -> tuple[Array, Array, Array]:

@@ -14,10 +14,11 @@ from .resnet import ResNet
 from .resnet12 import ResNet12
 from .standardize import Standardize, prepend_standardize
 from .vgg import Vgg11
+from .vit import ViT
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
-MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet, MadryResNet)
+MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet, MadryResNet, ViT)
 """The architectures available to recipes."""
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ResNet12",
     "Standardize",
     "Vgg11",
+    "ViT",
     "WideResNet",
     "from_pretrained",
     "load_pretrained",

@@ -1,6 +1,5 @@
 """Learning curves: accuracy, loss, s, d and the samples kept by pruning, as means with intervals or per seed."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +20,8 @@ MEASURES = {
     "kept": "share of the training images that pruning keeps",
     "kept/clean": "of those, the share with a right label",
 }
-POINTS = 30_000  # maximum for all curves of a group; more are subsampled
+POINTS = 30_000  # of all curves of a group
+LEAST = 4  # points of a curve, however many curves there are
 FEW = 12  # epochs: up to this number, each has a tick label
 AT_FIRST = 6  # curves that are initially visible
 LEAD = (
@@ -61,8 +61,8 @@ def _toggle(key: str) -> Markup:
 
 def _chart(group: Group, rows: Sequence[Row], measure: str, charts: Charts, key: str) -> Markup | None:
     runs = [[run for run in group.of(row) if run.records] for row in rows]
-    step = math.ceil(sum(len(run.records) for some in runs for run in some) * len(MEASURES) / POINTS)
-    curves = [curve(row.label, some, measure, step) for row, some in zip(rows, runs, strict=True)]
+    most = max(LEAST, POINTS // (len(MEASURES) * sum(map(len, runs))))
+    curves = [curve(row.label, some, measure, most) for row, some in zip(rows, runs, strict=True)]
     if not any(np.isfinite(each.values).any() for each in curves):
         return None
     title = MEASURES[measure]

@@ -58,11 +58,12 @@ def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
 def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
     """Compare every row that has a baseline, in every compared metric that has a value per episode or image."""
     by_recipe = {row.recipe: {run.seed: run for run in select_runs(runs, row.recipe, scale)} for row in item.rows}
+    measured = {name: _measured(item, name, by_recipe, scale) for name in item.main}
     labels = {row.recipe: row.label for row in item.rows}
     found = []
     for row in item.at(scale):
         for name in item.main if row.baseline else ():
-            there = _differences(row, name, _measured(item, name, by_recipe, scale))
+            there = _differences(row, name, measured[name])
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])

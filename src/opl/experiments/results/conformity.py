@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..differences import FREE, describe_changes, differences
 from ..item import Item
-from .runs import REFUSED, Run, number
+from .runs import REFUSED, Run, inner, number
 
 
 class Recipes(NamedTuple):
@@ -64,12 +64,11 @@ def _faults(run: Run, recipes: Recipes | None) -> list[str]:
     """What is wrong with a run by itself."""
     if run.state != "done":
         return []
-    changes = run.recipe.get("changes")
-    if isinstance(changes, list) and changes:
-        return [f"other settings: {', '.join(map(str, changes))}"]
-    wanted = recipes.settings(run.name, run.scale) if recipes else None
-    changed = describe_changes(run.recipe, wanted, FREE) if wanted else []
+    changed = _changes(run.recipe, run.scale, recipes)
     faults = [f"other settings: {', '.join(changed)}"] if changed else []
+    if run.recipe.get("changes"):
+        return faults
+    faults += _faults_of_teacher(run, recipes)
     name, folder = f"{run.name}/seed-{run.seed}", run.folder.path.resolve()
     if folder.parts[-2:] != (run.name, f"seed-{run.seed}"):
         faults.append(f"its folder is {'/'.join(folder.parts[-2:])} and its recipe says {name}")
@@ -77,6 +76,26 @@ def _faults(run: Run, recipes: Recipes | None) -> list[str]:
     if done and epochs == epochs and done != epochs:
         faults.append(f"its records have {done} epochs and its recipe {epochs:g}")
     return faults
+
+
+def _changes(settings: dict[str, Any], scale: str, recipes: Recipes | None) -> list[str]:
+    """What a run has otherwise than its recipe: as it says itself, or as the recipe is now."""
+    said = settings.get("changes")
+    if isinstance(said, list) and said:
+        return [str(change) for change in said]
+    wanted = recipes.settings(str(settings.get("name", "")), scale) if recipes else None
+    return describe_changes(settings, wanted, FREE) if wanted else []
+
+
+def _faults_of_teacher(run: Run, recipes: Recipes | None) -> list[str]:
+    """What is wrong with the run that this one came after, as its result names it."""
+    settings = inner(inner(run.result, "after"), "recipe")
+    if not settings:
+        return []
+    name, seed = settings.get("name"), settings.get("seed")
+    changed = _changes(recipes.complete(settings) if recipes else settings, run.scale, recipes)
+    faults = [f"it came after {name} with other settings: {', '.join(changed)}"] if changed else []
+    return faults + ([f"it came after {name} with seed {seed}"] if seed != run.seed else [])
 
 
 def _without_repetitions(runs: Sequence[Run]) -> list[Run]:

@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import FolderError
 from ..files import write_whole
 from ..run_folder import RunFolder
+from .epochs import EpochRecords
 from .runs import DAMAGED, Run, inner
 
 SUFFIX = ".json"
@@ -105,7 +106,7 @@ def read_record(file: Path) -> Record:
     """Read a record; one that is damaged is an error."""
     try:
         record = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not inner(record, "recipe") or not inner(record, "result"):
         raise FolderError(f"{file} is not a record of a run: restore it, or delete it and add the run again.")
@@ -118,8 +119,9 @@ def run_of(record: Record, file: Path, where: str) -> Run:
     measured = [inner(content, "numbers").items() for content in folder.measures().values()]
     numbers = record["result"] | {name: value for each in measured for name, value in each}
     if record.get(SHA) != record_sum(record):
-        return Run(folder, where, DAMAGED, f"{file.name} is not what was recorded", record, record["recipe"], [], {})
-    return Run(folder, where, "done", "", record, record["recipe"], [], numbers)
+        fault = f"{file.name} is not what was recorded"
+        return Run(folder, where, DAMAGED, fault, record, record["recipe"], EpochRecords(), {})
+    return Run(folder, where, "done", "", record, record["recipe"], EpochRecords(), numbers)
 
 
 def read_records(folder: Path) -> list[Run]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from ...errors import OplError
 from ..item import Row
 from ..run_folder import RECIPE, RunFolder, measure_name
+from .epochs import EpochRecords
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
 REFUSED = "refused"  # the state of a run that may not be compared, see `conformity`
@@ -31,7 +32,7 @@ class Run:
     """Why the run failed or cannot be read, or how many epochs it has completed; empty if it is done."""
     about: dict[str, Any]
     recipe: dict[str, Any]
-    records: list[dict[str, Any]]
+    records: EpochRecords
     result: dict[str, Any]
     _cache: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -74,9 +75,8 @@ class Run:
     @property
     def seconds(self) -> float:
         """Training time in seconds: from the result if it has one, otherwise summed over the epochs."""
-        each = [number(record.get("seconds")) for record in self.records]
         whole = number(self.result.get("seconds"))
-        return whole if math.isfinite(whole) else sum(value for value in each if math.isfinite(value))
+        return whole if math.isfinite(whole) else self.records.total("seconds")
 
     def arrays(self, name: str = "test") -> dict[str, Any]:
         """Model outputs on the test images, or on another set of images by name; empty if none can be read."""
@@ -84,8 +84,9 @@ class Run:
 
     def measure(self, name: str) -> dict[str, Any]:
         """A measure of `opl evaluate`: its numbers and settings; empty if it was not taken."""
-        taken = self.folder.has_measure(name)
-        return self._once("content", name, lambda: self.folder.measure(name) if taken else {}, {})
+        return self._once(
+            "content", name, lambda: self.folder.measure(name) if self.folder.has_measure(name) else {}, {}
+        )
 
     def measure_arrays(self, metric: str) -> dict[str, Any]:
         """The arrays behind a metric of `opl evaluate`; empty if it was not evaluated."""
@@ -187,12 +188,12 @@ def _read(folder: RunFolder, where: str) -> Run:
     faults = _or(folder.faults_of_numbers, {"the folder": "cannot be read"})
     if faults or not recipe:
         files = "; ".join(f"{name} {fault}" for name, fault in faults.items()) or f"{RECIPE} has no settings"
-        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), [], {})
+        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), EpochRecords(), {})
     try:
-        records = folder.metrics()
+        records = EpochRecords(folder.iterate_metrics())
         state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
     except BROKEN as error:
-        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, [], {})
+        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, EpochRecords(), {})
     return Run(folder, where, state, sentence[:SENTENCE], about, recipe, records, result)
 
 

@@ -33,3 +33,15 @@ def unpack_arrays(folder: Path, name: str, data: bytes) -> dict[str, Any]:
             return dict(arrays)
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise damaged(folder, name, "holds no arrays") from error
+
+
+def unpack_weights(folder: Path, name: str, data: bytes) -> dict[str, Any]:
+    """Load the state dict of a safetensors file."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        weights: dict[str, Any] = load(data)
+    except SafetensorError as error:
+        raise damaged(folder, name, f"holds no weights ({error})") from error
+    return weights

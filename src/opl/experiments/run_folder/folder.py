@@ -1,7 +1,9 @@
 """One run on disk, as the other rooms see it: settings, records, checkpoints, results and measures."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ from ...errors import DamagedError, FolderError
 from ..differences import differences
 from ..files import read_limited, sweep, write_whole
 from . import checkpoints, metrics
-from .arrays import pack_arrays, unpack_arrays
+from .arrays import pack_arrays, unpack_arrays, unpack_weights
 from .ledger import DONE, RUNNING, Ledger, damaged, json_bytes
 from .lock import FileLock
 
@@ -148,12 +150,16 @@ class RunFolder:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Return the records of all epochs so far."""
+        return list(self.iterate_metrics())
+
+    def iterate_metrics(self) -> Iterator[dict[str, Any]]:
+        """Yield the records of all epochs so far, one at a time."""
         file = self.path / metrics.METRICS
         if self.done:
             data = self.ledger.read(metrics.METRICS) if self.ledger.has(metrics.METRICS) else b""
         else:
             data = read_limited(file) if file.exists() else b""
-        return list(metrics.parse(self.path, data))
+        yield from metrics.parse(self.path, data)
 
     def restore_metrics(self, records: Iterable[dict[str, Any]]) -> None:
         """Make `metrics.jsonl` hold exactly the records of a checkpoint, whatever became of it."""
@@ -188,7 +194,7 @@ class RunFolder:
         """Write the model and the result, and finally `done`, which vouches for all files."""
         from safetensors.torch import save
 
-        self.metrics()  # a damaged file must not be vouched for
+        deque(self.iterate_metrics(), maxlen=0)  # a damaged file must not be vouched for
         self.ledger.write_all({MODEL: save(weights), RESULT: json_bytes(result)})
         self.ledger.finish(*[metrics.METRICS] * (self.path / metrics.METRICS).exists())
         (self.path / ERROR).unlink(missing_ok=True)
@@ -256,10 +262,7 @@ class RunFolder:
 
     def weights(self) -> dict[str, Any]:
         """Load the state dict of the final model."""
-        from safetensors.torch import load
-
-        weights: dict[str, Any] = load(self.ledger.read(MODEL))
-        return weights
+        return unpack_weights(self.path, MODEL, self.ledger.read(MODEL))
 
     def weights_sum(self) -> str:
         """The SHA-256 of the final model as the run wrote it; empty if it is not finished."""
@@ -278,7 +281,8 @@ class RunFolder:
             return {DONE: f"is missing, and so is {RUNNING}"}
         try:
             found = self.ledger.faults(*ignored)
-            self.metrics()
+            lines = 1 if self.done else None  # the sum of a finished run vouches for all of them
+            deque(islice(self.iterate_metrics(), lines), maxlen=0)
         except DamagedError as error:
             return {error.name: error.fault}
         return found

@@ -33,6 +33,7 @@ class Ledger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._known: tuple[Any, Sums] = None, {}  # which list was read last, and what it says
 
     @property
     def finished(self) -> bool:
@@ -42,8 +43,16 @@ class Ledger:
     def sums(self) -> Sums:
         """Return the accepted sums of every file; empty for a folder without a list."""
         file = self.folder / (DONE if self.finished else RUNNING)
-        if not file.exists():
+        try:
+            facts = file.stat()
+        except (FileNotFoundError, NotADirectoryError):
             return {}
+        version = (file.name, facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        if version != self._known[0]:
+            self._known = version, self._read_sums(file)
+        return dict(self._known[1])
+
+    def _read_sums(self, file: Path) -> Sums:
         try:
             content = json.loads(read_limited(file))
             sums = {str(name): [str(each) for each in accepted] for name, accepted in content["files"].items()}
@@ -130,6 +139,7 @@ class Ledger:
             return ""
 
     def _store(self, sums: Sums) -> None:
+        self._known = None, {}
         write_whole(self.folder / (DONE if self.finished else RUNNING), _text(sums))
 
     def _editing(self) -> FileLock:

@@ -4,6 +4,7 @@ Lines are appended while a run is trained, so that no list of sums could keep up
 has its sum in `done` like every other.
 """
 
+import io
 import json
 import os
 import zlib
@@ -34,11 +35,12 @@ def rewrite(folder: Path, records: Iterable[Record]) -> None:
 
 def parse(folder: Path, data: bytes) -> Iterator[Record]:
     """Yield the records of all epochs, which must be 0, 1, 2 and so on; an incomplete last line is ignored."""
-    *lines, rest = data.split(b"\n")
-    if rest and (last := _record(rest)) is not None:
-        raise damaged(folder, METRICS, f"has no end of line after epoch {last['epoch']}")
-    for epoch, line in enumerate(lines):
-        record = _record(line)
+    for epoch, line in enumerate(io.BytesIO(data)):  # line by line: a million lines at once take a gigabyte
+        record = _record(line.removesuffix(b"\n"))
+        if not line.endswith(b"\n"):
+            if record is not None:
+                raise damaged(folder, METRICS, f"has no end of line after epoch {record['epoch']}")
+            return
         if record is None or record.get("epoch") != epoch:
             raise damaged(folder, METRICS, f"is not what the run wrote (line {epoch + 1})")
         yield record

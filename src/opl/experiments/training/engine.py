@@ -3,9 +3,12 @@
 import atexit
 import gc
 import os
+import sys
 import warnings
 from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,16 +21,35 @@ from .stopping import GRACE, end_within
 
 STARTUP = 300.0  # seconds that processes have to come together, at least
 
+METRICS = "torchmetrics"
+
+
+def import_fabric() -> Any:
+    """Import Lightning Fabric, without torchmetrics: it would import that, which takes seconds, for its version alone.
+
+    An empty module stands in its place meanwhile, so that Fabric looks the version up in the installed package.
+    """
+    stands_in = METRICS not in sys.modules and find_spec(METRICS) is not None
+    if stands_in:
+        sys.modules[METRICS] = ModuleType(METRICS)
+    try:
+        import lightning_fabric
+    finally:
+        if stands_in:
+            del sys.modules[METRICS]
+    return lightning_fabric
+
 
 def launch(recipe: Recipe) -> Any:
     """Launch Fabric with the recipe's devices, precision and processes; under torchrun or SLURM it uses theirs."""
-    from lightning_fabric import Fabric
-
     several = recipe.devices * recipe.nodes > 1
     if several and not torch.cuda.is_available():
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
+    lightning = import_fabric()
     strategy: Any = _strategy(recipe) if several else "auto"
-    fabric = Fabric(devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision)
+    fabric = lightning.Fabric(
+        devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision
+    )
     if several and not strategy.cluster_environment.creates_processes_externally:
         start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)
     try:

@@ -18,7 +18,7 @@ from .build import batches
 
 EVAL_BATCH = 500
 FEATURE_ROWS = 10_000
-PICTURE_BYTES = 600_000
+PICTURE_BYTES, PICTURES, PICTURE_SIDE = 600_000, 300, 64  # of test images kept for galleries
 
 
 class Validation(NamedTuple):
@@ -139,11 +139,21 @@ def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
 
 
 def pictures(part: Images) -> dict[str, Any]:
-    """Return `pixels` (P, H, W, channels) of a stratified sample that fits into 600 kB, and their `pixel_rows`."""
-    each = part.pixels[part.rows[:1]].numel()
-    rows = stratified_rows(part.labels[part.rows], PICTURE_BYTES // max(1, each))
-    pixels = part.pixels[part.rows[rows]].permute(0, 2, 3, 1).contiguous()
-    return {"pixels": pixels.numpy(), "pixel_rows": rows.int().numpy()}
+    """Return `pixels` (P, H, W, channels) of a stratified sample that fits into 600 kB, and their `pixel_rows`.
+
+    Images above 64 pixels are reduced to that size first, and at least 300 are kept if there are so many.
+    """
+    each = _reduced(part.take(torch.arange(1))[0]).numel()
+    rows = stratified_rows(part.labels[part.rows], max(PICTURES, PICTURE_BYTES // max(1, each)))
+    most = part.most_at_once or len(rows)
+    pixels = torch.cat([_reduced(part.take(rows[at : at + most])[0]) for at in range(0, len(rows), most)])
+    return {"pixels": pixels.permute(0, 2, 3, 1).contiguous().numpy(), "pixel_rows": rows.int().numpy()}
+
+
+def _reduced(pixels: Tensor) -> Tensor:
+    if max(pixels.shape[2:]) <= PICTURE_SIDE:
+        return pixels
+    return F.interpolate(pixels.float(), PICTURE_SIDE, mode="area").round().to(torch.uint8)
 
 
 def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
