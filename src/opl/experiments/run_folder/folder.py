@@ -20,9 +20,8 @@ SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
 DERIVED = ("changes", "scale")  # settings that follow from others
 ANEW = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
-MEASURES = "measures/"
+MEASURES, ARRAYS = "measures/", ".npz"
 Settings = dict[str, Any]
-ARRAYS = ".npz"
 
 
 class RunFolder:

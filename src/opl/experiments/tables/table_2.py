@@ -187,12 +187,14 @@ def _small(group: Group) -> "Recipe":
 
 def _tiny(group: Group) -> "Recipe":
     """Synthetic JPEG files of several sizes: 10 classes, 18 training, 2 validation and 8 test pictures of each."""
-    from ...optim import AdamW
+    from ...optim import AdamW, Cosine
     from ..data import JpegCopies
     from ..models import ResNet, ViT
 
+    paper = _paper(group)
     tiny = replace(
-        _paper(group),
+        paper,
+        schedule=Cosine(warmup=1) if group == VIT else paper.schedule,
         data=JpegCopies(size=32, crop=0.35, classes=10, workers=0),
         model=ResNet(depth=10, stem="half", width=16 if group == RESNET50 else 8),
         epochs=3,
