@@ -52,6 +52,14 @@ class MachineError(OplError, RuntimeError):
     """The machine refused something: no space, no permission, no memory."""
 
 
+class StoppedError(OplError, RuntimeError):
+    """A run was stopped by a signal and can be resumed; `code` is the exit code that says so to the shell."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
 class DerivativeError(OplError, RuntimeError):
     """A derivative was requested that this algorithm does not support."""
 

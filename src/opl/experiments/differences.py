@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-FREE = frozenset({"seed", "log", "data.root", "data.workers"})
+FREE = frozenset({"seed", "log", "data.root", "data.workers", "timeout", "checkpoint_every"})
 """Settings of a recipe that a run may choose: it is still a run of that recipe."""
 
 

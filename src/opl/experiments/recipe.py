@@ -1,9 +1,10 @@
 """A recipe: one frozen value with everything that determines the numbers of a run, convertible to and from JSON."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .._support.ranges import Count, FolderName, Name, NotNegative, Seed, check_settings
+from .._support.ranges import Count, FolderName, Name, NotNegative, Positive, Seed, check_settings
 from ..errors import OptionError
 from ..optim import Cosine, Optimizer, Schedule, Steps
 from .scales import RunScale
@@ -13,6 +14,9 @@ Selection = Literal["last", "best-val", "both"]
 Normalize = Literal["data", "model", "none"]
 Log = Literal["none", "tensorboard", "csv", "wandb"]
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "64-true"]
+Strategy = Literal["ddp", "fsdp"]
+Accumulation = Literal["micro", "exact"]
+OnNaN = Literal["stop", "skip"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,11 @@ class Recipe:
     """Maximum gradient norm; 0 disables clipping."""
     accumulate: Count = 1
     """Mini-batches whose gradients are accumulated before an optimizer step."""
+    accumulation: Accumulation = "micro"
+    """What a loss over pairs, such as OPL, sees of accumulated mini-batches: one at a time, or all as one batch.
+
+    `exact` gives the gradient of the whole batch, at the memory of one mini-batch and the time of another forward pass.
+    """
     after: Annotated[str, FolderName(or_empty=True)] = ""
     """A recipe whose finished run (same seed and output folder) this run needs, as a teacher or to start from."""
     inherit: bool = False
@@ -68,6 +77,18 @@ class Recipe:
     devices: Count = 1
     """Processes on this machine; with torchrun or SLURM, processes per node."""
     nodes: Count = 1
+    strategy: Strategy = "ddp"
+    """With several processes: a copy of the weights on each (DDP), or a share of them (FSDP)."""
+    sync_batch_norm: bool = False
+    """With several processes: compute the statistics of BatchNorm over the global batch."""
+    channels_last: bool = True
+    """Store images and weights with the channels last, which is faster for convolutions."""
+    on_nan: OnNaN = "stop"
+    """A step whose loss is not finite: end the run, or leave the step out and count it as `skipped_steps`."""
+    checkpoint_every: str = "10 minutes"
+    """Time or steps between checkpoints inside an epoch, such as `30 minutes`, `500 steps` or `never`."""
+    timeout: Positive = 300.0
+    """Seconds after which processes that wait for another one end the run."""
     compile: bool = False
     """Compile the model with torch.compile."""
     log: Log = "none"
@@ -93,3 +114,30 @@ class Recipe:
             raise OptionError("weights and inherit both say where to start from: give one of them.")
         if self.checksum and not self.weights:
             raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
+        self._check_execution()
+
+    def _check_execution(self) -> None:
+        checkpoint_interval(self.checkpoint_every)
+        if self.accumulation == "exact" and self.precision == "16-mixed":
+            raise OptionError(
+                "accumulation='exact' scales no gradients, which 16-mixed needs: use bf16-mixed or 32-true with it."
+            )
+        if self.strategy == "fsdp" and self.compile:
+            raise OptionError("compile works on whole weights: use strategy='ddp' with it, or leave it out.")
+
+
+def checkpoint_interval(text: str) -> tuple[float, int]:
+    """Return the seconds and the steps between checkpoints inside an epoch; the one that is not given is 0.
+
+    Example:
+        >>> checkpoint_interval("2 minutes"), checkpoint_interval("500 steps"), checkpoint_interval("never")
+        ((120.0, 0), (0.0, 500), (0.0, 0))
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)[ -]?(minute|step)s?", text)
+    if text != "never" and (found is None or float(found[1]) == 0 or (found[2] == "step" and "." in found[1])):
+        raise OptionError(
+            f"checkpoint_every is {text!r}: give minutes or whole steps, such as '10 minutes' or '500 steps', or never."
+        )
+    if found is None:
+        return 0.0, 0
+    return (float(found[1]) * 60, 0) if found[2] == "minute" else (0.0, int(found[1]))

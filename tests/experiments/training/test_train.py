@@ -85,12 +85,10 @@ def test_a_compiled_model_learns_the_same(tmp_path):
         torch.testing.assert_close(compiled[name], value, rtol=0, atol=1e-3)
 
 
-def test_csv_gets_the_records_also_when_a_run_resumes(tmp_path):
-    folder = trained(tmp_path, "csv", replace(PLAIN, epochs=2, log="csv"))
-    folder.keep_epochs(1)
-    (folder.path / "done").unlink()
-    (folder.path / "checkpoint.pt").unlink()
-    run(replace(PLAIN, epochs=2, log="csv"), tmp_path / "csv")
+def test_csv_gets_the_records_also_when_a_run_resumes(tmp_path, stopped):
+    recipe = replace(PLAIN, epochs=2, log="csv")
+    stopped(recipe, tmp_path / "csv", 1)
+    folder = trained(tmp_path, "csv", recipe)
     with (folder.path / "csv" / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["train/loss"]) for row in rows] == [record["train/loss"] for record in folder.metrics()]

@@ -23,6 +23,7 @@ from ..data import Batches, ColorJitter, Flip, PadCrop
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import CifarResNet, Network
 from ..tables import recipe
+from ..training.stopping import StopSignals
 from ..training.train import fit
 from ..types import Batch, EpochRecord, Images, TaskShape
 from . import Options
@@ -108,8 +109,9 @@ def fit_loop(depth: int, steps: int, pixels: Tensor, labels: Tensor, method: Cro
         everything=lambda: data.plain(BATCH),
         state=None,
         validate=lambda _: {},
-        save=lambda _, record: records.append(record),
+        save=lambda _, record: records.append(record or {}),
         watcher=_NoWatcher(),
+        stop=StopSignals(),
     )
     return float(records[-1]["images_per_second"])
 

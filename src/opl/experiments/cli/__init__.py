@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import NamedTuple
 
 from ... import __version__
-from ...errors import WARNING, OplError, OplWarning, OptionError, did_you_mean
+from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
+from ..training.parent import end_with_parent
 from .words import check_words
 
 
@@ -50,6 +51,7 @@ DEFECT = "this is a defect of opl"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
+    end_with_parent()
     if arguments is None:  # this process is ours: no Python that it starts looks for modules in the working folder
         os.environ["PYTHONSAFEPATH"] = "1"
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -64,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # None where it was closed before
             sys.stdout.flush()
         return code
+    except StoppedError as error:
+        return _say(str(error), error.code)
     except KeyboardInterrupt:
         return _say("stopped; the same command resumes from here.", 1)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough

@@ -19,9 +19,9 @@ RECIPE, RESULT, MODEL = "recipe.json", "result.json", "model.safetensors"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
 DERIVED = ("changes", "scale")  # settings that follow from others
-MEASURES = "measures/"
+ANEW = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
+MEASURES, ARRAYS = "measures/", ".npz"
 Settings = dict[str, Any]
-ARRAYS = ".npz"
 
 
 class RunFolder:
@@ -85,6 +85,7 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
                 self.check_settings(recipe, complete)
+                (self.path / ERROR).unlink(missing_ok=True)
             else:
                 self.ledger.write_json(RECIPE, {"recipe": recipe, **about})
         except OSError as error:
@@ -92,7 +93,7 @@ class RunFolder:
 
     def check_settings(self, recipe: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Raise if the run in this folder has another recipe; `complete` adds the settings that are newer than it."""
-        different = differences(complete(self.recipe()), recipe)
+        different = [name for name in differences(complete(self.recipe()), recipe) if name not in ANEW]
         different = [name for name in different if name not in DERIVED] or different
         if different:
             raise FolderError(

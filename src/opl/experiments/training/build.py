@@ -53,7 +53,8 @@ def build_model(recipe: Recipe) -> Network:
             model.fc = recipe.method.head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     if recipe.normalize == "model":
         model = prepend_standardize(model, recipe.data.mean, recipe.data.std)
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if recipe.channels_last:
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 
 
@@ -95,6 +96,18 @@ def _classes(network: Network) -> int:
     return len(network.fc.weight) if isinstance(network.fc, nn.Linear) else 0
 
 
+def synchronize_batch_norm(recipe: Recipe, model: Network, device: torch.device) -> Network:
+    """Have BatchNorm use the statistics of the global batch, if the recipe says so; the weights keep their names."""
+    if not recipe.sync_batch_norm or recipe.devices * recipe.nodes == 1:
+        return model
+    if device.type == "cpu":
+        raise OptionError(
+            "sync_batch_norm needs accelerators, and this run is on the CPU: leave it out, or use one process."
+        )
+    synchronized: Network = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return synchronized
+
+
 def build_objective(
     recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
 ) -> Objective:
@@ -124,6 +137,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         world=1 if alone else fabric.world_size,
         balance_domains=recipe.data.balance_domains,
         mirror_batches=recipe.data.mirror_batches,
+        channels_last=recipe.channels_last,
     )
 
 

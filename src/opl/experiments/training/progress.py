@@ -43,7 +43,7 @@ class Progress:
         """Report a finished step; the screen is updated at most ten times per second."""
         if self.bar is None:
             return
-        self.bar.advance(self.task)
+        self.bar.update(self.task, completed=epoch * self.steps + step + 1)
         self.images += images
         now = time.monotonic()
         if now - self.shown > 0.1:

@@ -28,11 +28,18 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def commit() -> str:
-    """Return the commit of the running source tree, with `+` if files differ from it; empty outside a repository."""
-    here = Path(__file__).parent
-    words = ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=10"]
+def commit(source: Path = Path(__file__)) -> str:
+    """Return the commit of the running source, with `+` if files differ from it; empty unless git tracks the source.
+
+    A package that is installed below somebody's repository, in an environment that git ignores, is not part of it.
+    """
     try:
-        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        _git(source, "ls-files", "--error-unmatch", source.name)
+        return _git(source, "describe", "--always", "--dirty=+", "--abbrev=10")
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _git(source: Path, *words: str) -> str:
+    command = ["git", "-C", str(source.parent), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

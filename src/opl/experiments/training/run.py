@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...errors import FolderError, OplError, OptionError
+from ...errors import DistributedError, FolderError, OplError, OptionError, StoppedError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..failures import explain
 from ..methods.base import Objective
@@ -16,12 +16,23 @@ from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
-from .build import batches, build_model, build_objective, complete_settings, finished_model, initialize
+from .build import (
+    batches,
+    build_model,
+    build_objective,
+    complete_settings,
+    finished_model,
+    initialize,
+    synchronize_batch_norm,
+)
 from .checks import check_recipe
 from .engine import launch
 from .loggers import RunLogger
+from .parent import end_with_parent
 from .progress import Progress
 from .provenance import describe_environment
+from .ranks import describe_loss, end_launcher, is_first
+from .stopping import GRACE, StopSignals, end_within
 from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
@@ -34,6 +45,7 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
 
     Returns the result on the first process, and None on the others.
     """
+    end_with_parent()
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     if folder.begun:
         folder.check_settings(to_json(recipe), complete_settings)
@@ -41,19 +53,18 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
         check_recipe(recipe)
     if folder.done:
         return folder.result()
-    fabric = launch(recipe)
-    with _owned(fabric, recipe, folder):
+    with StopSignals() as stop:
         try:
-            result = folder.result() if folder.done else _Training(fabric, recipe, folder).run()
+            fabric = launch(recipe)
+            with _owned(fabric, recipe, folder), _recorded(recipe, folder):
+                if fabric.world_size > 1 and (recipe.strategy == "fsdp" or not fabric.is_global_zero):
+                    stop.hold()  # it stops at the step that all processes agree on
+                result = folder.result() if folder.done else _Training(fabric, recipe, folder, stop).run()
             return result if fabric.is_global_zero else None
-        except Exception as error:
-            failure = explain(error)
-            if fabric.is_global_zero:
-                with suppress(OSError):  # the folder may be gone, or the disk full
-                    folder.fail(str(failure or f"{type(error).__name__}: {error}"))
-            if failure is None or failure is error:
+        except StoppedError as error:
+            if is_first():
                 raise
-            raise failure from error
+            raise SystemExit(error.code) from None  # the first process says why
 
 
 @contextmanager
@@ -76,6 +87,27 @@ def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _recorded(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
+    """Record why a run fails; if one of its processes was lost, end the others too, and wait for none."""
+    try:
+        yield
+    except StoppedError:
+        raise
+    except Exception as error:
+        lost = describe_loss(error, recipe.timeout)
+        failure = lost or explain(error)
+        with suppress(OSError):  # the folder may be gone, or the disk full
+            if not isinstance(failure, DistributedError) or folder.error() is None:  # another may have said more
+                folder.fail(str(failure or f"{type(error).__name__}: {error}"))
+        if lost is not None:
+            end_within(2 * GRACE, 1, str(lost))
+            end_launcher(GRACE, str(lost))
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
 def _opl(recipe: Recipe) -> dict[str, Any]:
     """Return the method's OPL settings, and the method without OPL, by which tables and reports match rows."""
     return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
@@ -84,9 +116,9 @@ def _opl(recipe: Recipe) -> dict[str, Any]:
 class _Training:
     """One run on one process: its components, what happens after each epoch, and its result."""
 
-    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
-        self.fabric, self.recipe, self.folder = fabric, recipe, folder
-        self.model = build_model(recipe)
+    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, stop: StopSignals) -> None:
+        self.fabric, self.recipe, self.folder, self.stop = fabric, recipe, folder, stop
+        self.model = synchronize_batch_norm(recipe, build_model(recipe), fabric.device)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
         self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
@@ -94,6 +126,8 @@ class _Training:
         self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
         self.splits = self.noisy.splits if self.noisy else splits
         self.model.to(fabric.device)
+        if not len(self.splits.train):
+            raise OptionError(f"{recipe.data.name} has no images left to train on: hold out fewer, or take more data.")
         self.data = batches(fabric, recipe, self.splits.train)
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
         self.objective = objective.to(fabric.device)
@@ -111,7 +145,7 @@ class _Training:
         if self.fabric.is_global_zero:
             self._open()
         with Progress(self.recipe, self.data.steps, self.first, self.fabric.is_global_zero) as self.bar:
-            trained = fit(
+            fit(
                 self.fabric,
                 self.recipe,
                 self.model,
@@ -122,11 +156,12 @@ class _Training:
                 validate=self._validate,
                 save=self._save,
                 watcher=self.bar,
+                stop=self.stop,
             )
         self.fabric.barrier()
         selected = self._selected()
-        tested = self._validate_part(trained, self.splits.test, keep=True)
-        result = self._result(trained, tested.numbers) | selected
+        tested = self._validate_part(self.model, self.splits.test, keep=True)
+        result = self._result(self.model, tested.numbers) | selected
         if self.fabric.is_global_zero:
             if tested.arrays:
                 self.folder.write_outputs(tested.arrays)
@@ -155,9 +190,12 @@ class _Training:
         tested = self._validate_part(model, self.splits.test).numbers["top1"] if peeks or oracle else 0.0
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
-    def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
-        """Save the epoch, on the first process only."""
+    def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
+        """Save an epoch, or without a record a state inside one, on the first process only."""
         if not self.fabric.is_global_zero:
+            return
+        if record is None:
+            self._write(state)
             return
         kept = self.objective.kept_samples()
         if kept is not None:  # clean labels are only recorded and never reach the loss
@@ -168,10 +206,13 @@ class _Training:
             self.folder.save_best({"model": state["model"]})
         self.records.append(record)
         self.folder.log(record)
-        self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
+        self._write(state)
         if self.logger is not None:
             self.logger.log(self.model, record)
         self.bar.epoch(record)
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
 
     def _selected(self) -> dict[str, float]:
         """Load or additionally test the weights with the best validation accuracy, as the recipe's `selection` says."""
@@ -189,6 +230,7 @@ class _Training:
         """Return the final numbers and how they were obtained."""
         held_out = self._validate_part(model, self.splits.val).numbers
         records = self.folder.metrics()
+        skipped = [record["skipped_steps"] for record in records if "skipped_steps" in record]
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
         return {
             **{f"test/{name}": value for name, value in tested.items()},
@@ -201,6 +243,7 @@ class _Training:
             **(_teacher(self.folder, self.recipe) if self.recipe.after else {}),
             "epochs": self.recipe.epochs,
             "seconds": sum(record["seconds"] for record in records),
+            **({"skipped_steps": sum(skipped)} if skipped else {}),
             "start": self.start,
         }
 
