@@ -8,8 +8,9 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError
-from ..cluster.commands import commands
-from ..cluster.local import Job, jobs_of, measure_all, run_all
+from ..cluster.jobs import Job, jobs_of, run_all
+from ..cluster.measures import measure_all
+from ..cluster.processes import Processes
 from ..figures.rendering import Order
 from ..item import Item
 from ..results.conformity import screen
@@ -106,8 +107,10 @@ class Reproduce(Flags):
         """Train and measure what is not there yet; the runs that failed."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
-        with commands(self.scale, self.jobs) as places:
-            return run_all(jobs, self.scale, folder, places) or measure_all(chosen, jobs, self.scale, places)
+        with Processes(self.jobs, warm=self.scale == "tiny") as executor:
+            return run_all(jobs, self.scale, folder, executor) or measure_all(
+                chosen, jobs, self.scale, folder, executor
+            )
 
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
         """Write the table and the page, and print the table."""
