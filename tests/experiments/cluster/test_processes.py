@@ -19,8 +19,9 @@ import subprocess, sys, time
 from pathlib import Path
 from opl.experiments.cluster.parent import end_with_parent
 end_with_parent()
-rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-Path(sys.argv[1]).write_text(str(rank.pid))
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[2]]) if sys.argv[2:] else None
+if rank:
+    Path(sys.argv[1]).write_text(str(rank.pid))
 time.sleep(1000)
 """
 SCRIPT = """
@@ -32,6 +33,7 @@ kind, folder, sleeper, *words = sys.argv[1:]
 with Processes(2, warm=kind == "warm") as executor:
     for name in ("first", "second"):
         given = ("--version",) if kind == "warm" else (*words, str(Path(folder) / name))
+        given += (sleeper,) if kind == "sleeper" else ()
         more = {"program": ("-c", sleeper)} if kind == "sleeper" else {}
         executor.submit(Task(name, given, Path(folder) / f"{name}.txt", **more))
     for event in executor.watch():
@@ -131,11 +133,7 @@ def test_a_signal_leaves_no_process_behind(tmp_path, number):
     check_that_a_signal_leaves_nothing_behind(
         tmp_path, number, "sleeper", lambda: all(file.exists() and file.read_text() for file in ranks)
     )
-    if number != signal.SIGKILL:  # then nobody is left to end what a child that does not tidy up had started
-        wait_until(lambda: not any(is_alive(int(file.read_text())) for file in ranks))
-    else:
-        for file in ranks:
-            os.kill(int(file.read_text()), signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(int(file.read_text())) for file in ranks))
 
 
 def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
@@ -156,7 +154,7 @@ def test_a_signal_leaves_no_trainer_behind(tmp_path, number):
 
 def test_what_a_killed_child_had_started_ends_too(tmp_path):
     with Processes(1) as executor:
-        executor.submit(Task("run", (str(tmp_path / "rank"),), tmp_path / "log", program=("-c", SLEEPER)))
+        executor.submit(Task("run", (str(tmp_path / "rank"), SLEEPER), tmp_path / "log", program=("-c", SLEEPER)))
         events = executor.watch()
         next(events)
         wait_until(lambda: (tmp_path / "rank").exists() and (tmp_path / "rank").read_text())

@@ -2,18 +2,9 @@
 
 import sys
 
-from ..cluster.parent import end_group, end_with_parent
+from ..cluster.parent import end_with_parent
 from . import main
 
-
-def execute() -> int:
-    """Execute the command; what it started ends with it."""
-    end_with_parent()
-    try:
-        return main()
-    finally:
-        end_group()
-
-
 if __name__ == "__main__":
-    sys.exit(execute())
+    end_with_parent()
+    sys.exit(main())

@@ -24,13 +24,6 @@ def end_with_parent(receive: Callable[[bytes], None] = lambda line: None) -> Non
     threading.Thread(target=_follow, args=(receive,), daemon=True).start()
 
 
-def end_group() -> None:
-    """Terminate what this process started, if it leads their group, before it ends itself."""
-    if os.getpgrp() == os.getpid():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(os.getpid(), signal.SIGTERM)
-
-
 def _follow(receive: Callable[[bytes], None]) -> None:
     rest = b""
     while block := os.read(0, 65536):
