@@ -4,13 +4,14 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import OmitArgPrefixes, Positional
 
 from ...errors import FolderError, OptionError
 from ..cluster.jobs import Job, jobs_of, run_all
 from ..cluster.measures import measure_all
-from ..cluster.processes import Processes
+from ..cluster.placement import HERE, Placement
 from ..figures.rendering import Order
 from ..item import Item
 from ..results.conformity import screen
@@ -31,8 +32,7 @@ class Reproduce(Flags):
     seeds: Seeds = 0
     """Runs of each row; 0 takes the table's own number, at the tiny scale at most two."""
     out: Path = OUT
-    jobs: Jobs = 1
-    """Runs at a time; cores and accelerators are shared out among them."""
+    place: Annotated[Placement, OmitArgPrefixes] = HERE
     json: bool = False
     """Print the table as JSON."""
     order: Order = "class"
@@ -54,8 +54,9 @@ class Reproduce(Flags):
     def _choose(self) -> Item:
         """The item, where all flags fit it."""
         chosen = item(self.item)
-        if self.jobs < 1 or self.seeds < 0:
-            raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
+        self.place.check()
+        if self.seeds < 0:
+            raise OptionError(f"seeds is {self.seeds}: give a whole number from 0 up (0: the table's own).")
         if not chosen.rows:
             raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
         if not chosen.at(self.scale):
@@ -107,9 +108,9 @@ class Reproduce(Flags):
         """Train and measure what is not there yet; the runs that failed."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
-        with Processes(self.jobs, warm=self.scale == "tiny") as executor:
-            return run_all(jobs, self.scale, folder, executor) or measure_all(
-                chosen, jobs, self.scale, folder, executor
+        with self.place.executor(folder, self.scale == "tiny") as executor:
+            return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
+                chosen, jobs, self.scale, folder, executor, self.place.resources
             )
 
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:

@@ -91,3 +91,23 @@ def start_child(task: Task, environment: Mapping[str, str]) -> Child:
     """Start a task; its output is appended to its log."""
     with task.log.open("ab") as file:
         return Child((*task.program, *task.words), environment, file)
+
+
+def run_child(task: Task, environment: Mapping[str, str]) -> int:
+    """Execute a task on a machine of a cluster, with its share of the cores; returns its exit code."""
+    return start_child(task, share_of(task, environment)).wait()
+
+
+def share_of(task: Task, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a task on a machine of a cluster.
+
+    A run starts its own processes, so it must not take the batch job around it for its launcher.
+    """
+    threads = str(task.resources.cpus)
+    here = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
+    return {**here, **environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}
+
+
+def passed_on() -> dict[str, str]:
+    """The settings in the environment of this process that tasks on other machines need too."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OPL_")}

@@ -21,6 +21,9 @@ class Resources:
     """Gigabytes; 0 asks for no particular amount."""
 
 
+SHARE = Resources()
+
+
 @dataclass(frozen=True)
 class Task:
     """A command to execute."""
@@ -33,7 +36,7 @@ class Task:
     """The file that its output is appended to."""
     after: tuple[str, ...] = ()
     """The names of tasks that must be done before it starts; it is skipped if one of them fails."""
-    resources: Resources = Resources()
+    resources: Resources = SHARE
     program: tuple[str, ...] = CHILD
     """What Python runs."""
 

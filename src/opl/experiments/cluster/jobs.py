@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..item import Item
 from ..run_folder import RunFolder
-from .executor import Executor, Resources, State, Task
+from .executor import SHARE, Executor, Resources, State, Task
 from .screen import Screen
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
     return [*(_chain(before, look) if before else []), name]
 
 
-def run_all(
-    jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = Resources()
-) -> list[Job]:
+def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
     """Run those that are not finished by `opl train`; returns those that failed."""
     named = {job.name: job for job in jobs}
     for job in jobs:

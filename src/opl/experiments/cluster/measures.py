@@ -9,7 +9,7 @@ from ...errors import WARNING
 from ..evaluation.registry import protocol_of
 from ..item import Item, Measure
 from ..run_folder import RunFolder
-from .executor import ENDED, Executor, Resources, Task
+from .executor import ENDED, SHARE, Executor, Resources, Task
 from .jobs import Job
 
 LOGS = ".measures"
@@ -17,7 +17,7 @@ LOGS = ".measures"
 
 
 def measure_all(
-    item: Item, jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = Resources()
+    item: Item, jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE
 ) -> list[Job]:
     """What a table or figure needs beside the results of its runs; returns the runs of which a measure failed.
 

@@ -2,11 +2,10 @@
 
 import os
 import queue
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any, Self
+from typing import Self
 
 from .children import WORKER, Child, end_all, start_child
 from .executor import Event, State, Task, is_hopeless, is_ready
@@ -15,8 +14,8 @@ from .executor import Event, State, Task, is_hopeless, is_ready
 class Processes:
     """Executes tasks, `at_once` at a time in the order given, each in a process of its own.
 
-    Cores and accelerators are shared out among the places in which tasks run. Neither an exception, Ctrl-C nor SIGTERM
-    leaves a process behind, and if this process is killed, the others end too.
+    Cores and accelerators are shared out among the places in which tasks run. No exception leaves a
+    process behind, and if this process is killed, the others end too.
 
     Args:
         at_once: tasks at a time.
@@ -34,19 +33,14 @@ class Processes:
         self.children: dict[int, Child] = {}
         self.starting = threading.Lock()
         self.cancelled = False
-        self.usual: Any = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self.usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
         self.pool = ThreadPoolExecutor(self.at_once)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
         self.pool.shutdown()
-        if self.usual is not None:
-            signal.signal(signal.SIGTERM, self.usual)
 
     def submit(self, task: Task) -> None:
         """Add a task; it starts once there is a place, and what it comes after is done."""
