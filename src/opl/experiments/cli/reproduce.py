@@ -107,6 +107,7 @@ class Reproduce(Flags):
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure what is not there yet; the runs that failed."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
+        folder = folder.absolute()  # on a cluster, processes start elsewhere
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
         with self.place.executor(folder, self.scale == "tiny") as executor:
             return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(

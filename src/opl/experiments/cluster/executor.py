@@ -46,6 +46,8 @@ class Event(NamedTuple):
 
     name: str
     state: State
+    reason: str = ""
+    """Why it failed, where the log of the task cannot say."""
 
 
 class Executor(Protocol):

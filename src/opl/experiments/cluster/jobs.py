@@ -1,13 +1,13 @@
 """All runs of a table or figure: each is an `opl train` command, finished ones are kept."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..item import Item
 from ..run_folder import RunFolder
-from .executor import SHARE, Executor, Resources, State, Task
+from .executor import ENDED, SHARE, Event, Executor, Resources, Task
 from .screen import Screen
 
 if TYPE_CHECKING:
@@ -24,7 +24,14 @@ class Job:
     folder: RunFolder
     after: str = ""
     """The recipe whose run must be finished before."""
+    until: int = 0
+    """The epochs after which it pauses; 0 for the end."""
     state: str = "waiting"
+
+    @property
+    def reached(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.folder.done or (self.until > 0 and len(self.folder.metrics()) >= self.until)
 
     @property
     def name(self) -> str:
@@ -49,16 +56,16 @@ class Job:
         before = (name_of(self.after, self.seed),) if self.after else ()
         return Task(self.name, words, self.folder.log_file, before, resources)
 
-    def follow(self, state: State) -> None:
+    def follow(self, event: Event) -> None:
         """Take over what the executor says; whether a run is done, its folder says."""
-        self.state = str(state)
-        if state == "skipped":
+        self.state = str(event.state)
+        if event.state == "skipped":
             self.state = f"failed (it comes after {self.after}, which failed)"
-        elif state in ("done", "failed"):
-            self.state = "done" if self.folder.done else f"failed ({self._why()})"
+        elif event.state in ENDED:
+            self.state = "done" if self.reached else f"failed ({self._why() or event.reason or 'no message'})"
 
     def _why(self) -> str:
-        return self.folder.error() or self.folder.last_log_line() or "no message"
+        return self.folder.error() or self.folder.last_log_line()
 
 
 def name_of(recipe: str, seed: int) -> str:
@@ -90,20 +97,31 @@ def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
     return [*(_chain(before, look) if before else []), name]
 
 
-def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
+def run_all(
+    jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE
+) -> list[Job]:
     """Run those that are not finished by `opl train`; returns those that failed."""
+    words = [
+        ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out)) for job in jobs
+    ]
+    return run_jobs(jobs, words, executor, resources)
+
+
+def run_jobs(
+    jobs: Sequence[Job], words: Sequence[tuple[str, ...]], executor: Executor, resources: Resources
+) -> list[Job]:
+    """Run those that are not finished, each by the words after `opl`; returns those that failed."""
     named = {job.name: job for job in jobs}
-    for job in jobs:
-        if job.folder.done:
+    for job, command in zip(jobs, words, strict=True):
+        if job.reached:
             job.state = "done"
-            continue
-        words = ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out))
-        executor.submit(job.task(words, resources))
+        else:
+            executor.submit(job.task(command, resources))
     failed = []
     with Screen(jobs) as screen:
         for event in executor.watch():
             job = named[event.name]
-            job.follow(event.state)
+            job.follow(event)
             failed += [job] if job.state.startswith("failed") else []
             screen.say(job)
     return failed

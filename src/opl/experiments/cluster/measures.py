@@ -50,7 +50,7 @@ def evaluate_all(
             log = logs / f"{list(tasks).index(event.name)}.txt"
             said = log.read_text(errors="replace") if log.exists() else ""
             log.unlink(missing_ok=True)
-            if lines := _worth_saying(said, event.state == "done"):
+            if lines := _worth_saying(said or event.reason, event.state == "done"):
                 print(lines, file=sys.stderr)
             failed += [] if event.state == "done" else [tasks[event.name]]
     if logs.exists() and not any(logs.iterdir()):

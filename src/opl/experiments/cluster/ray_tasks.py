@@ -75,7 +75,7 @@ class Keeper:
         if len(self.events) <= since and self.results:
             ended, _ = ray.wait(list(self.results.values()), timeout=seconds)
             for name in [name for name, result in self.results.items() if result in ended]:
-                self.events.append(Event(name, _state_of(self.results.pop(name))))
+                self.events.append(_end_of(name, self.results.pop(name)))
         return self.events[since:]
 
     def cancel(self) -> None:
@@ -90,15 +90,15 @@ class Keeper:
         return len(self.results)
 
 
-def _state_of(result: Any) -> State:
+def _end_of(name: str, result: Any) -> Event:
     """How a task ended; one whose machines were all lost has failed."""
     import ray
 
     try:
         code = ray.get(result)
-    except ray.exceptions.RayError:
-        return "failed"
-    return "skipped" if code == SKIPPED else "failed" if code else "done"
+    except ray.exceptions.RayError as error:
+        return Event(name, "failed", str(error).strip().splitlines()[-1])
+    return Event(name, "skipped" if code == SKIPPED else "failed" if code else "done")
 
 
 class RayCluster:
@@ -171,10 +171,10 @@ class RayCluster:
         while pending:
             events = ray.get(self.keeper.wait.remote(since, 1.0))
             since += len(events)
-            for name, state in events:
-                if name in pending:
-                    pending -= {name} if state in ENDED else set()
-                    yield Event(name, state)
+            for event in events:
+                if event.name in pending:
+                    pending -= {event.name} if event.state in ENDED else set()
+                    yield event
 
     def cancel(self) -> None:
         """End all tasks."""
