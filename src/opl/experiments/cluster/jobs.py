@@ -97,13 +97,9 @@ def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
     return [*(_chain(before, look) if before else []), name]
 
 
-def run_all(
-    jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE
-) -> list[Job]:
+def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
     """Run those that are not finished by `opl train`; returns those that failed."""
-    words = [
-        ("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out)) for job in jobs
-    ]
+    words = [("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out)) for job in jobs]
     return run_jobs(jobs, words, executor, resources)
 
 

@@ -40,9 +40,7 @@ class Search:
             trials += batch
         return trials
 
-    def _run_batch(
-        self, batch: Sequence[Trial], sampler: Sampler, executor: Executor, resources: Resources
-    ) -> None:
+    def _run_batch(self, batch: Sequence[Trial], sampler: Sampler, executor: Executor, resources: Resources) -> None:
         alive = list(batch)
         for epoch in (*self.prune_at, 0):
             self._train(alive, epoch, executor, resources)

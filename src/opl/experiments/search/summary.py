@@ -35,7 +35,9 @@ def sentences(trials: Sequence[Trial], goal: Goal, importance: Mapping[str, floa
         words = ", ".join(f"{name} {value}" for name, value in best[0].words.items())
         said.append(f"winner: trial {best[0].number} ({words}), {goal.metric} {_number(best[0].value)}")
     if importance:
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in sorted(importance.items(), key=lambda each: -each[1]))
+        shares = ", ".join(
+            f"{name} {share:.0%}" for name, share in sorted(importance.items(), key=lambda each: -each[1])
+        )
         said.append(f"importance (share of the differences between finished trials): {shares}")
     said.append("the test images were not looked at: opl train --recipe winner.json tests the winner")
     return said

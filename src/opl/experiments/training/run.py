@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,29 @@ ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a res
 GEOMETRY = ("s", "d", "orthogonality")  # records store these without the name of the part they were computed on
 
 
-def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Part:
+    """Which part of a run is executed."""
+
+    until: int = 0
+    """Pause after this many epochs; 0 trains to the end. A run that was paused resumes as any other."""
+    test: bool = True
+    """Whether the finished run is tested; the trials of a search are not."""
+    wait: float = 0.0
+    """Seconds to wait for another process that trains in the folder, such as one on a machine that was lost."""
+
+
+WHOLE = Part()
+
+
+class _Pause(Exception):
+    """Training has come to the epoch after which it pauses."""
+
+
+def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
     """Train and test a recipe in a folder below `out`; finished runs are only read, unfinished ones are resumed.
 
-    Returns the result on the first process, and None on the others.
+    Returns the result on the first process, and None on the others and after a pause.
     """
     folder = RunFolder.of(out, recipe.name, recipe.seed)
     if folder.begun:
@@ -42,10 +62,12 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     if folder.done:
         return folder.result()
     fabric = launch(recipe)
-    with _owned(fabric, recipe, folder):
+    with _owned(fabric, recipe, folder, part.wait):
         try:
-            result = folder.result() if folder.done else _Training(fabric, recipe, folder).run()
+            result = folder.result() if folder.done else _Training(fabric, recipe, folder, part).run()
             return result if fabric.is_global_zero else None
+        except _Pause:
+            return None
         except Exception as error:
             failure = explain(error)
             if fabric.is_global_zero:
@@ -57,13 +79,13 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
+def _owned(fabric: Any, recipe: Recipe, folder: RunFolder, wait: float) -> Iterator[None]:
     """Start the run on the first process, which owns the folder for all; if it may not, that is an error on each."""
     refusal: OplError | None = None
     with ExitStack() as stack:
         if fabric.is_global_zero:
             try:
-                stack.enter_context(folder.owned())
+                stack.enter_context(folder.owned(wait))
                 folder.sweep()
                 folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
             except Exception as error:
@@ -84,8 +106,9 @@ def _opl(recipe: Recipe) -> dict[str, Any]:
 class _Training:
     """One run on one process: its components, what happens after each epoch, and its result."""
 
-    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder) -> None:
+    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, part: Part) -> None:
         self.fabric, self.recipe, self.folder = fabric, recipe, folder
+        self.part = part
         self.model = build_model(recipe)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
@@ -98,6 +121,8 @@ class _Training:
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
         self.objective = objective.to(fabric.device)
         _check_judge(recipe, self.objective, self.splits)
+        if not part.test:
+            _check_blind(recipe, self.objective, self.splits)
         if recipe.compile:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
@@ -120,12 +145,12 @@ class _Training:
                 everything=lambda: plain_batches(self.data, self.model),
                 state=self.state,
                 validate=self._validate,
-                save=self._save,
+                save=self._save_until,
                 watcher=self.bar,
             )
         self.fabric.barrier()
         selected = self._selected()
-        tested = self._validate_part(trained, self.splits.test, keep=True)
+        tested = self._validate_part(trained, self.splits.test, keep=True) if self.part.test else Validation({}, {})
         result = self._result(trained, tested.numbers) | selected
         if self.fabric.is_global_zero:
             if tested.arrays:
@@ -154,6 +179,12 @@ class _Training:
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
         tested = self._validate_part(model, self.splits.test).numbers["top1"] if peeks or oracle else 0.0
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
+
+    def _save_until(self, state: dict[str, Any], record: EpochRecord) -> None:
+        """Save the epoch, and pause where that is asked for."""
+        self._save(state, record)
+        if self.first < self.part.until <= state["epoch"]:
+            raise _Pause
 
     def _save(self, state: dict[str, Any], record: EpochRecord) -> None:
         """Save the epoch, on the first process only."""
@@ -220,6 +251,17 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
             f"{who} chooses a model by its accuracy on held-out images, and there are none: hold some out, for "
             "instance with --data.val 5000."
         )
+
+
+def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
+    """Raise an error before training if a run that must not look at the test images would, or has nothing to judge by."""
+    if _peeks(objective) or recipe.oracle or recipe.selection == "both":
+        raise OptionError(
+            f"{recipe.name} looks at the test images during training (oracle, selection both, or its method): a run "
+            "without a test needs other settings."
+        )
+    if not len(splits.val):
+        raise OptionError("a run without a test is judged by held-out images: hold some out, with --data.val 200.")
 
 
 def _peeks(objective: Objective) -> bool:
