@@ -19,7 +19,8 @@ def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
     order = []
 
     def train(words, log):
-        assert words == ("train", words[1], "--seed", words[3], "--scale", "tiny", "--out", str(tmp_path))
+        assert words == ("train", words[1], "--seed", words[3], "--scale", "tiny", "--out", str(tmp_path), *words[-2:])
+        assert words[-2:] == ("--wait", "30.0")
         folder = RunFolder.of(tmp_path, words[1], int(words[3]))
         assert log == folder.log_file
         folder.start({"name": words[1]}, {})

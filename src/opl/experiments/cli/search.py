@@ -44,7 +44,7 @@ class Search:
     seeds: int = 1
     """Runs of each trial, whose mean counts; the first has the recipe's seed."""
     prune_at: tuple[int, ...] = ()
-    """Epochs after which trials that do worse are stopped: on a grid the worse half, by Optuna those below the median."""
+    """Epochs after which bad trials are stopped: the worse half of a grid, or those below Optuna's median."""
     metric: Metric = "val/top1"
     """What is compared; of val/loss the smallest wins."""
     scale: Scale = "small"
@@ -67,9 +67,9 @@ class Search:
         folder = (self.out / "search" / base.name).absolute()
         seeds = tuple(base.seed + number for number in range(self.seeds))
         searching = Searching(self._build, folder, goal, seeds, tuple(sorted(self.prune_at)))
-        for words in (setting.grid() for setting in space):
-            for word in words:  # a wrong value is found before anything is trained
-                self._build([f"--{space[[s.grid() for s in space].index(words)].name}", word])
+        for setting in space:  # a wrong name or value is found before anything is trained
+            for word in setting.grid():
+                check_recipe(self._build([f"--{setting.name}", word]), self.prune_at)
         claim_folder(folder, self._definition(base))
         sampler = self._sampler(space, goal, folder, base.seed)
         with self.place.executor(folder, self.scale == "tiny") as executor:

@@ -87,7 +87,7 @@ def change_settings(default: Recipe, words: list[str]) -> Recipe:
         default=narrow(**_values(default)),
         args=words,
         prog=f"opl train {default.name}",
-        description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run, --recipe FILE. The settings of the recipe:",
+        description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
     )
     return _declare_changes(Recipe(**_values(changed)), default)
 

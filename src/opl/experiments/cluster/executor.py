@@ -53,6 +53,9 @@ class Event(NamedTuple):
 class Executor(Protocol):
     """Executes tasks; as a context manager it decides what becomes of those that have not ended."""
 
+    patience: float
+    """Seconds that a run waits for another process in its folder, which may be about to end."""
+
     def __enter__(self) -> Self:
         """Prepare to execute tasks."""
         ...

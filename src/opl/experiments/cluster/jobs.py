@@ -99,7 +99,8 @@ def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
 
 def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
     """Run those that are not finished by `opl train`; returns those that failed."""
-    words = [("train", job.recipe, "--seed", str(job.seed), "--scale", scale, "--out", str(out)) for job in jobs]
+    more = ("--scale", scale, "--out", str(out), "--wait", str(executor.patience))
+    words = [("train", job.recipe, "--seed", str(job.seed), *more) for job in jobs]
     return run_jobs(jobs, words, executor, resources)
 
 

@@ -9,6 +9,7 @@ from typing import Self
 
 from .children import WORKER, Child, end_all, start_child
 from .executor import Event, State, Task, is_hopeless, is_ready
+from .parent import GRACE
 
 
 class Processes:
@@ -22,6 +23,8 @@ class Processes:
         warm: execute one command after another in `at_once` worker processes, for commands that take less time than the
             imports. A worker that dies fails its command alone.
     """
+
+    patience = 2 * GRACE
 
     def __init__(self, at_once: int, warm: bool = False) -> None:
         self.at_once, self.warm = at_once, warm

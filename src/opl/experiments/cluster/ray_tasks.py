@@ -15,7 +15,7 @@ from typing import Any, Self
 from ...errors import OplError
 from .children import passed_on, run_child
 from .executor import ENDED, Event, State, Task
-from .shared_folder import Versions, look, missing_extra, refuse_blind, token_in
+from .shared_folder import LOST, Versions, look, missing_extra, refuse_blind, token_in
 
 NAMESPACE = "opl"
 RETRIES = 10
@@ -108,6 +108,8 @@ class RayCluster:
         folder: of the runs; all machines of the cluster must see it.
         cancel: whether an interrupted command ends its tasks, instead of leaving them to the cluster.
     """
+
+    patience = LOST
 
     def __init__(self, folder: Path, cancel: bool = False) -> None:
         self.folder, self.cancels = folder.absolute(), cancel

@@ -18,7 +18,7 @@ from ..files import write_whole
 from .children import passed_on, share_of, start_child
 from .executor import ENDED, Event, State, Task, is_hopeless, is_ready
 from .parent import GRACE
-from .shared_folder import Machine, Versions, look, missing_extra, refuse_blind, token_in
+from .shared_folder import LOST, Machine, Versions, look, missing_extra, refuse_blind, token_in
 
 HOME = ".slurm"
 """The folder beside the runs for what jobs and this process tell each other."""
@@ -90,6 +90,8 @@ class Slurm:
         cancel: whether an interrupted command ends its jobs, instead of leaving them to the cluster.
         cluster: `local` runs jobs as processes of this machine, for tests.
     """
+
+    patience = LOST
 
     def __init__(self, folder: Path, queue: Queue, cancel: bool = False, cluster: str = "slurm") -> None:
         self.folder, self.queue, self.cancels, self.cluster = folder.absolute(), queue, cancel, cluster

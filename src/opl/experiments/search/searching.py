@@ -65,7 +65,19 @@ class Search:
                 jobs.append(Job(recipe.name, seed, recipe.epochs, folder, until=until))
                 stop = ("--until", str(until)) if until else ()
                 words.append(
-                    ("train", "--recipe", str(file), "--seed", str(seed), "--out", str(self.folder), "--no-test", *stop)
+                    (
+                        "train",
+                        "--recipe",
+                        str(file),
+                        "--seed",
+                        str(seed),
+                        "--out",
+                        str(self.folder),
+                        "--no-test",
+                        "--wait",
+                        str(executor.patience),
+                        *stop,
+                    )
                 )
         run_jobs(jobs, words, executor, resources)
 
@@ -108,6 +120,8 @@ def check_recipe(recipe: "Recipe", prune_at: Sequence[int]) -> None:
             f"{recipe.name} comes after a run of {recipe.after}, which a search does not train: search the settings of "
             "a recipe that starts by itself."
         )
+    if to_json(recipe.data).get("val") == 0:
+        raise OptionError(f"{recipe.name} holds out no images to judge by: hold some out, with --data.val 200.")
     for epoch in prune_at:
         if not 0 < epoch < recipe.epochs or epoch % recipe.eval_every:
             raise OptionError(

@@ -254,7 +254,7 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
 
 
 def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
-    """Raise an error before training if a run that must not look at the test images would, or has nothing to judge by."""
+    """Raise an error before training if a run without a test would look at test images, or has no others."""
     if _peeks(objective) or recipe.oracle or recipe.selection == "both":
         raise OptionError(
             f"{recipe.name} looks at the test images during training (oracle, selection both, or its method): a run "
