@@ -10,7 +10,7 @@ import pytest
 
 from opl.experiments.cluster.executor import Task
 from opl.experiments.cluster.ray_tasks import RayCluster
-from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.run_folder import MODEL
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'orthogonal-projection-loss[ray]'")
 
@@ -70,15 +70,16 @@ def test_an_interrupted_command_leaves_its_runs_and_the_same_command_finds_them(
     files = [tmp_path / name for name in ("one", "two", "three")]
     tasks = [Task(file.name, (str(file),), tmp_path / "log", program=("-c", code)) for file in files]
 
-    def interrupted(cancel):
-        with pytest.raises(KeyboardInterrupt), RayCluster(tmp_path, cancel) as executor:
+    def interrupt(cancel):
+        with RayCluster(tmp_path, cancel) as executor:
             for task in tasks:
                 executor.submit(task)
             for event in executor.watch():
                 if event.state == "running":
                     raise KeyboardInterrupt
 
-    interrupted(cancel=False)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(cancel=False)
     with RayCluster(tmp_path) as executor:
         for task in tasks:
             executor.submit(task)
@@ -87,7 +88,8 @@ def test_an_interrupted_command_leaves_its_runs_and_the_same_command_finds_them(
     assert [file.read_text() for file in files] == ["x"] * 3  # none was started twice
     for file in files:
         file.unlink()
-    interrupted(cancel=True)
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(cancel=True)
     time.sleep(20)
     assert not any(file.exists() for file in files)
 

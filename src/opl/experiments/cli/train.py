@@ -36,8 +36,10 @@ class Train:
         """RECIPE or --recipe FILE and the flags named here; every other flag is a setting of the recipe itself."""
         # argparse, since the recipe named here decides which flags tyro gets to know
         parser = argparse.ArgumentParser(prog="opl train", add_help=False)
-        parser.add_argument("name", nargs="?")
         parser.add_argument("--recipe", type=Path)
+        parser.set_defaults(name=None)
+        if not any(word == "--recipe" or word.startswith("--recipe=") for word in words):
+            parser.add_argument("name", nargs="?")
         parser.add_argument("--scale", default=Recipe.scale, choices=SCALES)
         parser.add_argument("--out", type=Path, default=OUT)
         parser.add_argument("--dry-run", action="store_true")
@@ -45,9 +47,9 @@ class Train:
         parser.add_argument("--no-test", dest="test", action="store_false")
         parser.add_argument("--wait", type=float, default=0.0)
         given, rest = parser.parse_known_args(words)
-        if (given.name is None) == (given.recipe is None):
+        if given.name is None and given.recipe is None:
             raise OptionError(
-                "opl train needs one recipe, for instance: opl train digits-opl; opl recipes lists them, and --recipe "
+                "opl train needs a recipe, for instance: opl train digits-opl; opl recipes lists them, and --recipe "
                 "FILE takes one from a file."
             )
         default = read_recipe(given.recipe) if given.recipe else recipe(given.name, given.scale)
