@@ -105,7 +105,7 @@ class Search:
     ) -> int:
         """Write and print what was found."""
         best = goal.best(trials)
-        importance = sampler.importance(best)
+        importance = sampler.importance(trials)
         title = f"{self.recipe}, scale {self.scale}: search by {self.by}"
         write_whole(folder / "trials.md", markdown(trials, goal, importance, title).encode())
         write_whole(folder / "trials.json", (json.dumps(as_json(trials, goal, importance), indent=1) + "\n").encode())

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, pvariance
 
 from .space import Setting
 from .trial import Goal, Trial
@@ -35,24 +35,27 @@ class Grid:
     def importance(self, trials: Sequence[Trial]) -> dict[str, float]:
         """Return the variance of the means over each setting's values, as a share of the variance of all trials.
 
-        On a full grid, these are the main effects of an analysis of variance.
+        On a full grid, these are the main effects of an analysis of variance. With pruning, trials are compared after
+        the first epoch of it, which all of them reached.
         """
-        values = [trial.value for trial in trials if trial.value is not None]
-        spread = _variance(values)
+        first = min((epoch for trial in trials for epoch in trial.early), default=0)
+        reached = [(trial, trial.early.get(first) if first else trial.value) for trial in trials]
+        found = [(trial.words, value) for trial, value in reached if value is not None]
+        spread = _variance([value for _, value in found])
         if not spread:
             return {}
-        return {name: _variance(_means(trials, name)) / spread for name in self.names}
+        return {
+            name: _variance(_means([(words[name], value) for words, value in found])) / spread for name in self.names
+        }
 
 
-def _means(trials: Sequence[Trial], name: str) -> list[float]:
-    """For each trial, the mean over all trials with its value of a setting."""
+def _means(pairs: Sequence[tuple[str, float]]) -> list[float]:
+    """For each pair, the mean over all pairs with its word."""
     groups: dict[str, list[float]] = {}
-    for trial in trials:
-        if trial.value is not None:
-            groups.setdefault(trial.words[name], []).append(trial.value)
-    return [fmean(group) for group in groups.values() for _ in group]
+    for word, value in pairs:
+        groups.setdefault(word, []).append(value)
+    return [fmean(groups[word]) for word, _ in pairs]
 
 
 def _variance(values: Sequence[float]) -> float:
-    middle = fmean(values) if values else 0.0
-    return fmean([(value - middle) ** 2 for value in values]) if values else 0.0
+    return pvariance(values) if values else 0.0

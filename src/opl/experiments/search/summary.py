@@ -38,7 +38,7 @@ def sentences(trials: Sequence[Trial], goal: Goal, importance: Mapping[str, floa
         shares = ", ".join(
             f"{name} {share:.0%}" for name, share in sorted(importance.items(), key=lambda each: -each[1])
         )
-        said.append(f"importance (share of the differences between finished trials): {shares}")
+        said.append(f"importance (share of the differences between trials): {shares}")
     said.append("the test images were not looked at: opl train --recipe winner.json tests the winner")
     return said
 
