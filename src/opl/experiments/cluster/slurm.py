@@ -112,6 +112,7 @@ class Slurm:
         self.home.mkdir(exist_ok=True)
         more = {f"{self.cluster}_python": f"{shlex.quote(sys.executable)} -P", "slurm_max_num_timeout": TIMEOUTS}
         self.engine = submitit.AutoExecutor(self.home / "%j", cluster=self.cluster, **more)
+        self.kind = {"slurm": submitit.SlurmJob, "local": submitit.LocalJob}[self.cluster]
         self._check_machine()
         return self
 
@@ -134,7 +135,7 @@ class Slurm:
         self.states[task.name] = "queued"
         found = self._known().get(task.name)
         if found is not None:
-            job = self.engine.job_class(self.home / "%j", found)
+            job = self.kind(self.home / "%j", found)
             if not job.done() and self._note(task.name).get("state") not in ENDED:
                 self.jobs[task.name] = job
                 return
