@@ -55,7 +55,7 @@ def test_a_table_survives_the_loss_of_a_machine_and_ends_with_the_bytes_of_local
     with opl(*TABLE, str(here), "--jobs", str(os.cpu_count())) as local:  # one thread each
         assert local.wait(600) == 0
     with opl(*TABLE, str(there), "--on", "ray") as table:
-        wait_until(lambda: len(list(there.rglob("metrics.jsonl"))) == 2, table)  # both machines are busy
+        wait_until(lambda: len(list(there.rglob("metrics.jsonl"))) >= 2, table)  # both machines are busy
         cluster.remove_node(cluster.workers[1], allow_graceful=False)
         assert table.wait(600) == 0, table.stderr.read()
         said = table.stderr.read()

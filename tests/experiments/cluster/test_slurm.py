@@ -1,7 +1,10 @@
 """Tasks as jobs of submitit: its local executor runs them as processes of this machine, in place of SLURM."""
 
 import json
+import os
+import signal
 import stat
+import subprocess
 import time
 from pathlib import Path
 
@@ -82,7 +85,8 @@ def test_a_preempted_run_resumes_in_the_next_job_and_ends_with_the_same_bytes(lo
         while not folder.metrics():
             time.sleep(0.05)
         job = executor.jobs["run"]
-        job._interrupt()
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", job.job_id], capture_output=True, text=True, check=True)
+        os.kill(int(found.stdout), signal.SIGUSR2)  # as SLURM does, to the process in the job
         assert [event.state for event in events][-1] == "done"
     log = (Path(job.paths.folder) / f"{job.job_id}_0_log.err").read_text()
     assert "preempted" in log
