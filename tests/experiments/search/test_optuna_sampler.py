@@ -18,7 +18,7 @@ def sampler(folder, trials=12, batch=2):
 
 
 def value_of(trial):
-    return -((float(trial.words["a"]) - 0.5) ** 2) + (trial.words["b"] == "y") + int(trial.words["c"]) / 100
+    return -((float(trial.words["a"]) - 0.5) ** 2) + 9 * (trial.words["b"] == "y") + int(trial.words["c"]) / 100
 
 
 def run(made, batches=1000):

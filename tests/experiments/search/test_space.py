@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from _said import says
 
+from _said import says
 from opl.errors import OptionError
 from opl.experiments.search.space import parse_setting, parse_space
 
 
 def test_a_range_is_spaced_evenly_or_by_logarithms():
     assert np.allclose([float(word) for word in parse_setting("x=0.1:2:log:7").grid()], np.geomspace(0.1, 2, 7))
-    assert np.allclose([float(word) for word in parse_setting("x=-1:2").grid()], np.linspace(-1, 2, 5))
+    assert np.allclose([float(word) for word in parse_setting("x=-1:2.0").grid()], np.linspace(-1, 2, 5))
 
 
 def test_whole_numbers_stay_whole_and_come_once():
