@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cluster.placement import Placement
+from ..cluster.placement import Jobs, Placement
 from ..tables import item
-from .flags import OUT, Flags, Jobs, Seeds
+from .flags import OUT, Flags, Seeds
 from .reproduce import Reproduce
 
 ITEM = "demo"

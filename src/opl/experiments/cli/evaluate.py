@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..._support.ranges import check_settings
 from ...errors import OptionError
 from ..cluster.measures import evaluate_all
 from ..cluster.placement import Placement
@@ -81,11 +82,11 @@ class EvaluateMany:
         import tyro
 
         place, rest = tyro.cli(Placement, args=words, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
+        check_settings(place, "--")
         return cls(folder.absolute(), runs, (protocol, *rest), place)
 
     def run(self) -> int:
         """Measure all; one that fails does not stop the others."""
-        self.place.check()
         with self.place.executor(self.folder, short=False) as executor:
             wanted = [(run, self.words) for run in self.runs]
             failed = evaluate_all(wanted, self.folder, executor, self.place.resources)

@@ -19,7 +19,7 @@ from ..results.runs import DAMAGED, REFUSED, Run, read_runs
 from ..results.tables import as_json, build_table
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
-from .flags import OUT, Flags, Jobs, Seeds
+from .flags import OUT, Flags, Seeds
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,6 @@ class Reproduce(Flags):
     def _choose(self) -> Item:
         """The item, where all flags fit it."""
         chosen = item(self.item)
-        self.place.check()
-        if self.seeds < 0:
-            raise OptionError(f"seeds is {self.seeds}: give a whole number from 0 up (0: the table's own).")
         if not chosen.rows:
             raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
         if not chosen.at(self.scale):

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ...errors import OplError, OptionError
-from ..cluster.placement import HERE, Placement
+from ..._support.ranges import Range, check_settings
+from ...errors import OplError
+from ..cluster.placement import HERE, Jobs, Placement
 from ..files import write_whole
 from ..recipe import Recipe
 from ..scales import Scale
@@ -37,11 +38,11 @@ class Search:
     """Settings with their values: method.weight=0.1:2:log (a range), method.gamma=0.5,1,2 (a list)."""
     by: Literal["grid", "optuna"] = "grid"
     """All combinations (a range has five points, or as many as method.weight=0.1:2:log:7 says), or Optuna's choice."""
-    trials: int = 20
+    trials: Jobs = 20
     """Of Optuna."""
-    batch: int = 0
+    batch: Annotated[int, Range(0, 1024)] = 0
     """Trials that Optuna proposes together; 0: as many as --jobs."""
-    seeds: int = 1
+    seeds: Jobs = 1
     """Runs of each trial, whose mean counts; the first has the recipe's seed."""
     prune_at: tuple[int, ...] = ()
     """Epochs after which bad trials are stopped: the worse half of a grid, or those below Optuna's median."""
@@ -56,11 +57,11 @@ class Search:
     def parse(cls, words: list[str]) -> "Search":
         """Read the flags; those of the recipe's settings are kept for it."""
         job, rest = tyro.cli(cls, prog="opl search", args=words, return_unknown_args=True)
+        check_settings(job, "--")
         return replace(job, settings=tuple(rest))
 
     def run(self) -> int:
         """Search, then print the table and write the picture and the winner."""
-        self._check()
         base = change_settings(recipe(self.recipe, self.scale), list(self.settings))
         check_recipe(base, self.prune_at)
         space, goal = parse_space(self.over), Goal(self.metric)
@@ -75,11 +76,6 @@ class Search:
         with self.place.executor(folder, self.scale == "tiny") as executor:
             trials = searching.run(sampler, executor, self.place.resources)
         return self._finish(trials, sampler, space, goal, folder)
-
-    def _check(self) -> None:
-        self.place.check()
-        if self.seeds < 1 or self.trials < 1 or self.batch < 0:
-            raise OptionError("--seeds and --trials take whole numbers from 1 up, and --batch one from 0 up.")
 
     def _build(self, flags: list[str]) -> Recipe:
         """The recipe with the settings of all trials and with those of one."""

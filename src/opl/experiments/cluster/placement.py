@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from ...errors import OptionError
+from ..._support.ranges import Range
 from .executor import Executor, Resources
 
 On = Literal["local", "ray", "slurm"]
+Jobs = Annotated[int, Range(1, 1024)]
 
 
 @dataclass(frozen=True)
@@ -20,29 +21,22 @@ class Placement:
 
     on: On = "local"
     """Processes on this machine, a Ray cluster (RAY_ADDRESS, or one on this machine), or SLURM jobs."""
-    jobs: int = 1
+    jobs: Jobs = 1
     """Runs at a time on this machine; cores and accelerators are shared out among them."""
-    cpus: int = 1
+    cpus: Jobs = 1
     """Cores of a run on a cluster."""
-    gpus: int = 0
+    gpus: Annotated[int, Range(0, 1024)] = 0
     """Accelerators of a run on a cluster."""
-    memory: float = 0.0
+    memory: Annotated[float, Range(0, 1e6)] = 0.0
     """Gigabytes of a run on a cluster; 0 asks for no particular amount."""
     partition: str = ""
     """Of SLURM."""
     account: str = ""
     """Of SLURM."""
-    time: int = 1440
+    time: Annotated[int, Range(1, 10**6)] = 1440
     """Minutes until SLURM requeues a run, which then resumes."""
     on_interrupt: Literal["leave", "cancel"] = "leave"
     """What Ctrl-C does with runs on a cluster: leave them running, or cancel them."""
-
-    def check(self) -> None:
-        """Raise an error for numbers that make no sense."""
-        if self.jobs < 1 or self.cpus < 1 or self.time < 1:
-            raise OptionError("--jobs, --cpus and --time take whole numbers from 1 up.")
-        if self.gpus < 0 or not 0 <= self.memory < float("inf"):
-            raise OptionError("--gpus and --memory take numbers from 0 up.")
 
     @property
     def resources(self) -> Resources:
