@@ -23,6 +23,7 @@ def cluster(monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
     made = Cluster(initialize_head=True, head_node_args=head)
     made.workers = [made.add_node(num_cpus=1, object_store_memory=MEMORY) for _ in range(2)]

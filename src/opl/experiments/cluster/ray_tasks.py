@@ -26,11 +26,9 @@ SKIPPED = -1  # the exit code of a task that was not started
 
 def execute(task: Task, environment: dict[str, str], keeper: Any, *codes: int) -> int:
     """Execute a task, unless one that it comes after failed; returns its exit code."""
-    import ray
-
     if any(codes):
         return SKIPPED
-    ray.get(keeper.note.remote(task.name, "running"))
+    keeper.note.remote(task.name, "running")  # without waiting, which would lend its cores to another task
     return run_child(task, environment)
 
 
@@ -118,7 +116,8 @@ class RayCluster:
         self.versions = Versions()
 
     def __enter__(self) -> Self:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        for name in ("RAY_USAGE_STATS_ENABLED", "RAY_worker_niceness"):  # runs are not the background of anything
+            os.environ.setdefault(name, "0")
         try:
             import ray
         except ImportError as error:
