@@ -60,7 +60,7 @@ def test_a_table_survives_the_loss_of_a_machine_and_ends_with_the_bytes_of_local
         said = table.stderr.read()
     assert weights(here) == weights(there)
     assert len(weights(there)) == 4
-    assert max(said.count(f"{name}: running") for name in ("digits-ce seed 0", "digits-opl seed 0")) == 2
+    assert said.count(": running") > 4, said  # what ran on the lost machine was started again
 
 
 @pytest.mark.slow

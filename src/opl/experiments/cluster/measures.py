@@ -34,7 +34,7 @@ def evaluate_all(
 ) -> list[tuple[RunFolder, tuple[str, ...]]]:
     """Evaluate runs with the words that follow `opl evaluate RUN`; returns those that failed."""
     logs = out / LOGS
-    tasks = {}
+    tasks: dict[str, tuple[RunFolder, tuple[str, ...]]] = {}
     for folder, words in wanted:
         logs.mkdir(exist_ok=True)
         name = f"{folder.path.parent.name} {folder.path.name} {' '.join(words)}"
