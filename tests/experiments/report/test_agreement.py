@@ -12,7 +12,7 @@ from _page import Reader
 from _runs import ITEM, ITEMS, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
 from _vouched import vouch
 from opl.experiments import cli, tables
-from opl.experiments.cluster.local import jobs_of
+from opl.experiments.cluster.jobs import jobs_of
 from opl.experiments.figures import lda
 from opl.experiments.figures.paper import draw
 from opl.experiments.report import charts

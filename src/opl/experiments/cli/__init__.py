@@ -38,6 +38,7 @@ COMMANDS = {
         "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
     ),
     "check": Command("check", "Check", "whether every file of the runs below a folder is what they wrote"),
+    "search": Command("search", "Search", "a grid or Optuna over any settings of a recipe, by validation only"),
     "report": Command("report", "Report", "one HTML page from what is on disk"),
     "results": Command("results", "Results", "records of finished runs, and RESULTS.md made from them"),
     "export": Command("export", "Export", "a finished run as a model that others can use: a folder, or on the Hub"),

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..cluster.placement import Jobs, Placement
 from ..tables import item
-from .flags import OUT, Flags, Jobs, Seeds
+from .flags import OUT, Flags, Seeds
 from .reproduce import Reproduce
 
 ITEM = "demo"
@@ -20,4 +21,4 @@ class Demo(Flags):
 
     def run(self) -> int:
         """Reproduce the demo's table."""
-        return Reproduce(ITEM, seeds=self.seeds, out=self.out, jobs=self.jobs).run()
+        return Reproduce(ITEM, seeds=self.seeds, out=self.out, place=Placement(jobs=self.jobs)).run()

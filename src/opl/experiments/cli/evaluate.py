@@ -6,8 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..._support.ranges import check_settings
 from ...errors import OptionError
+from ..cluster.measures import evaluate_all
+from ..cluster.placement import Placement
 from ..evaluation.registry import PROTOCOLS, Protocol, protocol
+from ..run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Evaluate:
     settings: tuple[Any, ...] = ()
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Evaluate":
+    def parse(cls, words: list[str]) -> "Evaluate | EvaluateMany":
         """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
         listed = "\n".join(f"  {name:<10} {each.does}" for name, each in PROTOCOLS.items())
         parser = argparse.ArgumentParser(  # not tyro, since the protocol named here decides which flags tyro gets
@@ -28,7 +32,12 @@ class Evaluate:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             add_help=False,
         )
-        parser.add_argument("run", nargs="?", type=Path, help="for instance runs/digits-opl/seed-0")
+        parser.add_argument(
+            "run",
+            nargs="?",
+            type=Path,
+            help="for instance runs/digits-opl/seed-0, or a folder of runs (with --jobs, --on)",
+        )
         parser.add_argument("protocol", nargs="?")
         given, rest = parser.parse_known_args(words)
         if given.protocol is None:
@@ -37,6 +46,10 @@ class Evaluate:
                 raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
         chosen = protocol(given.protocol)
+        several = EvaluateMany.find(given.run, given.protocol, rest)
+        if several:
+            cls.parse([str(several.runs[0].path), given.protocol, *several.words[1:]])  # wrong words are found here
+            return several
         if chosen.settings:
             return cls(given.run, chosen, _settings(chosen, given.protocol, rest))
         argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
@@ -44,11 +57,41 @@ class Evaluate:
 
     def run(self) -> int:
         """Measure, and print the numbers."""
-        from ..run_folder import RunFolder
-
         numbers = self.protocol.load()(RunFolder(self.run_folder), *([self.settings] if self.settings else []))
         print(json.dumps(numbers, indent=1))
         return 0
+
+
+@dataclass(frozen=True)
+class EvaluateMany:
+    """The same measure of all finished runs below a folder, each by a command of its own."""
+
+    folder: Path
+    runs: tuple[RunFolder, ...]
+    words: tuple[str, ...]
+    place: Placement
+
+    @classmethod
+    def find(cls, folder: Path, protocol: str, words: list[str]) -> "EvaluateMany | None":
+        """Return the runs below a folder, with the flags that say where they are measured; None for one run."""
+        if RunFolder(folder).begun:
+            return None
+        runs = tuple(RunFolder(run.path.absolute()) for run in RunFolder.below(folder) if run.done)
+        if not runs:
+            return None
+        import tyro
+
+        place, rest = tyro.cli(Placement, args=words, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
+        check_settings(place, "--")
+        return cls(folder.absolute(), runs, (protocol, *rest), place)
+
+    def run(self) -> int:
+        """Measure all; one that fails does not stop the others."""
+        with self.place.executor(self.folder, short=False) as executor:
+            wanted = [(run, self.words) for run in self.runs]
+            failed = evaluate_all(wanted, self.folder, executor, self.place.resources)
+        print(f"{len(self.runs) - len(failed)} of {len(self.runs)} runs measured: {' '.join(self.words)}")
+        return 1 if failed else 0
 
 
 def _settings(chosen: Protocol, name: str, words: list[str]) -> tuple[Any, ...]:

@@ -10,7 +10,6 @@ from ..._support.ranges import Range, check_settings
 OUT = Path("runs")
 """Where runs go, where no `--out` is given."""
 Seeds = Annotated[int, Range(0, 10_000)]
-Jobs = Annotated[int, Range(1, 1024)]
 
 
 class Flags:

@@ -4,12 +4,14 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import OmitArgPrefixes, Positional
 
 from ...errors import FolderError, OptionError
-from ..cluster.commands import commands
-from ..cluster.local import Job, jobs_of, measure_all, run_all
+from ..cluster.jobs import Job, jobs_of, run_all
+from ..cluster.measures import measure_all
+from ..cluster.placement import HERE, Placement
 from ..figures.rendering import Order
 from ..item import Item
 from ..results.conformity import screen
@@ -17,7 +19,7 @@ from ..results.runs import DAMAGED, REFUSED, Run, read_runs
 from ..results.tables import as_json, build_table
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
-from .flags import OUT, Flags, Jobs, Seeds
+from .flags import OUT, Flags, Seeds
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,7 @@ class Reproduce(Flags):
     seeds: Seeds = 0
     """Runs of each row; 0 takes the table's own number, at the tiny scale at most two."""
     out: Path = OUT
-    jobs: Jobs = 1
-    """Runs at a time; cores and accelerators are shared out among them."""
+    place: Annotated[Placement, OmitArgPrefixes] = HERE
     json: bool = False
     """Print the table as JSON."""
     order: Order = "class"
@@ -53,8 +54,6 @@ class Reproduce(Flags):
     def _choose(self) -> Item:
         """The item, where all flags fit it."""
         chosen = item(self.item)
-        if self.jobs < 1 or self.seeds < 0:
-            raise OptionError("--jobs takes a whole number from 1 up, and --seeds one from 0 up (0: the table's own).")
         if not chosen.rows:
             raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
         if not chosen.at(self.scale):
@@ -105,9 +104,12 @@ class Reproduce(Flags):
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure what is not there yet; the runs that failed."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
+        folder = folder.absolute()  # on a cluster, processes start elsewhere
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
-        with commands(self.scale, self.jobs) as places:
-            return run_all(jobs, self.scale, folder, places) or measure_all(chosen, jobs, self.scale, places)
+        with self.place.executor(folder, self.scale == "tiny") as executor:
+            return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
+                chosen, jobs, self.scale, folder, executor, self.place.resources
+            )
 
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
         """Write the table and the page, and print the table."""

@@ -12,6 +12,7 @@ import tyro
 
 from ...errors import OptionError
 from ..differences import FREE, describe_changes
+from ..files import read_limited
 from ..recipe import Recipe
 from ..scales import SCALES
 from ..serialization import to_json
@@ -26,20 +27,33 @@ class Train:
     recipe: Recipe
     out: Path
     dry_run: bool
+    until: int = 0
+    test: bool = True
+    wait: float = 0.0
 
     @classmethod
     def parse(cls, words: list[str]) -> "Train":
-        """RECIPE, --scale, --out and --dry-run; every other flag is a setting of the recipe itself."""
+        """RECIPE or --recipe FILE and the flags named here; every other flag is a setting of the recipe itself."""
         # argparse, since the recipe named here decides which flags tyro gets to know
         parser = argparse.ArgumentParser(prog="opl train", add_help=False)
-        parser.add_argument("recipe", nargs="?")
+        parser.add_argument("--recipe", type=Path)
+        parser.set_defaults(name=None)
+        if not any(word == "--recipe" or word.startswith("--recipe=") for word in words):
+            parser.add_argument("name", nargs="?")
         parser.add_argument("--scale", default=Recipe.scale, choices=SCALES)
         parser.add_argument("--out", type=Path, default=OUT)
         parser.add_argument("--dry-run", action="store_true")
+        parser.add_argument("--until", type=int, default=0)
+        parser.add_argument("--no-test", dest="test", action="store_false")
+        parser.add_argument("--wait", type=float, default=0.0)
         given, rest = parser.parse_known_args(words)
-        if given.recipe is None:
-            raise OptionError("opl train needs a recipe, for instance: opl train digits-opl; opl recipes lists them.")
-        return cls(change_settings(recipe(given.recipe, given.scale), rest), given.out, given.dry_run)
+        if given.name is None and given.recipe is None:
+            raise OptionError(
+                "opl train needs a recipe, for instance: opl train digits-opl; opl recipes lists them, and --recipe "
+                "FILE takes one from a file."
+            )
+        default = read_recipe(given.recipe) if given.recipe else recipe(given.name, given.scale)
+        return cls(change_settings(default, rest), given.out, given.dry_run, given.until, given.test, given.wait)
 
     def run(self) -> int:
         """Train, or say what would be trained."""
@@ -47,12 +61,24 @@ class Train:
             print(json.dumps(to_json(self.recipe), indent=1))
             print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
             return 0
+        from ..training.ownership import Part
         from ..training.run import run
 
-        result = run(self.recipe, self.out)
+        result = run(self.recipe, self.out, Part(self.until, self.test, self.wait))
         if result is not None:
             print(json.dumps(result, indent=1))
         return 0
+
+
+def read_recipe(file: Path) -> Recipe:
+    """Read a recipe from a file: `winner.json` of a search, or `recipe.json` of a run."""
+    from ..training.build import parse_recipe
+
+    try:
+        content = json.loads(read_limited(file))
+        return parse_recipe(content["recipe"] if isinstance(content.get("recipe"), dict) else content)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise OptionError(f"{file} holds no recipe ({error}): give winner.json of a search, or recipe.json.") from error
 
 
 def change_settings(default: Recipe, words: list[str]) -> Recipe:
@@ -72,7 +98,9 @@ def change_settings(default: Recipe, words: list[str]) -> Recipe:
 def _declare_changes(chosen: Recipe, default: Recipe) -> Recipe:
     """The same recipe, which says so if it is no longer that of its name: its runs are in no table."""
     changes = describe_changes(to_json(chosen), to_json(default), FREE)
-    return dataclasses.replace(chosen, scale="custom", changes=tuple(changes)) if changes else chosen
+    if not changes:
+        return chosen
+    return dataclasses.replace(chosen, scale="custom", changes=(*default.changes, *changes))
 
 
 def _narrow(default: Recipe) -> type[Recipe]:

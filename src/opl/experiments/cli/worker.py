@@ -1,28 +1,35 @@
-"""`python -m opl.experiments.cli.worker`: execute one command after another, for `opl.experiments.cluster.commands`.
+"""`python -m opl.experiments.cli.worker`: execute one command after another, and end with the parent.
 
 A line of standard input is a command and its log file, as JSON; a line of standard output is its exit code.
 """
 
 import json
 import os
+import queue
 import signal
 import sys
 import traceback
 import warnings
 from pathlib import Path
 
+from ..cluster.parent import end_with_parent
 from . import main
+
+TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that was told to end, and did
 
 
 def serve() -> None:
-    """Execute the commands of standard input until it ends; the process that sent them decides about Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Execute the commands of standard input until it ends."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    end_with_parent(lines.put)
     replies, errors = os.dup(1), os.dup(2)
     os.dup2(errors, 1)
-    for line in sys.stdin.buffer:
-        command = json.loads(line)
+    while True:
+        command = json.loads(lines.get())
         code = _execute(command["words"], Path(command["log"]), errors)
         os.write(replies, f"{code}\n".encode())
+        if code == TERMINATED:
+            return
 
 
 def _execute(words: list[str], log: Path, errors: int) -> int:

@@ -71,13 +71,17 @@ class RunFolder:
         """Whether a run exists in this folder, finished or not."""
         return any((self.path / name).exists() for name in TRACES)
 
-    def owned(self) -> FileLock:
-        """Return a lock, to be held while the run is trained: a second process in the folder gets an error."""
+    def owned(self, wait: float = 0.0) -> FileLock:
+        """Return a lock, to be held while the run is trained: a second process in the folder gets an error.
+
+        Args:
+            wait: seconds to wait before that for another process to end.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._unwritable(error) from error
-        return FileLock(self.path / OWNER, refresh=True)
+        return FileLock(self.path / OWNER, wait=wait, refresh=True)
 
     def start(self, recipe: Settings, about: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Write `recipe.json`, before any other file; raise if the folder holds a run with a different recipe."""

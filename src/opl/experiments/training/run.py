@@ -1,16 +1,13 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...errors import DistributedError, FolderError, OplError, OptionError, StoppedError
+from ...errors import OptionError, StoppedError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
-from ..failures import explain
 from ..methods.base import Objective
 from ..recipe import Recipe
 from ..run_folder import RunFolder
@@ -28,11 +25,11 @@ from .build import (
 from .checks import check_recipe
 from .engine import launch
 from .loggers import RunLogger
+from .ownership import WHOLE, Part, Pause, owned, recorded
 from .parent import end_with_parent
 from .progress import Progress
-from .provenance import describe_environment
-from .ranks import describe_loss, end_launcher, is_first
-from .stopping import GRACE, StopSignals, end_within
+from .ranks import is_first
+from .stopping import StopSignals
 from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
@@ -40,10 +37,10 @@ ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a res
 GEOMETRY = ("s", "d", "orthogonality")  # records store these without the name of the part they were computed on
 
 
-def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
+def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
     """Train and test a recipe in a folder below `out`; finished runs are only read, unfinished ones are resumed.
 
-    Returns the result on the first process, and None on the others.
+    Returns the result on the first process, and None on the others and after a pause.
     """
     end_with_parent()
     folder = RunFolder.of(out, recipe.name, recipe.seed)
@@ -56,68 +53,24 @@ def run(recipe: Recipe, out: Path | str) -> dict[str, Any] | None:
     with StopSignals() as stop:
         try:
             fabric = launch(recipe)
-            with _owned(fabric, recipe, folder), _recorded(recipe, folder):
+            with owned(fabric, recipe, folder, part.wait), recorded(recipe, folder):
                 if fabric.world_size > 1 and (recipe.strategy == "fsdp" or not fabric.is_global_zero):
                     stop.hold()  # it stops at the step that all processes agree on
-                result = folder.result() if folder.done else _Training(fabric, recipe, folder, stop).run()
+                result = folder.result() if folder.done else _Training(fabric, recipe, folder, stop, part).run()
             return result if fabric.is_global_zero else None
+        except Pause:
+            return None
         except StoppedError as error:
             if is_first():
                 raise
             raise SystemExit(error.code) from None  # the first process says why
 
 
-@contextmanager
-def _owned(fabric: Any, recipe: Recipe, folder: RunFolder) -> Iterator[None]:
-    """Start the run on the first process, which owns the folder for all; if it may not, that is an error on each."""
-    refusal: OplError | None = None
-    with ExitStack() as stack:
-        if fabric.is_global_zero:
-            try:
-                stack.enter_context(folder.owned())
-                folder.sweep()
-                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
-            except Exception as error:
-                refusal = explain(error)
-                if refusal is None:
-                    raise
-        sentence = fabric.broadcast(str(refusal or ""))
-        if sentence:
-            raise refusal or FolderError(sentence)
-        yield
-
-
-@contextmanager
-def _recorded(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
-    """Record why a run fails; if one of its processes was lost, end the others too, and wait for none."""
-    try:
-        yield
-    except StoppedError:
-        raise
-    except Exception as error:
-        lost = describe_loss(error, recipe.timeout)
-        failure = lost or explain(error)
-        with suppress(OSError):  # the folder may be gone, or the disk full
-            if not isinstance(failure, DistributedError) or folder.error() is None:  # another may have said more
-                folder.fail(str(failure or f"{type(error).__name__}: {error}"))
-        if lost is not None:
-            end_within(2 * GRACE, 1, str(lost))
-            end_launcher(GRACE, str(lost))
-        if failure is None or failure is error:
-            raise
-        raise failure from error
-
-
-def _opl(recipe: Recipe) -> dict[str, Any]:
-    """Return the method's OPL settings, and the method without OPL, by which tables and reports match rows."""
-    return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
-
-
 class _Training:
     """One run on one process: its components, what happens after each epoch, and its result."""
 
-    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, stop: StopSignals) -> None:
-        self.fabric, self.recipe, self.folder, self.stop = fabric, recipe, folder, stop
+    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, stop: StopSignals, part: Part) -> None:
+        self.fabric, self.recipe, self.folder, self.stop, self.part = fabric, recipe, folder, stop, part
         self.model = synchronize_batch_norm(recipe, build_model(recipe), fabric.device)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
         self.state = folder.load()
@@ -132,6 +85,8 @@ class _Training:
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
         self.objective = objective.to(fabric.device)
         _check_judge(recipe, self.objective, self.splits)
+        if not part.test:
+            _check_blind(recipe, self.objective, self.splits)
         if recipe.compile:
             self.model.compile()
         self.first = int(self.state["epoch"]) if self.state else 0
@@ -154,13 +109,14 @@ class _Training:
                 everything=lambda: plain_batches(self.data, self.model),
                 state=self.state,
                 validate=self._validate,
-                save=self._save,
+                save=self._save_until,
                 watcher=self.bar,
                 stop=self.stop,
             )
         self.fabric.barrier()
         selected = self._selected()
-        tested = self._validate_part(self.model, self.splits.test, keep=True)
+        test = self.part.test
+        tested = self._validate_part(self.model, self.splits.test, keep=True) if test else Validation({}, {})
         result = self._result(self.model, tested.numbers) | selected
         if self.fabric.is_global_zero:
             if tested.arrays:
@@ -189,6 +145,12 @@ class _Training:
         peeks, oracle = _peeks(self.objective), self.recipe.oracle and len(self.splits.test)
         tested = self._validate_part(model, self.splits.test).numbers["top1"] if peeks or oracle else 0.0
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
+
+    def _save_until(self, state: dict[str, Any], record: EpochRecord | None) -> None:
+        """Save, and pause where that is asked for."""
+        self._save(state, record)
+        if record is not None and self.first < self.part.until <= state["epoch"]:
+            raise Pause
 
     def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
         """Save an epoch, or without a record a state inside one, on the first process only."""
@@ -263,6 +225,17 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
             f"{who} chooses a model by its accuracy on held-out images, and there are none: hold some out, for "
             "instance with --data.val 5000."
         )
+
+
+def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
+    """Raise an error before training if a run without a test would look at test images, or has no others."""
+    if _peeks(objective) or recipe.oracle or recipe.selection == "both":
+        raise OptionError(
+            f"{recipe.name} looks at the test images during training (oracle, selection both, or its method): a run "
+            "without a test needs other settings."
+        )
+    if not len(splits.val):
+        raise OptionError("a run without a test is judged by held-out images: hold some out, with --data.val 200.")
 
 
 def _peeks(objective: Objective) -> bool:

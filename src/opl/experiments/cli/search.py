@@ -1,0 +1,141 @@
+"""`opl search RECIPE`: a grid or Optuna over any settings of a recipe, by validation only."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional
+
+from ..._support.ranges import Range, check_settings
+from ...errors import OplError
+from ..cluster.placement import HERE, Jobs, Placement
+from ..files import write_whole
+from ..recipe import Recipe
+from ..scales import Scale
+from ..search.searching import Search as Searching
+from ..search.searching import check_recipe, claim_folder
+from ..search.space import Setting, parse_space
+from ..search.summary import as_json, markdown, sentences, table_of
+from ..search.trial import Goal, Metric, Sampler, Trial
+from ..serialization import to_json
+from ..tables import recipe
+from .flags import OUT
+from .train import change_settings
+
+WINNER = "winner.json"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Grid or Optuna over any settings of a recipe, by validation only. Other flags are settings of all trials."""
+
+    recipe: Positional[str]
+    """For instance digits-opl; `opl recipes` lists them."""
+    over: tuple[str, ...] = ()
+    """Settings with their values: method.weight=0.1:2:log (a range), method.gamma=0.5,1,2 (a list)."""
+    by: Literal["grid", "optuna"] = "grid"
+    """All combinations (a range has five points, or as many as method.weight=0.1:2:log:7 says), or Optuna's choice."""
+    trials: Jobs = 20
+    """Of Optuna."""
+    batch: Annotated[int, Range(0, 1024)] = 0
+    """Trials that Optuna proposes together; 0: as many as --jobs."""
+    seeds: Jobs = 1
+    """Runs of each trial, whose mean counts; the first has the recipe's seed."""
+    prune_at: tuple[int, ...] = ()
+    """Epochs after which bad trials are stopped: the worse half of a grid, or those below Optuna's median."""
+    metric: Metric = "val/top1"
+    """What is compared; of val/loss the smallest wins."""
+    scale: Scale = "small"
+    out: Path = OUT
+    place: Annotated[Placement, OmitArgPrefixes] = HERE
+    settings: tyro.conf.Suppress[tuple[str, ...]] = ()
+
+    @classmethod
+    def parse(cls, words: list[str]) -> "Search":
+        """Read the flags; those of the recipe's settings are kept for it."""
+        job, rest = tyro.cli(cls, prog="opl search", args=words, return_unknown_args=True)
+        check_settings(job, "--")
+        return replace(job, settings=tuple(rest))
+
+    def run(self) -> int:
+        """Search, then print the table and write the picture and the winner."""
+        base = change_settings(recipe(self.recipe, self.scale), list(self.settings))
+        check_recipe(base, self.prune_at)
+        space, goal = parse_space(self.over), Goal(self.metric)
+        folder = (self.out / "search" / base.name).absolute()
+        seeds = tuple(base.seed + number for number in range(self.seeds))
+        searching = Searching(self._build, folder, goal, seeds, tuple(sorted(self.prune_at)))
+        for setting in space:  # a wrong name or value is found before anything is trained
+            for word in setting.grid():
+                check_recipe(self._build([f"--{setting.name}", word]), self.prune_at)
+        claim_folder(folder, self._definition(base))
+        sampler = self._sampler(space, goal, folder, base.seed)
+        with self.place.executor(folder, self.scale == "tiny") as executor:
+            trials = searching.run(sampler, executor, self.place.resources)
+        return self._finish(trials, sampler, space, goal, folder)
+
+    def _build(self, flags: list[str]) -> Recipe:
+        """The recipe with the settings of all trials and with those of one."""
+        return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags])
+
+    def _definition(self, base: Recipe) -> dict[str, Any]:
+        """What must be the same for a search to be continued; more of Optuna's trials may be asked for."""
+        optuna = {"batch": self.batch or self.place.jobs} if self.by == "optuna" else {}
+        chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
+        return {"recipe": to_json(base), **chosen, "metric": self.metric, **optuna}
+
+    def _sampler(self, space: tuple[Setting, ...], goal: Goal, folder: Path, seed: int) -> Sampler:
+        if self.by == "grid":
+            from ..search.grid import Grid
+
+            return Grid(space, goal)
+        from ..search.optuna_sampler import OptunaSampler
+
+        return OptunaSampler(space, goal, folder, self.trials, self.batch or self.place.jobs, seed)
+
+    def _finish(
+        self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path
+    ) -> int:
+        """Write and print what was found."""
+        best = goal.best(trials)
+        importance = sampler.importance(trials)
+        title = f"{self.recipe}, scale {self.scale}: search by {self.by}"
+        write_whole(folder / "trials.md", markdown(trials, goal, importance, title).encode())
+        write_whole(folder / "trials.json", (json.dumps(as_json(trials, goal, importance), indent=1) + "\n").encode())
+        _show(title, trials, goal)
+        print("\n".join(sentences(trials, goal, importance)))
+        if not best:
+            raise OplError(f"no trial finished: the logs in {folder} say why.")
+        winner = self._build(best[0].flags)
+        write_whole(folder / WINNER, (json.dumps(to_json(winner), indent=1) + "\n").encode())
+        self._draw(best, importance, space, folder)
+        print(f"{WINNER}, trials.md, trials.json, trials.pdf and trials.png are in {folder}")
+        failed = [trial for trial in trials if trial.outcome == "failed"]
+        if failed:
+            print(f"{len(failed)} trials failed, the first is {failed[0].name}: its log says why", file=sys.stderr)
+        return 0
+
+    def _draw(self, best: list[Trial], importance: dict[str, float], space: tuple[Setting, ...], folder: Path) -> None:
+        from ..figures.style import save
+        from ..figures.trials import draw
+
+        settings = {setting.name: [trial.words[setting.name] for trial in best] for setting in space}
+        values = [trial.value for trial in best if trial.value is not None]
+        log = [setting.name for setting in space if setting.log]
+        save(draw(settings, values, 0, self.metric, importance, log), folder / "trials")
+
+
+def _show(title: str, trials: list[Trial], goal: Goal) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    heading, rows = table_of(trials, goal)
+    grid = Table(title=title)
+    for name in heading:
+        grid.add_column(name)
+    for row in rows:
+        grid.add_row(*row)
+    Console().print(grid)

@@ -1,0 +1,84 @@
+"""Where the runs of a command are executed, as flags."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from ..._support.ranges import Range
+from .executor import Executor, Resources
+
+On = Literal["local", "ray", "slurm"]
+Jobs = Annotated[int, Range(1, 1024)]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where runs are executed, and what each gets there."""
+
+    on: On = "local"
+    """Processes on this machine, a Ray cluster (RAY_ADDRESS, or one on this machine), or SLURM jobs."""
+    jobs: Jobs = 1
+    """Runs at a time on this machine; cores and accelerators are shared out among them."""
+    cpus: Jobs = 1
+    """Cores of a run on a cluster."""
+    gpus: Annotated[int, Range(0, 1024)] = 0
+    """Accelerators of a run on a cluster."""
+    memory: Annotated[float, Range(0, 1e6)] = 0.0
+    """Gigabytes of a run on a cluster; 0 asks for no particular amount."""
+    partition: str = ""
+    """Of SLURM."""
+    account: str = ""
+    """Of SLURM."""
+    time: Annotated[int, Range(1, 10**6)] = 1440
+    """Minutes until SLURM requeues a run, which then resumes."""
+    on_interrupt: Literal["leave", "cancel"] = "leave"
+    """What Ctrl-C does with runs on a cluster: leave them running, or cancel them."""
+
+    @property
+    def resources(self) -> Resources:
+        """What each run gets on a cluster."""
+        return Resources(self.cpus, self.gpus, self.memory)
+
+    @contextmanager
+    def executor(self, folder: Path, short: bool) -> Iterator[Executor]:
+        """Open the executor for runs below a folder; SIGTERM interrupts it as Ctrl-C does.
+
+        Args:
+            folder: of the runs.
+            short: whether they take less time than importing torch, so that on this machine they share workers.
+        """
+        with _sigterm_interrupts(), self._build(folder, short) as executor:
+            yield executor
+
+    def _build(self, folder: Path, short: bool) -> Executor:
+        cancel = self.on_interrupt == "cancel"
+        if self.on == "ray":
+            from .ray_tasks import RayCluster
+
+            return RayCluster(folder, cancel)
+        if self.on == "slurm":
+            from .slurm import Queue, Slurm
+
+            return Slurm(folder, Queue(self.partition, self.account, self.time), cancel)
+        from .processes import Processes
+
+        return Processes(self.jobs, warm=short)
+
+
+HERE = Placement()
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)

@@ -1,0 +1,1 @@
+"""The search for settings by validation: on a grid, or by Optuna."""

@@ -1,0 +1,41 @@
+"""One measure of all runs below a folder."""
+
+import torch
+
+from opl.experiments import cli
+from opl.experiments.cluster.placement import Placement
+from opl.experiments.cluster.processes import Processes
+from opl.experiments.run_folder import RunFolder
+
+
+def test_all_finished_runs_below_a_folder_are_measured_and_one_failure_stops_none(tmp_path, monkeypatch, capsys):
+    for seed in range(3):
+        folder = RunFolder.of(tmp_path, "digits-ce", seed)
+        folder.start({"name": "digits-ce"}, {})
+        if seed < 2:
+            folder.finish({"x": torch.zeros(1)}, {})
+    commands = []
+
+    def execute(self, task):
+        commands.append(task.words)
+        return int("seed-0" in task.words[1])
+
+    monkeypatch.setattr(Processes, "_execute", execute)
+    assert cli.main(["evaluate", str(tmp_path), "attack", "--jobs", "2", "--eps", "8/255", "--images", "10"]) == 1
+    flags = ("attack", "--eps", "8/255", "--images", "10")
+    paths = [str(RunFolder.of(tmp_path, "digits-ce", seed).path) for seed in (0, 1)]
+    assert sorted(commands) == [("evaluate", path, *flags) for path in paths]
+    assert "1 of 2 runs measured" in capsys.readouterr().out
+    assert Placement().jobs == 1
+
+
+def test_wrong_words_for_many_runs_are_found_before_any_is_measured(tmp_path, monkeypatch):
+    folder = RunFolder.of(tmp_path, "digits-ce", 0)
+    folder.start({"name": "digits-ce"}, {})
+    folder.finish({"x": torch.zeros(1)}, {})
+    monkeypatch.setattr(Processes, "_execute", lambda self, task: 0)
+    try:
+        code = cli.main(["evaluate", str(tmp_path), "attack", "--no-such-flag", "1"])
+    except SystemExit as end:
+        code = end.code
+    assert code == 2

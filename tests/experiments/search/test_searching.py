@@ -1,0 +1,105 @@
+"""`opl search` on tiny digits: stopped and resumed, never with a look at the test images, and its winner again."""
+
+import json
+
+import pytest
+from _inline import search
+
+from opl.experiments import cli
+from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.training import run as training
+
+OVER = ("--over", "method.weight=0.1,2", "method.gamma=0.5,2")
+TINY = ("digits-opl", "--scale", "tiny", "--epochs", "2", "--data.val", "24", *OVER)
+
+
+def words(out, by="grid", *more):
+    return [*TINY, "--by", by, "--trials", "4", "--batch", "2", "--out", str(out), *more]
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The sizes of all parts of the data that a run computes numbers of; there are 24 validation and 40 test images."""
+    sizes, real = [], training.validate_part
+
+    def validate_part(fabric, recipe, model, part, **more):
+        sizes.append(len(part))
+        return real(fabric, recipe, model, part, **more)
+
+    monkeypatch.setattr(training, "validate_part", validate_part)
+    return sizes
+
+
+@pytest.mark.parametrize("by", ["grid", "optuna"])
+def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_path, monkeypatch, parts, by, capsys):
+    if by == "optuna":
+        pytest.importorskip("optuna", reason="Optuna is not installed")
+    code, first = search(monkeypatch, words(tmp_path, by), stop_after=2)
+    assert (code, len(first)) == (1, 2)
+    assert "the same command resumes" in capsys.readouterr().err
+    code, rest = search(monkeypatch, words(tmp_path, by))
+    assert (code, len(rest)) == (0, 2)
+    assert not set(first) & set(rest)
+    assert set(parts) == {24}  # nobody looked at the 40 test images
+    folder = tmp_path / "search" / "digits-opl"
+    found = json.loads((folder / "trials.json").read_text())
+    runs = {
+        each["number"]: RunFolder.of(folder, f"digits-opl-trial-{each['number']:03d}", 0) for each in found["trials"]
+    }
+    for each in found["trials"]:
+        result = runs[each["number"]].result()
+        assert each["value"] == result["val/top1"]
+        assert not [name for name in result if name.startswith("test")]
+    assert found["trials"][found["winner"]]["value"] == max(each["value"] for each in found["trials"])
+    out = capsys.readouterr().out
+    assert f"winner: trial {found['winner']} " in out
+    assert "importance" in out or by == "optuna" or not found["importance"]
+    assert all((folder / name).stat().st_size for name in ("trials.md", "trials.png", "trials.pdf"))
+    assert cli.main(["train", "--recipe", str(folder / "winner.json"), "--out", str(tmp_path / "again")]) == 0
+    again = RunFolder.of(tmp_path / "again", "digits-opl", 0)
+    assert (again.path / MODEL).read_bytes() == (runs[found["winner"]].path / MODEL).read_bytes()
+    assert "test/top1" in again.result()
+
+
+def test_pruned_trials_stop_early_and_a_continued_one_equals_one_without_pause(tmp_path, monkeypatch):
+    assert search(monkeypatch, words(tmp_path / "pruned", "grid", "--prune-at", "1"))[0] == 0
+    assert search(monkeypatch, words(tmp_path / "whole"))[0] == 0
+    pruned, whole = (tmp_path / name / "search" / "digits-opl" for name in ("pruned", "whole"))
+    trials = json.loads((pruned / "trials.json").read_text())["trials"]
+    assert sorted(trial["outcome"] for trial in trials) == ["done", "done", "pruned", "pruned"]
+    for trial in trials:
+        name = f"digits-opl-trial-{trial['number']:03d}"
+        folder = RunFolder.of(pruned, name, 0)
+        assert len(folder.metrics()) == trial["epochs"] == (2 if trial["outcome"] == "done" else 1)
+        if trial["outcome"] == "done":
+            assert (folder.path / MODEL).read_bytes() == (RunFolder.of(whole, name, 0).path / MODEL).read_bytes()
+
+
+def test_another_search_in_the_same_folder_is_refused(tmp_path, monkeypatch, capsys):
+    search(monkeypatch, words(tmp_path), stop_after=0)
+    code, _ = search(monkeypatch, words(tmp_path, "grid", "--metric", "val/loss"))
+    assert code == 2
+    assert "holds another search (metric differ)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--data.val", "0"], "holds out no images"),
+        (["--oracle"], "looks at the test set"),
+        (["--prune-at", "2"], "--prune-at 2"),
+        (["--seeds", "0"], "--seeds"),
+        (["--jobs", "0"], "--jobs"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys, more, said):
+    code, runs = search(monkeypatch, words(tmp_path, "grid", *more))
+    assert (code, runs) == (2, [])
+    assert said in capsys.readouterr().err
+
+
+def test_a_file_without_a_recipe_is_refused_with_a_sentence(tmp_path, capsys):
+    (tmp_path / "odd.json").write_text('{"kind": "Recipe"}')
+    for file in ("odd.json", "missing.json"):
+        assert cli.main(["train", "--recipe", str(tmp_path / file)]) == 2
+        assert f"{file} holds no recipe" in capsys.readouterr().err
