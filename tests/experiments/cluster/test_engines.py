@@ -1,6 +1,7 @@
 """Ray, submitit and Optuna are imported by their own files alone, and only when they are used."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,7 @@ print(*({"ray", "submitit", "optuna"} & set(sys.modules)))
 
 @pytest.mark.parametrize(("engine", "build"), [("ray", RayCluster), ("submitit", lambda path: Slurm(path, Queue()))])
 def test_an_engine_that_is_not_installed_is_named_with_its_extra(engine, build, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, engine, None)
+    monkeypatch.setitem(sys.modules, engine, None)
     extra = "ray" if engine == "ray" else "slurm"
     says(build(tmp_path).__enter__, OplError, ["not installed", f"[{extra}]"])
 

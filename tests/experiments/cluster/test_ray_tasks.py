@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,6 @@ def test_modules_in_the_working_folder_are_never_run_on_ray(tmp_path, monkeypatc
     with RayCluster(tmp_path) as executor:
         executor.submit(task)
         assert [event.state for event in executor.watch()][-1] == "done"
-        import_it = ray.remote(lambda: __import__("colorsys").__file__)
+        import_it = ray.remote(lambda: import_module("colorsys").__file__)
         assert str(place) not in ray.get(import_it.remote())
     assert not (tmp_path / "executed").exists()

@@ -292,13 +292,3 @@ class RunFolder:
 
     def _unwritable(self, error: OSError) -> FolderError:
         return FolderError(f"cannot write to {self.path} ({error.strerror}): give another folder with --out.")
-
-
-def measure_name(metric: str) -> str:
-    """Return the name under which `RunFolder.measure` stores a metric.
-
-    Example:
-        >>> measure_name("episodes/5-way-1-shot")
-        'episodes-5-way-1-shot'
-    """
-    return metric.replace("/", "-", 1)

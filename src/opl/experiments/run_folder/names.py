@@ -1,0 +1,11 @@
+"""Names of files in a run folder that other rooms need to know."""
+
+
+def measure_name(metric: str) -> str:
+    """Return the name under which `RunFolder.measure` stores a metric.
+
+    Example:
+        >>> measure_name("episodes/5-way-1-shot")
+        'episodes-5-way-1-shot'
+    """
+    return metric.replace("/", "-", 1)
