@@ -19,6 +19,7 @@ from opl.experiments.data import (
     PadCrop,
     QuarterTurns,
     RandomResizedCrop,
+    augment,
     rotate,
 )
 from opl.experiments.data.augment import brighten, contrast, crop_resize, saturate, turn_hue
