@@ -4,7 +4,7 @@
 
 `FOLDER/folders` has `train/<class>/<picture>` and `val/<class>/<picture>`, `FOLDER/parquet` the Hub's layout, with a
 hundred rows in a row group. A class is a coarse pattern of colors under noise, so that a network can learn something.
-Pictures have 200 to 640 pixels a side, and about as many bytes as real ones.
+Pictures have 200 to 640 pixels a side (`--sides`), and about as many bytes as real ones.
 """
 
 import argparse
@@ -23,8 +23,9 @@ NOISE = 40.0
 class Painter:
     """Paints pictures of a class from a fixed noise field, of which each takes a window."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, sides: tuple[int, int]) -> None:
         chance = np.random.default_rng(0)
+        self.sides = sides
         self.patterns = chance.integers(0, 256, (classes, 4, 4, 3), dtype=np.uint8)
         coarse = chance.normal(0, NOISE, (400, 400, 3)).repeat(3, 0).repeat(3, 1)
         self.field = (coarse + chance.normal(0, NOISE / 2, coarse.shape)).astype(np.int16)
@@ -32,7 +33,7 @@ class Painter:
     def paint(self, label: int, number: int) -> bytes:
         """Return an encoded picture."""
         chance = np.random.default_rng([label, number])
-        width, height = (int(side) for side in chance.integers(200, 641, 2))
+        width, height = (int(side) for side in chance.integers(self.sides[0], self.sides[1] + 1, 2))
         top, left = chance.integers(0, len(self.field) - height), chance.integers(0, len(self.field) - width)
         base = Image.fromarray(self.patterns[label]).resize((width, height), Image.Resampling.BILINEAR)
         pixels = np.asarray(base, dtype=np.int16) + self.field[top : top + height, left : left + width]
@@ -94,9 +95,10 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=20_000)
     parser.add_argument("--val", type=int, default=2_000)
     parser.add_argument("--classes", type=int, default=1_000)
+    parser.add_argument("--sides", type=int, nargs=2, default=[200, 640], help="of the pictures, at most 1,199 pixels")
     given = parser.parse_args()
     names = [f"n{number:08d}" for number in range(given.classes)]
-    painter, start = Painter(given.classes), time.perf_counter()
+    painter, start = Painter(given.classes, tuple(given.sides)), time.perf_counter()
     size = sum(
         write_split(given.folder, split, here, count, names, painter)
         for split, here, count in (("train", "train", given.train), ("validation", "val", given.val))

@@ -90,7 +90,13 @@ def refusal(top, path, value) -> str:
     return ""
 
 
-MAY_BE_NEGATIVE = ("gamma", "split_seed", "seed", "holdout")  # gamma of OPL; -1 says "of the run" or "of the files"
+MAY_BE_NEGATIVE = (
+    "gamma",
+    "split_seed",
+    "seed",
+    "holdout",
+    "workers",
+)  # -1 is "of the run", "of the files", "one a core"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from opl.experiments.data import (
     PadCrop,
     QuarterTurns,
     RandomResizedCrop,
+    augment,
     rotate,
 )
 from opl.experiments.data.augment import brighten, contrast, crop_resize, saturate, turn_hue
@@ -241,3 +242,13 @@ def test_normalize_first_used_without_gradients_passes_them_later():
     images = torch.rand(2, 1, 3, 3, requires_grad=True)
     normalize(images).sum().backward()
     torch.testing.assert_close(images.grad, torch.full_like(images, 1 / 0.456))
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.float32])
+def test_large_images_are_flipped_as_small_ones_are(kind, monkeypatch):
+    images = torch.randint(256, (9, 3, 6, 8)).to(kind)
+    small = Flip()(images, torch.Generator().manual_seed(2))
+    monkeypatch.setattr(augment, "LARGE", 1)
+    large = Flip()(images, torch.Generator().manual_seed(2))
+    assert large.equal(small)
+    assert not large.equal(images)

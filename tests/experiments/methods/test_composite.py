@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _digits_methods import DIGITS, METHODS, objective_of
 from torch.nn import functional as F
 
+from _digits_methods import DIGITS, METHODS, objective_of
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
 from opl.experiments import tables

@@ -69,7 +69,11 @@ def test_dropped_paths_keep_the_mean_and_are_off_in_evaluation():
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [(ViT(width=30, heads=2), "multiple of 8"), (ViT(depth=0), "positive"), (ViT(drop_path=1.0), "probability")],
+    [
+        (ViT(width=30, heads=2), "multiple of 8"),
+        (ViT(depth=0), "model.depth is 0"),
+        (ViT(drop_path=1.0), "model.drop_path is 1.0"),
+    ],
 )
 def test_a_vit_that_cannot_be_built_says_why(model, says):
     with pytest.raises(OptionError, match=says):

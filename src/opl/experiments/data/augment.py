@@ -17,6 +17,7 @@ from torch import Tensor
 from ...errors import OptionError
 
 Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
+LARGE = 1 << 15  # numbers of an image from which copies of whole batches would fragment the memory of the process
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,13 @@ class Flip:
     ) -> Tensor:
         """Flip each image with probability `p`."""
         rows, total = _place(images, rows, total)
-        chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
-        return torch.where(chosen[:, None, None, None], images.flip(3), images)
+        chosen = (torch.rand(total, generator=generator) < self.p)[rows]
+        if images.is_cpu and images[:1].numel() >= LARGE:
+            flipped = images.clone()
+            for place in chosen.nonzero().flatten().tolist():
+                flipped[place] = images[place].flip(2)
+            return flipped
+        return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Crops of pictures of any size, made while they are decoded: a box of the picture, resized to a square."""
 
-import io
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from .readers.decode import open_picture
+
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 
 
 class Box(NamedTuple):
@@ -54,11 +54,6 @@ def central_box(width: int, height: int, fraction: float) -> Box:
     """
     side = fraction * min(width, height)
     return Box((width - side) / 2, (height - side) / 2, side, side)
-
-
-def open_picture(data: bytes) -> Image.Image:
-    """Open a picture in one of the usual formats; its pixels are not decoded yet."""
-    return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
 def decode_crop(data: bytes, box_of: Callable[[int, int], Box], size: int, mode: str, draft: bool = True) -> Any:

@@ -5,14 +5,15 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from filelock import FileLock
 from PIL import Image
 from torch import Tensor
 
-from ...errors import DataError, OptionError, did_you_mean
+from ..._support.ranges import FractionBelowOne, Range
+from ...errors import DataError
 from ..types import Images
 from .cifar import Cifar100
 from .domains import Pacs
@@ -37,9 +38,9 @@ class JpegCopies(PictureDataSet):
     """
 
     of: Literal["pacs", "cifar100", "cifar20", "synthetic"] = "synthetic"
-    side: int = 64
+    side: Annotated[int, Range(8, 4096)] = 64
     """Height and width of the files; those of synthetic pictures vary."""
-    val: float = 0.1
+    val: FractionBelowOne = 0.1
     """Fraction of the training pictures held out for validation."""
 
     @property
@@ -50,10 +51,7 @@ class JpegCopies(PictureDataSet):
     def _index(self) -> PictureIndex:
         if self.root:
             return open_index(locate_pictures(unknown(self.name), self.root, hub=False))
-        if self.of not in SOURCES:
-            raise OptionError(did_you_mean("data set", self.of, SOURCES))
-        if self.side < 8:
-            raise OptionError(f"side is {self.side}: give the height and width of the files, at least 8.")
+        self.check()
         return open_index(PictureSource(self.name, self._folder(), f"{self.of} as JPEGs"))
 
     def _folder(self) -> Path:

@@ -5,11 +5,22 @@ Classes, channels, mean and std are found from the files once and kept in the ca
 
 import os
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
+from ..._support.ranges import (
+    CountOrZero,
+    Fraction,
+    FractionBelowOne,
+    Name,
+    Pixels,
+    PositiveFraction,
+    Range,
+    SeedOrOfRun,
+    check_settings,
+)
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import ColorJitter, Flip
@@ -33,31 +44,31 @@ class PictureDataSet(DataSet):
 
     root: str = ""
     """Folder of the pictures, as '<class>/<picture>' or 'train/<class>/<picture>', or of Parquet files."""
-    size: int = 224
+    size: Pixels = 224
     """Height and width of the images."""
-    center: float = 224 / 256
+    center: PositiveFraction = 224 / 256
     """Side of the central part that is tested, as a fraction of the picture's shorter side."""
-    crop: float = 0.08
+    crop: PositiveFraction = 0.08
     """The smallest fraction of a picture's area that a random crop takes."""
-    flip: float = 0.5
+    flip: Fraction = 0.5
     """Probability of a horizontal flip."""
-    jitter: float = 0.0
+    jitter: Fraction = 0.0
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
-    val: float = 0.0
+    val: FractionBelowOne = 0.0
     """Fraction of the training pictures held out for validation, unless there is a validation set beside a test set."""
-    test: float = 0.2
+    test: FractionBelowOne = 0.2
     """Fraction of the pictures held out for testing, if there is neither a test nor a validation set."""
-    split_seed: int = 0
+    split_seed: SeedOrOfRun = 0
     """Random seed of what is held out, equal for all runs; -1 uses the run's seed."""
-    classes: int = 0
+    classes: CountOrZero = 0
     """Use only this many classes, from the first; 0 uses all."""
-    per_class: int = 0
+    per_class: CountOrZero = 0
     """Maximum number of training images per class; 0 uses all."""
     draft: bool = True
     """Decode JPEGs at a half, a quarter or an eighth of their size where the crop allows it."""
-    workers: int = -1
+    workers: Annotated[int, Range(-1, 256)] = -1
     """Processes that decode; -1 takes one a core of this process, at most 8. The images do not depend on it."""
-    prefetch: int = 2
+    prefetch: Annotated[int, Range(1, 64)] = 2
     """Batches that each of them prepares in advance."""
 
     @property
@@ -86,9 +97,13 @@ class PictureDataSet(DataSet):
         """Standard deviation of each channel."""
         return self._index().std
 
+    def check(self) -> None:
+        """Raise an error for settings out of their range."""
+        check_settings(self, "data.")
+
     def load(self, seed: int) -> Splits:
         """Divide the pictures into parts; none is decoded here."""
-        self._check()
+        self.check()
         index = self._index()
         check_classes(self.name, self.classes, len(index.class_names))
         seed = seed if self.split_seed == -1 else self.split_seed
@@ -121,25 +136,14 @@ class PictureDataSet(DataSet):
     def _index(self) -> PictureIndex:
         raise NotImplementedError(f"{type(self).__name__} has no _index: define it in the class.")
 
-    def _check(self) -> None:
-        if self.size < 1 or self.prefetch < 1:
-            raise OptionError(f"size={self.size}, prefetch={self.prefetch}: give whole numbers of at least 1.")
-        if not (0 < self.crop <= 1 and 0 < self.center <= 1):
-            raise OptionError(
-                f"crop={self.crop}, center={self.center}: give the smallest part of a picture to train on and the part "
-                "to test on, both above 0 and up to 1."
-            )
-        if not (0 <= self.val < 1 and 0 <= self.test < 1):
-            raise OptionError(f"val={self.val}, test={self.test}: give the fractions to hold out, from 0 to below 1.")
-
 
 @dataclass(frozen=True)
 class ImageFolder(PictureDataSet):
     """Your own pictures, in class folders: `<class>/<picture>`, or `train/<class>/<picture>` and so on."""
 
-    name: str = "images"
+    name: Name = "images"
     """The name of the data set, and of its folder in $OPL_DATA."""
-    val: float = 0.1
+    val: FractionBelowOne = 0.1
     """Fraction of the training pictures held out for validation, unless there is a validation set beside a test set."""
 
     def _index(self) -> PictureIndex:
@@ -150,13 +154,13 @@ class ImageFolder(PictureDataSet):
 class HubImages(PictureDataSet):
     """A data set of the Hub, or its Parquet files in a folder, with a column of images and a column of labels."""
 
-    name: str = "hub-images"
+    name: Name = "hub-images"
     """The name of the data set, and of its folder in $OPL_DATA."""
     hub: str = ""
     """Its id on the Hub, such as 'timm/oxford-iiit-pet'; with `root`, it is not needed."""
     image_column: str = "image"
     label_column: str = "label"
-    val: float = 0.1
+    val: FractionBelowOne = 0.1
     """Fraction of the training pictures held out for validation, unless there is a validation set beside a test set."""
 
     def _index(self) -> PictureIndex:

@@ -2,11 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._support.ranges import FractionBelowOne, Pixels, Range, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .network import Network
@@ -20,26 +22,25 @@ class ViT(Model):
     are the average of the last tokens, which may be negative.
     """
 
-    patch: int = 16
+    patch: Pixels = 16
     """Height and width of a patch; images must be a multiple of it."""
-    width: int = 384
+    width: Width = 384
     """Channels of a token, a multiple of four times the number of heads; also the number of features."""
-    depth: int = 12
-    heads: int = 6
-    expansion: int = 4
+    depth: Annotated[int, Range(1, 100)] = 12
+    heads: Annotated[int, Range(1, 64)] = 6
+    expansion: Annotated[int, Range(1, 16)] = 4
     """Hidden width of the MLPs, in widths."""
-    drop_path: float = 0.0
+    drop_path: FractionBelowOne = 0.0
     """Probability of skipping the last block for an image in training; it grows linearly from 0 in the first."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights; the classifier starts at zero."""
-        if min(self.patch, self.width, self.depth, self.heads, self.expansion) < 1 or self.width % (4 * self.heads):
+        check_settings(self, "model.")
+        if self.width % (4 * self.heads):
             raise OptionError(
-                f"a ViT of width {self.width} with {self.heads} heads does not exist: give positive settings, and a "
-                f"width that is a multiple of {4 * max(1, self.heads)}."
+                f"model.width is {self.width}, with {self.heads} heads: give a multiple of {4 * self.heads}, so that "
+                "each head has as many channels, and the positions too."
             )
-        if not 0 <= self.drop_path < 1:
-            raise OptionError(f"drop_path is {self.drop_path}: give a probability from 0 to below 1.")
         rates = torch.linspace(0, self.drop_path, self.depth).tolist()
         parts: dict[str, nn.Module] = {
             "patches": Patches(channels, self.width, self.patch),

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ....errors import DataError
-from ..crops import central_box, decode_crop, open_picture
+from ..crops import central_box, decode_crop
+from .decode import open_picture
 from .source import one_line
 
 SAMPLE = 1000  # pictures, evenly spaced
