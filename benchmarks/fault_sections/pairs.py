@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ._process import Ended, Started, run, start
+from ._process import Ended, Started, make_elsewhere, run, start
 from ._runs import differences, epochs, names, snapshot
 from ._tally import Outcome, Tally, common_fault
 
@@ -174,7 +174,7 @@ def _eight_on_one_cache(site: _Site) -> tuple[Outcome, str, Ended]:
     from ._pictures import domain_folder
 
     data, cache = site.out / "data", site.out / "cache"
-    domain_folder(data)
+    make_elsewhere(lambda: domain_folder(data))
     words = [
         "train", "domains-erm", "--model.depth", "18", "--epochs", "1", "--weights", "", "--data.root", str(data),
         "--data.target", "b", "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
