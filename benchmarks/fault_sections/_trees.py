@@ -88,7 +88,9 @@ def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 3) -> 
             while process.poll() is None and not _has_saved(there, after):
                 time.sleep(0.0005)
             process.signal(signal.SIGKILL)
-            process.wait()
+            ended = process.wait()
+            if not there.is_dir():
+                return ended
             if not (there / "done").exists():
                 break
             shutil.rmtree(there)
