@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import _readers as readers
-from ._process import Ended, run, start
+from ._process import Ended, make_elsewhere, run, start
 from ._readers import Reader
 from ._runs import epochs
 
@@ -88,7 +88,9 @@ def _unfinished(folder: Path, words: Sequence[str] = DIGITS, after: int = 3) -> 
             while process.poll() is None and not _has_saved(there, after):
                 time.sleep(0.0005)
             process.signal(signal.SIGKILL)
-            process.wait()
+            ended = process.wait()
+            if not there.is_dir():
+                return ended
             if not (there / "done").exists():
                 break
             shutil.rmtree(there)
@@ -159,8 +161,8 @@ def _cached(folder: Path) -> Ended | None:
     """A run of pictures in folders, and the cache of the decoded pictures."""
     from ._pictures import domain_folder
 
-    domain_folder(folder / "data")
-    domain_folder(folder / "data-other", seed=1)
+    for place, seed in (("data", 0), ("data-other", 1)):
+        make_elsewhere(lambda place=place, seed=seed: domain_folder(folder / place, seed=seed))
     fault = _train(folder, [*_domains(folder / "data-other"), "--seed", "1"], out="elsewhere")
     shutil.copytree(folder / "cache", folder / OTHER)
     shutil.rmtree(folder / "cache")

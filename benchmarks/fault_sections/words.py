@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from ._process import LIMIT, Ended, run
+from ._process import LIMIT, Ended, make_elsewhere, run
 from ._tally import Outcome, Tally, common_fault
 
 
@@ -30,7 +30,7 @@ def hostile_files(scratch: Path, tally: Tally, share: float) -> None:
             continue
         folder = scratch / str(number)
         folder.mkdir()
-        place = case.make(folder)
+        place = Path(make_elsewhere(lambda case=case, folder=folder: case.make(folder)))
         words = case.words(place)
         environment = {"OPL_CACHE": str(folder / "cache"), "HOME": str(folder)}
         ended = run(words, cwd=place if place.is_dir() else folder, environment=environment, fresh=case.fresh)
