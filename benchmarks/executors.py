@@ -73,7 +73,7 @@ def on_cluster(given: argparse.Namespace) -> int:
     """The same on a Ray cluster of two machines that are processes of this one."""
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (Ray spells it so)
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - the name that Ray reads  # noqa: SIM112 (Ray spells it so)
     store = {"object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
     for share in (given.at_once // 2, given.at_once - given.at_once // 2):

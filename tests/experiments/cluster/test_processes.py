@@ -28,9 +28,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from opl.experiments.cluster.executor import Task
-from opl.experiments.cluster.processes import Processes
+from opl.experiments.cluster.placement import Placement
 kind, folder, sleeper, *words = sys.argv[1:]
-with Processes(2, warm=kind == "warm") as executor:
+with Placement(jobs=2).executor(Path(folder), kind == "warm") as executor:
     for name in ("first", "second"):
         given = ("--version",) if kind == "warm" else (*words, str(Path(folder) / name))
         given += (sleeper,) if kind == "sleeper" else ()

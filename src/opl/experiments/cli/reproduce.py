@@ -4,10 +4,12 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
+import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
+from ..._support.ranges import check_settings
 from ...errors import FolderError, OptionError
 from ..cluster.jobs import Job, jobs_of, run_all
 from ..cluster.measures import measure_all
@@ -37,6 +39,14 @@ class Reproduce(Flags):
     """Print the table as JSON."""
     order: Order = "class"
     """Of the classes in a similarity matrix (figures 4 and s3); the other items have none."""
+
+    @classmethod
+    def parse(cls, words: list[str]) -> Self:
+        """Read the flags, and check them; those of the placement are named as they are given."""
+        job = tyro.cli(cls, prog="opl reproduce", args=words)
+        for flags in (job.place, job):
+            check_settings(flags, "--")
+        return job
 
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""

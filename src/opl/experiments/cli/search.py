@@ -57,7 +57,8 @@ class Search:
     def parse(cls, words: list[str]) -> "Search":
         """Read the flags; those of the recipe's settings are kept for it."""
         job, rest = tyro.cli(cls, prog="opl search", args=words, return_unknown_args=True)
-        check_settings(job, "--")
+        for flags in (job.place, job):
+            check_settings(flags, "--")
         return replace(job, settings=tuple(rest))
 
     def run(self) -> int:

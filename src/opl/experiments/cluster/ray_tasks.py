@@ -122,7 +122,7 @@ class RayCluster:
             import ray
         except ImportError as error:
             raise missing_extra("Ray", "ray") from error
-        own = {} if self.address else {"include_dashboard": False}
+        own: dict[str, Any] = {} if self.address else {"include_dashboard": False}
         try:
             with contextlib.chdir(sys.prefix):  # workers look for modules in the folder where this is called
                 ray.init(

@@ -72,11 +72,7 @@ class RunFolder:
         return any((self.path / name).exists() for name in TRACES)
 
     def owned(self, wait: float = 0.0) -> FileLock:
-        """Return a lock, to be held while the run is trained: a second process in the folder gets an error.
-
-        Args:
-            wait: seconds to wait before that for another process to end.
-        """
+        """Return a lock, to be held while the run is trained: a second process waits, then gets an error."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
