@@ -141,10 +141,11 @@ def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
 def pictures(part: Images) -> dict[str, Any]:
     """Return `pixels` (P, H, W, channels) of a stratified sample that fits into 600 kB, and their `pixel_rows`.
 
-    Images above 64 pixels are reduced to that size first, and at least 300 are kept if there are so many.
+    Images above 64 pixels are reduced to that size first; of encoded images, 300 are kept.
     """
     each = _reduced(part.take(torch.arange(1))[0]).numel()
-    rows = stratified_rows(part.labels[part.rows], max(PICTURES, PICTURE_BYTES // max(1, each)))
+    count = PICTURES if part.most_at_once else PICTURE_BYTES // max(1, each)
+    rows = stratified_rows(part.labels[part.rows], count)
     most = part.most_at_once or len(rows)
     pixels = torch.cat([_reduced(part.take(rows[at : at + most])[0]) for at in range(0, len(rows), most)])
     return {"pixels": pixels.permute(0, 2, 3, 1).contiguous().numpy(), "pixel_rows": rows.int().numpy()}
