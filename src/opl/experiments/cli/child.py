@@ -2,9 +2,9 @@
 
 import sys
 
-from ..cluster.parent import end_with_parent
+from ..cluster.lifeline import hold_lifeline
 from . import main
 
 if __name__ == "__main__":
-    end_with_parent()
+    hold_lifeline()
     sys.exit(main())

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from ..cluster.parent import end_with_parent
+from ..cluster.lifeline import hold_lifeline
 from . import main
 
 TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that was told to end, and did
@@ -21,7 +21,7 @@ TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that was told to
 def serve() -> None:
     """Execute the commands of standard input until it ends."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    end_with_parent(lines.put)
+    hold_lifeline(lines.put)
     replies, errors = os.dup(1), os.dup(2)
     os.dup2(errors, 1)
     while True:

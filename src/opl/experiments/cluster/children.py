@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from .executor import Task
-from .parent import GRACE
+from .lifeline import GRACE
 
 WORKER = ("-m", "opl.experiments.cli.worker")
 """What Python runs to execute one command after another."""

@@ -9,7 +9,7 @@ from typing import Self
 
 from .children import WORKER, Child, end_all, start_child
 from .executor import Event, State, Task, is_hopeless, is_ready
-from .parent import GRACE
+from .lifeline import GRACE
 
 
 class Processes:

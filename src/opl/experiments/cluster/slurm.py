@@ -17,7 +17,7 @@ from ...errors import OplError
 from ..files import write_whole
 from .children import passed_on, share_of, start_child
 from .executor import ENDED, Event, State, Task, is_hopeless, is_ready
-from .parent import GRACE
+from .lifeline import GRACE
 from .shared_folder import LOST, Machine, Versions, look, missing_extra, refuse_blind, token_in
 
 HOME = ".slurm"

@@ -32,12 +32,18 @@ def end_with_parent() -> None:
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         return
     parent, signum = map(int, words)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
-    else:
+    if not ask_for_signal(signum):
         threading.Thread(target=_watch, args=(parent, signum), daemon=True).start()
     if os.getppid() != parent:  # it ended before this process could ask for the signal
         os.kill(os.getpid(), signum)
+
+
+def ask_for_signal(signum: int) -> bool:
+    """Have Linux send this process a signal when its parent ends; other systems have no such thing."""
+    if sys.platform != "linux":
+        return False
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum)
+    return True
 
 
 def _watch(parent: int, signum: int) -> None:

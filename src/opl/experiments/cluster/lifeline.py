@@ -1,26 +1,23 @@
-"""How a child process ends with its parent, however that ends: killed, terminated, or lost with its machine.
+"""How a command of an executor ends with its parent, however that ends: killed, terminated, or lost with its machine.
 
 The parent holds the other end of the child's standard input, so its end is seen everywhere; Linux also sends a signal.
 """
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
 
+from ..training.parent import ask_for_signal
+
 GRACE = 15.0
 """Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
-PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 
 
-def end_with_parent(receive: Callable[[bytes], None] = lambda line: None) -> None:
+def hold_lifeline(receive: Callable[[bytes], None] = lambda line: None) -> None:
     """Terminate this process when its parent ends; each line of standard input before that goes to `receive`."""
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    ask_for_signal(signal.SIGTERM)
     threading.Thread(target=_follow, args=(receive,), daemon=True).start()
 
 
