@@ -17,8 +17,8 @@ HOSTILE = ("json", "torch", "opl", "queue", "ctypes", "numpy", "tyro", "lightnin
 SLEEPER = """
 import subprocess, sys, time
 from pathlib import Path
-from opl.experiments.cluster.parent import end_with_parent
-end_with_parent()
+from opl.experiments.cluster.lifeline import hold_lifeline
+hold_lifeline()
 rank = subprocess.Popen([sys.executable, "-c", sys.argv[2]]) if sys.argv[2:] else None
 if rank:
     Path(sys.argv[1]).write_text(str(rank.pid))

@@ -205,9 +205,9 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
         for place in np.random.default_rng(0).choice(len(expected), 150, replace=False):
             each, picture = expected[place]
             assert names[images.labels[place]] == each
-            pixels = np.asarray(Image.open(io.BytesIO(picture), formats=("PNG", "JPEG")).convert("RGB")).transpose(
-                2, 0, 1
-            )
+            pixels = np.asarray(
+                Image.open(io.BytesIO(picture), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
+            ).transpose(2, 0, 1)
             np.testing.assert_array_equal(images.pixels[place].numpy(), pixels)
     names = [each for _, names in found.values() for each in names]
     assert len(names) == len(set(names)) == 100  # no class in two parts
@@ -226,7 +226,7 @@ def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch)
         assert [splits.class_names[label] for label in splits.test.labels[splits.test.rows]] == [n for n, _ in expected]
         for place in range(0, 6_400, 100):
             pixels = np.asarray(
-                Image.open(io.BytesIO(expected[place][1]), formats=("PNG", "JPEG")).convert("RGB")
+                Image.open(io.BytesIO(expected[place][1]), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
             ).transpose(2, 0, 1)
             np.testing.assert_array_equal(splits.test.pixels[splits.test.rows[place]].numpy(), pixels)
     assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())

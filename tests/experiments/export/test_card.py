@@ -115,6 +115,7 @@ def test_pictures_are_drawn_of_what_the_run_has(tmp_path):
         assert f"]({name})" in card
     (run / "metrics.jsonl").unlink()
     np.savez(run / "test.npz", similarity=np.eye(3, 4, dtype=np.float32))
+    vouch(run)
     assert "](training.png)" not in card_of(run, tmp_path / "again")
     assert sorted(path.suffix for path in (tmp_path / "again").iterdir()) == [".json", ".json", ".md", ".safetensors"]
 

@@ -12,6 +12,7 @@ from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
 from opl.experiments.serialization import to_json
 from opl.experiments.tables import ITEMS, RECIPES, recipe
+from opl.experiments.training import ownership
 from opl.experiments.training import run as running
 from opl.experiments.training.progress import Progress
 
@@ -39,7 +40,8 @@ def before(monkeypatch):
     @contextmanager
     def context():
         with monkeypatch.context() as patch:
-            patch.setattr(running, "to_json", older)
+            for module in (running, ownership):
+                patch.setattr(module, "to_json", older)
             yield
 
     return context

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from _vouched import vouch
 from opl.errors import FolderError
 from opl.experiments import cli, tables
 from opl.experiments.data import ClassDependent, NoiseMatrix, PairFlip, UniformNoise
@@ -61,6 +62,7 @@ def test_a_run_does_not_go_on_with_another_matrix(tmp_path):
     folder = RunFolder.of(tmp_path, recipe.name, 0)
     run(recipe, tmp_path)
     (folder.path / "done").unlink()
+    vouch(folder.path, done=False)
     file.write_text(json.dumps(torch.eye(10).roll(1, dims=1).tolist()))
     with pytest.raises(FolderError, match="another noise matrix"):
         run(recipe, tmp_path)

@@ -5,9 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
-
-from .readers.decode import open_picture
 
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
@@ -66,6 +63,10 @@ def decode_crop(data: bytes, box_of: Callable[[int, int], Box], size: int, mode:
         mode: Pillow's `L` or `RGB`.
         draft: let JPEGs be decoded at a half, a quarter or an eighth of their size if the part is still large enough.
     """
+    from PIL import Image
+
+    from .readers.decode import open_picture
+
     with open_picture(data) as picture:
         width, height = picture.size
         left, top, wide, tall = box_of(width, height)

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 import torch
 from filelock import FileLock
-from PIL import Image
 from torch import Tensor
 
 from ..._support.ranges import FractionBelowOne, Range
@@ -111,6 +110,8 @@ class JpegCopies(PictureDataSet):
 
 
 def _write_part(folder: Path, part: Images, names: tuple[str, ...], shape_of: Callable[[int], tuple[int, int]]) -> None:
+    from PIL import Image
+
     for number, row in enumerate(part.rows.tolist()):
         place = folder / names[int(part.labels[row])]
         place.mkdir(parents=True, exist_ok=True)
