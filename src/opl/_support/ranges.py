@@ -79,12 +79,8 @@ class FolderName(NamedTuple):
         if not value:
             return self.or_empty
         wrong = any(not letter.isprintable() or letter in '/\\:*?"<>|' for letter in value)
-        return (
-            not wrong
-            and value == value.strip()
-            and not value.startswith(".")
-            and len(value.encode(errors="replace")) <= 200
-        )
+        wrong = wrong or value != value.strip() or value.startswith(".")
+        return not wrong and len(value.encode(errors="replace")) <= 150
 
     def describe(self, value: str) -> str:
         """Say what a name is."""
