@@ -80,7 +80,7 @@ class FolderName(NamedTuple):
             return self.or_empty
         wrong = any(not letter.isprintable() or letter in '/\\:*?"<>|' for letter in value)
         wrong = wrong or value != value.strip() or value.startswith(".")
-        return not wrong and len(value.encode(errors="replace")) <= 150
+        return not wrong and len(value.encode(errors="replace")) <= 200
 
     def describe(self, value: str) -> str:
         """Say what a name is."""

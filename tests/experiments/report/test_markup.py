@@ -8,6 +8,7 @@ from _written_page import HOSTILE, page_of
 
 from _page import Reader
 from _runs import write_run
+from _vouched import vouch
 from opl.experiments.item import Item, Row
 from opl.experiments.report import charts
 from opl.experiments.report.charts import embed_json
@@ -41,6 +42,7 @@ def test_hostile_names_and_sentences_stay_text(tmp_path):
 def test_half_a_letter_does_not_stop_the_page(tmp_path):
     path = write_run(tmp_path, "cifar100-ce")
     (path / "recipe.json").write_text((path / "recipe.json").read_text().replace("06f8644cf3", "\\ud800"))
+    vouch(path)
     assert "git checkout '?'" in Reader(page_of(tmp_path)).words
 
 

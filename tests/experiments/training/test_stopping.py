@@ -94,8 +94,16 @@ def test_a_run_killed_after_a_checkpoint_inside_an_epoch_ends_with_the_same_byte
     assert content(tmp_path / "killed", recipe) == content(tmp_path / "whole", recipe)
 
 
+@pytest.fixture
+def heeded():
+    """SIGINT as a terminal has it: a shell lets the jobs in its background ignore it."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_the_command_says_in_one_line_how_to_resume(tmp_path, capfd, signum, code):
+def test_the_command_says_in_one_line_how_to_resume(tmp_path, capfd, signum, code, heeded):
     words = ["train", "digits-opl", "--scale", "tiny", "--out", str(tmp_path)]
     with at_step(1, 0, send(signum)):
         assert cli.main(words) == code

@@ -9,8 +9,7 @@ from typing import Any
 
 from ....errors import DataError
 from ...files import read_limited
-from .layouts import PICTURES
-from .resize import MOST_BYTES
+from .layouts import MOST_BYTES, PICTURES
 from .source import SPLIT_WORD, DataSource, SourceReader, quote_names
 
 SAVED = "dataset_dict.json"  # of `save_to_disk`

@@ -14,6 +14,7 @@ from .catalog import CatalogEntry
 
 PARTS = ("train", "val", "test")
 PICTURES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+MOST_BYTES = 1 << 28  # of the file of a picture
 Files = Mapping[str, tuple[Path, ...]]
 
 

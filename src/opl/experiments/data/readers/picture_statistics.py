@@ -7,7 +7,6 @@ import numpy as np
 
 from ....errors import DataError
 from ..crops import central_box, decode_crop
-from .decode import open_picture
 from .source import one_line
 
 SAMPLE = 1000  # pictures, evenly spaced
@@ -44,6 +43,8 @@ def describe_pictures(pictures: Pictures) -> dict[str, Any]:
 
 def _sample(pictures: Pictures, row: int) -> tuple[str, Any]:
     """Return the mode of a picture and its pixels, (n, 3) in [0, 1]."""
+    from .decode import open_picture
+
     try:
         data = pictures.read(row)
         with open_picture(data) as picture:

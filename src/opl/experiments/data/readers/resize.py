@@ -11,8 +11,7 @@ from PIL import Image
 
 from ...files import read_limited
 from .decode import Pixels, open_picture
-
-MOST_BYTES = 1 << 28  # of the file of a picture
+from .layouts import MOST_BYTES
 
 
 def resize_pictures(
