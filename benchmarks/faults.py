@@ -46,7 +46,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(NAMES)}; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases of each section, above 0 and up to 1")
-    parser.add_argument("--small", action="store_const", const=SMALL, dest="share", default=1.0, help="a handful of each")
+    parser.add_argument("--small", action="store_const", const=SMALL, dest="share", default=1.0, help="a handful")
     parser.add_argument("--log", type=Path, help="a folder for a log and the counts of each section")
     parser.add_argument("--resume", action="store_true", help="keep the sections that are finished in the log folder")
     parser.add_argument("--jobs", type=int, default=1, help="sections at a time")
