@@ -18,7 +18,7 @@ from ._tally import Tally, common_fault
 from ._trees import ATTACK
 
 PATIENCE = 10.0  # seconds in which a process must end after SIGTERM
-SLACK = 10.0  # seconds more on a busy machine
+SLACK = 20.0  # seconds more on a busy machine
 OUT, CACHE = "{out}", "cache"
 
 
