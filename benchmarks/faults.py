@@ -38,15 +38,15 @@ SECTIONS = {
     "ranks": "ranks:ranks",
     "cost": "cost:cost",
 }
-SMALL = 0.02
+SMALL = 0.01
 NAMES = tuple(name.replace(" ", "-") for name in SECTIONS)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(NAMES)}; all by default")
-    parser.add_argument("--small", action="store_const", const=SMALL, dest="share", help="a handful of cases of each")
     parser.add_argument("--share", type=float, default=1.0, help="of the cases of each section, above 0 and up to 1")
+    parser.add_argument("--small", action="store_const", const=SMALL, dest="share", default=1.0, help="a handful")
     parser.add_argument("--log", type=Path, help="a folder for a log and the counts of each section")
     parser.add_argument("--resume", action="store_true", help="keep the sections that are finished in the log folder")
     parser.add_argument("--jobs", type=int, default=1, help="sections at a time")

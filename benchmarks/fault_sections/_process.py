@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO
 
-LIMIT = 120.0  # seconds after which a command hangs
+LIMIT = 300.0  # seconds after which a command hangs
 GRACE = 10.0  # seconds in which the children of an ended process must end
 MEMORY = 6 * 2**30  # bytes that a command may take, so that an endless file does not take the machine down
 SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl: orphans become children of this process; a signal once the parent dies

@@ -17,7 +17,7 @@ from ._tally import Outcome, Tally, common_fault
 
 TRAIN = ("train", "digits-opl", "--scale", "small", "--epochs", "12", "--data.val", "100")
 FOLDER = "digits-opl/seed-0"
-PAIR_LIMIT = 90.0
+PAIR_LIMIT = 240.0
 EPOCH = re.compile(r"epoch \d+/\d+")
 Pair = Callable[["_Site"], tuple[Outcome, str, Ended]]
 

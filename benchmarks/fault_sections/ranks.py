@@ -20,7 +20,7 @@ from ._tally import Outcome, Tally, common_fault
 
 TIMEOUT = 20  # seconds that a rank waits for another
 SLACK = 40.0  # seconds in which a rank then ends, on a busy machine
-TRAIN_LIMIT = 180.0
+TRAIN_LIMIT = 300.0
 TINY = ("--scale", "tiny", "--epochs", "1")
 TRAININGS: tuple[tuple[str, ...], ...] = (
     ("digits-opl", *TINY, "--devices", "2", "--data.val", "1"),
