@@ -7,6 +7,7 @@ from _written_page import page_of
 
 from _page import Reader
 from _runs import write_table
+from _vouched import metric_lines, vouch
 from opl.experiments.report import charts
 
 
@@ -33,7 +34,10 @@ def test_what_pruning_keeps_is_drawn_for_the_runs_that_prune(tmp_path):
     records = tmp_path / "cifar100-opl/seed-0/metrics.jsonl"
     lines = [json.loads(line) for line in records.read_text().splitlines()]
     pruned = [line | {"kept": 1 - 0.05 * line["epoch"], "kept/clean": 0.6 + 0.04 * line["epoch"]} for line in lines]
-    records.write_text("".join(json.dumps(line) + "\n" for line in pruned))
+    for line in pruned:
+        del line["check"]
+    records.write_text(metric_lines(pruned))
+    vouch(records.parent)
     read = Reader(page_of(tmp_path))
     drawn = [values for values in read.values if isinstance(values, dict) and values["data"][0].get("meta")]
     assert len(drawn) == 4 + 2
