@@ -1,5 +1,6 @@
 """Where the runs of a command are executed, as flags."""
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ class Placement:
     on: On = "local"
     """Processes on this machine, a Ray cluster (RAY_ADDRESS, or one on this machine), or SLURM jobs."""
     jobs: Jobs = 1
-    """Runs at a time on this machine; cores and accelerators are shared out among them."""
+    """Runs at a time on this machine, at the tiny scale at least two; cores and accelerators are shared out among them."""
     cpus: Jobs = 1
     """Cores of a run on a cluster."""
     gpus: Annotated[int, Range(0, 1024)] = 0
@@ -66,7 +67,8 @@ class Placement:
             return Slurm(folder, Queue(self.partition, self.account, self.time), cancel)
         from .processes import Processes
 
-        return Processes(self.jobs, warm=short)
+        cores = min(2, os.cpu_count() or 1)  # the networks of short runs gain nothing from a second thread
+        return Processes(max(self.jobs, cores) if short else self.jobs, warm=short)
 
 
 HERE = Placement()
