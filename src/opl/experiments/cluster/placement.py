@@ -23,7 +23,7 @@ class Placement:
     on: On = "local"
     """Processes on this machine, a Ray cluster (RAY_ADDRESS, or one on this machine), or SLURM jobs."""
     jobs: Jobs = 1
-    """Runs at a time on this machine, at the tiny scale at least two; cores and accelerators are shared out among them."""
+    """Runs at a time on this machine (at the tiny scale, two at least); cores and accelerators are shared out."""
     cpus: Jobs = 1
     """Cores of a run on a cluster."""
     gpus: Annotated[int, Range(0, 1024)] = 0
