@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import torch
-from _digits_methods import DIGITS, METHODS, first_batch, objective_of
 from torch.nn import functional as F
 
+from _digits_methods import DIGITS, METHODS, first_batch, objective_of
 from opl.experiments.training.build import build_model
 
 

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import torch
-from _digits_methods import DIGITS, METHODS, first_batch, objective_of
 from torch.nn import functional as F
 
+from _digits_methods import DIGITS, METHODS, first_batch, objective_of
 from opl.experiments.methods import LGM, ArcFace, ASoftmax, Composite, CosFace, Perpetual
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model

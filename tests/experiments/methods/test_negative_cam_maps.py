@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from _digits_methods import DIGITS, METHODS, objective_of
 from torch.nn import functional as F
 
+from _digits_methods import DIGITS, METHODS, objective_of
 from opl.errors import OptionError
 from opl.experiments.methods import ArcFace, Composite, NegativeCAM
 from opl.experiments.models import MnistNet
