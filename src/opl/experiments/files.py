@@ -48,9 +48,15 @@ def sweep(folder: Path) -> None:
                 file.unlink()
 
 
-def read_limited(file: Path, limit: int = LARGEST) -> bytes:
-    """Read a regular file of at most `limit` bytes; anything else, such as a pipe or device, is an OSError."""
-    with open(os.open(file, os.O_RDONLY | NO_WAIT), "rb") as stream:
+def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> bytes:
+    """Read a regular file of at most `limit` bytes; anything else, such as a pipe or device, is an OSError.
+
+    Args:
+        file: the file.
+        limit: its largest size.
+        links: whether it may be a symbolic link.
+    """
+    with open(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb") as stream:
         facts = os.fstat(stream.fileno())
         if not stat.S_ISREG(facts.st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")

@@ -1,6 +1,7 @@
 """Checkpoints: whole or not at all, never the wrong bytes, and a fallback is said."""
 
 import os
+import shutil
 
 import pytest
 import torch
@@ -55,6 +56,19 @@ def test_without_any_checkpoint_left_starting_over_is_said(tmp_path):
         (folder.path / name).write_bytes(b"")
     with pytest.warns(OplWarning, match=r"checkpoint.pt and checkpoint-before.pt in .* starting over"):
         assert folder.load() is None
+
+
+def test_the_checkpoint_of_another_run_is_not_taken_even_with_its_checksum(tmp_path):
+    folder = folder_with(tmp_path, 2)
+    other = RunFolder.of(tmp_path, "r", 1)
+    other.start({"name": "r", "seed": 1}, {"commit": "abc"})
+    other.save({"epoch": 7, "model": {}})
+    for name in (CHECKPOINT, f"{CHECKPOINT}.sha256"):
+        shutil.copy(other.path / name, folder.path / name)
+    assert CHECKPOINT in folder.faults()
+    with pytest.warns(OplWarning, match="cannot be used"):
+        found = folder.load()
+    assert found is None or found["epoch"] == 1
 
 
 def test_a_new_folder_says_nothing(tmp_path):

@@ -42,6 +42,7 @@ def test_a_line_cut_short_is_no_record(folder):
         lambda text: text.replace("\n", "", 1),
         lambda text: text.replace("}", "", 1),
         lambda text: text[:-1],
+        lambda text: text[:-1] + "\x0b",
         lambda text: "\n" + text,
         lambda text: "[" * 100_000 + "\n" + text,
     ],
@@ -60,3 +61,12 @@ def test_a_checkpoint_restores_what_was_lost_and_forgets_what_came_after(folder)
         assert folder.metrics() == RECORDS[:3]
         folder.log(RECORDS[3])
         assert folder.metrics() == RECORDS
+
+
+def test_a_link_in_its_place_is_noticed(folder, tmp_path):
+    file = folder.path / "metrics.jsonl"
+    for target in (tmp_path / "elsewhere.jsonl", file):  # of another run, and a link to itself
+        (tmp_path / "elsewhere.jsonl").write_text(metric_lines(RECORDS[:2]))
+        file.unlink()
+        file.symlink_to(target)
+        assert folder.faults() == {"metrics.jsonl": "cannot be read (Too many levels of symbolic links)"}

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the newest and the one before it, and the best weights, each verified by its SHA-256."""
+"""Checkpoints of a run: the newest and the one before it, and the best weights, each verified by a SHA-256."""
 
 import hashlib
 import os
@@ -17,14 +17,12 @@ CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkp
 def save(folder: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint; the previous one is kept as `checkpoint-before.pt`.
 
-    A checkpoint is valid if its SHA-256 is any of the stored ones, and the new list has those before: at every moment
+    A checkpoint is valid if its sum is any of the stored ones, and the new list has those before: at every moment
     between these renames, and after the next ones, all checkpoints that are there are valid.
     """
     data = pack(state)
     new, current, before = paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
-    sums = dict.fromkeys(
-        [*(each for path in reversed(paths) for each in _sums(path)), hashlib.sha256(data).hexdigest()]
-    )
+    sums = dict.fromkeys([*(each for path in reversed(paths) for each in _sums(path)), _sum_of(folder, data)])
     write_whole(new, data)
     write_whole(_sum_file(new), "\n".join([*sums][-3:]).encode())
     for source, target in ((current, before), (new, current)):
@@ -56,7 +54,7 @@ def load(folder: Path) -> dict[str, Any] | None:
 def save_best(folder: Path, state: dict[str, Any]) -> None:
     """Save the best weights; beside them is their SHA-256, until the next ones are written that of both."""
     data = pack(state)
-    file, new = folder / BEST, hashlib.sha256(data).hexdigest()
+    file, new = folder / BEST, _sum_of(folder, data)
     write_whole(_sum_file(file), "\n".join([*_sums(file)[-1:], new]).encode())
     write_whole(file, data)
 
@@ -65,10 +63,10 @@ def load_best(folder: Path) -> dict[str, Any]:
     """Load the best weights; damaged ones are an error."""
     file = folder / BEST
     try:
-        data = read_limited(file)
+        data = read_limited(file, links=False)
     except OSError as error:
         raise damaged(folder, BEST, f"cannot be read ({error.strerror})") from error
-    if hashlib.sha256(data).hexdigest() not in _sums(file):
+    if _sum_of(folder, data) not in _sums(file):
         raise damaged(folder, BEST, "is not what the run wrote")
     return unpack(data)
 
@@ -89,8 +87,8 @@ def faults(folder: Path) -> dict[str, str]:
 def _state(path: Path, sums: set[str]) -> dict[str, Any] | None:
     """A checkpoint; None if it is missing or damaged."""
     try:
-        data = read_limited(path)
-        return unpack(data) if hashlib.sha256(data).hexdigest() in sums else None
+        data = read_limited(path, links=False)
+        return unpack(data) if _sum_of(path.parent, data) in sums else None
     except (OSError, DamagedError):
         return None
 
@@ -99,7 +97,7 @@ def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()
     """Whether a file is not what the run wrote; a missing one is wrong if it is expected, or if its sum is there."""
     sums = set(accepted) | set(_sums(path))
     try:
-        return hashlib.sha256(read_limited(path)).hexdigest() not in sums
+        return _sum_of(path.parent, read_limited(path, links=False)) not in sums
     except FileNotFoundError:
         return expected or _sum_file(path).exists()
     except OSError:
@@ -117,6 +115,17 @@ def _say(folder: Path, wrong: list[str], found: dict[str, Any] | None) -> None:
     way = f"resuming from a checkpoint after {epoch} epochs{inside}" if found else "starting over"
     what = f"{' and '.join(wrong)} in {folder} cannot be used"
     warnings.warn(OplWarning(f"{what}: {way}."), stacklevel=4)
+
+
+def _sum_of(folder: Path, data: bytes) -> str:
+    """The SHA-256 of the settings of the run followed by a file of it: the checkpoint of another run has another."""
+    try:
+        settings = read_limited(folder / "recipe.json", links=False)
+    except OSError:
+        settings = b""
+    total = hashlib.sha256(settings)
+    total.update(data)
+    return total.hexdigest()
 
 
 def _sum_file(path: Path) -> Path:

@@ -157,7 +157,7 @@ class RunFolder:
         if self.done:
             data = self.ledger.read(metrics.METRICS) if self.ledger.has(metrics.METRICS) else b""
         else:
-            data = read_limited(file) if file.exists() else b""
+            data = read_limited(file, links=False) if file.exists() or file.is_symlink() else b""
         yield from metrics.parse(self.path, data)
 
     def restore_metrics(self, records: Iterable[dict[str, Any]]) -> None:
@@ -284,6 +284,10 @@ class RunFolder:
             deque(islice(self.iterate_metrics(), lines), maxlen=0)
         except DamagedError as error:
             return {error.name: error.fault}
+        except OSError as error:
+            return {metrics.METRICS: f"cannot be read ({error.strerror})"}
+        if RECIPE in found:
+            found[RECIPE] += f", or {DONE if self.done else RUNNING} is another run's"
         return found
 
     def _unwritable(self, error: OSError) -> FolderError:

@@ -54,7 +54,7 @@ class Ledger:
 
     def _read_sums(self, file: Path) -> Sums:
         try:
-            content = json.loads(read_limited(file))
+            content = json.loads(read_limited(file, links=False))
             sums = {str(name): [str(each) for each in accepted] for name, accepted in content["files"].items()}
             valid = content["sha256"] == _sum_of(sums)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -101,7 +101,7 @@ class Ledger:
     def read(self, name: str) -> bytes:
         """Read a file; one that is missing or is not what the run wrote is an error."""
         try:
-            data = read_limited(self.folder / name)
+            data = read_limited(self.folder / name, links=False)
         except OSError as error:
             raise damaged(self.folder, name, f"cannot be read ({error.strerror or error})") from error
         if hashlib.sha256(data).hexdigest() not in self.sums().get(name, []):
@@ -134,7 +134,7 @@ class Ledger:
     def _actual(self, name: str) -> str:
         """The SHA-256 of a file as it is; empty if it cannot be read."""
         try:
-            return hashlib.sha256(read_limited(self.folder / name)).hexdigest()
+            return hashlib.sha256(read_limited(self.folder / name, links=False)).hexdigest()
         except OSError:
             return ""
 
