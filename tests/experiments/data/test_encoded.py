@@ -1,7 +1,9 @@
 """Images that stay encoded: each is decoded once an epoch, the same ones whatever the processes and workers."""
 
 import itertools
+import multiprocessing
 import os
+import signal
 
 import pytest
 import torch
@@ -118,3 +120,14 @@ def test_an_empty_shard_has_no_images(tmp_path):
     shards = [next(batches(few, 0, rank, 3).epoch(0)) for rank in range(3)]
     assert sorted(len(shard.labels) for shard in shards) == [0, 1, 1]
     assert all(shard.images.shape[1:] == (3, 16, 16) for shard in shards)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_leaves_the_workers_to_the_run(folder, signum):
+    """A terminal and a scheduler send it to all processes; the run finishes its step before it ends."""
+    served = batches(folder, workers=2).epoch(0)
+    first = numbers(next(served))
+    for worker in multiprocessing.active_children():
+        os.kill(worker.pid, signum)
+    rest = [number for batch in served for number in numbers(batch)]
+    assert sorted([*first, *rest]) == list(range(COUNT))

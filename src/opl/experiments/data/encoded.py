@@ -1,5 +1,6 @@
 """Encoded images: decoded and cropped when a batch needs them, by loader processes, never all at once."""
 
+import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class EncodedImages(Images):
 
         settings: dict[str, Any] = {"num_workers": decoder.decoding.workers, "generator": torch.Generator()}
         if decoder.decoding.workers:
-            settings["prefetch_factor"] = decoder.decoding.prefetch
+            settings |= {"prefetch_factor": decoder.decoding.prefetch, "worker_init_fn": _leave_stopping_to_the_run}
         try:
             for pixels in DataLoader(decoder, batch_size=None, sampler=jobs(), **settings):
                 yield _checked(pixels), labels.popleft()
@@ -97,6 +98,12 @@ class EncodedImages(Images):
         assert self.files is not None
         assert self.decoding is not None
         return _Decoder(self.files, self.decoding)
+
+
+def _leave_stopping_to_the_run(worker: int) -> None:
+    """Have a worker ignore what stops a whole group of processes: the run still needs it for its last step."""
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, signal.SIG_IGN)
 
 
 class _Decoder(Dataset[Tensor | str]):
