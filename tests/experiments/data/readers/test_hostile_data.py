@@ -235,3 +235,11 @@ def test_a_folder_whose_name_is_no_text_is_read(tmp_path):
     write_mnist(tmp_path / "text")
     (tmp_path / "text").rename(folder)
     assert len(Mnist(root=str(folder), val=5).load(0).train.rows) == 35
+
+
+def test_two_classes_of_one_name_are_refused(shelf):
+    write_mnist(shelf / "mnist")
+    pixels = np.zeros((20, 28, 28), np.uint8)
+    write(shelf / "mnist" / FILE, pixels, [place % 10 for place in range(20)], list("0123456788"))
+    with pytest.raises(DataError, match="two classes of 'label' with the name '8'"):
+        cache.load("mnist")

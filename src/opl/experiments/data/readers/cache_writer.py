@@ -23,6 +23,7 @@ def write_decoded(folder: Path, found: DataSource) -> dict[str, Any]:
     reading, files = read(found), {}
     shapes: dict[tuple[int, ...], str] = {}
     names = {label: list(reading.names.get(label, ())) for label in reading.label_columns}
+    _check_names(found, names)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding {found.known.name}, once", total=sum(reading.counts.values()))
@@ -78,6 +79,12 @@ def _write_pixels(
             found, ValueError(f"{reading.counts[split]} labels and {reading.counts[split] - left} images")
         )
     return shape
+
+
+def _check_names(found: DataSource, names: Mapping[str, list[str]]) -> None:
+    for label, each in names.items():
+        if twice := [name for place, name in enumerate(each) if name in each[:place]]:
+            raise unreadable_error(found, ValueError(f"two classes of {label!r} with the name {twice[0]!r:.60}"))
 
 
 def _check_shapes(found: DataSource, shapes: Mapping[tuple[int, ...], str]) -> None:
