@@ -19,6 +19,7 @@ from ._tally import Outcome, Tally, common_fault
 
 LIMIT = 30.0  # seconds; the same commands take about one on undamaged folders
 EACH = 7  # kinds of damage for a file and a reader, in turn
+LISTS = ("done", "sums.json")  # of checksums: with a wrong one, it is the files that look wrong
 REDUNDANT = (".sha256", "owner.json")  # no data: `opl check` need not miss a checksum that is elsewhere too, or a lock
 MARKS = (
     "damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out", "in use",
@@ -108,7 +109,8 @@ def _is_as_after_a_kill(case: Case, pristine: Path, file: Path) -> bool:
     reads = case.reader.page or case.reader.strict
     if not (reads and file.name == "metrics.jsonl" and file.is_file() and not (file.parent / "done").exists()):
         return False
-    return (pristine / case.file).read_bytes().startswith(file.read_bytes())
+    whole = file.read_bytes().rpartition(b"\n")[0]  # what follows the last end of a line is an incomplete one
+    return (pristine / case.file).read_bytes().startswith(whole)
 
 
 def judge(case: Case, ended: Ended, observed: Any, expected: Any, text: str, usual: str) -> Outcome:
@@ -119,7 +121,9 @@ def judge(case: Case, ended: Ended, observed: Any, expected: Any, text: str, usu
     named = text.count(name) > usual.count(name)
     marked = any(text.count(mark) > usual.count(mark) for mark in MARKS)
     if case.reader.strict:
-        return "refused" if ended.code and named else "right" if case.file.endswith(REDUNDANT) else "silent"
+        if ended.code and (named or name in LISTS):
+            return "refused"
+        return "right" if case.file.endswith(REDUNDANT) else "silent"
     if observed == expected and not ended.code:
         return "right"
     if named or (marked and bool(case.reader.page)) or (ended.code and marked):
