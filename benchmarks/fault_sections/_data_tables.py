@@ -117,7 +117,7 @@ def _label_cases() -> Iterator[Row]:
     yield "labels outside the schema", _labels(put_sixth(LABELS, 3), names), "refused"
     yield "fewer names than labels", _labels(LABELS, ["x", "y"]), "refused"
     yield "more names than labels", _labels(LABELS, ["x", "y", "z", "w"]), "refused"
-    yield "a name twice", _labels(LABELS, ["x", "x", "z"]), "refused"
+    yield "a name twice", _labels(LABELS, ["x", "x", "z"]), "right"
     yield "no names in the schema", _labels(LABELS, []), "same"
     yield "a word that the schema lacks", _labels(put_sixth([names[each] for each in LABELS], "w"), names), "refused"
     yield "one class", _labels([0] * len(ROWS)), "refused"

@@ -140,6 +140,7 @@ def start(
     fresh: bool = False,
     before: Callable[[], None] | None = None,
     call: Callable[[], None] | None = None,
+    memory: int = MEMORY,
 ) -> Started:
     """Start an `opl` command.
 
@@ -150,6 +151,7 @@ def start(
         fresh: start a new Python process, for commands that start themselves again.
         before: called in the child before the command.
         call: called in place of the command, with its errors reported as by the command line.
+        memory: bytes that it may take.
     """
     output = tempfile.TemporaryFile()  # noqa: SIM115
     sys.stdout.flush()
@@ -157,7 +159,7 @@ def start(
     pid = os.fork()
     if pid:
         return Started(pid, output)
-    _become(words, cwd, dict(environment or {}), output.fileno(), fresh, before, call)
+    _become(words, cwd, dict(environment or {}), output.fileno(), fresh, before, call, memory)
     raise AssertionError("a child never returns")
 
 
@@ -168,7 +170,7 @@ def run(words: Sequence[str], *, limit: float = LIMIT, **options: object) -> End
 
 def make_elsewhere(make: Callable[[], object]) -> str:
     """Call a function in a child, whose threads and memory are gone with it; returns its value as a text."""
-    ended = run([], call=lambda: print(f"\n{make()}"))
+    ended = run([], call=lambda: print(f"\n{make()}"), memory=2 * MEMORY)
     if ended.code:
         raise RuntimeError(f"a case cannot be made: {ended.said}")
     return ended.said.splitlines()[-1]
@@ -182,13 +184,14 @@ def _become(
     fresh: bool,
     before: Callable[[], None] | None,
     call: Callable[[], None] | None,
+    memory: int,
 ) -> None:
     """Turn a forked child into an `opl` command."""
     code = 70
     try:
         os.setsid()
         end_with_parent(signal.SIGKILL)
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
         _RUNNING.clear()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
