@@ -126,7 +126,7 @@ def test_an_empty_shard_has_no_images(tmp_path):
 def test_a_signal_to_the_whole_group_leaves_the_workers_to_the_run(folder, signum):
     """A terminal and a scheduler send it to all processes; the run finishes its step before it ends."""
     served = batches(folder, workers=2).epoch(0)
-    first = numbers(next(served))
+    first = [*numbers(next(served)), *numbers(next(served))]  # one of each worker, so that both have started
     for worker in multiprocessing.active_children():
         os.kill(worker.pid, signum)
     rest = [number for batch in served for number in numbers(batch)]
