@@ -8,14 +8,21 @@ from pathlib import Path
 UNLISTED = {"done", "sums.json", "owner.json", "error.json", "log.txt"}
 
 
-def metric_lines(records: list[dict]) -> str:
-    """The records of epochs as `metrics.jsonl` has them, each with the CRC-32 of its JSON."""
+def metric_lines(records: list[dict], settings: bytes = b"") -> str:
+    """The records of epochs as `metrics.jsonl` has them, each with the CRC-32 of `recipe.json` and then of its JSON."""
     texts = [json.dumps(record) for record in records]
-    return "".join(f'{text[:-1]}, "check": "{zlib.crc32(text.encode()):08x}"}}\n' for text in texts)
+    return "".join(
+        f'{text[:-1]}, "check": "{zlib.crc32(text.encode(), zlib.crc32(settings)):08x}"}}\n' for text in texts
+    )
 
 
 def vouch(path: Path, *, done: bool = True) -> Path:
     """List the SHA-256 of the files of a run as they are now, as a finished or an unfinished run does."""
+    if (metrics := path / "metrics.jsonl").is_file():
+        records = [json.loads(line) for line in metrics.read_text().splitlines()]
+        for record in records:
+            record.pop("check", None)
+        metrics.write_text(metric_lines(records, (path / "recipe.json").read_bytes()))
     files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
     sums = {name: [sha256(file)] for name, file in files.items() if name not in UNLISTED and ".pt" not in name}
     if not done:

@@ -22,7 +22,7 @@ def folder(tmp_path) -> RunFolder:
 
 def test_lines_are_json_with_a_crc_and_come_back(folder):
     text = (folder.path / "metrics.jsonl").read_text()
-    assert text == metric_lines(RECORDS)
+    assert text == metric_lines(RECORDS, (folder.path / "recipe.json").read_bytes())
     assert [json.loads(line)["val/top1"] for line in text.splitlines()] == [40.0, 41.0, 42.0, 43.0]
     assert folder.metrics() == RECORDS
 
@@ -70,3 +70,10 @@ def test_a_link_in_its_place_is_noticed(folder, tmp_path):
         file.unlink()
         file.symlink_to(target)
         assert folder.faults() == {"metrics.jsonl": "cannot be read (Too many levels of symbolic links)"}
+
+
+def test_the_records_of_another_run_are_noticed(folder, tmp_path):
+    other = RunFolder.of(tmp_path, "r", 1)
+    other.start({"name": "r", "seed": 1}, {})
+    (other.path / "metrics.jsonl").write_bytes((folder.path / "metrics.jsonl").read_bytes())
+    assert other.faults() == {"metrics.jsonl": "is not what the run wrote (line 1)"}

@@ -57,7 +57,10 @@ class Evaluate:
 
     def run(self) -> int:
         """Measure, and print the numbers."""
-        numbers = self.protocol.load()(RunFolder(self.run_folder), *([self.settings] if self.settings else []))
+        folder = RunFolder(self.run_folder)
+        if folder.done:
+            folder.sweep()
+        numbers = self.protocol.load()(folder, *([self.settings] if self.settings else []))
         print(json.dumps(numbers, indent=1))
         return 0
 

@@ -12,7 +12,8 @@ file of the finished run, and `sums.json` does so until then (`ledger`): nothing
 """
 
 from .checkpoints import BEFORE, CHECKPOINT, NEW
-from .folder import MODEL, RECIPE, RESULT, RunFolder
+from .folder import MODEL, RESULT, RunFolder
+from .ledger import RECIPE
 from .names import measure_name
 
 __all__ = ["BEFORE", "CHECKPOINT", "MODEL", "NEW", "RECIPE", "RESULT", "RunFolder", "measure_name"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import DamagedError, OplWarning
 from ..files import pack, read_limited, unpack, write_whole
-from .ledger import damaged
+from .ledger import damaged, settings_of
 
 CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt", "best.pt"
 
@@ -119,11 +119,7 @@ def _say(folder: Path, wrong: list[str], found: dict[str, Any] | None) -> None:
 
 def _sum_of(folder: Path, data: bytes) -> str:
     """The SHA-256 of the settings of the run followed by a file of it: the checkpoint of another run has another."""
-    try:
-        settings = read_limited(folder / "recipe.json", links=False)
-    except OSError:
-        settings = b""
-    total = hashlib.sha256(settings)
+    total = hashlib.sha256(settings_of(folder))
     total.update(data)
     return total.hexdigest()
 

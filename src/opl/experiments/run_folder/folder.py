@@ -12,10 +12,10 @@ from ..differences import differences
 from ..files import read_limited, sweep, write_whole
 from . import checkpoints, metrics
 from .arrays import pack_arrays, unpack_arrays, unpack_weights
-from .ledger import DONE, RUNNING, Ledger, damaged, json_bytes
+from .ledger import DONE, RECIPE, RUNNING, Ledger, damaged, json_bytes
 from .lock import FileLock
 
-RECIPE, RESULT, MODEL = "recipe.json", "result.json", "model.safetensors"
+RESULT, MODEL = "result.json", "model.safetensors"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
 DERIVED = ("changes", "scale")  # settings that follow from others
@@ -102,9 +102,11 @@ class RunFolder:
             )
 
     def sweep(self) -> None:
-        """Delete the temporary files of processes that were killed."""
-        for folder in (self.path, self.path / MEASURES):
-            sweep(folder)
+        """Delete what killed processes left; the owner does so in an unfinished run, anybody in a finished one."""
+        if self.done:
+            self.ledger.mend()
+        else:
+            sweep(self.path)
 
     def recipe(self) -> dict[str, Any]:
         """The settings of the run."""
@@ -195,9 +197,9 @@ class RunFolder:
 
         deque(self.iterate_metrics(), maxlen=0)  # a damaged file must not be vouched for
         self.ledger.write_all({MODEL: save(weights), RESULT: json_bytes(result)})
+        self.sweep()
         self.ledger.finish(*[metrics.METRICS] * (self.path / metrics.METRICS).exists())
         (self.path / ERROR).unlink(missing_ok=True)
-        self.sweep()
 
     def fail(self, sentence: str) -> None:
         """Record why the run stopped; where that cannot be written, the sentence on the screen must do."""
@@ -223,7 +225,7 @@ class RunFolder:
     def measures(self) -> dict[str, dict[str, Any]]:
         """Return every measure by its name, as passed to `write_measure`."""
         present = {file.name for file in (self.path / MEASURES).glob("*.json")}
-        listed = {name.removeprefix(MEASURES) for name in self.ledger.sums() if name.startswith(MEASURES)}
+        listed = {name for name in filter(self.ledger.has, self.ledger.sums()) if name.startswith(MEASURES)}
         names = {Path(name).stem for name in present | listed if name.endswith(".json")}
         return {name: self.measure(name) for name in sorted(names)}
 
@@ -278,14 +280,15 @@ class RunFolder:
     def _faults(self, *ignored: str) -> dict[str, str]:
         if not self.done and not (self.path / RUNNING).exists():
             return {DONE: f"is missing, and so is {RUNNING}"}
+        found: dict[str, str] = {}
         try:
             found = self.ledger.faults(*ignored)
             lines = 1 if self.done else None  # the sum of a finished run vouches for all of them
             deque(islice(self.iterate_metrics(), lines), maxlen=0)
         except DamagedError as error:
-            return {error.name: error.fault}
+            found = {error.name: error.fault} | found
         except OSError as error:
-            return {metrics.METRICS: f"cannot be read ({error.strerror})"}
+            found = {metrics.METRICS: f"cannot be read ({error.strerror})"} | found
         if RECIPE in found:
             found[RECIPE] += f", or {DONE if self.done else RUNNING} is another run's"
         return found

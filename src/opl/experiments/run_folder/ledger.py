@@ -1,7 +1,8 @@
 """The SHA-256 of every file of a run: `sums.json` while it is trained, `done` once it is finished.
 
-A new sum is listed before its file is written, beside the sum of the file that it replaces, so that a process killed
-between the two leaves nothing that looks damaged. The list has a checksum of its own.
+A new sum is listed before its file is written, beside the sum of the file that it replaces or a mark that there is
+none yet, and alone afterwards: a process killed at any moment leaves nothing that looks damaged, and no older file is
+taken for the newest. The list has a checksum of its own.
 """
 
 import hashlib
@@ -11,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DamagedError
-from ..files import read_limited, write_whole
+from ..files import read_limited, sweep, write_whole
 from .lock import FileLock
 
-RUNNING, DONE = "sums.json", "done"
+RUNNING, DONE, RECIPE = "sums.json", "done", "recipe.json"
+NONE_YET = ""  # listed for a file that is about to be written for the first time
 Sums = dict[str, list[str]]
 """The accepted sums of each file, the newest last."""
 
@@ -71,18 +73,37 @@ class Ledger:
         """Write files, whose sums are listed at once."""
         with self._editing():
             sums = self.sums()
-            for name, data in files.items():
-                new = hashlib.sha256(data).hexdigest()
-                sums[name] = [*[each for each in sums.get(name, []) if each != new][-1:], new]
-            self._store(sums)
+            new = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+            before = {name: self._settled(name, sums.get(name, [NONE_YET]))[-1] for name in files}
+            self._store(sums | {name: [before[name], new[name]] for name in files})
             for name, data in files.items():
                 write_whole(self.folder / name, data)
+            self._store(sums | {name: [new[name]] for name in files})
+
+    def mend(self) -> None:
+        """After a process was killed: delete its temporary files, and list each file of several sums as it is.
+
+        In a finished run all files are written while the list is held, so that none of them is in use.
+        """
+        with self._editing():
+            sums = self.sums()
+            for folder in {self.folder, *((self.folder / name).parent for name in sums)}:
+                sweep(folder)
+            settled = {name: self._settled(name, accepted) for name, accepted in sums.items()}
+            if settled != sums:
+                self._store({name: accepted for name, accepted in settled.items() if accepted != [NONE_YET]})
+
+    def _settled(self, name: str, accepted: list[str]) -> list[str]:
+        """The one sum of a file that is as accepted, otherwise all."""
+        actual = self._actual(name) if len(accepted) > 1 else ""
+        return [actual] if len(accepted) > 1 and actual in accepted else accepted
 
     def remove(self, name: str) -> None:
         """Delete a file and its sum."""
         with self._editing():
             sums = self.sums()
-            if sums.pop(name, None) is not None:
+            if accepted := sums.pop(name, None):
+                self._store(sums | {name: [NONE_YET, *accepted]})
                 (self.folder / name).unlink(missing_ok=True)
                 self._store(sums)
 
@@ -91,12 +112,12 @@ class Ledger:
         for name, fault in self.faults().items():
             raise damaged(self.folder, name, fault)
         sums = {name: [self._actual(name)] for name in (*self.sums(), *unlisted)}
-        write_whole(self.folder / DONE, _text(sums))
+        write_whole(self.folder / DONE, _text({name: each for name, each in sums.items() if each != [NONE_YET]}))
         (self.folder / RUNNING).unlink(missing_ok=True)
 
     def has(self, name: str) -> bool:
         """Whether there is, or should be, a file of this name."""
-        return name in self.sums() or (self.folder / name).exists()
+        return (self.folder / name).exists() or NONE_YET not in self.sums().get(name, [NONE_YET])
 
     def read(self, name: str) -> bytes:
         """Read a file; one that is missing or is not what the run wrote is an error."""
@@ -128,15 +149,17 @@ class Ledger:
         found = {}
         for name, accepted in self.sums().items():
             if name not in ignored and (actual := self._actual(name)) not in accepted:
-                found[name] = "is not what the run wrote" if actual else "is missing"
+                found[name] = "is missing" if actual == NONE_YET else "is not what the run wrote"
         return found
 
     def _actual(self, name: str) -> str:
-        """The SHA-256 of a file as it is; empty if it cannot be read."""
+        """The SHA-256 of a file as it is; `NONE_YET` if there is none."""
         try:
             return hashlib.sha256(read_limited(self.folder / name, links=False)).hexdigest()
+        except FileNotFoundError:
+            return NONE_YET
         except OSError:
-            return ""
+            return "unreadable"
 
     def _store(self, sums: Sums) -> None:
         self._known = None, {}
@@ -145,6 +168,14 @@ class Ledger:
     def _editing(self) -> FileLock:
         """Held while the list changes: several measures of a run may be taken at once."""
         return FileLock(self.folder / ".sums.lock", wait=60.0)
+
+
+def settings_of(folder: Path) -> bytes:
+    """The bytes of `recipe.json`, by which files are told from those of another run; none if it cannot be read."""
+    try:
+        return read_limited(folder / RECIPE, links=False)
+    except OSError:
+        return b""
 
 
 def damaged(folder: Path, name: str, fault: str) -> DamagedError:

@@ -116,8 +116,23 @@ def test_a_folder_without_pictures_says_which_layouts_there_are(tmp_path):
         index(tmp_path / "x")
 
 
-def test_links_and_pipes_are_no_pictures(tmp_path):
+@pytest.mark.parametrize(
+    ("put", "kind"),
+    [
+        (lambda file: file.symlink_to(file.with_name("00000.png")), "a link"),
+        (lambda file: file.symlink_to("nothing.png"), "a link"),
+        (lambda file: file.symlink_to("/dev/zero"), "a link"),
+        (lambda file: file.symlink_to(file.parent), "a link"),
+        (os.mkfifo, "no file"),
+        (lambda file: file.mkdir(), "an empty folder"),
+    ],
+)
+def test_what_is_no_picture_of_its_own_is_not_left_out_silently(tmp_path, put, kind):
     folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
-    (folder / "a" / "link.png").symlink_to(folder / "b" / "00002.png")
-    os.mkfifo(folder / "a" / "pipe.png")
-    assert len(index(folder).files("train")) == 4
+    put(folder / "a" / "odd.png")
+    with pytest.raises(DataError, match=f"odd.png' is {kind}: put a picture"):
+        index(folder)
+    (folder / "a" / "odd.png").rmdir() if kind == "an empty folder" else (folder / "a" / "odd.png").unlink()
+    (folder / "b" / "more").symlink_to(folder / "a")
+    with pytest.raises(DataError, match="more' is a link"):
+        index(folder)

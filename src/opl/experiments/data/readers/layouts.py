@@ -5,6 +5,7 @@ layout has the parts `train` (base classes), `val` and `test` (novel classes), a
 the base classes, which are not used for training.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -123,12 +124,31 @@ def _folders(known: CatalogEntry, base: Path) -> Files | None:
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    if folder.is_dir():
-        yield from sorted(
-            file
-            for file in folder.iterdir()
-            if file.suffix.lower() in PICTURES and not file.name.startswith(".") and file.is_file()
-        )
+    return (file for file in regular_files(folder, deep=False) if file.suffix.lower() in PICTURES)
+
+
+def regular_files(folder: Path, *, deep: bool = True, links: bool = True) -> Iterator[Path]:
+    """Yield the files of a folder, and of those in it if `deep`, in order of their names; hidden ones are left out.
+
+    Raises:
+        DataError: a picture is no file (with `links`, nor a link to one), or a folder below is a link: its pictures
+            would be left out.
+    """
+    if not folder.is_dir():
+        return
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        is_picture = os.path.splitext(entry.name)[1].lower() in PICTURES
+        is_folder = entry.is_dir(follow_symlinks=False)
+        if entry.is_file(follow_symlinks=links):
+            if not entry.name.startswith("."):
+                yield Path(entry.path)
+        elif deep and is_folder and not (is_picture and not os.listdir(entry.path)):
+            yield from regular_files(Path(entry.path), links=links)
+        elif is_picture or (deep and entry.is_dir()):
+            kind = "a link" if entry.is_symlink() else "an empty folder" if is_folder else "no file"
+            raise DataError(f"{entry.path!r} is {kind}: put a picture or folder in its place, or remove it.")
 
 
 def _incomplete(known: CatalogEntry, base: Path, missing: str) -> DataError:

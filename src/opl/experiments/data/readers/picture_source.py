@@ -15,11 +15,11 @@ from typing import Any
 from ....errors import DataError
 from . import hub_files
 from .catalog import CatalogEntry
+from .layouts import PICTURES, regular_files
 from .source import DataSource, find_entry, find_local, unreadable_error
 
 SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation", "test": "test"}
 """The names of splits in folders, and their names here."""
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 PARTS = ({"train": 0, "validation": 0, "test": 0}, {"train": 0, "test": 0}, {"train": 0, "validation": 0}, {"train": 0})
 ROWS = 64  # read from Parquet files at a time
 
@@ -141,14 +141,8 @@ def _read_folders(source: PictureSource) -> tuple[tuple[str, ...], list[Split]]:
 
 
 def _pictures(folder: Path) -> Iterator[Path]:
-    """Yield the pictures below a folder in order of their names; only regular files count, links are not followed."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _pictures(Path(entry.path))
-        elif entry.name.lower().endswith(ENDINGS) and entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
+    """Yield the pictures below a folder; links are not followed."""
+    return (file for file in regular_files(folder, links=False) if file.suffix.lower() in PICTURES)
 
 
 def _check(where: str, names: Sequence[str], splits: Sequence[Split]) -> None:

@@ -18,7 +18,7 @@ from ....errors import DataError, did_you_mean
 from . import hub
 from .catalog import CATALOG, CatalogEntry
 from .contents import content_sums
-from .layouts import LAYOUTS, idx_files, locate
+from .layouts import LAYOUTS, idx_files, locate, regular_files
 
 if TYPE_CHECKING:
     from .decode import Pixels
@@ -214,7 +214,7 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataSource 
             f"{str(folder)!r} has no single set of Parquet files with the splits {quote_names(known.images)} of "
             f"{known.name} (there are {quote_names(held)}): give the folder of one data set, complete."
         )
-    files = {"": tuple(sorted(f for f in folder.rglob("*") if f.is_file() and not f.name.startswith(".")))}
+    files = {"": tuple(regular_files(folder))}
     return DataSource(known, folder, files, where) if files[""] else None
 
 
