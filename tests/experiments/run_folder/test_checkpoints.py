@@ -127,3 +127,43 @@ def test_best_weights_are_verified_and_damaged_ones_mean_starting_over(tmp_path)
     (folder.path / "best.pt").unlink()
     with pytest.warns(OplWarning, match=r"best.pt in .* starting over"):
         assert folder.load() is None
+
+
+def test_whenever_saving_is_killed_the_next_process_completes_or_forgets_it(tmp_path, monkeypatch):
+    whole = folder_with(tmp_path / "whole", 3)
+    expected = sorted(file.name for file in whole.path.iterdir())
+    real, seen = os.replace, []
+    for moment in range(1, 7):  # two files are written, and four renamed
+        folder = folder_with(tmp_path / str(moment), 2)
+        calls = iter(range(1, 100))
+
+        def killed(source, target, calls=calls, moment=moment):
+            if next(calls) == moment:
+                raise KeyboardInterrupt
+            real(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", killed)
+            with pytest.raises(KeyboardInterrupt):
+                folder.save({"epoch": 3, "model": {"w": torch.full((3,), 3.0)}})
+        folder.sweep()
+        seen.append(folder.load()["epoch"])
+        assert folder.faults() == {}
+        assert sorted(file.name for file in folder.path.iterdir()) == expected
+    assert seen == [2, 2, 3, 3, 3, 3]
+
+
+def test_the_lock_of_an_owner_that_died_after_its_last_write_is_deleted(tmp_path):
+    folder = folder_with(tmp_path, 1)
+    child = os.fork()
+    if child == 0:
+        folder.owned().__enter__()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (folder.path / "owner.json").exists()
+    folder.finish({}, {})
+    folder.sweep()
+    assert not (folder.path / "owner.json").exists()
+    with folder.owned():
+        folder.sweep()
+        assert (folder.path / "owner.json").exists()

@@ -258,3 +258,11 @@ def test_a_commit_is_named_only_for_source_that_git_tracks(tmp_path):
     assert commit(installed) == ""
     (tmp_path / "own.py").write_text("1")
     assert commit(tmp_path / "own.py").endswith("+")
+
+
+def test_a_signal_before_training_has_begun_also_says_how_to_resume(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "_answer", lambda words: TERM())
+    assert cli.main(["train", "digits-opl"]) == 143
+    assert (
+        capsys.readouterr().err == "opl: stopped by SIGTERM outside of an epoch: the same command resumes from here.\n"
+    )

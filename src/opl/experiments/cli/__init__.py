@@ -9,13 +9,14 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from typing import NamedTuple
 
 from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
 from ..training.parent import end_with_parent
+from ..training.stopping import StopSignals
 from .words import check_words
 
 
@@ -62,8 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"]
     usual = warnings.formatwarning
     warnings.formatwarning = _warning
+    stopping = StopSignals() if words[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
     try:
-        code = _answer(words)
+        with stopping:
+            code = _answer(words)
         if sys.stdout is not None:  # None where it was closed before
             sys.stdout.flush()
         return code

@@ -21,10 +21,27 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     between these renames, and after the next ones, all checkpoints that are there are valid.
     """
     data = pack(state)
-    new, current, before = paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
-    sums = dict.fromkeys([*(each for path in reversed(paths) for each in _sums(path)), _sum_of(folder, data)])
+    new, current, before = (folder / name for name in (NEW, CHECKPOINT, BEFORE))
+    sums = [each for path in (before, current, new) for each in _sums(path)]
     write_whole(new, data)
-    write_whole(_sum_file(new), "\n".join([*sums][-3:]).encode())
+    write_whole(_sum_file(new), "\n".join([*dict.fromkeys([*sums, _sum_of(folder, data)])][-3:]).encode())
+    _rename(folder)
+
+
+def settle(folder: Path) -> None:
+    """Complete the `save` of a process that was killed in it; a checkpoint without its sum is deleted."""
+    new = folder / NEW
+    written, listed = new.exists(), _sum_file(new).exists()
+    if written and listed:
+        _rename(folder)
+    elif written:
+        new.unlink()
+    elif listed:  # the last rename is missing
+        os.replace(_sum_file(new), _sum_file(folder / CHECKPOINT))
+
+
+def _rename(folder: Path) -> None:
+    new, current, before = (folder / name for name in (NEW, CHECKPOINT, BEFORE))
     for source, target in ((current, before), (new, current)):
         if source.exists():
             os.replace(source, target)

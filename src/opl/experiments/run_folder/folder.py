@@ -3,6 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,7 @@ class RunFolder:
     @classmethod
     def below(cls, folder: Path | str) -> "list[RunFolder]":
         """Return all runs below a folder, sorted by path; one whose settings were deleted is among them."""
-        found = (path.parent for name in TRACES for path in Path(folder).rglob(name))
-        return [cls(path) for path in sorted(set(found))]
+        return [cls(path) for path in sorted({file.parent for name in TRACES for file in Path(folder).rglob(name)})]
 
     @property
     def log_file(self) -> Path:
@@ -102,11 +102,14 @@ class RunFolder:
             )
 
     def sweep(self) -> None:
-        """Delete what killed processes left; the owner does so in an unfinished run, anybody in a finished one."""
+        """Delete or complete what killed processes left; in an unfinished run only the owner may do so."""
         if self.done:
             self.ledger.mend()
+            with suppress(FolderError), self.owned():
+                return  # which deletes the lock of an owner that died after its last write
         else:
             sweep(self.path)
+            checkpoints.settle(self.path)
 
     def recipe(self) -> dict[str, Any]:
         """The settings of the run."""
@@ -232,9 +235,8 @@ class RunFolder:
     def write_measure(self, name: str, content: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Save a measure, with its `numbers` in `content`. Arrays come first: a `.json` file marks it as complete."""
         (self.path / MEASURES).mkdir(exist_ok=True)
-        self.ledger.write_all(
-            {f"{MEASURES}{name}{ARRAYS}": pack_arrays(arrays), f"{MEASURES}{name}.json": json_bytes(content)}
-        )
+        file = f"{MEASURES}{name}"
+        self.ledger.write_all({f"{file}{ARRAYS}": pack_arrays(arrays), f"{file}.json": json_bytes(content)})
 
     def has_measure(self, name: str) -> bool:
         """Whether a measure exists."""

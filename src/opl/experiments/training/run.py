@@ -1,5 +1,6 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] |
     if not folder.done:
         check_recipe(recipe)
     if folder.done:
+        with suppress(OSError):  # it may be read-only
+            folder.sweep()
         return folder.result()
     with StopSignals() as stop:
         try:
