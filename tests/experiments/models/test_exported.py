@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from _exported_runs import CUSTOM, write_untrained
 from _said import says
+from _vouched import sha256
 from opl.errors import OptionError
 from opl.experiments.export.bundle import export_run
 from opl.experiments.methods import LGM, RBF, ArcFace, ASoftmax, Composite, CosFace, Linear, LSoftmax
@@ -117,3 +119,16 @@ def test_what_cannot_be_loaded_is_one_sentence(export, tmp_path, monkeypatch):
     (export / "config.json").write_text(json.dumps(content))
     (export / "model.safetensors").write_bytes(b"half")
     says(lambda: from_pretrained(export), OptionError, ["cannot be read"])
+
+
+def test_the_weights_of_another_network_are_refused_unless_they_are_declared(export):
+    content = json.loads((export / "config.json").read_text())
+    assert content["sha256"] == sha256(export / "model.safetensors")
+    weights = load_file(export / "model.safetensors")
+    save_file({name: value + 1 for name, value in weights.items()}, export / "model.safetensors")
+    says(
+        lambda: from_pretrained(export), OptionError, ["are not those that were exported", "make sha256 in config.json"]
+    )
+    (export / "config.json").write_text(json.dumps({**content, "sha256": ""}))
+    name, value = next(iter(from_pretrained(export).named_parameters()))
+    assert torch.equal(value, weights[name] + 1)

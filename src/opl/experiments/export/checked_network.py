@@ -1,6 +1,7 @@
 """The network of a finished run as config and weights, checked against the network of the run itself."""
 
 import dataclasses
+import hashlib
 import inspect
 from typing import Any
 
@@ -48,6 +49,7 @@ def export_network(folder: RunFolder) -> tuple[NetworkConfig, bytes]:
     )
     weights = {name: value for name, value in folder.weights().items() if not name.startswith(f"{STANDARDIZE}.")}
     data = save(weights, metadata={"format": "pt"})
+    config = dataclasses.replace(config, sha256=hashlib.sha256(data).hexdigest())
     _check_equal(rebuild(parse_config(to_json(config)), load(data)), network, recipe)
     return config, data
 

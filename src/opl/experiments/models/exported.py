@@ -1,5 +1,6 @@
 """Networks that `opl export` wrote: what their `config.json` says, and loading them from a folder or the Hub."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ class NetworkConfig:
     precision: str
     """The precision in which the run was trained and tested."""
     opl_version: str
+    sha256: str = ""
+    """Of the weights' file; empty for weights that are not checked, such as those that were trained further."""
 
 
 def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str | None = None) -> Network:
@@ -78,7 +81,7 @@ def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str
     if not folder.is_dir():
         folder = _download(str(source), revision)
     config = read_config(folder)
-    return rebuild(config, _read_weights(folder / WEIGHTS), normalize=normalize)
+    return rebuild(config, _read_weights(folder / WEIGHTS, config.sha256), normalize=normalize)
 
 
 def read_config(folder: Path) -> NetworkConfig:
@@ -127,14 +130,21 @@ def _head(config: HeadConfig, feature_dim: int, num_classes: int) -> Head:
     return head
 
 
-def _read_weights(file: Path) -> dict[str, Tensor]:
+def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        return load(read_limited(file))
+        data = read_limited(file)
+        weights = load(data)
     except (OSError, SafetensorError, ValueError) as error:
         raise OptionError(f"the weights {str(file)!r} cannot be read ({error}): export the run again.") from error
+    if expected and hashlib.sha256(data).hexdigest() != expected:
+        raise OptionError(
+            f"the weights {str(file)!r} are not those that were exported: export the run again, or for weights of your "
+            f"own make sha256 in {CONFIG} empty."
+        )
+    return weights
 
 
 def _download(repository: str, revision: str | None) -> Path:
