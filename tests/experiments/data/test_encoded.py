@@ -1,8 +1,10 @@
 """Images that stay encoded: each is decoded once an epoch, the same ones whatever the processes and workers."""
 
+import ctypes
 import itertools
 import multiprocessing
 import os
+import platform
 import signal
 
 import pytest
@@ -131,3 +133,26 @@ def test_a_signal_to_the_whole_group_leaves_the_workers_to_the_run(folder, signu
         os.kill(worker.pid, signum)
     rest = [number for batch in served for number in numbers(batch)]
     assert sorted([*first, *rest]) == list(range(COUNT))
+
+
+class HeapFacts(ctypes.Structure):
+    """glibc's `mallinfo2`: the fourth number counts the blocks that were taken from the system one by one."""
+
+    _fields_ = tuple((name, ctypes.c_size_t) for name in ("arena", "free", "small", "mapped", *"abcdef"))
+
+
+def mapped_blocks() -> int:
+    facts = ctypes.CDLL(None).mallinfo2
+    facts.restype = HeapFacts
+    return int(facts().mapped)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator than glibc's")
+def test_the_memory_of_a_batch_goes_back_to_the_system_whatever_was_freed_before(folder):
+    next(iter(batches(folder).epoch(0)))
+    torch.empty(31 << 20, dtype=torch.uint8)  # freed at once: from then on glibc would keep smaller blocks
+    before = mapped_blocks()
+    batch = torch.empty(10 << 20, dtype=torch.uint8)
+    assert mapped_blocks() == before + 1
+    del batch
+    assert mapped_blocks() == before
