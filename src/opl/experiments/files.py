@@ -48,19 +48,25 @@ def sweep(folder: Path) -> None:
                 file.unlink()
 
 
+def open_regular(file: Path, *, links: bool = True) -> BinaryIO:
+    """Open a regular file to read it; anything else, such as a pipe or device, is an OSError."""
+    number = os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS))
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return os.fdopen(number, "rb")
+    os.close(number)
+    raise OSError(errno.EINVAL, "it is no regular file")
+
+
 def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> bytes:
-    """Read a regular file of at most `limit` bytes; anything else, such as a pipe or device, is an OSError.
+    """Read a regular file of at most `limit` bytes; anything else is an OSError.
 
     Args:
         file: the file.
         limit: its largest size.
         links: whether it may be a symbolic link.
     """
-    with open(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb") as stream:
-        facts = os.fstat(stream.fileno())
-        if not stat.S_ISREG(facts.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        if facts.st_size > limit:
+    with open_regular(file, links=links) as stream:
+        if os.fstat(stream.fileno()).st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit:,} bytes")
         return stream.read()
 

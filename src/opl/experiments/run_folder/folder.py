@@ -273,7 +273,7 @@ class RunFolder:
 
     def faults(self) -> dict[str, str]:
         """What is wrong with each file that is missing or is not what the run wrote, by name."""
-        return self._faults() | checkpoints.faults(self.path)
+        return found if RECIPE in (found := self._faults()) else found | checkpoints.faults(self.path)
 
     def faults_of_numbers(self) -> dict[str, str]:
         """The same without weights and checkpoints, which are large and in no table."""
@@ -293,6 +293,7 @@ class RunFolder:
             found = {metrics.METRICS: f"cannot be read ({error.strerror})"} | found
         if RECIPE in found:
             found[RECIPE] += f", or {DONE if self.done else RUNNING} is another run's"
+            found.pop(metrics.METRICS, None)  # it cannot be told without the settings
         return found
 
     def _unwritable(self, error: OSError) -> FolderError:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from _pictures import class_folders, encoded, flat, parquet
-from opl.errors import DataError
+from opl.errors import DataError, OplWarning
 from opl.experiments.data.pictures import unknown
 from opl.experiments.data.readers import picture_index
 from opl.experiments.data.readers.cache import cache_folder
@@ -136,3 +136,27 @@ def test_what_is_no_picture_of_its_own_is_not_left_out_silently(tmp_path, put, k
     (folder / "b" / "more").symlink_to(folder / "a")
     with pytest.raises(DataError, match="more' is a link"):
         index(folder)
+
+
+@pytest.mark.parametrize("name", ["index.json", "train.labels.npy", "train.offsets.npy", "train.bin"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_bytes(bytes([file.read_bytes()[-1] ^ 1])),
+        lambda file: file.write_bytes(file.read_bytes()[:-1] + bytes([file.read_bytes()[-1] ^ 1])),
+        lambda file: file.unlink(),
+        lambda file: (file.unlink(), os.mkfifo(file)),
+        lambda file: (file.unlink(), file.symlink_to("/dev/zero")),
+    ],
+    ids=["short", "flipped", "gone", "a pipe", "endless"],
+)
+def test_a_damaged_index_is_said_and_built_again(tmp_path, name, damage):
+    folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
+    made = index(folder)
+    labels, files = made.labels("train").tolist(), [made.files("train").name(row) for row in range(4)]
+    damage(made.folder / name)
+    with pytest.warns(OplWarning, match=f"{name} in the cache .* is damaged; it is built again"):
+        again = index(folder)
+    assert again.labels("train").tolist() == labels
+    assert [again.files("train").name(row) for row in range(4)] == files
+    assert index(folder).folder == made.folder

@@ -9,7 +9,6 @@ with a warning. The fingerprint is made of the content of the data set's files: 
 those that were decoded.
 """
 
-import json
 import math
 import os
 import shutil
@@ -18,7 +17,6 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +25,7 @@ from torch import Tensor
 from ...._support.ranges import FolderName
 from ....errors import DataError, OplWarning, OptionError
 from ...run_folder.lock import FileLock
-from .checksums import size_and_checksum, text_checksum
+from .checksums import seal, size_and_checksum, unseal
 from .source import DataSource, find, unreadable_error
 
 FORMAT = 2  # increase it when the folder layout changes; older folders are then ignored and rebuilt
@@ -126,19 +124,16 @@ def _turned(found: DataSource) -> DataSource:
 def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> DecodedData | None:
     """Open the data in `folder`; None if it must be built or rebuilt."""
     try:
-        checksum, _, text = (folder / CONTENTS).read_text().partition("\n")
-    except OSError:
+        contents = unseal(folder / CONTENTS) or {"files": {CONTENTS: ()}}
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError:  # not text at all
-        checksum = text = ""
-    contents: dict[str, Any] = (
-        json.loads(text) if text and checksum == text_checksum(text) else {"files": {CONTENTS: ()}}
-    )
+    except OSError:
+        contents = {"files": {CONTENTS: ()}}
     for file, facts in contents["files"].items():
         if only and file != CONTENTS and file.partition(".")[0] not in only:
             continue
         if size_and_checksum(folder / file) != tuple(facts):
-            _warn_of_damage(folder, file)
+            warn_of_damage(folder, file)
             return None
     labels = contents["labels"]
     parts = {
@@ -153,7 +148,8 @@ def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> Decode
     return DecodedData(parts, labels[0], names, found.where)
 
 
-def _warn_of_damage(folder: Path, file: str) -> None:
+def warn_of_damage(folder: Path, file: str) -> None:
+    """Say that a file of the cache is damaged."""
     warnings.warn(
         OplWarning(
             f"{file} in the cache {str(folder)!r} is damaged; it is built again. If this returns, check the disk."
@@ -200,8 +196,7 @@ def _build(folder: Path, found: DataSource) -> None:
     from .cache_writer import write_decoded
 
     try:
-        text = json.dumps(write_decoded(temporary, found), indent=1)
-        (temporary / CONTENTS).write_text(f"{text_checksum(text)}\n{text}")
+        (temporary / CONTENTS).write_text(seal(write_decoded(temporary, found)))
         temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
         temporary.rename(folder)
     except BaseException:

@@ -1,16 +1,17 @@
 """The index of a folder of pictures or of Parquet files, made once and kept in the cache.
 
-A folder `<name>-<fingerprint>` in the cache (see `cache`) holds `index.json` (class names, channels, mean and std) and,
-for each split, `<split>.labels.npy`, `<split>.bin` and `<split>.offsets.npy`, the places of its entries. The entries
-are the file names of pictures in class folders, which are read where they are. Parquet files cannot be read at random,
-because each row is compressed together with a hundred others: there the entries are the encoded pictures themselves,
-copied as they are. Nothing is held in memory but the offsets.
+A folder `<name>-<fingerprint>` in the cache (see `cache`) holds `index.json` (class names, channels, mean and std, and
+the size and checksum of each other file) and, for each split, `<split>.labels.npy`, `<split>.bin` and
+`<split>.offsets.npy`, the places of its entries. The entries are the file names of pictures in class folders, which are
+read where they are. Parquet files cannot be read at random, because each row is compressed together with a hundred
+others: there the entries are the encoded pictures themselves, copied as they are, and of this file only the size is
+checked. Nothing is held in memory but the offsets.
 """
 
-import json
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +20,14 @@ from typing import Any
 import numpy as np
 from filelock import FileLock
 
-from ....errors import DataError
-from .cache import cache_folder
+from ....errors import DataError, OplWarning
+from .cache import cache_folder, warn_of_damage
+from .checksums import seal, size_and_checksum, unseal
 from .picture_source import PictureSource, Split, read_splits
 from .picture_statistics import describe_pictures
 
-FORMAT = 1  # increase it when the content of the folder changes
-INDEX = "index.json"
+FORMAT = 2  # increase it when the content of the folder changes
+INDEX, PACKED = "index.json", ".bin"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class PictureFiles:
     def name(self, row: int) -> str:
         """Return a name of the picture, for messages."""
         if self.folder is None:
-            return f"picture {row} of {self.packed.name.removesuffix('.bin')!r}"
+            return f"picture {row} of {self.packed.name.removesuffix(PACKED)!r}"
         return repr(str(self.folder / os.fsdecode(self._entry(row))))
 
     def _entry(self, row: int) -> bytes:
@@ -76,7 +78,9 @@ class PictureIndex:
     def files(self, split: str) -> PictureFiles:
         """Return the pictures of a split."""
         offsets = np.load(self.folder / f"{split}.offsets.npy", mmap_mode="r")
-        return PictureFiles(self.folder / f"{split}.bin", offsets, None if self.source.files else self.source.folder)
+        return PictureFiles(
+            self.folder / f"{split}{PACKED}", offsets, None if self.source.files else self.source.folder
+        )
 
     def labels(self, split: str) -> Any:
         """Return the labels of a split, (N,) int64."""
@@ -87,12 +91,14 @@ def open_index(source: PictureSource) -> PictureIndex:
     """Open the index of a data set; the first process makes it, and the others wait."""
     folder = cache_folder() / f"{source.name}-{source.fingerprint(FORMAT)}"
     try:
-        if not (folder / INDEX).is_file():
+        told = _read(folder, source)
+        if told is None:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.parent / f"{folder.name}.lock"):
-                if not (folder / INDEX).is_file():
-                    _build(folder, source)
-        told = json.loads((folder / INDEX).read_text())
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", OplWarning)  # already warned about
+                    told = _read(folder, source)
+                told = told or _build(folder, source)
     except OSError as error:
         raise DataError(
             f"the index of {source.where!r} in the cache {str(folder)!r} cannot be written or read "
@@ -109,18 +115,43 @@ def open_index(source: PictureSource) -> PictureIndex:
     )
 
 
-def _build(folder: Path, source: PictureSource) -> None:
+def _read(folder: Path, source: PictureSource) -> dict[str, Any] | None:
+    """What an index says; None if there is none, or it is damaged, which is said."""
+    if not folder.is_dir():
+        return None
+    try:
+        told = unseal(folder / INDEX)
+    except OSError:
+        told = None
+    files: dict[str, list[int]] = told["files"] if told else {INDEX: []}
+    damaged = next((name for name, facts in files.items() if _facts(folder / name, source) != facts), None)
+    if damaged is not None:
+        warn_of_damage(folder, damaged)
+    return None if damaged else told
+
+
+def _facts(file: Path, source: PictureSource) -> list[int]:
+    """The size of a file, and its checksum unless it holds the pictures themselves."""
+    if file.suffix == PACKED and source.files:
+        return [file.stat().st_size] if file.is_file() else []
+    return [*size_and_checksum(file)]
+
+
+def _build(folder: Path, source: PictureSource) -> dict[str, Any]:
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         class_names, splits = read_splits(source)
         for split in splits:
             _write_split(temporary, split)
-        facts = {"class_names": class_names, "splits": [split.name for split in splits]}
+        told: dict[str, Any] = {"class_names": class_names, "splits": [split.name for split in splits]}
+        told["files"] = {file.name: _facts(file, source) for file in sorted(temporary.iterdir())}
         index = PictureIndex(temporary, source, (), 0, (), (), ())
-        facts |= describe_pictures(index.files("train"))
-        (temporary / INDEX).write_text(json.dumps(facts, indent=1))
+        told |= describe_pictures(index.files("train"))
+        (temporary / INDEX).write_text(seal(told))
         temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
+        shutil.rmtree(folder, ignore_errors=True)  # if it was damaged
         temporary.rename(folder)
+        return told
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -128,7 +159,7 @@ def _build(folder: Path, source: PictureSource) -> None:
 
 def _write_split(folder: Path, split: Split) -> None:
     np.save(folder / f"{split.name}.labels.npy", np.asarray(split.labels, dtype=np.int64))
-    with (folder / f"{split.name}.bin").open("wb") as file:
+    with (folder / f"{split.name}{PACKED}").open("wb") as file:
         lengths = np.fromiter(_written(file, split.entries), dtype=np.int64)
     np.save(folder / f"{split.name}.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
 
