@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from opl.errors import DataError
-from opl.experiments import tables
+from opl.experiments import cli, tables
 from opl.experiments.cli.reproduce import Reproduce
 from opl.experiments.data import is_here
 from opl.experiments.results.lines import lines
@@ -60,6 +60,15 @@ def test_a_table_without_any_data_says_how_to_get_it(nowhere):
     needy = replace(table, rows=tuple(row for row in table.rows if row.needs))
     with pytest.raises(DataError, match=r"there is no cifar10 here: give its folder with --data\.root"):
         Reproduce("table-3")._with_data(needy)
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_without_its_data_a_table_starts_no_run(nowhere, tmp_path, capsys, scale):
+    assert cli.main(["reproduce", "table-1", "--scale", scale, "--out", str(tmp_path / "runs")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("opl: there is no cifar100 here: give its folder")
+    assert said.count("\n") == 1
+    assert not list((tmp_path / "runs").rglob("recipe.json"))
 
 
 def test_the_table_says_why_a_row_has_no_runs(tmp_path):

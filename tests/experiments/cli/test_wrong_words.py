@@ -19,6 +19,7 @@ from opl.experiments import cli
         (["reproduce", "demo", "--jobs", "0"], 2, "--jobs"),
         (["reproduce", "demo", "--scale", "tiny", "--out", "/dev/null/x"], 2, "--out"),
         (["report", "/nowhere/at/all"], 2, "no folder"),
+        (["recipes", "--"], 2, "'--' stands alone"),
     ],
 )
 def test_wrong_words_are_one_sentence_with_the_right_code(words, code, said, capfd, tmp_path, monkeypatch):

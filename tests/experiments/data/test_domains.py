@@ -208,6 +208,9 @@ def test_lists_that_do_not_fit_are_told_in_a_sentence(tmp_path, monkeypatch):
     photo.write_text(text + text.splitlines()[0])
     with pytest.raises(DataError, match="names 24 different images instead of 25"):
         data.load(0)
+    photo.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"the list '.*photo_train_kfold\.txt' cannot be read"):
+        data.load(0)
     photo.unlink()
     with pytest.raises(DataError, match=r"no list 'photo_train\*\.txt'"):
         data.load(0)

@@ -202,6 +202,12 @@ def test_a_file_that_is_no_transition_matrix_gets_its_sentence(case, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_a_file_without_content_is_no_matrix(tmp_path):
+    (tmp_path / "m.npy").touch()
+    with pytest.raises(DataError, match="cannot be read"):
+        NoiseMatrix(str(tmp_path / "m.npy")).matrix(("a", "b"))
+
+
 def test_classes_of_which_nobody_said_which_look_alike_are_refused():
     with pytest.raises(OptionError, match="look alike"):
         ClassDependent(0.4).matrix(("left", "right"))

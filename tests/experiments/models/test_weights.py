@@ -74,3 +74,12 @@ def test_weights_of_another_model_are_refused_with_their_names():
     with pytest.raises(OptionError, match="missing"):
         load_weights(target, {})
     assert same_weights(before, target)
+
+
+def test_whole_numbers_are_no_weights_but_counters_are():
+    target, source = small(), small().state_dict()
+    before = copy.deepcopy(target)
+    with pytest.raises(OptionError, match=r"whole numbers: conv1\.weight, bn1\.weight"):
+        load_weights(target, {name: value.long() for name, value in source.items()})
+    assert same_weights(before, target)
+    load_weights(target, {name: value.half() if value.is_floating_point() else value for name, value in source.items()})

@@ -116,10 +116,21 @@ class Reproduce(Flags):
         seeds = self.seeds or chosen.seeds_at(self.scale)
         folder = folder.absolute()  # on a cluster, processes start elsewhere
         jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
+        self._find_data(jobs)
         with self.place.executor(folder, self.scale == "tiny") as executor:
             return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
                 chosen, jobs, self.scale, folder, executor, self.place.resources
             )
+
+    def _find_data(self, jobs: list[Job]) -> None:
+        """Stop before anything is started if the data set of a run is nowhere; on a cluster, only its machines know."""
+        if self.scale == "tiny" or self.place.on != "local":
+            return
+        from ..data import CATALOG, find
+
+        names = {recipe(job.recipe, self.scale).data.name for job in jobs if not job.folder.done}
+        for name in sorted(names & CATALOG.keys()):
+            find(name)
 
     def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
         """Write the table and the page, and print the table."""

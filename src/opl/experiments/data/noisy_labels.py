@@ -167,7 +167,7 @@ def _read(path: str) -> Tensor:
             lines = read_limited(file, MOST_BYTES).decode().replace(",", " ").splitlines()
             found = [[float(word) for word in line.split()] for line in lines if line.strip()]
         matrix = torch.from_numpy(np.array(found, dtype=np.float64))
-    except (OSError, ValueError, TypeError, MemoryError) as error:
+    except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
         why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
         raise DataError(
             f"the noise matrix {path!r} cannot be read ({why}): give a .npy file, a .json list of rows, or a text file "

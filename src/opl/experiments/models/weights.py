@@ -50,6 +50,8 @@ def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
 def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
     if strange := [name for name in own if name in given and not _is_dense(given[name])]:
         raise OptionError(f"these weights are no plain arrays: {_few(strange)}. Give the model's own state dict.")
+    if strange := [name for name in own if name in given and _is_whole(given[name]) and not _is_whole(own[name])]:
+        raise OptionError(f"these weights are whole numbers: {_few(strange)}. Give the model's own state dict.")
     # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; load_state_dict adds it.
     missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
     unexpected = [name for name in given if name not in own]
@@ -72,6 +74,10 @@ def _is_dense(value: Any) -> bool:
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized or value.is_meta:
         return False
     return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
+
+
+def _is_whole(value: Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex())
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from ....errors import DataError
+from ...files import read_limited
 
 if TYPE_CHECKING:
     from .cache import DecodedData
 
 KINDS = ("train", "crossval")
+MOST_BYTES = 1 << 28  # of a list
 
 
 def read_lists(
@@ -76,6 +78,9 @@ def _file(folder: str, domain: str, kind: str) -> Path:
 
 def _names(file: Path) -> list[str]:
     """Return `<domain>/<class>/<file>` for every line, without a trailing class id."""
-    lines = [line.strip() for line in file.read_text().splitlines() if line.strip()]
+    try:
+        lines = [line.strip() for line in read_limited(file, MOST_BYTES).decode().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the list {str(file)!r} cannot be read ({error}): get the complete list.") from error
     paths = [head if tail.isdigit() else line for line in lines for head, _, tail in [line.rpartition(" ")]]
     return ["/".join(Path(path.strip()).parts[-3:]) for path in paths]
