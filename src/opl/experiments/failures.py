@@ -42,6 +42,8 @@ def explain(error: BaseException) -> OplError | None:
         )
     if isinstance(error, RuntimeError) and "home directory" in text:
         return MachineError("the home folder is not known: set HOME, or OPL_CACHE to a folder for decoded data sets.")
+    if isinstance(error, RuntimeError) and text.startswith("Symlink loop from "):  # of pathlib, before Python 3.13
+        return MachineError(f"{text.removeprefix('Symlink loop from ')}: {CURES[errno.ELOOP]}.")
     if isinstance(error, RecursionError):
         return MachineError("a file is nested too deeply to be read: it was damaged, so restore or delete it.")
     return None

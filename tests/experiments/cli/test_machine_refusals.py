@@ -147,3 +147,13 @@ def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
     assert "Traceback" not in said
     with pytest.raises(KeyError):
         cli.main(["recipes", "--debug"])
+
+
+@pytest.mark.parametrize("words", [["export", "loop", "out"], ["evaluate", "loop", "geometry"], ["report", "loop"]])
+def test_links_in_a_circle_are_a_sentence(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    assert cli.main(words) in (1, 2)
+    said = capsys.readouterr().err
+    assert "loop" in said
+    assert "defect" not in said
