@@ -56,6 +56,4 @@ def test_without_tyro_the_command_line_says_what_to_install():
 
 
 def test_a_wrong_flag_ends_with_two():
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["bench", "--secondz", "1"])
-    assert ended.value.code == 2
+    assert cli.main(["bench", "--secondz", "1"]) == 2

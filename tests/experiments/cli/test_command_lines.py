@@ -46,6 +46,7 @@ def test_wrong_lines_are_refused_with_a_sentence(tmp_path, monkeypatch, capfd):
         assert code in (1, 2), (name, words, said)
         assert said.strip(), (name, words)
         assert "Traceback" not in said, (name, words, said)
+        assert not set("│╭╰") & set(said), (name, words, said)
         assert cli.DEFECT not in said, (name, words, said)
 
 

@@ -1,4 +1,4 @@
-"""The command line: words to calls. Flags, their help and their errors are tyro's, from the dataclass of each command.
+"""The command line: words to calls. Flags and their help are tyro's, from the dataclass of each command.
 
 The first word is looked up here and the list of commands is written here, because tyro's own subcommands import all
 commands, and with them torch: seconds, where `opl --help` answers at once. `opl --completion` does give them to tyro.
@@ -8,8 +8,8 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from importlib import import_module
 from typing import NamedTuple
 
@@ -111,9 +111,7 @@ def _run(words: list[str]) -> int:
     if words[0] == COMPLETION:
         shell = words[1] if len(words) == 2 else ""
         return int(module.print_completion(shell, {word: each[:2] for word, each in COMMANDS.items()}))
-    with _no_color():
-        job = getattr(module, command.name).parse(words[1:])
-    return int(job.run())
+    return int(getattr(module, command.name).parse(words[1:]).run())
 
 
 def _fail(error: Exception) -> int:
@@ -135,20 +133,6 @@ def _fail(error: Exception) -> int:
 def _drop_output() -> None:
     """Have Python's last flush of standard output go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@contextmanager
-def _no_color() -> Iterator[None]:
-    """Have tyro respect `NO_COLOR`, which it does not read: a terminal called dumb gets no colors."""
-    terminal = os.environ.get("TERM")
-    if not os.environ.get("NO_COLOR") or terminal is None:  # without TERM tyro writes no colors either
-        yield
-        return
-    os.environ["TERM"] = "dumb"
-    try:
-        yield
-    finally:
-        os.environ["TERM"] = terminal
 
 
 def _warning(

@@ -12,6 +12,7 @@ from ..cluster.measures import evaluate_all
 from ..cluster.placement import Placement
 from ..evaluation.registry import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
+from .flags import HELP, Parser, read_flags
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Evaluate:
     def parse(cls, words: list[str]) -> "Evaluate | EvaluateMany":
         """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
         listed = "\n".join(f"  {name:<10} {each.does}" for name, each in PROTOCOLS.items())
-        parser = argparse.ArgumentParser(  # not tyro, since the protocol named here decides which flags tyro gets
+        parser = Parser(  # not tyro, since the protocol named here decides which flags tyro gets
             prog="opl evaluate",
             description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,7 +42,7 @@ class Evaluate:
         parser.add_argument("protocol", nargs="?")
         given, rest = parser.parse_known_args(words)
         if given.protocol is None:
-            if {"-h", "--help"} & set(rest):
+            if HELP & set(rest):
                 parser.print_help()
                 raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
@@ -52,7 +53,7 @@ class Evaluate:
             return several
         if chosen.settings:
             return cls(given.run, chosen, _settings(chosen, given.protocol, rest))
-        argparse.ArgumentParser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
+        Parser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
         return cls(given.run, chosen)
 
     def run(self) -> int:
@@ -82,9 +83,7 @@ class EvaluateMany:
         runs = tuple(RunFolder(run.path.absolute()) for run in RunFolder.below(folder) if run.done)
         if not runs:
             return None
-        import tyro
-
-        place, rest = tyro.cli(Placement, args=words, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
+        place, rest = read_flags(Placement, words, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
         check_settings(place, "--")
         return cls(folder.absolute(), runs, (protocol, *rest), place)
 
@@ -99,15 +98,13 @@ class EvaluateMany:
 
 def _settings(chosen: Protocol, name: str, words: list[str]) -> tuple[Any, ...]:
     """The settings that the flags ask for: `--shot 1 5` asks for two, of the same images."""
-    import tyro
-
     kind, several = chosen.settings_type(), chosen.several
-    parser = argparse.ArgumentParser(prog=f"opl evaluate RUN {name}", add_help=False)
+    parser = Parser(prog=f"opl evaluate RUN {name}", add_help=False)
     parser.add_argument(f"--{several}", nargs="+", default=None)
     given, rest = parser.parse_known_args(words)
-    base = tyro.cli(
+    base = read_flags(
         kind,
-        args=rest,
+        rest,
         prog=f"opl evaluate RUN {name}",
         description=f"{chosen.does}. --{several} takes several values, which are measured in one go:",
     )

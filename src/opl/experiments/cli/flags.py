@@ -1,15 +1,24 @@
 """What the commands share: flags that are the fields of a dataclass, and the folder that runs go to."""
 
+import argparse
+import io
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, NoReturn, Self
 
 import tyro
 
 from ..._support.ranges import Range, check_settings
+from ...errors import OptionError
 
 OUT = Path("runs")
 """Where runs go, where no `--out` is given."""
 Seeds = Annotated[int, Range(0, 10_000)]
+HELP = {"-h", "--help"}
+WIDE = "10000"  # columns, so that no line of an error is broken
 
 
 class Flags:
@@ -18,6 +27,58 @@ class Flags:
     @classmethod
     def parse(cls, words: list[str]) -> Self:
         """Read the flags, and check them against the ranges in their types."""
-        job = tyro.cli(cls, prog=f"opl {cls.__name__.lower()}", args=words)
+        job: Self = read_flags(cls, words, prog=f"opl {cls.__name__.lower()}")
         check_settings(job, "--")
         return job
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are our own."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what is wrong as a sentence."""
+        raise OptionError(f"{message}; for all flags, run {self.prog} --help.")
+
+
+def read_flags(kind: Any, words: Sequence[str], **options: Any) -> Any:
+    """`tyro.cli`, whose errors are raised as one sentence instead of printed in a box."""
+    said = io.StringIO()
+    terminal = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # which tyro does not read
+    if not HELP & set(words):
+        terminal = {"TERM": "dumb", "COLUMNS": WIDE}
+    try:
+        with _environment(terminal), redirect_stderr(said):
+            values = tyro.cli(kind, args=words, **options)
+    except SystemExit as end:
+        if end.code:
+            raise OptionError(_sentence(said.getvalue())) from None
+        raise
+    print(said.getvalue(), end="", file=sys.stderr)
+    return values
+
+
+def _sentence(box: str) -> str:
+    """The sections of a box of tyro, which have a title above and lines between them, as one sentence."""
+    sections: list[list[str]] = [[]]
+    for line in box.splitlines()[1:]:
+        if line.strip("│╰╯─- "):
+            sections[-1].append(line.strip("│ "))
+        else:
+            sections.append([])
+    parts = [" ".join(lines).rstrip(".").replace(". Expected", ": expected") for lines in sections if lines]
+    return "; ".join(part[:1].lower() + part[1:] for part in parts) + "."
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    """Other environment variables for a while."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

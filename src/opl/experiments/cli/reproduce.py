@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Self
 
-import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
 from ..._support.ranges import check_settings
@@ -21,7 +20,7 @@ from ..results.runs import DAMAGED, REFUSED, Run, read_runs
 from ..results.tables import as_json, build_table
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
-from .flags import OUT, Flags, Seeds
+from .flags import OUT, Flags, Seeds, read_flags
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Reproduce(Flags):
     @classmethod
     def parse(cls, words: list[str]) -> Self:
         """Read the flags, and check them; those of the placement are named as they are given."""
-        job = tyro.cli(cls, prog="opl reproduce", args=words)
+        job: Self = read_flags(cls, words, prog="opl reproduce")
         for flags in (job.place, job):
             check_settings(flags, "--")
         return job

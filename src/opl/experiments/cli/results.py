@@ -8,6 +8,7 @@ import tyro
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError
+from .flags import read_flags
 
 RECORDS, DOCUMENT = Path("results"), Path("RESULTS.md")
 
@@ -93,7 +94,7 @@ class Results:
     @classmethod
     def parse(cls, words: list[str]) -> "Results":
         """Read the job and its flags."""
-        return cls(tyro.cli(Job, prog="opl results", description=cls.__doc__, args=words))
+        return cls(read_flags(Job, words, prog="opl results", description=cls.__doc__))
 
     def run(self) -> int:
         """Do the job."""

@@ -22,7 +22,7 @@ from ..search.summary import as_json, markdown, sentences, table_of
 from ..search.trial import Goal, Metric, Sampler, Trial
 from ..serialization import to_json
 from ..tables import recipe
-from .flags import OUT
+from .flags import OUT, read_flags
 from .train import change_settings
 
 WINNER = "winner.json"
@@ -56,7 +56,7 @@ class Search:
     @classmethod
     def parse(cls, words: list[str]) -> "Search":
         """Read the flags; those of the recipe's settings are kept for it."""
-        job, rest = tyro.cli(cls, prog="opl search", args=words, return_unknown_args=True)
+        job, rest = read_flags(cls, words, prog="opl search", return_unknown_args=True)
         for flags in (job.place, job):
             check_settings(flags, "--")
         return replace(job, settings=tuple(rest))

@@ -1,6 +1,5 @@
 """`opl train RECIPE`: one run; every setting of the recipe is a flag."""
 
-import argparse
 import dataclasses
 import json
 import typing
@@ -17,7 +16,9 @@ from ..recipe import Recipe
 from ..scales import SCALES
 from ..serialization import to_json
 from ..tables import cost_of, recipe
-from .flags import OUT
+from .flags import HELP, OUT, Parser, read_flags
+
+SETTINGS = "Every setting of the recipe is a flag too: opl train RECIPE --help lists them."
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,26 @@ class Train:
     def parse(cls, words: list[str]) -> "Train":
         """RECIPE or --recipe FILE and the flags named here; every other flag is a setting of the recipe itself."""
         # argparse, since the recipe named here decides which flags tyro gets to know
-        parser = argparse.ArgumentParser(prog="opl train", add_help=False)
-        parser.add_argument("--recipe", type=Path)
+        parser = Parser(prog="opl train", description=f"{cls.__doc__} {SETTINGS}", add_help=False)
+        parser.add_argument(
+            "--recipe", type=Path, metavar="FILE", help="winner.json of a search, or recipe.json of a run"
+        )
         parser.set_defaults(name=None)
         if not any(word == "--recipe" or word.startswith("--recipe=") for word in words):
-            parser.add_argument("name", nargs="?")
+            parser.add_argument("name", nargs="?", help="for instance digits-opl; opl recipes lists them")
         parser.add_argument("--scale", default=Recipe.scale, choices=SCALES)
-        parser.add_argument("--out", type=Path, default=OUT)
-        parser.add_argument("--dry-run", action="store_true")
-        parser.add_argument("--until", type=int, default=0)
-        parser.add_argument("--no-test", dest="test", action="store_false")
-        parser.add_argument("--wait", type=float, default=0.0)
+        parser.add_argument("--out", type=Path, default=OUT, help="the folder of the runs")
+        parser.add_argument("--dry-run", action="store_true", help="print the settings and the cost, and train nothing")
+        parser.add_argument("--until", type=int, default=0, metavar="EPOCH", help="stop there; 0: train to the end")
+        parser.add_argument("--no-test", dest="test", action="store_false", help="leave the test set alone")
+        parser.add_argument(
+            "--wait", type=float, default=0.0, metavar="SECONDS", help="for another run of the same folder"
+        )
         given, rest = parser.parse_known_args(words)
         if given.name is None and given.recipe is None:
+            if HELP & set(rest):
+                parser.print_help()
+                raise SystemExit(0)
             raise OptionError(
                 "opl train needs a recipe, for instance: opl train digits-opl; opl recipes lists them, and --recipe "
                 "FILE takes one from a file."
@@ -85,10 +93,10 @@ def change_settings(default: Recipe, words: list[str]) -> Recipe:
     """A recipe with the settings that the words change, such as `--method.weight 0.3`."""
     narrow = _narrow(default)
     hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
-    changed = tyro.cli(
+    changed = read_flags(
         hidden(narrow),
+        words,
         default=narrow(**_values(default)),
-        args=words,
         prog=f"opl train {default.name}",
         description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
     )
