@@ -1,17 +1,27 @@
-"""What `opl.regularize` adds to a training step: CPU time of a ResNet-20 step at B=128 with and without, in turns.
+"""What `opl.regularize` adds to a training step: CPU time of a ResNet-20 step at B=128 with it, by that without it.
 
-python benchmarks/plugin.py [--rounds 8]
+Steps with and without come in blocks of four, in the order ABBA or BAAB by lot, so that a machine that becomes slower
+or faster favors neither. Two things are told of the same steps, each as a median over blocks with a bootstrap interval:
+the ratio of whole steps, and the time from the features to their gradient, which is where all of OPL is. What is below
+the features is the same code with and without OPL, so that on a busy machine it adds nothing but noise to the ratio.
+
+python benchmarks/plugin.py [--blocks 40]
 """
 
 import argparse
+import random
 import time
-from statistics import median
 
+import numpy as np
 import torch
+from scipy.stats import bootstrap
 from torch import nn
 
 import opl
 from opl.experiments.models import CifarResNet
+
+BATCH, CLASSES, BOUND = 128, 100, 0.01
+BASE = nn.CrossEntropyLoss()
 
 
 class Classifier(nn.Module):
@@ -19,50 +29,83 @@ class Classifier(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.network = CifarResNet(depth=20).build(3, 100)
+        self.network = CifarResNet(depth=20).build(3, CLASSES)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         return self.network(images).logits
 
 
+class Steps:
+    """Steps of one model, measured with and without OPL."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.model, self.images = Classifier(), torch.randn(BATCH, 3, 32, 32)
+        self.labels = torch.randint(0, CLASSES, (BATCH,))
+        self.marks: list[float] = []
+        self.model.network.fc.register_forward_pre_hook(lambda _, inputs: self._mark(inputs[0]))
+
+    def _mark(self, features: torch.Tensor) -> None:
+        """Note when the features are there, and when their gradient is."""
+        features.register_hook(lambda _: self.marks.append(time.process_time()))
+        self.marks.append(time.process_time())
+
+    def measure(self, regularized: bool) -> tuple[float, float]:
+        """CPU time of a step, and of its part from the features to their gradient."""
+        criterion = opl.regularize(BASE, self.model) if regularized else BASE
+        self.marks.clear()
+        start = time.process_time()
+        criterion(self.model(self.images), self.labels).backward()
+        whole = time.process_time() - start
+        self.model.zero_grad()
+        if regularized:
+            criterion.close()  # without OPL there is no hook of it either
+        there, back = self.marks
+        return whole, back - there
+
+    def in_blocks(self, blocks: int) -> np.ndarray:
+        """Mean times of each block: (blocks, without and with OPL, whole step and part)."""
+        lots = random.Random(0)
+        times = np.empty((blocks, 2, 2))
+        for block in times:
+            first = lots.random() < 0.5
+            order = (first, not first, not first, first)
+            taken = [self.measure(chosen) for chosen in order]
+            for chosen in (False, True):
+                pairs = zip(taken, order, strict=True)
+                block[int(chosen)] = np.mean([each for each, which in pairs if which is chosen], axis=0)
+        return times
+
+
+def median_with_interval(values: np.ndarray) -> tuple[float, float, float]:
+    interval = bootstrap((values,), np.median, method="percentile", rng=0).confidence_interval
+    return float(np.median(values)), float(interval.low), float(interval.high)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=8)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--blocks", type=int, default=40)
+    blocks = parser.parse_args().blocks
     torch.set_num_threads(1)
-    model, images, labels = Classifier(), torch.randn(128, 3, 32, 32), torch.randint(0, 100, (128,))
-    base = nn.CrossEntropyLoss()
-    criteria = {"cross-entropy": base, "with OPL": opl.regularize(base, model)}
+    steps = Steps()
+    steps.in_blocks(1)
+    times = steps.in_blocks(blocks)
+    without, with_opl = times[:, 0], times[:, 1]
+    whole = float(np.median(without[:, 0]))
+    ratio, low, high = median_with_interval(with_opl[:, 0] / without[:, 0])
+    added, least, most = (each / whole for each in median_with_interval(with_opl[:, 1] - without[:, 1]))
+    print(f"{blocks} blocks of four steps; a step takes {1e3 * whole:.0f} ms of CPU time")
+    print(f"whole steps: {ratio:.4f} with OPL, 95 % interval {low:.4f} to {high:.4f}")
+    print(
+        f"from features to their gradient: {1 + added:.4f} of a step, 95 % interval {1 + least:.4f} to {1 + most:.4f}"
+    )
+    print(f"at most {BOUND:.0%}: {'yes' if most <= BOUND else 'no'} by the part, {_verdict(low, high)} by whole steps")
 
-    def step(criterion: nn.Module) -> float:
-        start = time.process_time()
-        criterion(model(images), labels).backward()
-        model.zero_grad()
-        return time.process_time() - start
 
-    def call(criterion: nn.Module, output: torch.Tensor, features: torch.Tensor) -> float:
-        """Everything above the features: what the backbone does is the same with and without OPL."""
-        start = time.process_time()
-        torch.autograd.grad(criterion(output, labels), features, retain_graph=True)
-        return time.process_time() - start
-
-    for criterion in criteria.values():
-        step(criterion)
-    steps = {name: [] for name in criteria}
-    for number in range(rounds):
-        for name in sorted(criteria, reverse=number % 2 == 0):  # who comes first takes turns
-            steps[name].append(step(criteria[name]))
-    whole = min(steps["cross-entropy"])  # neighbors on the machine can only make a step slower
-    print(f"a step: {1e3 * whole:.0f} ms; with OPL {min(steps['with OPL']) / whole:.3f} of it (noise: some per cent)")
-    kept: list[torch.Tensor] = []
-    model.network.fc.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
-    output = model(images)
-    times = {name: [] for name in criteria}
-    for _ in range(100):
-        for name, criterion in criteria.items():
-            times[name].append(call(criterion, output, kept[0]))
-    added = median(times["with OPL"]) - median(times["cross-entropy"])
-    print(f"above the features, forward and backward: {1e3 * added:.2f} ms more, {added / whole:.2%} of a step")
+def _verdict(low: float, high: float) -> str:
+    if high <= 1 + BOUND:
+        return "yes"
+    return "no" if low > 1 + BOUND else "too noisy to tell"
 
 
 if __name__ == "__main__":
