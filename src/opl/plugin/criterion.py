@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..errors import OplWarning, OptionError, did_you_mean
 from ..functional import FORM, GAMMA, IGNORE_INDEX, WEIGHT, Form, is_number
 from ..losses.projection import OrthogonalProjectionLoss
+from .caller import check_caller
 from .source import ClassifierSource, FunctionSource, OutputSource, Pool, Source
 
 POOLS: dict[str, Pool] = {
@@ -87,7 +88,8 @@ class RegularizedCriterion(nn.Module):
     `output` is a tensor of logits, an object with `.logits`, a mapping with `"logits"`, or a tuple that begins with
     them. OPL is added only in training mode with gradients enabled: after `criterion.eval()` or under
     `torch.no_grad()` the loss is that of `criterion` alone. Hugging Face's `Trainer` accepts it as
-    `compute_loss_func`; `num_items_in_batch` scales the loss for gradient accumulation.
+    `compute_loss_func`; `num_items_in_batch` scales the loss for gradient accumulation. The Trainer's
+    `label_smoothing_factor`, which has no effect on any such function, is refused.
 
     The hooks on the model go when the criterion goes; `close()` or leaving a `with` block takes them off at once.
     """
@@ -103,6 +105,7 @@ class RegularizedCriterion(nn.Module):
         self.weight = float(weight)
         self.projection = projection
         self.last: LossParts | None = None
+        self._new_to_trainer = True
 
     def forward(self, input: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """Return the loss of a model's output."""
@@ -114,9 +117,11 @@ class RegularizedCriterion(nn.Module):
             loss, self.last = base, LossParts(base.detach())
         if num_items_in_batch is None:
             return loss
-        return loss * (
-            target.ne(IGNORE_INDEX).sum() / num_items_in_batch
-        )  # the Trainer counts the labels other than -100
+        if self._new_to_trainer:
+            check_caller()
+            self._new_to_trainer = False
+        # the Trainer counts the labels other than -100
+        return loss * (target.ne(IGNORE_INDEX).sum() / num_items_in_batch)
 
     def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
         features, labels = self.source.rows(output, logits, target)

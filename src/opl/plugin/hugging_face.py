@@ -5,6 +5,7 @@ from typing import Any
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from ..errors import OptionError
+from .caller import refuse_label_smoothing
 from .criterion import RegularizedCriterion, name_parts
 
 
@@ -32,11 +33,7 @@ class LogProjection(TrainerCallback):
         criterion = trainer.compute_loss_func
         if not isinstance(criterion, RegularizedCriterion):
             raise OptionError("the trainer has no criterion of opl: give compute_loss_func=opl.regularize(...).")
-        if trainer.args.label_smoothing_factor:
-            raise OptionError(
-                "label_smoothing_factor has no effect beside compute_loss_func: give it to the criterion, "
-                "nn.CrossEntropyLoss(label_smoothing=...)."
-            )
+        refuse_label_smoothing(trainer)
         callback = cls(criterion)
         trainer.callback_handler.callbacks.insert(0, callback)
         return callback
