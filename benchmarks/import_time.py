@@ -10,12 +10,12 @@ from statistics import median
 
 CODE = """
 import time
-start = time.perf_counter()
+start = time.process_time()
 import torch
-middle = time.perf_counter()
+middle = time.process_time()
 import opl
 opl.regularize
-print(middle - start, time.perf_counter() - middle)
+print(middle - start, time.process_time() - middle)
 """
 
 

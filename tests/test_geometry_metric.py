@@ -86,9 +86,9 @@ def test_the_metric_survives_pickling_and_a_narrower_type():
 
 
 def test_the_examples_of_the_metric_are_true():
+    names = {"GeometryMetric": metric_or_skip(), "torch": torch}
     import opl._support.metric
 
-    names = {"GeometryMetric": metric_or_skip(), "torch": torch}
     failed, tried = doctest.testmod(opl._support.metric, extraglobs=names)
     assert (failed, tried > 3) == (0, True)
 
