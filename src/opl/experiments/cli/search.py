@@ -56,6 +56,7 @@ class Search:
     @classmethod
     def parse(cls, words: list[str]) -> "Search":
         """Read the flags; those of the recipe's settings are kept for it."""
+        job: Search
         job, rest = read_flags(cls, words, prog="opl search", return_unknown_args=True)
         for flags in (job.place, job):
             check_settings(flags, "--")
