@@ -12,14 +12,14 @@ import pytest
 from _figure_values import HOSTILE, PAGES, at, cloud, curve, guesses, legend, matrix, panel, picture, sweep
 
 from opl.errors import OptionError
-from opl.experiments.figures import gallery, lda, plane, search, similarity, style, training
+from opl.experiments.figures import gallery, grid, lda, plane, search, similarity, style, training
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 MODULES = (
     "style", "_points", "_ring", "_sweeps", "rendering",
-    "plane", "training", "similarity", "neighbors", "gallery", "search", "lda", "paper",
+    "plane", "training", "similarity", "neighbors", "gallery", "search", "grid", "lda", "paper",
 )  # fmt: skip
 
 
@@ -127,6 +127,7 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: search.Sweep("CE", "lambda", (0.0,), ((1.0,),), None),
         lambda: search.heat([1.0], [1.0, 2.0], np.zeros((2, 1))),
         lambda: search.heat([], [], np.zeros((0, 0))),
+        lambda: grid.draw([]),
         lambda: lda.draw([]),
         lambda: lda.draw([[]]),
         lambda: lda.page([]),

@@ -62,6 +62,19 @@ def test_a_sweep_of_the_batch_size_has_its_baseline_beside_it(tmp_path):
     assert list(drawn)[-1] == "CE+OPL"  # after those without it
 
 
+def test_batch_sizes_are_swept_by_one_rule_for_the_learning_rate_at_a_time(tmp_path):
+    for size, lr in ((64, 0.1), (128, 0.1), (64, 0.05), (256, 0.2)):
+        path = write_run(tmp_path, f"ce-{size}-{lr}")
+        rewrite(path, batch_size=size, optimizer={"kind": "SGD", "lr": lr})
+    found = sweeps(read_runs(tmp_path))
+    assert {name: [sweep.xs for sweep in some] for name, some in found.items()} == {
+        "batch size": [(64, 128)],
+        "scaled batch size": [(64, 128, 256)],
+    }
+    assert found["batch size"][0].setting == "batch size, constant learning rate"
+    assert found["batch size"][0].values[1] == found["scaled batch size"][0].values[1]
+
+
 def test_a_grid_needs_two_weights_and_two_gammas(tmp_path):
     for weight, gamma in ((0.5, 0.5), (1.0, 0.5), (1.0, 2.0)):
         assert not grids(read_runs(tmp_path))

@@ -10,12 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ...errors import OptionError
-from ..results.runs import Run, number
+from ..results.runs import Run, inner, number
 from .style import Array
 
-SETTINGS = {"weight": "weight λ", "gamma": "γ", "batch size": "batch size"}
-"""The settings that may be varied, and their names in labels."""
-WEIGHT, GAMMA, BATCH = range(len(SETTINGS))
+SETTINGS = {
+    "weight": "weight λ",
+    "gamma": "γ",
+    "batch size": "batch size, constant learning rate",
+    "scaled batch size": "batch size, learning rate in proportion",
+}
+"""The settings that may be varied, and their names on axes; the batch size by two rules for the learning rate."""
+WORDS = ("weight λ", "γ", "batch size")
+WEIGHT, GAMMA, BATCH = range(len(WORDS))
 IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}  # recipe fields left out of `rest`
 LABELS = {"CrossEntropy": "CE"}
 
@@ -70,7 +76,9 @@ class Settings(NamedTuple):
     projection: str | None
     """OPL's settings other than weight and gamma; None for a run without OPL."""
     varied: tuple[float, ...]
-    """One value for each of `SETTINGS`; weight and gamma are 0 in a run without OPL."""
+    """One value for each of `WORDS`; weight and gamma are 0 in a run without OPL."""
+    lr: float
+    """The base learning rate; 0 if it is not known."""
 
     @property
     def label(self) -> str:
@@ -80,6 +88,10 @@ class Settings(NamedTuple):
     def without(self, *places: int) -> "Settings":
         """The same settings with those at `places` set to 0, so that runs that differ only in them are equal."""
         return self._replace(varied=tuple(0.0 if i in places else value for i, value in enumerate(self.varied)))
+
+    def per_image(self) -> "Settings":
+        """The same settings with the learning rate divided by the batch size."""
+        return self._replace(lr=self.lr / self.varied[BATCH])
 
     def baseline(self) -> "Settings":
         """The same settings without OPL."""
@@ -93,21 +105,28 @@ def settings(run: Run) -> Settings:
     """The settings of a run."""
     opl = run.opl or {}
     others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
+    optimizer = inner(run.recipe, "optimizer")
+    others["optimizer"] = {key: value for key, value in optimizer.items() if key != "lr"}
+    lr = number(optimizer.get("lr", 0.0))
     rest = json.dumps([run.baseline_method, others], sort_keys=True, default=str)
     more = [f"{key} {value}" for key, value in sorted(opl.items()) if key not in ("kind", "weight", "gamma")]
     weight, gamma = (number(opl.get(key)) if run.projects else 0.0 for key in ("weight", "gamma"))
     varied = (weight, gamma, number(run.recipe.get("batch_size")))
-    return Settings(str(run.baseline_method.get("kind", "")), rest, ", ".join(more) if run.projects else None, varied)
+    form = ", ".join(more) if run.projects else None
+    return Settings(str(run.baseline_method.get("kind", "")), rest, form, varied, lr)
 
 
 def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Sweep]]:
     """The sweeps over each setting that is varied: one per choice of the other settings, with at least two values.
 
     The baseline of a sweep is the method without OPL in the same recipe. In a sweep over the batch size, which the
-    baseline also has, the baseline is a separate sweep, even if it has only one value.
+    baseline also has, the baseline is a separate sweep, even if it has only one value; runs of one sweep have equal
+    learning rates, or ones in proportion to the batch size.
     """
     found = _results(runs, metric)
-    made = {name: _sweeps(found, place, name) for place, name in enumerate(SETTINGS)}
+    scaled = {key.per_image(): values for key, values in found.items() if key.varied[BATCH] > 0 and key.lr > 0}
+    places = zip(SETTINGS, (WEIGHT, GAMMA, BATCH, BATCH), (found, found, found, scaled), strict=True)
+    made = {name: _sweeps(values, place, SETTINGS[name]) for name, place, values in places}
     return {name: some for name, some in made.items() if some}
 
 
@@ -158,7 +177,7 @@ def _label(key: Settings, several: Sequence[Settings]) -> str:
     alike = [each for each in several if each.label == key.label]
     apart = [
         f"{word} {key.varied[place]:g}"
-        for place, word in enumerate(SETTINGS.values())
+        for place, word in enumerate(WORDS)
         if len({each.varied[place] for each in alike}) > 1
     ]
     forms = [key.projection] if key.projection and len({each.projection for each in alike}) > 1 else []

@@ -1,4 +1,4 @@
-"""Figure 6 and table 8: accuracy over lambda and over the batch size, and over pairs of lambda and gamma."""
+"""Figure 6: accuracy over lambda and over the batch size; and the heat map of lambda and gamma on the page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,10 +34,13 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
 
 NEEDS: tuple[str, ...] = ()  # only the results
+ENOUGH = 5  # seeds; fewer are also drawn as dots, one each
 
 
 def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
-    """A matplotlib figure: one panel per setting, with 95 % intervals over the seeds; a baseline is a line with a band.
+    """A matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
+
+    Values of fewer than five seeds are drawn as dots too. A baseline is a dashed line with a band.
 
     Args:
         sweeps: the sweeps of each panel, by its title.
@@ -61,7 +64,7 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
 
 
 def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
-    """A plotly figure: two traces per baseline, its line and its band, then one trace per sweep.
+    """A plotly figure: two traces per baseline, its line and its band, then each sweep, and dots where seeds are few.
 
     Args:
         sweeps: all over the same setting.
@@ -71,13 +74,13 @@ def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
     Example:
         >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
         >>> [trace["name"] for trace in page([sweep], "lambda", "accuracy (%)")["data"]]
-        ['baseline', 'baseline', 'CE+OPL']
+        ['baseline', 'baseline', 'CE+OPL', 'CE+OPL']
     """
     if not sweeps:
         raise OptionError("there is no sweep to draw: give at least one.")
     data = [trace for name, seeds, look in _baselines(sweeps) for trace in _level(name, seeds, look, _reach(sweeps))]
     names, first = texts([sweep.label for sweep in sweeps]), len(_baselines(sweeps))
-    data += [_points(sweep, names[i], first + i) for i, sweep in enumerate(sweeps)]
+    data += [trace for i, sweep in enumerate(sweeps) for trace in _points(sweep, names[i], first + i)]
     ticks = _ticks(sweeps)
     across = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:g}" for x in ticks], "title": axis_title(xlabel)}
     return {"data": data, "layout": layout(xaxis=across, yaxis={"title": axis_title(ylabel)})}
@@ -173,16 +176,12 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
         axes.axhspan(mean - half, mean + half, color=color(look), alpha=0.2, linewidth=0)
     for look, sweep in enumerate(sweeps, start=len(baselines)):
         found = _found(sweep)
-        axes.errorbar(
-            [x for x, _ in found],
-            [one.mean for _, one in found],
-            [one.half for _, one in found],
-            color=color(look),
-            marker=glyph(look),
-            markersize=4,
-            capsize=2.5,
-            label=print_label(sweep.label),
-        )
+        xs = [x for x, _ in found]
+        style = {"color": color(look), "marker": glyph(look), "markersize": 4, "label": print_label(sweep.label)}
+        axes.plot(xs, [one.mean for _, one in found], **style)
+        lows, highs = [one.low for _, one in found], [one.high for _, one in found]
+        axes.fill_between(xs, lows, highs, color=color(look), alpha=0.2, linewidth=0)
+        axes.plot(*_dots(sweep), ".", color=color(look), markersize=3, alpha=0.7)
     ticks = _ticks(sweeps)
     axes.set_xscale("log", base=2 if all(math.log2(x).is_integer() for x in ticks) else 10)
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
@@ -210,9 +209,16 @@ def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, flo
     return [line, around]
 
 
-def _points(sweep: Sweep, name: str, look: int) -> Spec:
-    found = _found(sweep)
-    return {
+def _dots(sweep: Sweep) -> tuple[list[float], list[float]]:
+    """The setting and the result of every seed, where these are fewer than `ENOUGH`."""
+    few = [(x, seeds) for x, seeds in zip(sweep.xs, sweep.values, strict=True) if len(seeds) < ENOUGH]
+    pairs = [(float(x), value) for x, seeds in few for value in seeds if math.isfinite(value)]
+    return [x for x, _ in pairs], [value for _, value in pairs]
+
+
+def _points(sweep: Sweep, name: str, look: int) -> list[Spec]:
+    found, (xs, ys) = _found(sweep), _dots(sweep)
+    means = {
         "type": "scatter",
         "mode": "lines+markers",
         "name": name,
@@ -221,4 +227,16 @@ def _points(sweep: Sweep, name: str, look: int) -> Spec:
         "error_y": {"type": "data", "array": numbers([one.half for _, one in found], 4)},
         "line": {"color": color(look)},
         "marker": {"symbol": marker(look), "size": 8},
+        "legendgroup": name,
     }
+    dots = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": xs,
+        "y": numbers(ys, 4),
+        "marker": {"color": color(look), "size": 4, "opacity": 0.7},
+        "legendgroup": name,
+        "showlegend": False,
+    }
+    return [means, dots] if xs else [means]

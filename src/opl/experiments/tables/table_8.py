@@ -1,4 +1,11 @@
-"""Table 8: the search for the weight and gamma, by validation. Cost of one seed: as in table 1, RESULTS.md."""
+"""Table 8: the search for the weight and gamma, by validation. Cost of one seed: as in table 1, RESULTS.md.
+
+The paper holds out 5,000 of the 50,000 training images and reports one accuracy for each pair, without cross-entropy
+beside it. Here cross-entropy is trained with the same seeds and held-out images, and every pair is compared with it.
+
+At the paper's scale all settings are those of table 1. The small scale trains ResNet-8 on 20 classes for 20 epochs of
+one cycle of the learning rate, which takes cross-entropy above 60 %; the held-out images of these classes are 989.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -7,9 +14,12 @@ from ..item import Item, Row
 from . import table_1
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..recipe import Recipe
 
-OPL = table_1.name_of("opl")
+PREFIX = "cifar100-search"
+CE = f"{PREFIX}-ce"
 GAMMAS = (2.0, 1.0, 0.5)
 PAPER = {  # weight -> accuracy for each of GAMMAS
     0.05: (70.48, 70.66, 72.02),
@@ -18,11 +28,13 @@ PAPER = {  # weight -> accuracy for each of GAMMAS
     1.0: (69.78, 70.48, 72.20),
     2.0: (67.64, 69.58, 70.52),
 }
+CHOSEN = (1.0, 0.5)
 
 
-def name_of(weight: float, gamma: float = 0.5) -> str:
-    """The name of a recipe of the grid; weight 1 and gamma 0.5 is the recipe of table 1, whose runs are reused."""
-    return OPL + ("" if weight == 1 else f"-weight-{weight:g}") + ("" if gamma == 0.5 else f"-gamma-{gamma:g}")
+def name_of(weight: float, gamma: float = CHOSEN[1]) -> str:
+    """The name of a recipe of the grid; the pair that the paper chose has the short name."""
+    pair = "" if (weight, gamma) == CHOSEN else f"-weight-{weight:g}-gamma-{gamma:g}"
+    return f"{PREFIX}-opl{pair}"
 
 
 ITEM = Item(
@@ -30,15 +42,18 @@ ITEM = Item(
     title="CIFAR-100, ResNet-56, weight and gamma by validation",
     dataset="cifar100",
     metrics={"val/top1": "validation top-1 %"},
-    rows=tuple(
-        Row(f"weight {weight:g}, gamma {gamma:g}", name_of(weight, gamma), {"val/top1": number})
-        for weight, numbers in PAPER.items()
-        for gamma, number in zip(GAMMAS, numbers, strict=True)
+    rows=(
+        Row("CE", CE, {}),
+        *(
+            Row(f"CE+OPL, weight {weight:g}, gamma {gamma:g}", name_of(weight, gamma), {"val/top1": number}, CE)
+            for weight, numbers in PAPER.items()
+            for gamma, number in zip(GAMMAS, numbers, strict=True)
+        ),
     ),
-    seeds=1,
-    cost=table_1.ITEM.cost,
+    cost="small: 4 to 8 min on 1 core; paper: 22 h on 2 cores",
+    note="The validation set is held out of the training images; the test set takes no part in this table.",
     setting=table_1.SETTING,
-    home=table_1.ITEM.name,
+    figure="grid",
 )
 
 
@@ -47,9 +62,25 @@ def recipes() -> tuple["Recipe", ...]:
     from ..methods import CrossEntropyOPL
 
     return tuple(
-        replace(base, name=name_of(weight, gamma), method=CrossEntropyOPL(weight=weight, gamma=gamma))
-        for base in table_1.recipes()
-        if base.name == OPL
-        for weight in PAPER
-        for gamma in GAMMAS
+        recipe
+        for base in bases()
+        for recipe in (
+            base,
+            *(
+                replace(base, name=name_of(weight, gamma), method=CrossEntropyOPL(weight=weight, gamma=gamma))
+                for weight in PAPER
+                for gamma in GAMMAS
+            ),
+        )
     )
+
+
+def bases() -> "Iterator[Recipe]":
+    """Cross-entropy at each scale."""
+    from ...optim import OneCycle
+
+    for recipe in table_1.recipes():
+        if recipe.name == table_1.name_of("ce"):
+            base = replace(recipe, name=CE)
+            small = replace(base, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=5)
+            yield small if recipe.scale == "small" else base

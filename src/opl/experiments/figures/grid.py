@@ -1,0 +1,147 @@
+"""Table 8 as two heat maps over lambda and gamma: paired differences to cross-entropy, and the paper's accuracies."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import OptionError
+from ..results.runs import Rows, Run, number
+from ..results.text import describe_decision
+from ..statistics import LEVEL, Decision, Interval, decide, interval
+from .rendering import Order, Rendering
+from .style import Array, paper
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEEDS: tuple[str, ...] = ()  # only the results
+METRIC = "val/top1"
+WORDS = "frame: differs from CE after Holm's adjustment; dot: the 95 % interval of this cell alone excludes 0"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One pair of the weight and gamma: its difference to the baseline over shared seeds, and the paper's accuracy."""
+
+    weight: float
+    gamma: float
+    difference: Interval
+    decision: Decision
+    paper: float = math.nan
+
+    @property
+    def decided(self) -> bool:
+        """Whether the difference is significant after the adjustment for all cells."""
+        return self.decision.adjusted < 1 - LEVEL
+
+    @property
+    def apart(self) -> bool:
+        """Whether the interval of this cell alone excludes zero."""
+        return self.decision.p < 1 - LEVEL
+
+
+def draw(cells: Sequence[Cell]) -> "Figure":
+    """A matplotlib figure: our differences with their intervals on the left, the paper's accuracies on the right.
+
+    Args:
+        cells: at least one; pairs without a cell stay empty.
+
+    Example:
+        >>> one = interval([0.5, 0.7, 0.6])
+        >>> draw([Cell(1.0, 0.5, one, decide([one], [()])[0], 72.2)]).axes[0].get_xlabel()
+        'γ'
+    """
+    from matplotlib.figure import Figure
+
+    if not cells:
+        raise OptionError("there is no cell to draw: give at least one pair of weight and gamma.")
+    weights = sorted({cell.weight for cell in cells})
+    gammas = sorted({cell.gamma for cell in cells}, reverse=True)  # in the order of the paper
+    shape = (len(weights), len(gammas))
+    with paper():
+        figure = Figure(figsize=(1.1 * len(gammas) * 2 + 1.6, 0.5 * len(weights) + 1.3), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        ours, theirs = np.full(shape, np.nan), np.full(shape, np.nan)
+        for cell in cells:
+            place = weights.index(cell.weight), gammas.index(cell.gamma)
+            ours[place], theirs[place] = cell.difference.mean, cell.paper
+            _mark(left, cell, place)
+            if math.isfinite(cell.paper):
+                _write(right, place, f"{cell.paper:.2f}")
+        reach = max(1e-3, float(np.nanmax(np.abs(ours), initial=0.0)))
+        _panel(left, ours, "CE+OPL minus CE, validation top-1", weights, gammas, ("PuOr_r", -reach, reach))
+        low, high = (float(each(theirs)) if np.isfinite(theirs).any() else 0.0 for each in (np.nanmin, np.nanmax))
+        _panel(right, theirs, "the paper's validation top-1", weights, gammas, ("cividis", low, high))
+        figure.supxlabel(WORDS, fontsize=6)
+    return figure
+
+
+def cells_of(rows: Rows) -> list[Cell]:
+    """The cells of a table of which each row but the baseline varies the weight and gamma of OPL."""
+    by_recipe = {row.recipe: {run.seed: _value(run) for run in runs} for row, runs in rows}
+    found = []
+    for row, runs in rows:
+        opl = runs[0].opl or {}
+        weight, gamma = (number(opl.get(name)) for name in ("weight", "gamma"))
+        base = by_recipe.get(row.baseline, {})
+        pairs = tuple(_value(run) - base[run.seed] for run in runs if run.seed in base)
+        if row.baseline and math.isfinite(weight) and math.isfinite(gamma):
+            found.append((weight, gamma, pairs, row.paper.get(METRIC, math.nan)))
+    differences = [interval(pairs) for _, _, pairs, _ in found]
+    decisions = decide(differences, [pairs for _, _, pairs, _ in found])
+    return [
+        Cell(weight, gamma, difference, decision, theirs)
+        for (weight, gamma, _, theirs), difference, decision in zip(found, differences, decisions, strict=True)
+    ]
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """Both heat maps, and each difference as text."""
+    cells = cells_of(rows)
+    words = [
+        f"weight {cell.weight:g}, gamma {cell.gamma:g}: {describe_decision(cell.difference, cell.decision)}"
+        for cell in cells
+    ]
+    return Rendering({"": draw(cells)}, [*words, WORDS])
+
+
+def _value(run: Run) -> float:
+    return number(run.result.get(METRIC))
+
+
+def _panel(
+    axes: "Axes",
+    values: Array,
+    title: str,
+    weights: Sequence[float],
+    gammas: Sequence[float],
+    look: tuple[str, float, float],
+) -> None:
+    name, low, high = look
+    axes.imshow(values, cmap=name, vmin=low, vmax=high, aspect="auto", alpha=0.6)
+    axes.set_xticks(range(len(gammas)), [f"{gamma:g}" for gamma in gammas])
+    axes.set_yticks(range(len(weights)), [f"{weight:g}" for weight in weights])
+    axes.set_title(title, loc="left")
+    axes.set(xlabel="γ", ylabel="weight λ")
+    axes.tick_params(length=0)
+
+
+def _mark(axes: "Axes", cell: Cell, place: tuple[int, int]) -> None:
+    """Write a difference with its interval, and mark it if it is significant."""
+    from matplotlib.patches import Rectangle
+
+    one = cell.difference
+    ends = "" if math.isnan(one.half) else f"\n[{one.low:+.2f}, {one.high:+.2f}]"
+    if one.size:
+        _write(axes, place, f"{one.mean:+.2f}{' •' if cell.apart else ''}{ends}")
+    if cell.decided:
+        row, column = place
+        axes.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, linewidth=1.6, edgecolor="black"))
+
+
+def _write(axes: "Axes", place: tuple[int, int], words: str) -> None:
+    axes.text(place[1], place[0], words, ha="center", va="center", fontsize=7)
