@@ -26,12 +26,25 @@ PLAIN = {
     "differences",
     "failures",
     "serialization",
+    "widths",
 }
 ORDER = (  # each room may import those before it, and itself; rooms of one line know nothing of each other
     {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"tables"},
     {"figures"}, {"report", "export"}, {"cluster"}, {"search"}, {"bench"}, {"cli"},
 )  # fmt: skip
-TORCH_FREE = ("results", "tables", "figures", "report", "scales", "statistics", "item", "files", "failures", "radius")
+TORCH_FREE = (
+    "results",
+    "tables",
+    "figures",
+    "report",
+    "scales",
+    "statistics",
+    "item",
+    "files",
+    "failures",
+    "radius",
+    "widths",
+)
 
 
 def modules() -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from ._support.ranges import CountOrZero, Fraction, FractionBelowOne, NotNegative, Positive
+from ._support.ranges import Count, CountOrZero, Fraction, FractionBelowOne, NotNegative, Positive
 from .errors import OptionError
 
 Parameters = Iterable[nn.Parameter] | list[dict[str, Any]]
@@ -61,6 +61,21 @@ class Steps:
         """Return the factor that multiplies the base learning rate at this step."""
         passed = sum(step // steps_per_epoch >= milestone for milestone in self.milestones)
         return float(self.factor**passed * warmup_factor(step, self.warmup * steps_per_epoch))
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """The base learning rate for `hold` epochs, then `drop` times it, multiplied by `factor` every `every` epochs."""
+
+    hold: CountOrZero = 10
+    drop: NotNegative = 0.1
+    every: Count = 10
+    factor: NotNegative = 1 / 1.5
+
+    def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Return the factor that multiplies the base learning rate at this step."""
+        late = step // steps_per_epoch - self.hold
+        return 1.0 if late < 0 else float(self.drop * self.factor ** (late // self.every))
 
 
 @dataclass(frozen=True)
@@ -146,4 +161,4 @@ def warmup_factor(step: int, steps: float) -> float:
 
 
 Optimizer = SGD | AdamW
-Schedule = Steps | Cosine | OneCycle
+Schedule = Steps | Staircase | Cosine | OneCycle

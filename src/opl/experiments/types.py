@@ -1,6 +1,6 @@
 """Plain values passed between packages, and the protocols that settings implement."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -202,6 +202,14 @@ class Model(Protocol):
     def build(self, channels: int, num_classes: int) -> nn.Module:
         """Build the network with newly initialized weights."""
         ...
+
+    def after(self, result: Mapping[str, Any]) -> "Model":
+        """The model with what a finished run has found for it; `result` is that of the recipe's `after`."""
+        return self
+
+    def rebuilt(self, result: Mapping[str, Any]) -> "Model":
+        """The model as it was in a finished run of the recipe, which has this result."""
+        return self
 
 
 class HeadSettings(Protocol):

@@ -13,6 +13,7 @@ from .cross_entropy_opl import CrossEntropyOPL
 from .distillation import Distillation
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
+from .pruning import Pruning
 from .rotations import Rotations
 from .rsc import RSC
 from .trades import TRADES
@@ -31,6 +32,7 @@ METHODS = (
     MART,
     TRADES,
     RSC,
+    Pruning,
 )
 """The methods available to recipes."""
 
@@ -62,6 +64,7 @@ __all__ = [
     "Linear",
     "NegativeCAM",
     "Perpetual",
+    "Pruning",
     "Rotations",
     "Softmax",
     "TruncatedLq",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from ..models.network import Network
 from ..types import Batch, Output, Terms
 from .terms import Term
 
@@ -62,6 +63,15 @@ class Objective(nn.Module):
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Handle the end of an epoch; `record` holds its metrics, equal on all processes."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether training ends before the next epoch; a method that may end early has it in its state."""
+        return False
+
+    def facts(self, model: Network) -> dict[str, Any]:
+        """Return what `result.json` says of the method after training, beside the numbers of the model."""
+        return {}
 
     def kept_samples(self) -> Tensor | None:
         """Return an (N,) mask of the training samples in use, by row; None for a method that prunes none."""

@@ -9,6 +9,8 @@ from .exported import from_pretrained
 from .madry_resnet import MadryResNet
 from .mnist import MnistNet
 from .network import Network
+from .neural_scale import NeuralScale
+from .preact_resnet import PreActResNet18
 from .pretrained import load_pretrained
 from .resnet import ResNet
 from .resnet12 import ResNet12
@@ -18,7 +20,19 @@ from .vit import ViT
 from .weights import load_weights
 from .wide_resnet import WideResNet
 
-MODELS = (CifarResNet, ResNet, ResNet12, Vgg11, MnistNet, DigitsNet, WideResNet, MadryResNet, ViT)
+MODELS = (
+    CifarResNet,
+    ResNet,
+    ResNet12,
+    Vgg11,
+    PreActResNet18,
+    NeuralScale,
+    MnistNet,
+    DigitsNet,
+    WideResNet,
+    MadryResNet,
+    ViT,
+)
 """The architectures available to recipes."""
 
 __all__ = [
@@ -28,6 +42,8 @@ __all__ = [
     "MadryResNet",
     "MnistNet",
     "Network",
+    "NeuralScale",
+    "PreActResNet18",
     "ResNet",
     "ResNet12",
     "Standardize",

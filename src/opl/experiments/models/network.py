@@ -1,6 +1,7 @@
 """The module shared by all architectures: parts that run in sequence, then the classifier `fc`."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -27,6 +28,8 @@ class Network(nn.Module):
         self.fc: nn.Module = nn.Linear(feature_dim, num_classes)
         self.feature_dim = feature_dim
         self.path = tuple(parts)
+        self.facts: dict[str, Any] = {}
+        """What `result.json` says of the network beside the settings of its recipe."""
 
     def forward(
         self, images: Tensor, labels: Tensor | None = None, change: Callable[[Tensor], Tensor] | None = None

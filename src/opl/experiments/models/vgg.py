@@ -7,6 +7,7 @@ from torch import nn
 from ..._support.ranges import Width
 from ...errors import OptionError
 from ..types import Model
+from ..widths import ARCHITECTURES
 from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, with_pooling
 
 
@@ -18,7 +19,7 @@ class Vgg11(Model):
     more than one position remains, the positions are averaged.
     """
 
-    widths: tuple[Width, ...] = (64, 128, 256, 256, 512, 512, 512, 512)
+    widths: tuple[Width, ...] = ARCHITECTURES["vgg11"].base
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""

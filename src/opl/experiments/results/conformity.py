@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..differences import FREE, describe_changes, differences
 from ..item import Item
+from ..run_folder import ENDED_AFTER
 from .runs import REFUSED, Run, inner, number
 
 
@@ -72,7 +73,7 @@ def _faults(run: Run, recipes: Recipes | None) -> list[str]:
     name, folder = f"{run.name}/seed-{run.seed}", run.folder.path.resolve()
     if folder.parts[-2:] != (run.name, f"seed-{run.seed}"):
         faults.append(f"its folder is {'/'.join(folder.parts[-2:])} and its recipe says {name}")
-    epochs, done = number(run.recipe.get("epochs")), len(run.records)
+    epochs, done = number(run.result.get(ENDED_AFTER, run.recipe.get("epochs"))), len(run.records)
     if done and epochs == epochs and done != epochs:
         faults.append(f"its records have {done} epochs and its recipe {epochs:g}")
     return faults

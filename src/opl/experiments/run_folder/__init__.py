@@ -14,6 +14,6 @@ file of the finished run, and `sums.json` does so until then (`ledger`): nothing
 from .checkpoints import BEFORE, CHECKPOINT, NEW
 from .folder import MODEL, RESULT, RunFolder
 from .ledger import RECIPE
-from .names import measure_name
+from .names import ENDED_AFTER, measure_name
 
-__all__ = ["BEFORE", "CHECKPOINT", "MODEL", "NEW", "RECIPE", "RESULT", "RunFolder", "measure_name"]
+__all__ = ["BEFORE", "CHECKPOINT", "ENDED_AFTER", "MODEL", "NEW", "RECIPE", "RESULT", "RunFolder", "measure_name"]

@@ -1,4 +1,6 @@
-"""Names of files in a run folder that other rooms need to know."""
+"""Names in a run folder that other rooms need to know."""
+
+ENDED_AFTER = "ended_after"  # in a result: the number of epochs after which a method ended training by its own rules
 
 
 def measure_name(metric: str) -> str:

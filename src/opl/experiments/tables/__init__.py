@@ -28,6 +28,7 @@ MODULES = (
     "table_6",
     "table_8",
     "table_s1",
+    "table_s2",
     "table_s3",
     "figure_2",
     "figure_6",

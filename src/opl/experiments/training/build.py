@@ -42,11 +42,14 @@ def complete_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return completed
 
 
-def build_model(recipe: Recipe) -> Network:
-    """Build the model of a recipe, initialized from its seed; the global random state is unchanged."""
+def build_model(recipe: Recipe, settings: Model | None = None) -> Network:
+    """Build the model of a recipe, initialized from its seed; the global random state is unchanged.
+
+    `settings` are those of the model with what runs have found for it; without them, the recipe's are taken.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.MODEL.seed(recipe.seed))
-        model = recipe.model.build(recipe.data.channels, recipe.data.num_classes)
+        model = (settings or recipe.model).build(recipe.data.channels, recipe.data.num_classes)
         if not isinstance(model, Network):
             raise OptionError(f"{type(recipe.model).__name__} builds no Network: let its build return one.")
         if recipe.method.head is not None:
@@ -62,7 +65,8 @@ def finished_model(folder: RunFolder) -> Network:
     """Load the model of a finished run."""
     if not folder.done:
         raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
-    model = build_model(parse_recipe(folder.recipe()))
+    recipe = parse_recipe(folder.recipe())
+    model = build_model(recipe, recipe.model.rebuilt(folder.result()))
     model.load_state_dict(folder.weights())
     return model
 

@@ -11,7 +11,7 @@ from ...errors import OptionError, StoppedError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..methods.base import Objective
 from ..recipe import Recipe
-from ..run_folder import RunFolder
+from ..run_folder import ENDED_AFTER, RunFolder
 from ..serialization import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import (
@@ -74,8 +74,9 @@ class _Training:
 
     def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, stop: StopSignals, part: Part) -> None:
         self.fabric, self.recipe, self.folder, self.stop, self.part = fabric, recipe, folder, stop, part
-        self.model = synchronize_batch_norm(recipe, build_model(recipe), fabric.device)
         before = finished_model(folder.beside(recipe.after)) if recipe.after else None
+        settings = recipe.model.after(folder.beside(recipe.after).result()) if recipe.after else recipe.model
+        self.model = synchronize_batch_norm(recipe, build_model(recipe, settings), fabric.device)
         self.state = folder.load()
         self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
         splits = recipe.data.load(recipe.seed)  # after the weights: if these are missing, nothing is decoded
@@ -207,6 +208,9 @@ class _Training:
             **({"changes": list(self.recipe.changes)} if self.recipe.changes else {}),
             **(_teacher(self.folder, self.recipe) if self.recipe.after else {}),
             "epochs": self.recipe.epochs,
+            **({ENDED_AFTER: len(records)} if self.objective.ended else {}),
+            **self.model.facts,
+            **self.objective.facts(self.model),
             "seconds": sum(record["seconds"] for record in records),
             **({"skipped_steps": sum(skipped)} if skipped else {}),
             "start": self.start,

@@ -34,7 +34,9 @@ def fit(
     watcher: Watcher,
     stop: StopSignals,
 ) -> None:
-    """Train from `state` (or from scratch) to the last epoch; the model then has the final weights.
+    """Train from `state` (or from scratch) to the last epoch, or until the method ends training.
+
+    The model then has the final weights.
 
     Args:
         fabric: a launched Lightning Fabric; the model and the optimizer are set up on it here.
@@ -53,6 +55,8 @@ def fit(
     steps = Epoch(fabric, recipe, trained, data, watcher, stop, save)
     totals = EpochTotals(**(state or {}).get("totals", {}))
     for epoch in range(state["epoch"] if state else 0, recipe.epochs):
+        if objective.ended:
+            break
         try:
             with stop.deferred(), torch.random.fork_rng():
                 if not totals.step:

@@ -1,0 +1,196 @@
+"""NeuralScale's arithmetic: the width of every layer as a power law of the number of parameters. Does not import torch.
+
+A search removes filters and records the widths that are left. From the records, each layer gets `alpha * tau ** beta`
+filters, where tau is the number of parameters of the network; `rebuild` finds the network of a parameter budget.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from ..errors import OptionError
+
+Widths = tuple[int, ...]
+ScaledNetwork = Literal["vgg11", "resnet18"]
+SCALING = "scaling"  # the key of `result.json` under which a network says its widths
+FIT = "fit"  # the key under which a search says its power laws
+ENOUGH = 6  # records; from fewer no law is fitted
+REACH = 200  # how far tau is searched up and down, as a logarithm
+ROUNDING = 1e-6  # a width this close below a whole number is that number
+
+
+class Architecture(NamedTuple):
+    """A network that is rescaled: its published widths, and what else counts."""
+
+    base: Widths
+    bias: bool
+    """Whether the convolutions have biases."""
+    block: int
+    """Convolutions in a residual block; 0 for a network without shortcuts."""
+    strided: tuple[int, ...]
+    """The residual blocks that halve the size of the map, so that their shortcut has weights even at equal widths."""
+    least: int
+    """The fewest filters of a layer that is rebuilt, unless the uniformly scaled network has fewer."""
+
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "vgg11": Architecture((64, 128, 256, 256, 512, 512, 512, 512), bias=True, block=0, strided=(), least=1),
+    "resnet18": Architecture(
+        (64,) * 5 + (128,) * 4 + (256,) * 4 + (512,) * 4, bias=False, block=2, strided=(2, 4, 6), least=10
+    ),
+}
+
+# From the fits published with NeuralScale for CIFAR-100, after the first and the last of 15 iterations, by ratio.
+STORED_FIRST: dict[str, Widths] = {
+    "vgg11": (91, 224, 443, 520, 524, 384, 249, 424),
+    "resnet18": (66, 70, 78, 69, 67, 135, 142, 144, 122, 280, 296, 299, 277, 520, 536, 416, 393),
+}
+STORED: dict[str, dict[float, Widths]] = {
+    "vgg11": {
+        0.25: (80, 121, 111, 110, 98, 73, 54, 125),
+        1.0: (170, 351, 440, 520, 454, 374, 234, 379),
+    },
+    "resnet18": {
+        0.25: (44, 32, 58, 46, 28, 58, 88, 61, 73, 81, 137, 85, 102, 54, 72, 23, 41),
+        1.0: (81, 81, 120, 129, 39, 139, 246, 223, 207, 325, 798, 411, 467, 159, 265, 57, 90),
+    },
+}
+
+
+def count_parameters(network: str, widths: Sequence[int], num_classes: int, channels: int = 3) -> int:
+    """Count the parameters of a network with these widths.
+
+    Example:
+        >>> count_parameters("vgg11", ARCHITECTURES["vgg11"].base, 100)
+        9277284
+    """
+    shape = ARCHITECTURES[network]
+    if len(widths) != len(shape.base):
+        raise OptionError(f"{network} has {len(shape.base)} widths, but {len(widths)} were given: give one a layer.")
+    before = (channels, *widths[:-1])
+    each = 3 if shape.bias else 2  # the gain and shift of batch norm, and the bias
+    total = sum(9 * left * right + each * right for left, right in zip(before, widths, strict=True))
+    total += (widths[-1] + 1) * num_classes
+    ends = widths[:: shape.block] if shape.block else ()
+    for block, (left, right) in enumerate(pairwise(ends)):
+        total += left * right if left != right or block in shape.strided else 0
+    return total
+
+
+def uniform_widths(network: str, ratio: float) -> Widths:
+    """The published widths, all multiplied by a ratio.
+
+    Example:
+        >>> uniform_widths("vgg11", 0.25)
+        (16, 32, 64, 64, 128, 128, 128, 128)
+    """
+    return tuple(max(1, round(width * ratio)) for width in ARCHITECTURES[network].base)
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """One power law a layer: `alpha * tau ** beta` filters in a network of tau parameters."""
+
+    alpha: tuple[float, ...]
+    beta: tuple[float, ...]
+
+    def widths(self, log_tau: float, least: int = 1) -> Widths:
+        """The widths at a number of parameters, given as its logarithm."""
+        exponents = [math.log(a) + b * log_tau for a, b in zip(self.alpha, self.beta, strict=True)]
+        return tuple(max(least, math.floor(math.exp(min(each, 20.0)) + ROUNDING)) for each in exponents)
+
+
+def fit(records: Sequence[Sequence[int]], parameters: Sequence[float]) -> PowerLaw:
+    """Fit a power law to every layer by least squares of the logarithms.
+
+    Fewer than six records give no reliable slope: then all layers keep the proportions of the first record.
+
+    Args:
+        records: for each network, the widths of its layers.
+        parameters: for each network, its number of parameters.
+    """
+    import numpy as np
+
+    if not records or len(records) != len(parameters):
+        raise OptionError(
+            f"{len(records)} records of widths have {len(parameters)} numbers of parameters: give one each, and at "
+            "least one record."
+        )
+    if len(records) < ENOUGH or len(set(parameters)) == 1:
+        return proportional(records[0], parameters[0])
+    places = np.stack([np.log(np.asarray(parameters, dtype=float)), np.ones(len(parameters))], axis=1)
+    solved = np.linalg.lstsq(places, np.log(np.asarray(records, dtype=float)), rcond=None)[0]
+    return PowerLaw(tuple(np.exp(solved[1]).tolist()), tuple(solved[0].tolist()))
+
+
+def proportional(widths: Sequence[float], parameters: float) -> PowerLaw:
+    """The law by which all widths stay in proportion, each about the square root of the number of parameters."""
+    return PowerLaw(tuple(width / math.sqrt(parameters) for width in widths), (0.5,) * len(widths))
+
+
+def stored_law(network: str, num_classes: int = 100) -> PowerLaw:
+    """The law through the published widths at ratios 0.25 and 1, so that other ratios can be built too."""
+    small, large = STORED[network].values()
+    logs = [math.log(count_parameters(network, widths, num_classes)) for widths in (small, large)]
+    beta = [math.log(high / low) / (logs[1] - logs[0]) for low, high in zip(small, large, strict=True)]
+    alpha = [high / math.exp(slope * logs[1]) for high, slope in zip(large, beta, strict=True)]
+    return PowerLaw(tuple(alpha), tuple(beta))
+
+
+def stored_widths(network: str, ratio: float, num_classes: int, channels: int = 3) -> Widths:
+    """The published widths at a ratio; ratios that were not published are rebuilt by the law through those that were.
+
+    Example:
+        >>> stored_widths("vgg11", 0.25, 100)
+        (80, 121, 111, 110, 98, 73, 54, 125)
+    """
+    known = STORED[network]
+    return known[ratio] if ratio in known else rebuild(stored_law(network), network, ratio, num_classes, channels)
+
+
+def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channels: int = 3) -> Widths:
+    """Find the widths by a law that have as many parameters as the uniformly scaled network, or just fewer.
+
+    Where several layers gain a filter at the same tau, they get it one after another, as long as the budget allows; so
+    the network lacks less than the cost of one filter.
+
+    Args:
+        law: one power law a layer.
+        network: a name of `ARCHITECTURES`.
+        ratio: the budget is the number of parameters of the network with all published widths times this.
+        num_classes: number of classes.
+        channels: channels of the images.
+    """
+    uniform = uniform_widths(network, ratio)
+    budget = count_parameters(network, uniform, num_classes, channels)
+    least = min(ARCHITECTURES[network].least, *uniform)
+
+    def widths(log_tau: float) -> Widths:
+        return law.widths(log_tau, least)
+
+    def fits(some: Widths) -> bool:
+        return count_parameters(network, some, num_classes, channels) <= budget
+
+    low = _first(math.log(budget), -1, lambda tau: fits(widths(tau)))
+    high = _first(low, 1, lambda tau: not fits(widths(tau)))
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fits(widths(middle)) else (low, middle)
+    found = list(widths(low))
+    for layer, width in enumerate(widths(high)):
+        while found[layer] < width and fits((*found[:layer], found[layer] + 1, *found[layer + 1 :])):
+            found[layer] += 1
+    return tuple(found)
+
+
+def _first(start: float, step: int, holds: Callable[[float], bool]) -> float:
+    """The first of start, start + step, start + 2 step, ... for which a condition holds."""
+    for distance in range(REACH):
+        if holds(start + step * distance):
+            return start + step * distance
+    raise OptionError(
+        "no network of these power laws has the parameters of the ratio: their widths do not grow with the number of "
+        "parameters. Fit records of a longer search, or give another ratio."
+    )
