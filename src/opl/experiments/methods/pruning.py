@@ -68,10 +68,8 @@ class PruningObjective(SupervisedObjective):
         """Return the records and the power laws fitted to them."""
         network, classes, channels = _shape(model)
         parameters = [count_parameters(network, widths, classes, channels) for widths in self.widths]
-        if self.widths:
-            law = fit(self.widths, parameters)
-        else:  # it ended before every layer lost a filter
-            law = proportional(model.facts[SCALING]["widths"], 1.0)
+        own = model.facts[SCALING]["widths"]
+        law = fit(self.widths, parameters) if self.widths else proportional(own, 1.0)
         found = {"alpha": list(law.alpha), "beta": list(law.beta), "records": self.widths, "parameters": parameters}
         return {FIT: found}
 

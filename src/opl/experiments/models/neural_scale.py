@@ -19,8 +19,8 @@ Source = Literal["uniform", "stored", "search"]
 class NeuralScale(Model):
     """A network with as many parameters as its published widths times `ratio` have.
 
-    The widths are all multiplied by the ratio (`uniform`), those of the published fits (`stored`), or those by the power
-    laws that the run of the recipe's `after` has found (`search`); without such a run, `search` is uniform.
+    The widths are all multiplied by the ratio (`uniform`), those of the published fits (`stored`), or by the power laws
+    that the run of the recipe's `after` has found (`search`); without such a run, `search` is uniform.
     """
 
     network: ScaledNetwork = "vgg11"
