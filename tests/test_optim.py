@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from opl.optim import SGD, AdamW, Cosine, OneCycle, Steps
+from opl.optim import SGD, AdamW, Cosine, OneCycle, Staircase, Steps
 
 
 def test_steps_are_the_papers_learning_rates():
@@ -36,6 +36,12 @@ def test_one_cycle_goes_up_in_a_line_and_down_in_a_cosine():
     assert schedule(99, 10, 10) == pytest.approx(0.01)
     quarter = schedule(74, 10, 10)
     assert quarter == pytest.approx(0.01 + 0.99 * (1 + math.cos(math.pi * (74 / 99 - 0.5) / 0.5)) / 2)
+
+
+def test_a_staircase_holds_drops_and_decays():
+    schedule = Staircase(hold=3, drop=0.1, every=2, factor=0.5)
+    rates = [schedule(epoch * 7 + 6, 7, 9) for epoch in range(9)]
+    assert rates == pytest.approx([1, 1, 1, 0.1, 0.1, 0.05, 0.05, 0.025, 0.025])
 
 
 def test_optimizers_get_their_settings():

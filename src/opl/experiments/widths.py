@@ -102,7 +102,7 @@ class PowerLaw:
         return tuple(max(least, math.floor(math.exp(min(each, 20.0)) + ROUNDING)) for each in exponents)
 
 
-def fit(records: Sequence[Sequence[int]], parameters: Sequence[float]) -> PowerLaw:
+def fit(records: Sequence[Sequence[float]], parameters: Sequence[float]) -> PowerLaw:
     """Fit a power law to every layer by least squares of the logarithms.
 
     Fewer than six records give no reliable slope: then all layers keep the proportions of the first record.

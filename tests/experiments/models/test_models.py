@@ -17,6 +17,8 @@ from opl.experiments.models import (
     DigitsNet,
     MadryResNet,
     MnistNet,
+    NeuralScale,
+    PreActResNet18,
     ResNet,
     ResNet12,
     Vgg11,
@@ -33,6 +35,14 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     "madry resnet": (MadryResNet(units=1, width=2), 3, 16, 128, False),
     "resnet-12": (ResNet12(widths=(4, 6, 8, 10)), 3, 32, 10, False),
     "vgg": (Vgg11(widths=(4, 4, 8, 8, 8, 8, 8, 6)), 3, 32, 6, True),
+    "pre-activation resnet": (
+        PreActResNet18(widths=(4, 5, 4, 6, 8, 7, 8, 9, 8, 6, 7, 8, 9, 8, 8, 8, 6)),
+        3,
+        16,
+        6,
+        False,
+    ),
+    "neural scale": (NeuralScale(ratio=0.05), 3, 32, 35, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
     "mnist without the last relu": (MnistNet(last_relu=False), 1, 28, 32, False),
     "mnist in the plane": (MnistNet(embed=2), 1, 28, 2, False),
@@ -58,6 +68,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         (WideResNet(depth=34), 10, 46_160_474),
         (WideResNet(depth=16, width=1), 10, 175_066),
         (Vgg11(), 100, 9_277_284),
+        (PreActResNet18(), 100, 11_218_340),
+        (NeuralScale("vgg11", source="uniform"), 100, 9_277_284),
+        (NeuralScale("resnet18", source="uniform"), 100, 11_218_340),
         # by hand: 9 * (1*32 + 32*64 + 64*64 + 64*32) weights, 2 * (32 + 64 + 64 + 32) of batch norms, 32 * 10 + 10
         (MnistNet(), 10, 9 * 8224 + 384 + 330),
         (MnistNet(embed=2), 10, 9 * 8224 + 384 + (64 + 2) + (20 + 10)),
@@ -93,7 +106,7 @@ def test_every_parameter_gets_a_gradient(settings, channels, size, feature_dim, 
     silent = {name for name, parameter in model.named_parameters() if not parameter.grad.any()}
     # a bias before a batch norm changes nothing: VGG has them because the published count does
     idle = {f"{name}.bias" for name, part in model.named_modules() if isinstance(part, nn.Conv2d)}
-    assert silent <= (idle if isinstance(settings, Vgg11) else set())
+    assert silent <= (idle if isinstance(settings, Vgg11 | NeuralScale) else set())
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
