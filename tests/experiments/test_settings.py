@@ -10,7 +10,7 @@ import pytest
 from opl.errors import OptionError
 from opl.experiments.data import DATA_SETS, NOISES, NoiseMatrix
 from opl.experiments.methods import METHODS
-from opl.experiments.models import MODELS, Vgg11
+from opl.experiments.models import MODELS, PreActResNet18, Vgg11
 from opl.experiments.tables import recipe, recipes
 from opl.experiments.training.checks import check_recipe
 from opl.optim import AdamW, OneCycle
@@ -26,6 +26,7 @@ def holders() -> dict[type, tuple[typing.Any, tuple[typing.Any, ...]]]:
         dataclasses.replace(digits, optimizer=AdamW()),
         dataclasses.replace(digits, schedule=OneCycle()),
         dataclasses.replace(digits, model=Vgg11()),
+        dataclasses.replace(digits, model=PreActResNet18()),
         dataclasses.replace(digits, noise=NoiseMatrix()),
     ]
     found: dict[type, tuple[typing.Any, tuple[typing.Any, ...]]] = {}

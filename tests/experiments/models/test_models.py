@@ -42,7 +42,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
         6,
         False,
     ),
-    "neural scale": (NeuralScale(ratio=0.05), 3, 32, 35, True),
+    "neural scale": (NeuralScale(ratio=0.05), 3, 32, 31, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
     "mnist without the last relu": (MnistNet(last_relu=False), 1, 28, 32, False),
     "mnist in the plane": (MnistNet(embed=2), 1, 28, 2, False),
