@@ -27,12 +27,12 @@ def test_parameters_are_counted_as_the_built_network_has_them(network):
         widths = [chance.randint(1, 40) for _ in ARCHITECTURES[network].base]
         widths[2] = widths[0]  # a block whose shortcut is the identity
         widths[6] = widths[4]  # one whose shortcut only halves the map
-        model = NeuralScale(network)._build(tuple(widths), 3, 7)
+        model = NeuralScale(network).resize(tuple(widths), 3, 7)
         assert parameters(model) == count_parameters(network, widths, 7)
 
 
 @NETWORKS
-@pytest.mark.parametrize("ratio", [1.0, 0.25])
+@pytest.mark.parametrize("ratio", [pytest.param(1.0, marks=pytest.mark.slow), 0.25])
 def test_networks_of_the_published_widths_build_and_train(network, ratio):
     torch.manual_seed(0)
     model = NeuralScale(network, ratio).build(3, 100)

@@ -6,7 +6,9 @@ import pytest
 from _small_parts import at_step
 
 from opl.experiments import tables
+from opl.experiments.export.checked_network import export_network
 from opl.experiments.methods import CrossEntropy, Pruning
+from opl.experiments.models import Vgg11
 from opl.experiments.models.gates import gates_of
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
@@ -50,7 +52,9 @@ def test_every_iteration_starts_from_the_fit_of_the_one_before_and_the_training_
         assert results[name]["scaling"]["widths"] == path[-1]
         assert results[name]["scaling"]["history"] == path[:-1]
     assert "fit" not in results[final]
-    model = finished_model(RunFolder.of(tmp_path, final, 0))
+    folder = RunFolder.of(tmp_path, final, 0)
+    model = finished_model(folder)
+    assert export_network(folder)[0].model == Vgg11(tuple(path[-1]))  # others need no run of the search
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count == count_parameters("vgg11", path[-1], 10) <= count_parameters("vgg11", uniform, 10)
     assert [found.state for found in screen(read_runs(tmp_path), tables.ITEMS.values(), tables.RECIPES)] == ["done"] * 3

@@ -35,7 +35,7 @@ def export_network(folder: RunFolder) -> tuple[NetworkConfig, bytes]:
         seed=recipe.seed,
         scale=recipe.scale,
         data=recipe.data.name,
-        model=recipe.model,
+        model=recipe.model.rebuilt(folder.result()),
         head=_head(recipe, network),
         channels=recipe.data.channels,
         size=recipe.data.size,

@@ -1,18 +1,18 @@
 """VGG-11 and pre-activation ResNet-18 rescaled by NeuralScale to a parameter budget (table S2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from ..._support.ranges import Positive, check_settings
+from ..._support.ranges import Range, check_settings
 from ..types import Model
 from ..widths import FIT, SCALING, PowerLaw, ScaledNetwork, Widths, rebuild, stored_widths, uniform_widths
-from .gates import add_gates
 from .network import Network
 from .preact_resnet import PreActResNet18
 from .vgg import Vgg11
 
 Source = Literal["uniform", "stored", "search"]
+NETWORKS: dict[str, type[Vgg11] | type[PreActResNet18]] = {"vgg11": Vgg11, "resnet18": PreActResNet18}
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class NeuralScale(Model):
     """
 
     network: ScaledNetwork = "vgg11"
-    ratio: Positive = 1.0
+    ratio: Annotated[float, Range(0, 8, above=True)] = 1.0
     """The parameter budget: that of the network with all published widths multiplied by this."""
     source: Source = "stored"
     gates: bool = False
-    """Whether every batch norm is followed by gates, which a search needs."""
+    """Whether every batch norm is followed by gates, by which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
         check_settings(self, "model.")
         if self.source == "stored":
-            return self._build(stored_widths(self.network, self.ratio, num_classes, channels), channels, num_classes)
-        return self._build(uniform_widths(self.network, self.ratio), channels, num_classes)
+            return self.resize(stored_widths(self.network, self.ratio, num_classes, channels), channels, num_classes)
+        return self.resize(uniform_widths(self.network, self.ratio), channels, num_classes)
 
     def after(self, result: Mapping[str, Any]) -> Model:
         """The network by the power laws that a search has found."""
@@ -43,36 +43,30 @@ class NeuralScale(Model):
             return self
         law = PowerLaw(tuple(result[FIT]["alpha"]), tuple(result[FIT]["beta"]))
         found = result[SCALING]
-
-        def widths(channels: int, num_classes: int) -> Widths:
-            return rebuild(law, self.network, self.ratio, num_classes, channels)
-
-        return _Resized(self, widths, (*map(tuple, found["history"]), tuple(found["widths"])))
+        return Searched(self, law, (*map(tuple, found["history"]), tuple(found["widths"])))
 
     def rebuilt(self, result: Mapping[str, Any]) -> Model:
-        """The network of a finished run."""
-        found = result[SCALING]
-        return _Resized(self, lambda *_: tuple(found["widths"]), tuple(map(tuple, found["history"])))
+        """The network of a finished run, by its widths."""
+        return NETWORKS[self.network](tuple(result[SCALING]["widths"]), self.gates)
 
-    def _build(self, widths: Widths, channels: int, num_classes: int, history: tuple[Widths, ...] = ()) -> Network:
-        settings = {"vgg11": Vgg11, "resnet18": PreActResNet18}[self.network](widths)
-        model = settings.build(channels, num_classes)
-        if self.gates:
-            add_gates(model)
+    def resize(self, widths: Widths, channels: int, num_classes: int, history: tuple[Widths, ...] = ()) -> Network:
+        """Build the network with given widths; `history` has those of the networks that were searched for them."""
+        model = NETWORKS[self.network](widths, self.gates).build(channels, num_classes)
         named = {"network": self.network, "widths": list(widths), "history": [list(each) for each in history]}
         model.facts = {SCALING: named}
         return model
 
 
 @dataclass(frozen=True)
-class _Resized(Model):
-    """The same settings with widths that a run has found."""
+class Searched(Model):
+    """A network of `NeuralScale` by the power laws of a search; not a setting of recipes, which name the search."""
 
     settings: NeuralScale
-    widths: Callable[[int, int], Widths]
+    law: PowerLaw
     history: tuple[Widths, ...]
-    """The widths of the networks from which these were found, from the first search on."""
+    """The widths of the networks that were searched, from the first on."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
-        return self.settings._build(self.widths(channels, num_classes), channels, num_classes, self.history)
+        widths = rebuild(self.law, self.settings.network, self.settings.ratio, num_classes, channels)
+        return self.settings.resize(widths, channels, num_classes, self.history)

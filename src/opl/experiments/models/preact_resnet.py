@@ -8,6 +8,7 @@ from ..._support.ranges import Width
 from ...errors import OptionError
 from ..types import Model
 from ..widths import ARCHITECTURES
+from .gates import add_gates
 from .network import Network, with_pooling
 from .residual import convolution
 
@@ -21,6 +22,8 @@ class PreActResNet18(Model):
 
     widths: tuple[Width, ...] = ARCHITECTURES["resnet18"].base
     """The filters of the first convolution, then of the two convolutions of each block."""
+    gates: bool = False
+    """Whether every batch norm is followed by gates, by which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
@@ -35,7 +38,10 @@ class PreActResNet18(Model):
             stride = 2 if block in shape.strided else 1
             parts[f"block{block + 1}"] = PreActBlock(*self.widths[2 * block : 2 * block + 3], stride)
         parts["bn"] = nn.BatchNorm2d(self.widths[-1])
-        return Network(with_pooling(parts), self.widths[-1], num_classes)
+        model = Network(with_pooling(parts), self.widths[-1], num_classes)
+        if self.gates:
+            add_gates(model)
+        return model
 
 
 class PreActBlock(nn.Module):

@@ -8,6 +8,7 @@ from ..._support.ranges import Width
 from ...errors import OptionError
 from ..types import Model
 from ..widths import ARCHITECTURES
+from .gates import add_gates
 from .network import Network, conv_chain, draw_convolutions, he_normal_fan_out, with_pooling
 
 
@@ -20,6 +21,8 @@ class Vgg11(Model):
     """
 
     widths: tuple[Width, ...] = ARCHITECTURES["vgg11"].base
+    gates: bool = False
+    """Whether every batch norm is followed by gates, by which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""
@@ -34,4 +37,6 @@ class Vgg11(Model):
             elif isinstance(part, nn.Linear):
                 nn.init.normal_(part.weight, std=0.01)
                 nn.init.zeros_(part.bias)
+        if self.gates:
+            add_gates(model)
         return model
