@@ -177,8 +177,8 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     for look, sweep in enumerate(sweeps, start=len(baselines)):
         found = _found(sweep)
         xs = [x for x, _ in found]
-        style = {"color": color(look), "marker": glyph(look), "markersize": 4, "label": print_label(sweep.label)}
-        axes.plot(xs, [one.mean for _, one in found], **style)
+        means, name = [one.mean for _, one in found], print_label(sweep.label)
+        axes.plot(xs, means, color=color(look), marker=glyph(look), markersize=4, label=name)
         lows, highs = [one.low for _, one in found], [one.high for _, one in found]
         axes.fill_between(xs, lows, highs, color=color(look), alpha=0.2, linewidth=0)
         axes.plot(*_dots(sweep), ".", color=color(look), markersize=3, alpha=0.7)

@@ -94,7 +94,7 @@ class PruningObjective(SupervisedObjective):
         importance = torch.cat([gate.importance.where(gate.open > 0, torch.inf) for gate in gates])
         chosen = importance.argsort(stable=True)[: self.settings.filters]
         closed = torch.zeros_like(importance, dtype=torch.bool).index_fill(0, chosen, value=True)
-        parts = closed.split([len(gate.open) for gate in gates])
+        parts = torch.split(closed, [len(gate.open) for gate in gates])
         left = [int((gate.open > 0).logical_and(~part).sum()) for gate, part in zip(gates, parts, strict=True)]
         if min(left) == 0:
             self.stopped.fill_(value=True)

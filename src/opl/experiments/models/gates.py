@@ -25,7 +25,7 @@ class Gate(nn.Module):
         gate = self.open
         if self.measuring and self.training and torch.is_grad_enabled():
             gate = gate.clone().requires_grad_()
-            gate.register_hook(self._add)
+            gate.register_hook(self._add)  # type: ignore[no-untyped-call]
         return x * gate[:, None, None]
 
     @property

@@ -36,7 +36,8 @@ class PreActResNet18(Model):
         parts: dict[str, nn.Module] = {"conv1": convolution(channels, self.widths[0], 3)}
         for block in range(len(self.widths) // 2):
             stride = 2 if block in shape.strided else 1
-            parts[f"block{block + 1}"] = PreActBlock(*self.widths[2 * block : 2 * block + 3], stride)
+            before, middle, width = self.widths[2 * block : 2 * block + 3]
+            parts[f"block{block + 1}"] = PreActBlock(before, middle, width, stride)
         parts["bn"] = nn.BatchNorm2d(self.widths[-1])
         model = Network(with_pooling(parts), self.widths[-1], num_classes)
         if self.gates:
