@@ -84,11 +84,14 @@ class Cosine:
 
     floor: NotNegative = 0.0
     warmup: NotNegative = 0.0
+    cycles: Count = 1
+    """How often the cosine is repeated, each time from the base learning rate (warm restarts)."""
 
     def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
         """Return the factor that multiplies the base learning rate at this step."""
         start = self.warmup * steps_per_epoch
         done = max(0.0, step - start) / max(1.0, epochs * steps_per_epoch - start)
+        done = done * self.cycles % 1.0 if self.cycles > 1 and done < 1 else done
         height = self.floor + (1 - self.floor) * (1 + math.cos(math.pi * min(1.0, done))) / 2
         return height * warmup_factor(step, start)
 

@@ -19,6 +19,7 @@ from .digits import Digits
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .jpeg_copies import JpegCopies
+from .meta_dataset import MetaSource
 from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .pictures import HubImages, ImageFolder, ImageNet
@@ -27,6 +28,7 @@ from .readers.source import find, find_local, is_here
 from .split import split, subset
 from .synthetic import Synthetic
 from .synthetic_domains import SyntheticDomains
+from .synthetic_sources import SyntheticSource
 
 DATA_SETS = (
     Digits,
@@ -43,8 +45,10 @@ DATA_SETS = (
     HubImages,
     ImageNet,
     JpegCopies,
+    MetaSource,
     Synthetic,
     SyntheticDomains,
+    SyntheticSource,
 )
 """The data sets that a recipe may name."""
 
@@ -68,6 +72,7 @@ __all__ = [
     "ImageFolder",
     "ImageNet",
     "JpegCopies",
+    "MetaSource",
     "MiniImageNet",
     "Mnist",
     "NoiseMatrix",
@@ -79,6 +84,7 @@ __all__ = [
     "RandomResizedCrop",
     "Synthetic",
     "SyntheticDomains",
+    "SyntheticSource",
     "TieredImageNet",
     "UniformNoise",
     "describe",

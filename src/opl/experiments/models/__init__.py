@@ -15,6 +15,7 @@ from .pretrained import load_pretrained
 from .resnet import ResNet
 from .resnet12 import ResNet12
 from .standardize import Standardize, prepend_standardize
+from .sur_resnet import SurResNet
 from .vgg import Vgg11
 from .vit import ViT
 from .weights import load_weights
@@ -31,6 +32,7 @@ MODELS = (
     DigitsNet,
     WideResNet,
     MadryResNet,
+    SurResNet,
     ViT,
 )
 """The architectures available to recipes."""
@@ -47,6 +49,7 @@ __all__ = [
     "ResNet",
     "ResNet12",
     "Standardize",
+    "SurResNet",
     "Vgg11",
     "ViT",
     "WideResNet",

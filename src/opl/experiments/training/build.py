@@ -11,6 +11,7 @@ from ..data.batches import Batches
 from ..methods import METHODS
 from ..methods.base import Objective
 from ..models import MODELS, Network, load_pretrained, load_weights, prepend_standardize
+from ..models.film import is_adapter
 from ..models.standardize import STANDARDIZE
 from ..recipe import Recipe
 from ..run_folder import RunFolder
@@ -83,7 +84,8 @@ def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
 def inherit(model: Network, before: Network, recipe: Recipe) -> None:
     """Copy the weights of an earlier run, including the classifier unless the recipe sets `new_head`.
 
-    The model keeps its own normalization, because its data may differ from those of the earlier run.
+    The model keeps its own normalization, because its data may differ from those of the earlier run, and its adapters,
+    which are new.
     """
     ours, theirs = (_classes(network) for network in (model, before))
     if ours != theirs and not recipe.new_head:
@@ -91,8 +93,12 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
             f"{recipe.after} tells {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
             "set new_head (--new-head) to start it anew."
         )
-    own = {name: value for name, value in model.state_dict().items() if name.startswith(f"{STANDARDIZE}.")}
+    own = {name: value for name, value in model.state_dict().items() if _is_own(name)}
     load_weights(model, {**before.state_dict(), **own}, skip_classifier=recipe.new_head)
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith(f"{STANDARDIZE}.") or is_adapter(name)
 
 
 def _classes(network: Network) -> int:

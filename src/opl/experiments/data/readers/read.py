@@ -3,13 +3,15 @@
 from collections.abc import Callable
 
 from ....errors import DataError
-from . import domain_files, few_shot_files, hub_files, idx
+from . import class_files, domain_files, few_shot_files, hub_files, idx
+from .class_source import CLASSES
 from .source import DOMAINS, DataSource, SourceReader, unreadable_error
 
 READERS: dict[str, Callable[[DataSource, int], SourceReader]] = {
     "": hub_files.read,
     "idx": idx.read,
     DOMAINS: domain_files.read,
+    CLASSES: class_files.read,
 }
 
 

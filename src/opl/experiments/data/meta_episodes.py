@@ -1,0 +1,139 @@
+"""Episodes of Meta-Dataset: ways, shots and imbalance vary, and the classes of an episode may be related.
+
+Nothing is drawn from a stream: episode i is the same whichever worker draws it and however many others are drawn.
+Images are drawn uniformly from all images of a class. The readers that SUR was published with took them in the order of
+the file instead, which changed its numbers.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...errors import OptionError
+from ..seeds import Purpose
+
+FEWEST_WAYS, MOST_WAYS = 5, 50
+MOST_QUERIES = 10
+"""Query images per class; at most half of the smallest class of the episode."""
+MOST_SUPPORT = 500
+MOST_OF_A_CLASS = 100
+"""What a class counts for the size of the support set; imbalance may give it more images."""
+MOST_LEAVES = 392
+"""Classes below a node of a hierarchy that may be chosen."""
+LOG_WEIGHTS = (math.log(0.5), math.log(2.0))
+
+
+class Hierarchy(NamedTuple):
+    """Sets of related classes, from one of which all classes of an episode are taken."""
+
+    sets: tuple[tuple[int, ...], ...]
+    """Class ids; sets of fewer than five classes are never chosen."""
+    whole: bool = False
+    """Take all classes of a set, at most 50 (ImageNet), instead of a uniform number of them (Omniglot)."""
+
+
+class Composition(NamedTuple):
+    """What an episode is made of, before its images are drawn."""
+
+    classes: Tensor
+    """(N,) class ids."""
+    support: Tensor
+    """(N,) support images of each class."""
+    queries: int
+    """Query images of each class."""
+    size: int
+    """The intended size of the support set; rounding down leaves fewer images."""
+
+
+class VariableEpisode(NamedTuple):
+    """The images of an episode, as indices within a part; labels count the classes of the episode from 0."""
+
+    support: Tensor
+    support_labels: Tensor
+    queries: Tensor
+    query_labels: Tensor
+    way: int
+
+
+class MetaEpisodes:
+    """Episodes over the classes of a part of a data set; a sequence.
+
+    Args:
+        labels: (N,) class ids of the part's images.
+        episodes: number of episodes.
+        seed: random seed of all episodes.
+        hierarchy: sets of related classes; None draws a uniform number of classes from all.
+
+    Example:
+        >>> episodes = MetaEpisodes(torch.arange(300) % 10, episodes=100, seed=0)
+        >>> episode = episodes[7]
+        >>> 5 <= episode.way <= 10, len(episode.queries) == 10 * episode.way
+        (True, True)
+    """
+
+    def __init__(self, labels: Tensor, *, episodes: int, seed: int, hierarchy: Hierarchy | None = None) -> None:
+        self.counts = labels.bincount()
+        self.places = labels.argsort(stable=True).split(self.counts.tolist())
+        there = {number for number, count in enumerate(self.counts.tolist()) if count >= 2}
+        sets = hierarchy.sets if hierarchy else (tuple(sorted(there)),)
+        kept = [torch.tensor([each for each in classes if each in there]) for classes in sets]
+        most = MOST_LEAVES if hierarchy and hierarchy.whole else len(self.counts)
+        self.sets: Sequence[Tensor] = [classes for classes in kept if FEWEST_WAYS <= len(classes) <= most]
+        self.whole = hierarchy.whole if hierarchy else False
+        self.episodes, self.seed = episodes, seed
+        if not self.sets:
+            raise OptionError(
+                f"an episode needs {FEWEST_WAYS} classes of two images or more that belong together, and there are "
+                f"{max(map(len, kept), default=0)}: take a part with more classes."
+            )
+
+    def __len__(self) -> int:
+        return self.episodes
+
+    def __getitem__(self, index: int) -> VariableEpisode:
+        if not 0 <= index < self.episodes:
+            raise IndexError(f"episode {index} does not exist: there are {self.episodes}, counted from 0.")
+        chance = Purpose.EPISODE.generator(self.seed, index)
+        classes, shots, queries, _ = self._compose(chance)
+        support, query = [], []
+        for number, shot in zip(classes.tolist(), shots.tolist(), strict=True):
+            places = self.places[number]
+            drawn = places[torch.randperm(len(places), generator=chance)[: shot + queries]]
+            support.append(drawn[:shot])
+            query.append(drawn[shot:])
+        ids = torch.arange(len(classes))
+        labels = ids.repeat_interleave(shots), ids.repeat_interleave(queries)
+        return VariableEpisode(torch.cat(support), labels[0], torch.cat(query), labels[1], len(classes))
+
+    def composition(self, index: int) -> Composition:
+        """Return the classes and sizes of an episode, without its images."""
+        return self._compose(Purpose.EPISODE.generator(self.seed, index))
+
+    def _compose(self, chance: torch.Generator) -> Composition:
+        """Draw what an episode is made of, by the rules of Meta-Dataset."""
+        classes = self._classes(chance)
+        images = self.counts[classes].double()
+        queries = min(MOST_QUERIES, int(images.min()) // 2)
+        left = images - queries
+        share = torch.rand((), generator=chance, dtype=torch.float64)
+        size = min(MOST_SUPPORT, int((share * left.clamp(max=MOST_OF_A_CLASS) + 1).floor().sum()))
+        low, high = LOG_WEIGHTS
+        weights = images * (low + (high - low) * torch.rand(len(classes), generator=chance, dtype=torch.float64)).exp()
+        wanted = (weights / weights.sum() * (size - len(classes))).floor() + 1
+        return Composition(classes, wanted.minimum(left).long(), queries, size)
+
+    def _classes(self, chance: torch.Generator) -> Tensor:
+        """Choose a set of related classes, then classes of it, without replacement."""
+        classes = self.sets[_below(len(self.sets), chance)]
+        most = min(MOST_WAYS, len(classes))
+        if self.whole and len(classes) <= MOST_WAYS:
+            return classes
+        way = most if self.whole else FEWEST_WAYS + _below(most - FEWEST_WAYS + 1, chance)
+        return classes[torch.randperm(len(classes), generator=chance)[:way]]
+
+
+def _below(count: int, chance: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=chance))

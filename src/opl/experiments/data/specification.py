@@ -1,0 +1,204 @@
+"""Specifications of data sets with training, validation and test classes, as JSON files.
+
+Two formats are read: ours (see docs/meta-dataset.md), and the `dataset_spec.json` files of Meta-Dataset itself.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ...errors import DataError, did_you_mean
+from ..serialization import read_json
+from .readers.layouts import PARTS
+
+NAMES = ("specification.json", "dataset_spec.json")
+"""Names of specification files beside the pictures."""
+FIELDS = ("name", "data", "files", "columns", "invert", "splits", "groups", "children")
+OFFICIAL = {  # training, validation and test classes
+    "ilsvrc_2012": (712, 158, 130),
+    "omniglot": (883, 81, 659),
+    "aircraft": (70, 15, 15),
+    "cu_birds": (140, 30, 30),
+    "dtd": (33, 7, 7),
+    "quickdraw": (241, 52, 52),
+    "fungi": (994, 200, 200),
+    "vgg_flower": (71, 15, 16),
+    "traffic_sign": (0, 0, 43),
+    "mscoco": (0, 40, 40),
+}
+"""The sources of Meta-Dataset."""
+_THEIR_PARTS = {"TRAIN": "train", "VALID": "val", "TEST": "test"}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The classes of a data set, by part, and which of them are related."""
+
+    name: str
+    splits: Mapping[str, tuple[str, ...]]
+    """The classes of `train`, `val` and `test`."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Sets of related classes, from one of which an episode takes its classes; empty if any may be together."""
+    whole: bool = False
+    """Whether an episode takes all classes of a set, at most 50, instead of a random number of them."""
+    data: str = ""
+    """The data set whose files hold the pictures; empty if it has the same name."""
+    files: tuple[str, ...] = ("train",)
+    """The splits of Parquet files to read."""
+    columns: tuple[str, ...] = ()
+    """Columns of Parquet files that make the name of a class, joined by '/'; empty for the label alone."""
+    invert: bool = False
+    """Whether black and white are exchanged."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of classes, by which files may call them."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """All classes: those of `train`, then `val`, then `test`."""
+        return tuple(name for part in PARTS for name in self.splits[part])
+
+    def sets_of(self, part: str) -> tuple[tuple[int, ...], ...]:
+        """The sets of related classes of a part, as numbers counted within it; a set that occurs twice counts once."""
+        number = {name: place for place, name in enumerate(self.splits[part])}
+        sets = (tuple(sorted({number[name] for name in group if name in number})) for group in self.groups)
+        return tuple(dict.fromkeys(classes for classes in sets if classes))
+
+
+def built_in() -> tuple[str, ...]:
+    """The names of the specifications that come with this package."""
+    there = (entry.name for entry in files(__package__).joinpath("specifications").iterdir())
+    return tuple(sorted(name.removesuffix(".json") for name in there if name.endswith(".json")))
+
+
+def load_specification(name: str, file: Path | None) -> Specification:
+    """Read a specification from a file, or take the one of this name that comes with this package."""
+    if file is None:
+        if name not in built_in():
+            known = did_you_mean("specification", name, built_in())
+            raise DataError(f"{known} Others come with their data, as {' or '.join(map(repr, NAMES))} in its folder.")
+        file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
+    try:
+        found = parse_specification(read_json(file), name)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{str(file)!r} is no specification of {name} ({error}): give a JSON file that names the classes of each "
+            "split, as docs/meta-dataset.md describes."
+        ) from error
+    counts = tuple(len(found.splits[part]) for part in PARTS)
+    if found.name in OFFICIAL and name == found.name and counts != OFFICIAL[name]:
+        raise DataError(
+            f"{str(file)!r} gives {name} {_numbers(counts)} classes for training, validation and testing, where "
+            f"Meta-Dataset has {_numbers(OFFICIAL[name])}: take its own split, or give yours another name."
+        )
+    return found
+
+
+def parse_specification(content: Any, name: str) -> Specification:
+    """Make a specification of the content of a JSON file.
+
+    Raises:
+        ValueError, LookupError, TypeError or AttributeError: it is none.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__}")
+    known = _parse_ours(content, name) if "splits" in content else _parse_theirs(content, name)
+    classes = known.classes
+    if len(set(classes)) < len(classes):
+        twice = next(each for place, each in enumerate(classes) if each in classes[:place])
+        raise ValueError(f"the class {twice!r} is named twice")
+    return known
+
+
+def _parse_ours(content: dict[str, Any], name: str) -> Specification:
+    if strange := [key for key in content if key not in FIELDS]:
+        raise ValueError(did_you_mean("field", strange[0], FIELDS))
+    if "groups" in content and "children" in content:
+        raise ValueError("it has groups and children, and an episode can follow only one of them")
+    splits = {part: _words(content["splits"].get(part, ())) for part in PARTS}
+    classes = {each for part in splits.values() for each in part}
+    whole = "children" in content
+    listed = content.get("groups", {}).values()
+    groups = leaf_sets(content["children"], classes) if whole else tuple(map(_words, listed))
+    return Specification(
+        str(content.get("name", name)),
+        splits,
+        groups,
+        whole,
+        str(content.get("data", "")),
+        _words(content.get("files", ("train",))),
+        _words(content.get("columns", ())),
+        bool(content.get("invert", False)),
+    )
+
+
+def _parse_theirs(content: dict[str, Any], name: str) -> Specification:
+    """Read Meta-Dataset's own format: flat classes, classes of superclasses (Omniglot), or a graph (ImageNet)."""
+    called = str(content.get("name", name))
+    names = {str(number): str(word) for number, word in content.get("class_names", {}).items()}
+    if "split_subgraphs" in content:
+        return _parse_graph(content["split_subgraphs"], called)
+    if "superclasses_per_split" not in content:
+        sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _THEIR_PARTS.items()}
+        return Specification(called, _count_off(sizes), aliases=names)
+    inside = [
+        int(content["classes_per_superclass"][str(place)]) for place in range(len(content["classes_per_superclass"]))
+    ]
+    groups = tuple(_count_off(dict(enumerate(inside))).values())
+    start, splits = 0, {}
+    for key, part in _THEIR_PARTS.items():
+        count = int(content["superclasses_per_split"].get(key, 0))
+        splits[part] = tuple(each for group in groups[start : start + count] for each in group)
+        start += count
+    return Specification(called, splits, groups, aliases=names)
+
+
+def _parse_graph(graphs: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> Specification:
+    splits: dict[str, tuple[str, ...]] = dict.fromkeys(PARTS, ())
+    groups: list[tuple[str, ...]] = []
+    for key, part in _THEIR_PARTS.items():
+        children = {str(node["wn_id"]): _words(node["children_ids"]) for node in graphs.get(key, ())}
+        splits[part] = tuple(sorted(node for node, below in children.items() if not below))
+        groups += leaf_sets({node: below for node, below in children.items() if below}, set(splits[part]))
+    return Specification(name, splits, tuple(groups), whole=True)
+
+
+def leaf_sets(children: Mapping[str, Iterable[str]], leaves: set[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the leaves below each inner node of a graph without cycles, once for each different set.
+
+    Example:
+        >>> leaf_sets({"animal": ["cat", "bird"], "bird": ["owl", "tit"], "top": ["animal"]}, {"cat", "owl", "tit"})
+        (('cat', 'owl', 'tit'), ('owl', 'tit'))
+    """
+    found: dict[str, frozenset[str]] = {}
+
+    def below(node: str, above: tuple[str, ...]) -> frozenset[str]:
+        if node in above:
+            raise ValueError(f"the node {node!r} is below itself")
+        if node not in found:
+            parts = [below(str(child), (*above, node)) for child in children.get(node, ())]
+            found[node] = frozenset([node] if node in leaves else ()).union(*parts)
+        return found[node]
+
+    sets = [tuple(sorted(below(str(node), ()))) for node in sorted(children)]
+    return tuple(dict.fromkeys(each for each in sets if each))
+
+
+def _count_off(sizes: Mapping[Any, int]) -> dict[Any, tuple[str, ...]]:
+    """Consecutive numbers as names: the first ones for the first key, and so on."""
+    start, found = 0, {}
+    for key, size in sizes.items():
+        found[key] = tuple(map(str, range(start, start + size)))
+        start += size
+    return found
+
+
+def _words(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise ValueError("names are listed, where something else stands")
+    return tuple(values)
+
+
+def _numbers(counts: Sequence[int]) -> str:
+    return "/".join(map(str, counts))
