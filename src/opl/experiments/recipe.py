@@ -57,6 +57,8 @@ class Recipe:
     """Start from the weights of the `after` run instead of new ones."""
     new_head: bool = False
     """With `inherit`: initialize a new classifier, for classes that differ from those of the `after` run."""
+    members: tuple[Name, ...] = ()
+    """Recipes whose runs (same seed and output folder) form a family with this one, which is evaluated together."""
     normalize: Normalize = "data"
     """Where images are normalized: before the model, in it, or not at all.
 

@@ -11,5 +11,5 @@ def test_baseline_and_method_differ_in_the_method_alone():
             if row.baseline:
                 for scale in row.scales:
                     ours, theirs = tables.recipe(row.recipe, scale), tables.recipe(row.baseline, scale)
-                    same = replace(ours, name="x", method=theirs.method, after=theirs.after)
+                    same = replace(ours, name="x", method=theirs.method, after=theirs.after, members=theirs.members)
                     assert same == replace(theirs, name="x")  # a student of OPL has a teacher of OPL

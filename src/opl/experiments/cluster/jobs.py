@@ -81,7 +81,7 @@ def name_of(recipe: str, seed: int) -> str:
 def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str], "Recipe"]) -> list[Job]:
     """The runs of a table: all rows of a seed, then the next seed, so that an early stop leaves whole pairs.
 
-    A run that others come after is among them, also where it is no row.
+    A run that others come after, or that is a member of a row's family, is among them, also where it is no row.
     """
     names = list(dict.fromkeys(name for row in item.at(scale) for name in _chain(row.recipe, look)))
     return [
@@ -92,9 +92,10 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str],
 
 
 def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
-    """A recipe after all that it comes after."""
-    before = look(name).after
-    return [*(_chain(before, look) if before else []), name]
+    """A recipe after all that it comes after and all members of its family."""
+    recipe = look(name)
+    before = (*((recipe.after,) if recipe.after else ()), *recipe.members)
+    return [*(each for other in before for each in _chain(other, look)), name]
 
 
 def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:

@@ -1,8 +1,9 @@
 """Like for like: which finished runs may be compared. A run that may not gets another state, and says why.
 
 Tables, figures and the page only use runs whose state is `done`. `screen` turns the state of a run into `refused` if
-its settings are not those of its recipe, if its seed was used before, or if it differs from its baseline in more than
-the method. A run whose files are not what it wrote is `damaged` before (see `runs`).
+its settings are not those of its recipe, if its seed was used before, if it was evaluated with a run that is refused, or
+if it differs from its baseline in more than the method. A run whose files are not what it wrote is `damaged` before
+(see `runs`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ class Recipes(NamedTuple):
     """The settings of a run with those added, as their defaults, that did not exist when it was started."""
 
 
-OF_METHOD = {"name", "method", "after", "kind"}  # what may tell a row from its baseline
+OF_METHOD = {"name", "method", "after", "members", "kind"}  # what may tell a row from its baseline
 
 
 def screen(runs: Iterable[Run], items: Iterable[Item], recipes: Recipes | None = None) -> list[Run]:
@@ -37,7 +38,7 @@ def screen(runs: Iterable[Run], items: Iterable[Item], recipes: Recipes | None =
     """
     known = [replace(run, recipe=recipes.complete(run.recipe)) if recipes else run for run in runs]
     screened = [_refuse(run, _faults(run, recipes)) for run in known]
-    screened = _without_repetitions(screened)
+    screened = _with_their_members(_without_repetitions(screened))
     baselines = {row.recipe: row.baseline for item in items for row in item.rows if row.baseline}
     return _like_their_baselines(screened, baselines)
 
@@ -116,6 +117,23 @@ def _without_repetitions(runs: Sequence[Run]) -> list[Run]:
                 if twin is not run and not faults:
                     faults.append(f"the same weights as {twin.where}")
         kept.append(_refuse(run, faults))
+    return kept
+
+
+def _with_their_members(runs: Sequence[Run]) -> list[Run]:
+    """Refuse a run that was evaluated with another one that is refused, or has other weights since."""
+    there = {(run.name, run.scale, run.seed): run for run in runs}
+    kept = []
+    for run in runs:
+        told = [inner(run.measure(name), "members").items() for name in (run.folder.measures() if run.result else ())]
+        faults = {}
+        for name, weights in (pair for pairs in told for pair in pairs):
+            member = there.get((name, run.scale, run.seed))
+            if member is not None and member.state == REFUSED:
+                faults[name] = f"it was evaluated with {name}, which is refused ({member.sentence})"
+            elif member is not None and member.weights_sum() not in ("", weights):
+                faults[name] = f"it was evaluated with other weights of {name} than are there now"
+        kept.append(_refuse(run, list(faults.values())))
     return kept
 
 
