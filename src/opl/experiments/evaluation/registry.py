@@ -46,6 +46,13 @@ PROTOCOLS = {
         settings="few_shot.settings:FewShot",
         several="shot",
     ),
+    "selection": Protocol(
+        "selection.evaluate:evaluate_selection",
+        "episodes of Meta-Dataset on the features of a run and its family (measures/)",
+        settings="selection.settings:Selection",
+        several="target",
+        parse=str,
+    ),
     "attack": Protocol(
         "attack.evaluate:evaluate_attacks",
         "accuracy under FGSM, PGD and AutoAttack (measures/)",

@@ -15,6 +15,7 @@ from . import checkpoints, metrics
 from .arrays import pack_arrays, unpack_arrays, unpack_weights
 from .ledger import DONE, RECIPE, RUNNING, Ledger, damaged, json_bytes
 from .lock import FileLock
+from .names import FEATURES
 
 RESULT, MODEL = "result.json", "model.safetensors"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
@@ -276,8 +277,8 @@ class RunFolder:
         return found if RECIPE in (found := self._faults()) else found | checkpoints.faults(self.path)
 
     def faults_of_numbers(self) -> dict[str, str]:
-        """The same without weights and checkpoints, which are large and in no table."""
-        return self._faults(MODEL)
+        """The same without weights, checkpoints and kept features, which are large and in no table."""
+        return self._faults(MODEL, FEATURES)
 
     def _faults(self, *ignored: str) -> dict[str, str]:
         if not self.done and not (self.path / RUNNING).exists():

@@ -145,10 +145,10 @@ class Ledger:
         return content
 
     def faults(self, *ignored: str) -> dict[str, str]:
-        """What is wrong with each damaged or missing file, by name."""
+        """What is wrong with each damaged or missing file, by name, but for those whose names begin as ignored ones."""
         found = {}
         for name, accepted in self.sums().items():
-            if name not in ignored and (actual := self._actual(name)) not in accepted:
+            if not name.startswith(ignored) and (actual := self._actual(name)) not in accepted:
                 found[name] = "is missing" if actual == NONE_YET else "is not what the run wrote"
         return found
 

@@ -26,6 +26,7 @@ MODULES = (
     "table_4",
     "table_5",
     "table_6",
+    "table_7",
     "table_8",
     "table_s1",
     "table_s2",

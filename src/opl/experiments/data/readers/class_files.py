@@ -16,11 +16,11 @@ from PIL import Image
 from ....errors import DataError
 from ...files import read_limited
 from . import hub_files
+from .class_source import ClassSource
 from .decode import MOST_PIXELS, Pixels, open_picture
 from .label_values import class_ids
 from .layouts import MOST_BYTES, PICTURES
 from .resize import channels_first
-from .class_source import ClassSource
 from .source import DataSource, SourceReader
 
 SPLIT = "all"

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...run_folder import RunFolder
+from ...run_folder import FEATURES, RunFolder
 from ...types import Images
 
 BLOCK = 500  # images that are read and encoded together
@@ -31,7 +31,7 @@ def stored_features(
         watch: called while features are computed.
     """
     told = _content_sum(part, rows)
-    kept = folder.features(name)
+    kept = folder.outputs(f"{FEATURES}{name}")
     if kept is not None and kept["content"].tobytes() == told:
         return torch.from_numpy(kept["features"])
     found = []
@@ -39,7 +39,8 @@ def stored_features(
         found.append(encode(part.take(rows[start : start + BLOCK])[0]))
         watch(f"{folder.path.parent.name} on {name}", min(start + BLOCK, len(rows)), len(rows))
     features = torch.cat(found)
-    folder.write_features(name, {"features": features.numpy(), "content": np.frombuffer(told, np.uint8)})
+    arrays = {"features": features.numpy(), "content": np.frombuffer(told, np.uint8)}
+    folder.write_outputs(arrays, f"{FEATURES}{name}")
     return features
 
 
