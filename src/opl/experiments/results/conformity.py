@@ -1,8 +1,8 @@
 """Like for like: which finished runs may be compared. A run that may not gets another state, and says why.
 
 Tables, figures and the page only use runs whose state is `done`. `screen` turns the state of a run into `refused` if
-its settings are not those of its recipe, if its seed was used before, if it was evaluated with a run that is refused, or
-if it differs from its baseline in more than the method. A run whose files are not what it wrote is `damaged` before
+its settings are not those of its recipe, if its seed was used before, if it was evaluated with a run that is refused,
+or if it differs from its baseline in more than the method. A run whose files are not what it wrote is `damaged` before
 (see `runs`).
 """
 

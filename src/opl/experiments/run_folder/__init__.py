@@ -4,8 +4,8 @@
 with a checksum), `checkpoint.pt` and `checkpoint-before.pt` and `best.pt` (each with a `.sha256` file),
 `model.safetensors`, `test.npz` (predictions for the test images), `result.json`, and `done`, written last. With label
 noise also `noise.json` (transition matrix and noise rates) and `noise.npz` (the labels). Measures taken after training
-are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a `.part.npz`. Features of images
-that several evaluations need are `features-<images>.npz`.
+are in `measures/`: a `.json` file each, with its arrays in a `.npz` file; an unfinished measure is a `.part.npz`.
+Features that several evaluations need are `features-<images>.npz`.
 
 A file under its final name is complete, except for `metrics.jsonl` and logs. `done` lists the SHA-256 of every other
 file of the finished run, and `sums.json` does so until then (`ledger`): nothing is read that does not match.

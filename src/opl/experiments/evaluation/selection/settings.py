@@ -1,7 +1,7 @@
 """Settings of SUR's evaluation, and the names of its results. Does not import torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ...._support.ranges import Count, CountOrZero, Name, Positive, Seed, check_settings
@@ -56,9 +56,9 @@ def average_metric(settings: Sequence[Selection]) -> str:
 
     Example:
         >>> average_metric([Selection(target="mnist"), Selection(target="omniglot")])
-        'selection/average'
+        'selection/average-of-2'
     """
-    return Selection(**{**vars(settings[0]), "target": AVERAGE}).metric
+    return replace(settings[0], target=f"{AVERAGE}-of-{len(settings)}").metric
 
 
 def base_settings(source: str) -> dict[str, Any]:
