@@ -29,6 +29,16 @@ def test_cosine_is_torchs_after_the_warm_up():
     assert Cosine(warmup=2)(10, 5, 10) == 1
 
 
+def test_cycles_of_a_cosine_are_torchs_warm_restarts():
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 20, eta_min=0.1)
+    for step in range(60):
+        assert Cosine(floor=0.1, cycles=3)(step, 6, 10) == pytest.approx(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        theirs.step()
+    assert Cosine(cycles=3)(60, 6, 10) == pytest.approx(0)
+
+
 def test_one_cycle_goes_up_in_a_line_and_down_in_a_cosine():
     schedule = OneCycle(peak=0.5, start=0.1, end=0.01)
     assert schedule(0, 10, 10) == pytest.approx(0.1)

@@ -12,7 +12,7 @@ from opl.experiments.run_folder import RunFolder
 
 def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
     after = {"teacher": "", "student": "teacher", "pupil": "student", "other": ""}
-    look = lambda name: SimpleNamespace(epochs=1, after=after[name])  # noqa: E731
+    look = lambda name: SimpleNamespace(epochs=1, after=after[name], members=())  # noqa: E731
     table = Item("x", "x", "x", {}, (Row("P", "pupil", {}), Row("O", "other", {})))
     jobs = jobs_of(table, "tiny", 2, tmp_path, look)
     assert [job.recipe for job in jobs] == ["teacher", "student", "pupil", "other"] * 2
@@ -41,8 +41,18 @@ def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
     assert "comes after student" in failed[1].state
 
 
+def test_members_of_a_family_are_run_with_its_row_and_wait_for_their_base_alone(tmp_path):
+    after = {"base": "", "one": "base", "two": "base", "row": "base"}
+    members = {"row": ("one", "two")}
+    look = lambda name: SimpleNamespace(epochs=1, after=after[name], members=members.get(name, ()))  # noqa: E731
+    jobs = jobs_of(Item("x", "x", "x", {}, (Row("R", "row", {}),)), "tiny", 2, tmp_path, look)
+    assert [(job.recipe, job.after) for job in jobs] == [
+        ("base", ""), ("one", "base"), ("two", "base"), ("row", "base"),
+    ] * 2  # fmt: skip
+
+
 def test_a_finished_run_is_not_started_again(tmp_path):
-    look = lambda name: SimpleNamespace(epochs=1, after="")  # noqa: E731
+    look = lambda name: SimpleNamespace(epochs=1, after="", members=())  # noqa: E731
     jobs = jobs_of(Item("x", "x", "x", {}, (Row("O", "only", {}),)), "tiny", 1, tmp_path, look)
     jobs[0].folder.start({"name": "only"}, {})
     jobs[0].folder.finish({"x": torch.zeros(1)}, {})

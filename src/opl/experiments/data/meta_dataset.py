@@ -139,15 +139,20 @@ class MetaSource(MetaDataSet):
     def _specification(self) -> Specification:
         if self.specification:
             return load_specification(self.source, Path(self.specification).expanduser())
-        folder = self._folder()
-        beside = [Path(folder).expanduser() / name for name in NAMES] if folder else []
+        beside = [folder / name for folder in self._folders() for name in NAMES]
         return load_specification(self.source, next((file for file in beside if file.is_file()), None))
 
-    def _folder(self) -> str:
+    def _folders(self) -> list[Path]:
+        """Where the source may be: the given folder, or else folders in $OPL_DATA, that of Meta-Dataset first."""
+        if self.root:
+            return [Path(self.root).expanduser()]
+        shelf = os.environ.get("OPL_DATA")
+        return [Path(shelf).expanduser() / name / self.source for name in (FOLDER, "")] if shelf else []
+
+    def _root(self) -> str:
         """The given folder, or that of the source among those of Meta-Dataset; empty if there is neither."""
-        shelf = os.environ.get("OPL_DATA", "")
-        together = Path(shelf).expanduser() / FOLDER / self.source
-        return self.root or (str(together) if shelf and together.is_dir() else "")
+        together = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
+        return together[0] if together else ""
 
     def _entry(self, known: Specification) -> CatalogEntry:
         data = known.data or self.source
@@ -163,7 +168,7 @@ class MetaSource(MetaDataSet):
         from .readers.class_files import SPLIT
         from .readers.class_source import ClassSource
 
-        found = source.find_entry(self._entry(known), self._folder())
+        found = source.find_entry(self._entry(known), self._root())
         decoded = cache.load_source(
             ClassSource(
                 found.known, found.folder, found.files, found.where, classes=known.classes, aliases=known.aliases,

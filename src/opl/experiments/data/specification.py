@@ -76,8 +76,11 @@ def load_specification(name: str, file: Path | None) -> Specification:
     """Read a specification from a file, or take the one of this name that comes with this package."""
     if file is None:
         if name not in built_in():
-            known = did_you_mean("specification", name, built_in())
-            raise DataError(f"{known} Others come with their data, as {' or '.join(map(repr, NAMES))} in its folder.")
+            raise DataError(
+                f"there is no specification of {name!r}: put {' or '.join(map(repr, NAMES))} into its folder "
+                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or take {', '.join(map(repr, built_in()))}, whose "
+                "specifications come with this package."
+            )
         file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
     try:
         found = parse_specification(read_json(file), name)

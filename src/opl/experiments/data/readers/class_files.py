@@ -165,7 +165,7 @@ def _words(found: ClassSource, values: list[Any], names: tuple[str, ...]) -> lis
 
 def _open(file: Path) -> Any:
     try:
-        import h5py  # type: ignore[import-untyped]
+        import h5py
     except ImportError as error:
         raise DataError(
             f"{str(file)!r} is an HDF5 file, which h5py reads: pip install 'orthogonal-projection-loss[hdf5]'."

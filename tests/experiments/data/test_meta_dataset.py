@@ -1,0 +1,209 @@
+"""Sources of Meta-Dataset from folders, Parquet and HDF5 files: the same images, classes and splits."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from opl.errors import DataError, OptionError
+from opl.experiments.data import MetaSource, SyntheticSource
+from opl.experiments.data.meta_episodes import Hierarchy
+
+CLASSES = [f"{group}/{number}" for group in "ab" for number in range(5)]
+SPECIFICATION = {
+    "splits": {"train": CLASSES[:4], "val": CLASSES[4:5], "test": CLASSES[5:]},
+    "groups": {"a": CLASSES[:5], "b": CLASSES[5:]},
+}
+pytestmark = pytest.mark.usefixtures("apart")
+
+
+def pixels(place, number):
+    """A picture of 8 x 8 pixels that tells its class and number."""
+    image = np.full((8, 8, 3), 20 * place + number, np.uint8)
+    image[:4] += 3
+    return image
+
+
+def encoded(array):
+    stream = io.BytesIO()
+    Image.fromarray(array).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def each_picture(per_class=6):
+    return [(name, number, pixels(place, number)) for place, name in enumerate(CLASSES) for number in range(per_class)]
+
+
+def in_folders(root):
+    for name, number, array in each_picture():
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / f"{number}.png").write_bytes(encoded(array))
+
+
+def in_parquet(root):
+    rows = each_picture()
+    order = np.random.default_rng(0).permutation(len(rows))
+    table = {
+        "image": [{"bytes": encoded(rows[at][2]), "path": None} for at in order],
+        "group": [rows[at][0].partition("/")[0] for at in order],
+        "label": [rows[at][0].partition("/")[2] for at in order],
+    }
+    root.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(table), root / "train-00000-of-00001.parquet")
+
+
+def in_hdf5(root, as_arrays=True):
+    h5py = pytest.importorskip("h5py", reason="HDF5 files are read by h5py")
+    root.mkdir(parents=True, exist_ok=True)
+    for name in CLASSES:
+        with h5py.File(root / f"{CLASSES.index(name)}.h5", "w") as file:
+            for other, number, array in each_picture():
+                if other == name:
+                    data = array if as_arrays else np.frombuffer(encoded(array), np.uint8)
+                    file.create_group(str(number)).create_dataset("image", data=data)
+
+
+def source(root, **changes):
+    return MetaSource(**{"source": "letters", "size": 8, "root": str(root), **changes})
+
+
+def described(root, content=SPECIFICATION):
+    (root / "specification.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("write", [in_folders, in_parquet, in_hdf5, lambda root: in_hdf5(root, as_arrays=False)])
+def test_every_format_gives_the_same_classes_and_images(tmp_path, write):
+    root = tmp_path / "letters"
+    write(root)
+    content = dict(SPECIFICATION)
+    if write is in_parquet:
+        content["columns"] = ["group", "label"]
+    if write not in (in_folders, in_parquet):  # one file per class, named by a number
+        content = {
+            "superclasses_per_split": {"TRAIN": 4, "VALID": 1, "TEST": 1},
+            "classes_per_superclass": dict(zip("012345", [1, 1, 1, 1, 1, 5], strict=True)),
+        }
+    described(root, content)
+    data = source(root)
+    assert data.num_classes == 4
+    splits = data.load(0)
+    assert (len(splits.train), len(splits.val), len(splits.test)) == (24, 0, 0)
+    for part, first in ((splits.train, 0), (data.novel_classes("val")[0], 4), (data.novel_classes("test")[0], 5)):
+        images, labels = part.take(torch.arange(len(part)))
+        for image, label in zip(images, labels.tolist(), strict=True):
+            number = int(image[0, 7, 7]) - 20 * (label + first)
+            assert 0 <= number < 6
+            assert torch.equal(image.permute(1, 2, 0), torch.from_numpy(pixels(label + first, number)))
+        assert (labels.bincount() == 6).all()
+    assert data.hierarchy("test") == Hierarchy((tuple(range(5)),))
+
+
+def test_images_are_resized_inverted_held_out_and_limited(tmp_path):
+    root = tmp_path / "letters"
+    in_folders(root)
+    described(root, {**SPECIFICATION, "invert": True})
+    data = source(root, size=4, holdout=2, per_class=3)
+    splits = data.load(0)
+    assert (len(splits.train), len(splits.test)) == (12, 8)
+    assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())
+    images, labels = splits.train.take(torch.arange(12))
+    assert images.shape == (12, 3, 4, 4)
+    assert (
+        (255 - images[:, 0, 3, 3].int() - 20 * labels).clamp(0, 5).equal(255 - images[:, 0, 3, 3].int() - 20 * labels)
+    )
+    few = source(root, size=8, most=2)
+    values = sorted({255 - int(image[0, 7, 7]) for image in few.load(0).train.take(torch.arange(8))[0]})
+    assert values == [20 * place + number for place in range(4) for number in (0, 3)]  # evenly spread over six
+    with pytest.raises(OptionError, match="holdout=6 of 6"):
+        source(root, holdout=6).load(0)
+
+
+def test_sources_are_found_in_the_folder_of_meta_dataset_and_by_a_specification_elsewhere(tmp_path, shelf):
+    in_folders(shelf / "meta-dataset" / "letters")
+    described(shelf / "meta-dataset" / "letters")
+    data = MetaSource(source="letters", size=8)
+    assert data.num_classes == 4
+    assert len(data.load(0).train) == 24
+    other = tmp_path / "mine.json"
+    other.write_text(json.dumps({"splits": {"train": CLASSES[5:7], "test": CLASSES[:5]}}))
+    changed = replace(data, specification=str(other))
+    assert changed.num_classes == 2
+    assert changed.hierarchy("test") is None
+    assert changed.of("letters") == data
+    assert len(changed.novel_classes()[1]) == 5
+
+
+def test_missing_classes_data_and_columns_are_named(tmp_path):
+    root = tmp_path / "letters"
+    in_parquet(root)
+    described(root, {"splits": {"train": ["0", "1", "q"]}})
+    with pytest.raises(DataError, match=r"no pictures of the class 'q' .*1 of 3 are missing"):
+        source(root).load(0)
+    described(root, {**SPECIFICATION, "columns": ["domain", "label"]})
+    with pytest.raises(DataError, match="no column 'domain'"):
+        source(root).load(0)
+    with pytest.raises(
+        DataError, match=r"no specification of 'aircraft': put .*dataset_spec.json.*meta-dataset/aircraft"
+    ):
+        MetaSource(source="aircraft").num_classes  # noqa: B018
+    with pytest.raises(DataError, match="there is no mnist here"):
+        MetaSource(source="mnist", size=8).novel_classes()
+    with pytest.raises(OptionError, match="0 classes to train on"):
+        MetaSource(source="mnist", size=8).load(0)
+
+
+def test_an_hdf5_file_cannot_reach_other_files(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="HDF5 files are read by h5py")
+    for number, spoil in enumerate(
+        (
+            lambda group, other: group.__setitem__("image", h5py.ExternalLink(str(other), "/secret")),
+            lambda group, other: group.create_dataset(
+                "image", (4, 4, 3), np.uint8, external=[(str(other), 0, h5py.h5f.UNLIMITED)]
+            ),
+            lambda group, other: group.create_dataset("image", data=np.zeros((4, 4, 3))),
+            lambda group, other: group.create_group("image"),
+        )
+    ):
+        root = tmp_path / f"set-{number}" / "letters"
+        in_hdf5(root)
+        other = tmp_path / f"other-{number}.h5"
+        with h5py.File(other, "w") as file:
+            file.create_dataset("secret", data=np.zeros((4, 4, 3), np.uint8))
+        with h5py.File(root / "0.h5", "a") as file:
+            del file["3/image"]
+            spoil(file["3"], other)
+        described(root, {"splits": {"train": ["0", "1"]}})
+        with pytest.raises(DataError, match=r"0.h5 has .*'3'"):
+            source(root).load(0)
+
+
+def test_without_h5py_the_error_says_how_to_get_it(tmp_path, monkeypatch):
+    root = tmp_path / "letters"
+    root.mkdir()
+    (root / "0.h5").write_bytes(b"")
+    (root / "1.h5").write_bytes(b"")
+    described(root, {"splits": {"train": ["0", "1"]}})
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(DataError, match=r"h5py reads: pip install .*\[hdf5\]"):
+        source(root).load(0)
+
+
+def test_synthetic_sources_differ_by_name_and_keep_their_classes():
+    one, other = (SyntheticSource(source=name, size=8) for name in ("omniglot-8", "mnist"))
+    assert not torch.equal(one.load(0).train.pixels, other.load(0).train.pixels)
+    assert torch.equal(one.load(0).train.pixels, one.load(5).train.pixels)
+    assert one.of("mnist") == other
+    part, names = one.novel_classes()
+    counts = part.labels.bincount()
+    assert len(names) == len(counts) == 12
+    assert len(set(counts.tolist())) > 3
+    assert [len(each) for each in one.hierarchy("test").sets] == [6, 6]
+    assert other.hierarchy("test") is None
+    assert not set(names) & set(one.load(0).class_names)

@@ -1,0 +1,170 @@
+"""The evaluation of a family of finished runs: against a loop over episodes, features kept, wrong runs refused."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from opl.errors import DataError, FolderError, OptionError
+from opl.experiments import cli, tables
+from opl.experiments.data.meta_episodes import MetaEpisodes
+from opl.experiments.evaluation.selection import family as families
+from opl.experiments.evaluation.selection.evaluate import evaluate_selection
+from opl.experiments.evaluation.selection.settings import Selection, average_settings
+from opl.experiments.item import Item
+from opl.experiments.results.conformity import screen
+from opl.experiments.results.runs import read_runs
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import finished_model
+from opl.experiments.training.run import run
+
+NAMES = ("meta-base", "meta-pnf-omniglot-8", "meta-pnf")
+TARGETS = ("omniglot-8", "mnist")
+QUICK = tuple(Selection(target=target, episodes=8) for target in TARGETS)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for name in NAMES:
+        run(tables.recipe(name, "tiny"), out)
+    torch.set_num_threads(threads)
+    return out
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs")
+    return {name: RunFolder.of(tmp_path / "runs", name, 0) for name in NAMES}
+
+
+def by_hand(folders, protocol, data):
+    """Image by image and episode by episode, with the weights that were found."""
+    networks = [finished_model(folder).eval() for folder in folders]
+    part, _ = data.of(protocol.target).novel_classes()
+    drawn = MetaEpisodes(part.labels, episodes=8, seed=0, hierarchy=data.of(protocol.target).hierarchy("test"))
+    weights = folders[-1].measure_arrays(f"selection-{protocol.target}")["weights"]
+
+    def represent(places, weight):
+        images = (part.pixels[places].float() / 255 - 0.5) / 0.5
+        with torch.no_grad():
+            units = [F.normalize(network(images).features, dim=1) for network in networks]
+        return torch.cat([float(w) * each for w, each in zip(weight, units, strict=True)], dim=1)
+
+    for index in range(8):
+        support, labels, queries, truth, way = drawn[index]
+        known, asked = represent(support, weights[index]), represent(queries, weights[index])
+        centroids = torch.stack([known[labels == number].mean(0) for number in range(way)])
+        said = F.cosine_similarity(asked[:, None], centroids[None], dim=2).argmax(1)
+        yield 100 * (said == truth).float().mean().item()
+
+
+def test_accuracies_are_those_of_a_loop_over_episodes_and_are_written(runs, one_thread):
+    numbers = evaluate_selection(runs["meta-pnf"], QUICK)
+    folder, data = runs["meta-pnf"], tables.recipe("meta-pnf", "tiny").data
+    for protocol in QUICK:
+        each = folder.measure_arrays(f"selection-{protocol.target}")["each"]
+        np.testing.assert_allclose(each, list(by_hand(list(runs.values()), protocol, data)), atol=1e-4)
+        assert numbers[protocol.metric] == pytest.approx(each.mean(), abs=1e-4)
+        content = folder.measure(f"selection-{protocol.target}")
+        assert set(content["members"]) == {"meta-base", "meta-pnf-omniglot-8"}
+        assert set(content["weights"]) == {"cifar-fs", "omniglot-8", "pacs-sketch"}
+    both = np.mean([folder.measure_arrays(f"selection-{target}")["each"] for target in TARGETS], axis=0)
+    np.testing.assert_allclose(folder.measure_arrays("selection-average-of-2")["each"], both, atol=1e-4)
+    assert folder.measure("selection-average-of-2")["settings"] == json.loads(json.dumps(average_settings(QUICK)))
+    assert numbers["selection/base"] == runs["meta-base"].result()["test/top1"]
+    assert folder.result()["selection/mnist"] == numbers["selection/mnist"]
+
+
+def test_features_are_computed_once_and_again_for_other_images(runs, monkeypatch, one_thread):
+    seen = []
+    encode = families.Extractor._encode
+    monkeypatch.setattr(
+        families.Extractor, "_encode", lambda self, pixels: seen.append(self.recipe.name) or encode(self, pixels)
+    )
+    first = evaluate_selection(runs["meta-pnf"], QUICK[:1])
+    assert sorted(set(seen)) == sorted(NAMES)
+    seen.clear()
+    assert evaluate_selection(runs["meta-pnf"], QUICK[:1]) == first
+    evaluate_selection(runs["meta-base"], QUICK[:1])  # alone, with the features that its family made
+    assert seen == []
+    evaluate_selection(runs["meta-base"], [replace(QUICK[0], seed=1)])  # other episodes have other images
+    assert set(seen) == {"meta-base"}
+    for folder in runs.values():
+        kept = folder.outputs("features-omniglot-8-test")
+        assert kept["features"].dtype == np.float32
+        assert folder.faults() == {}
+    damaged = runs["meta-pnf"].path / "features-omniglot-8-test.npz"
+    damaged.write_bytes(b"x" + damaged.read_bytes()[1:])
+    assert "features-omniglot-8-test.npz" in runs["meta-pnf"].faults()
+    assert runs["meta-pnf"].faults_of_numbers() == {}
+    with pytest.raises(FolderError, match=r"features-omniglot-8-test.npz is not what the run wrote"):
+        evaluate_selection(runs["meta-pnf"], QUICK[:1])
+
+
+def test_a_member_that_is_missing_or_started_from_another_base_is_refused(runs, one_thread):
+    shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
+    with pytest.raises(FolderError, match=r"meta-pnf-omniglot-8.*is no finished run"):
+        evaluate_selection(runs["meta-pnf"], QUICK)
+    base = replace(tables.recipe("meta-base", "tiny"), epochs=1)
+    shutil.rmtree(runs["meta-base"].path)
+    run(base, runs["meta-base"].path.parents[1])
+    run(tables.recipe("meta-pnf-omniglot-8", "tiny"), runs["meta-base"].path.parents[1])
+    with pytest.raises(FolderError, match="meta-pnf/seed-0 started from other weights of meta-base"):
+        evaluate_selection(runs["meta-pnf"], QUICK)
+
+
+def test_a_run_evaluated_with_a_refused_member_is_refused_too(runs, one_thread):
+    evaluate_selection(runs["meta-pnf"], QUICK[:1])
+    out = runs["meta-pnf"].path.parents[1]
+    item = Item("x", "x", "x", {}, ())
+    states = {each.name: each.state for each in screen(read_runs(out), [item], tables.RECIPES)}
+    assert set(states.values()) == {"done"}
+    shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
+    run(replace(tables.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8), out)
+    found = {each.name: each for each in screen(read_runs(out), [item], tables.RECIPES)}
+    assert found["meta-pnf-omniglot-8"].state == "refused"
+    assert found["meta-pnf"].state == "refused"
+    assert "evaluated with meta-pnf-omniglot-8, which is refused" in found["meta-pnf"].sentence
+    bare = {each.name: each for each in screen(read_runs(out), [item])}
+    assert "other weights of meta-pnf-omniglot-8" in bare["meta-pnf"].sentence
+
+
+def test_the_command_line_measures_several_targets(runs, capsys, one_thread):
+    words = [
+        "evaluate",
+        str(runs["meta-base"].path),
+        "selection",
+        "--target",
+        "mnist",
+        "pacs-sketch",
+        "--episodes",
+        "3",
+    ]
+    assert cli.main(words) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {"selection/mnist", "selection/pacs-sketch", "selection/average-of-2", "selection/base"} <= set(said)
+
+
+def test_other_data_and_parts_without_classes_are_refused(runs, tmp_path, monkeypatch, one_thread):
+    digits = replace(tables.recipe("digits-ce", "tiny"), epochs=1)
+    run(digits, tmp_path)
+    with pytest.raises(OptionError, match="trained on synthetic-digits, which is no source of Meta-Dataset"):
+        evaluate_selection(RunFolder.of(tmp_path, "digits-ce", 0), QUICK)
+    from opl.experiments.data import SyntheticSource
+
+    empty = SyntheticSource.novel_classes
+
+    def none(self, part="test"):
+        images, names = empty(self, part)
+        return replace(images, rows=images.rows[:0]), names
+
+    monkeypatch.setattr(SyntheticSource, "novel_classes", none)
+    with pytest.raises(DataError, match="mnist has no classes in its part 'val'"):
+        evaluate_selection(runs["meta-base"], [Selection(target="mnist", part="val")])
