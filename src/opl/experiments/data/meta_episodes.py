@@ -76,7 +76,7 @@ class MetaEpisodes:
 
     def __init__(self, labels: Tensor, *, episodes: int, seed: int, hierarchy: Hierarchy | None = None) -> None:
         self.counts = labels.bincount()
-        self.places = labels.argsort(stable=True).split(self.counts.tolist())
+        self.places = torch.split(labels.argsort(stable=True), self.counts.tolist())
         there = {number for number, count in enumerate(self.counts.tolist()) if count >= 2}
         sets = hierarchy.sets if hierarchy else (tuple(sorted(there)),)
         kept = [torch.tensor([each for each in classes if each in there]) for classes in sets]

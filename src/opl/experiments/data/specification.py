@@ -78,8 +78,8 @@ def load_specification(name: str, file: Path | None) -> Specification:
         if name not in built_in():
             raise DataError(
                 f"there is no specification of {name!r}: put {' or '.join(map(repr, NAMES))} into its folder "
-                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or take {', '.join(map(repr, built_in()))}, whose "
-                "specifications come with this package."
+                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or take one of those whose specifications come "
+                f"with this package: {', '.join(map(repr, built_in()))}."
             )
         file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
     try:

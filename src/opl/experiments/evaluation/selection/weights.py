@@ -96,7 +96,7 @@ def fit_weights(support: Sequence[SupportSet], *, steps: int = 40, rate: float =
     with torch.enable_grad():
         for _ in range(steps):
             optimizer.zero_grad()
-            _loss(torch.stack(logits).sigmoid(), padded, scale).backward()
+            torch.autograd.backward(_loss(torch.stack(logits).sigmoid(), padded, scale))
             optimizer.step()
     found = torch.stack(logits).detach().sigmoid()
     if not found.isfinite().all():
