@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ....errors import FeatureError
 
-NUMBERS = 1 << 22  # of the inner products that are worked on together
+NUMBERS = 1 << 19  # of the inner products that are worked on together; more do not fit into a processor's cache
 
 
 class DomainProducts(NamedTuple):
@@ -70,8 +70,12 @@ def cosines(weights: Tensor, products: DomainProducts) -> Tensor:
     top = torch.einsum("...k,...knc->...nc", shares, inner)
     images = torch.einsum("...k,...kn->...n", shares, present)
     centroids = torch.einsum("...k,...kc->...c", shares, squares)
-    below = images[..., :, None] * centroids[..., None, :]
-    return torch.where(below > 0, top / torch.where(below > 0, below, 1.0).sqrt(), 0.0)
+    return top * _inverse_root(images)[..., :, None] * _inverse_root(centroids)[..., None, :]
+
+
+def _inverse_root(squares: Tensor) -> Tensor:
+    """The inverse of lengths, from their squares; 0 for a length of 0."""
+    return torch.where(squares > 0, torch.where(squares > 0, squares, 1.0).rsqrt(), 0.0)
 
 
 def fit_weights(support: Sequence[SupportSet], *, steps: int = 40, rate: float = 3000.0, scale: float = 10.0) -> Tensor:
@@ -88,8 +92,10 @@ def fit_weights(support: Sequence[SupportSet], *, steps: int = 40, rate: float =
         scale: factor of the cosines.
     """
     logits = [torch.zeros(len(each.products.inner), dtype=torch.float64, requires_grad=True) for each in support]
-    if not steps or not support:
-        return torch.stack(logits).detach().sigmoid() if support else torch.zeros(0, 0)
+    if not support:
+        return torch.zeros(0, 0)
+    if not steps or len(logits[0]) == 1:  # the weight of a single domain changes no cosine
+        return torch.stack(logits).detach().sigmoid()
     groups = [{"params": [each], "lr": rate / episode.way} for each, episode in zip(logits, support, strict=True)]
     optimizer = torch.optim.Adadelta(groups)
     padded = _pad(support)
@@ -131,6 +137,6 @@ def _pad(support: Sequence[SupportSet]) -> _Padded:
 def _loss(weights: Tensor, padded: _Padded, scale: float) -> Tensor:
     """The sum over episodes of their mean cross-entropy."""
     logits = (scale * cosines(weights, padded.products)).masked_fill(~padded.ways[:, None], -torch.inf)
-    each = F.cross_entropy(logits.transpose(1, 2), padded.labels, reduction="none", ignore_index=-100)
+    each = F.cross_entropy(logits.flatten(0, 1), padded.labels.flatten(), reduction="none", ignore_index=-100)
     there = padded.labels != -100
-    return (torch.where(there, each, 0.0).sum(1) / there.sum(1)).sum()
+    return (torch.where(there, each.view_as(padded.labels), 0.0).sum(1) / there.sum(1)).sum()
