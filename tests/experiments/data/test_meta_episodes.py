@@ -78,7 +78,7 @@ def test_support_sizes_are_those_of_a_uniform_share_of_each_class(drawn):
 
 def test_support_sizes_of_equal_classes_follow_the_rule_exactly():
     """With 25 images a class, q is 10 and each of n classes gives 1 to 15: all sizes n, 2n, ..., 15n are as likely."""
-    equal = compositions(torch.arange(30).repeat_interleave(25), episodes=8000)
+    equal = compositions(torch.arange(30).repeat_interleave(25), episodes=4000)
     assert all(each.queries == 10 for each in equal)
     multiples = [each.size // len(each.classes) for each in equal if each.size < 500]
     whole = [each.size % len(each.classes) == 0 for each in equal if each.size < 500]
@@ -110,7 +110,7 @@ def test_class_weights_follow_frequencies_up_to_a_factor_of_two():
 def test_a_group_is_chosen_first_and_then_classes_of_it_alone():
     sets = (tuple(range(14)), tuple(range(14, 20)), tuple(range(20, 60)), (1, 2, 3))  # the last is too small
     labels = torch.arange(60).repeat_interleave(20)
-    found = compositions(labels, Hierarchy(sets), episodes=6000)
+    found = compositions(labels, Hierarchy(sets), episodes=4000)
     groups = [next(place for place, each in enumerate(sets) if int(one.classes[0]) in each) for one in found]
     for one, group in zip(found, groups, strict=True):
         assert set(one.classes.tolist()) <= set(sets[group])
@@ -133,9 +133,9 @@ def test_a_node_of_a_graph_gives_all_its_classes_and_at_most_fifty():
 
 def test_images_are_drawn_uniformly_from_the_whole_class_without_repetition():
     labels = torch.arange(6).repeat(40)  # classes alternate, as in no file
-    drawn = MetaEpisodes(labels, episodes=3000, seed=0)
+    drawn = MetaEpisodes(labels, episodes=1500, seed=0)
     seen = np.zeros(len(labels))
-    for index in range(3000):
+    for index in range(1500):
         episode = drawn[index]
         support, queries = episode.support.tolist(), episode.queries.tolist()
         assert len({*support, *queries}) == len(support) + len(queries)

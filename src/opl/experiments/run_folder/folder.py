@@ -11,11 +11,10 @@ from typing import Any
 from ...errors import DamagedError, FolderError
 from ..differences import differences
 from ..files import read_limited, sweep, write_whole
-from . import checkpoints, metrics
+from . import checkpoints, metrics, names
 from .arrays import pack_arrays, unpack_arrays, unpack_weights
 from .ledger import DONE, RECIPE, RUNNING, Ledger, damaged, json_bytes
 from .lock import FileLock
-from .names import FEATURES
 
 RESULT, MODEL = "result.json", "model.safetensors"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
@@ -278,7 +277,7 @@ class RunFolder:
 
     def faults_of_numbers(self) -> dict[str, str]:
         """The same without weights, checkpoints and kept features, which are large and in no table."""
-        return self._faults(MODEL, FEATURES)
+        return self._faults(MODEL, names.FEATURES)
 
     def _faults(self, *ignored: str) -> dict[str, str]:
         if not self.done and not (self.path / RUNNING).exists():
