@@ -125,7 +125,8 @@ def _with_their_members(runs: Sequence[Run]) -> list[Run]:
     there = {(run.name, run.scale, run.seed): run for run in runs}
     kept = []
     for run in runs:
-        told = [inner(run.measure(name), "members").items() for name in (run.folder.measures() if run.result else ())]
+        measures = run.folder.measures() if run.result and run.recipe.get("members") else ()
+        told = [inner(run.measure(name), "members").items() for name in measures]
         faults = {}
         for name, weights in (pair for pairs in told for pair in pairs):
             member = there.get((name, run.scale, run.seed))
