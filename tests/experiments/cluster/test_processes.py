@@ -1,5 +1,6 @@
 """Tasks as local processes: the same bytes alone and in workers, their own logs, order, and nothing is left behind."""
 
+import json
 import os
 import signal
 import subprocess
@@ -175,3 +176,14 @@ def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm
         words = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1", *ranks, "--out", str(out))
         assert finished(executor, *words, log=tmp_path / "log") == "done", (tmp_path / "log").read_text()
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_path):
+    words = [sys.executable, "-P", "-m", "opl.experiments.cli.worker"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes) as worker:
+        worker.stdout.close()
+        worker.stdin.write(json.dumps({"words": ["--version"], "log": str(tmp_path / "log")}).encode() + b"\n")
+        worker.stdin.flush()
+        assert worker.wait(60) == 0
+        assert worker.stderr.read() == b""

@@ -27,7 +27,10 @@ def serve() -> None:
     while True:
         command = json.loads(lines.get())
         code = _execute(command["words"], Path(command["log"]), errors)
-        os.write(replies, f"{code}\n".encode())
+        try:
+            os.write(replies, f"{code}\n".encode())
+        except BrokenPipeError:  # the parent has died, and its run was stopped
+            return
         if code == TERMINATED:
             return
 
