@@ -1,8 +1,11 @@
-"""`python -m opl`: the same as `opl`."""
+"""`python -m opl`: the same as `opl`, which imports nothing from the working folder."""
 
+import os
 import sys
 
-from .experiments.cli import main
+sys.path[:] = [place for place in sys.path if place not in ("", os.getcwd())]
+
+from .experiments.cli import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -85,3 +85,10 @@ def test_a_spawned_process_imports_nothing_from_the_working_folder(hostile, tmp_
     done = run(hostile, sys.executable, "-P", "-c", code)
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert done.returncode == 0, done.stderr[-800:]
+
+
+def test_python_m_opl_takes_nothing_from_the_working_folder(tmp_path):
+    for name in ("tyro", "numpy", "rich"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(7)\n")
+    done = run(tmp_path, sys.executable, "-m", "opl", "recipes")
+    assert (done.returncode, done.stderr) == (0, "")
