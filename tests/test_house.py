@@ -141,6 +141,12 @@ def test_no_two_functions_are_the_same():
     assert not [places[text] for text, count in bodies.items() if count > 1]
 
 
+def test_no_two_test_files_have_the_same_name():
+    """They are imported by their names alone."""
+    names = Counter(file.name for file in Path(__file__).parent.rglob("*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_nobody_sniffs_at_attributes():
     """`getattr(x, "name", default)` guesses; a protocol with a default says what may be there."""
     guesses = []
