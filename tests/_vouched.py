@@ -3,6 +3,7 @@
 import hashlib
 import json
 import zlib
+from contextlib import suppress
 from pathlib import Path
 
 UNLISTED = {"done", "sums.json", "owner.json", "error.json", "log.txt"}
@@ -18,11 +19,8 @@ def metric_lines(records: list[dict], settings: bytes = b"") -> str:
 
 def vouch(path: Path, *, done: bool = True) -> Path:
     """List the SHA-256 of the files of a run as they are now, as a finished or an unfinished run does."""
-    if (metrics := path / "metrics.jsonl").is_file():
-        records = [json.loads(line) for line in metrics.read_text().splitlines()]
-        for record in records:
-            record.pop("check", None)
-        metrics.write_text(metric_lines(records, (path / "recipe.json").read_bytes()))
+    with suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):  # no records
+        _check_again(path / "metrics.jsonl", (path / "recipe.json").read_bytes())
     files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
     sums = {name: [sha256(file)] for name, file in files.items() if name not in UNLISTED and ".pt" not in name}
     if not done:
@@ -30,6 +28,14 @@ def vouch(path: Path, *, done: bool = True) -> Path:
     total = hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
     (path / ("done" if done else "sums.json")).write_text(json.dumps({"files": sums, "sha256": total}))
     return path
+
+
+def _check_again(metrics: Path, settings: bytes) -> None:
+    """Give every record the checksum that it has with these settings."""
+    records = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for record in records:
+        record.pop("check", None)
+    metrics.write_text(metric_lines(records, settings))
 
 
 def sha256(file: Path) -> str:
