@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import _hugging_face
 import opl
 from _textbook import textbook
 
@@ -60,24 +61,9 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
 
 
 def trainer_of(folder, criterion_of, **settings):
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = network()
-            self.config = transformers.PretrainedConfig()  # looked at for label smoothing
-
-        def forward(self, inputs, labels=None):
-            return {"logits": self.net(inputs)}
-
-    arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=16, num_train_epochs=1, learning_rate=0.0, logging_steps=2,
-        report_to=[], save_strategy="no", disable_tqdm=True, use_cpu=True, dataloader_drop_last=True, **settings,
-    )  # fmt: skip
-    rows = [{"inputs": x, "labels": y} for x, y in zip(INPUTS, LABELS, strict=True)]
-    model = Model()
-    return transformers.Trainer(model, arguments, train_dataset=rows, compute_loss_func=criterion_of(model))
+    steps = {"per_device_train_batch_size": 16, "num_train_epochs": 1, "learning_rate": 0.0, "logging_steps": 2}
+    steps["dataloader_drop_last"] = True
+    return _hugging_face.trainer_of(folder, network(), (INPUTS, LABELS), criterion_of, **steps, **settings)
 
 
 def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 import opl
+from _hugging_face import trainer_of
 from _textbook import textbook
 
 STEPS, LR = 3, 0.1
@@ -40,27 +41,20 @@ def assert_same_weights(model: nn.Module, smoothing: float = 0.0) -> None:
 
 
 def by_hugging_face(folder, smoothing: float = 0.0, **settings) -> nn.Module:
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = network()
-            self.config = transformers.PretrainedConfig()  # looked at for label smoothing
-
-        def forward(self, inputs, labels=None):
-            return {"logits": self.net(inputs)}
-
-    arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=24, num_train_epochs=STEPS, learning_rate=LR,
-        optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[], save_strategy="no",
-        disable_tqdm=True, use_cpu=True, **settings,
-    )  # fmt: skip
-    model = Model()
-    criterion = opl.regularize(nn.CrossEntropyLoss(label_smoothing=smoothing), model)
-    rows = [{"inputs": x, "labels": y} for x, y in zip(INPUTS, LABELS, strict=True)]
-    transformers.Trainer(model, arguments, train_dataset=rows, compute_loss_func=criterion).train()
-    return model.net
+    steps = {"per_device_train_batch_size": 24, "num_train_epochs": STEPS, "learning_rate": LR}
+    plain = {"optim": "sgd", "lr_scheduler_type": "constant", "max_grad_norm": 0.0}
+    criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
+    trainer = trainer_of(
+        folder,
+        network(),
+        (INPUTS, LABELS),
+        lambda model: opl.regularize(criterion, model),
+        **steps,
+        **plain,
+        **settings,
+    )
+    trainer.train()
+    return trainer.model.net
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
