@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import _hugging_face
 import opl
+from _lightning import module_of
 from _textbook import textbook
 
 INPUTS = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
@@ -31,18 +32,6 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
     lightning = pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
     from opl.plugin.lightning import LogProjection
 
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = network()
-            self.criterion = opl.regularize(nn.CrossEntropyLoss(), self.model)
-
-        def training_step(self, batch, _):
-            return self.criterion(self.model(batch[0]), batch[1])
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), lr=0.0)
-
     logged = []
 
     class Keep(lightning.Callback):
@@ -53,7 +42,7 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
     trainer = lightning.Trainer(
         max_epochs=1, accelerator="cpu", enable_model_summary=False, callbacks=[LogProjection(), Keep()], **quiet
     )
-    module = Module()
+    module = module_of(network(), 0.0)
     trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 16))
     assert len(logged) == 2
     for place, numbers in enumerate(logged):

@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import opl
 from _hugging_face import trainer_of
+from _lightning import module_of
 from _textbook import textbook
 
 STEPS, LR = 3, 0.1
@@ -80,19 +81,7 @@ def test_a_loop_of_ones_own_may_scale_the_loss_like_the_trainer():
 def test_lightning():
     lightning = pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
 
-    class Module(lightning.LightningModule):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = network()
-            self.criterion = opl.regularize(nn.CrossEntropyLoss(), self.model)
-
-        def training_step(self, batch, _):
-            return self.criterion(self.model(batch[0]), batch[1])
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), LR)
-
-    module = Module()
+    module = module_of(network(), LR)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = lightning.Trainer(max_epochs=STEPS, accelerator="cpu", enable_model_summary=False, **quiet)
     trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 24))

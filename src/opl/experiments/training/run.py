@@ -154,7 +154,7 @@ class _Training:
         """Save, and pause where that is asked for."""
         self._save(state, record)
         if record is not None and self.first < self.part.until <= state["epoch"]:
-            raise Pause
+            raise Pause(f"paused after epoch {state['epoch']}, as asked for.")
 
     def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
         """Save an epoch, or without a record a state inside one, on the first process only."""

@@ -138,7 +138,7 @@ def watch_outputs(fabric: Any, model: nn.Module) -> Any:
     def look(_: nn.Module, __: Any, output: Output) -> None:
         wrong = sum(float(not torch.isfinite(value).all()) for value in output)
         if add_up(fabric, [wrong])[0]:
-            raise NotFinite
+            raise NotFinite("an output of the model is not finite.")
 
     return model.register_forward_hook(look)
 
