@@ -42,7 +42,7 @@ class TaskShape(NamedTuple):
     """What a method may need to build its objective.
 
     `counts` are the training images per class, `steps` the steps per epoch, and `teacher` the trained network of the
-    run named by the recipe's `after`.
+    run named by the recipe's `after`. `label_smoothing` is that of the method's cross-entropy, for its terms.
     """
 
     num_classes: int
@@ -50,6 +50,8 @@ class TaskShape(NamedTuple):
     counts: tuple[int, ...] = ()
     steps: int = 1
     teacher: nn.Module | None = None
+    epochs: int = 1
+    label_smoothing: float = 0.0
 
 
 class Request(NamedTuple):

@@ -5,7 +5,7 @@ An objective is called as `objective(model, batch) -> Terms`. Settings of auxili
 """
 
 from .adversarial import AdversarialTraining
-from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
+from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, OPLVariant, Perpetual
 from .composite import Composite
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
@@ -63,6 +63,7 @@ __all__ = [
     "LSoftmax",
     "Linear",
     "NegativeCAM",
+    "OPLVariant",
     "Perpetual",
     "Pruning",
     "Rotations",

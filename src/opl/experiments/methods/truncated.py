@@ -113,6 +113,7 @@ class TruncatedObjective(SupervisedObjective):
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Store the model's weights if it is the best so far."""
+        super().after_epoch(model, record)
         score = float(record.get(self.monitor, -1.0))
         if score > self.score:
             self.score = score

@@ -123,7 +123,7 @@ def build_objective(
 ) -> Objective:
     """Build the objective of a recipe; its parameters depend on the recipe's seed, not on the global random state."""
     counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
-    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
+    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher, recipe.epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.OBJECTIVE.seed(recipe.seed))
         objective = recipe.method.build(shape)

@@ -35,7 +35,8 @@ from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
 ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
-GEOMETRY = ("s", "d", "orthogonality")  # records store these without the name of the part they were computed on
+GEOMETRY = ("s", "d", "orthogonality", "gamma_needed", "class_cosine")
+"""Records store these without the name of the part they were computed on."""
 
 
 def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
