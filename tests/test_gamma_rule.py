@@ -13,15 +13,14 @@ from opl.errors import OplWarning
 from opl.functional import gamma_limit, gamma_needed, log_ratio, orthogonal_projection
 from opl.plugin.watch import GammaWatch
 
-CLASSES, EACH, DIM = 30, 6, 48
+CLASSES, EACH, DIM = 30, 6, 256
 
 
 def features_with(same: float, other: float) -> torch.Tensor:
     """Unit features, class by class, with mean cosines near `same` within a class and near `other` between classes."""
     generator = torch.Generator().manual_seed(0)
-    basis = torch.linalg.qr(torch.randn(DIM * 8, CLASSES * (EACH + 1) + 1, generator=generator, dtype=torch.float64))[
-        0
-    ].T
+    vectors = torch.randn(DIM, CLASSES * (EACH + 1) + 1, generator=generator, dtype=torch.float64)
+    basis = torch.linalg.qr(vectors)[0].T
     shared, own, noise = basis[0], basis[1 : CLASSES + 1], basis[CLASSES + 1 :]
     of_class = other**0.5 * shared + (same - other) ** 0.5 * own
     return of_class.repeat_interleave(EACH, 0) + (1 - same) ** 0.5 * noise
