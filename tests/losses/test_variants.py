@@ -168,7 +168,7 @@ def test_the_balance_gives_opl_the_norm_of_the_other_gradient():
         torch.testing.assert_close(got, slope, rtol=1e-5, atol=1e-6)
     features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
     plain = OrthogonalProjectionLoss()(features, labels)
-    balanced = GradientBalance()(plain, features, slope)
+    balanced = GradientBalance()(plain, (features,), (slope,))
     assert balanced.item() == plain.item()
     (gradient,) = torch.autograd.grad(balanced, features)
     torch.testing.assert_close(gradient.norm(), slope.norm(), rtol=1e-6, atol=1e-9)

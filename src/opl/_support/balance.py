@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._kernels.normalize import full_precision
+from .._kernels.normalize import accumulation_dtype, full_precision
 from ..functional import IGNORE_INDEX
 from .running_mean import RunningMean
 
@@ -28,6 +28,11 @@ def entropy_gradient(logits: Tensor, labels: Tensor, weight: Tensor, label_smoot
         return ((p - y) * kept[:, None]) @ weight.detach().float()
 
 
+def _square(parts: tuple[Tensor, ...]) -> Tensor:
+    """Return the squared norm of all parts together."""
+    return torch.stack([part.detach().to(accumulation_dtype(part)).square().sum() for part in parts]).sum()
+
+
 class GradientBalance(nn.Module):
     """Scales the gradient of OPL to the norm of another one at the features; the value of the loss stays.
 
@@ -40,16 +45,16 @@ class GradientBalance(nn.Module):
         self.global_batch = global_batch
         self.norms = RunningMean((1.0, 1.0))
 
-    def forward(self, loss: Tensor, features: Tensor, slope: Tensor) -> Tensor:
-        """Return the loss, with a gradient that is as large as `slope` on average.
+    def forward(self, loss: Tensor, inputs: tuple[Tensor, ...], slopes: tuple[Tensor, ...]) -> Tensor:
+        """Return the loss, with a gradient that is as large as `slopes` on average.
 
         Args:
-            loss: OPL of the features.
-            features: (B, D), of which the loss is a function.
-            slope: the gradient of the other loss at the features.
+            loss: OPL.
+            inputs: the features, of which the loss is a function.
+            slopes: the gradients of the other loss at the features.
         """
-        (own,) = torch.autograd.grad(loss, features, retain_graph=True)
-        squares = torch.stack([part.detach().double().square().sum() for part in (slope, own)])
+        own = torch.autograd.grad(loss, inputs, retain_graph=True)
+        squares = torch.stack([_square(slopes), _square(own)])
         if self.global_batch:
             dist.all_reduce(squares)
         theirs, ours = self.norms(*squares.sqrt().to(loss.dtype))

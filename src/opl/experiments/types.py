@@ -185,6 +185,16 @@ class DataSet(Protocol):
         """Whether every batch is extended by the mirror images of its images."""
         return False
 
+    @property
+    def alternate_flip(self) -> bool:
+        """Whether images are flipped in every second epoch, half of them in the even ones."""
+        return False
+
+    @property
+    def growing_sizes(self) -> tuple[tuple[float, int], ...]:
+        """Parts of training, and the size that images are reduced to up to each."""
+        return ()
+
     def check(self) -> None:
         """Raise `OptionError` for settings that no data can fulfil; nothing is read."""
         return

@@ -64,7 +64,10 @@ def _sums(
         own = cosines.gather(1, ids[:, None]).squeeze(1)
         others = (v != 0).any(1).expand_as(cosines).scatter(1, ids[:, None], False)
         count = others.sum(1)
-        hard = torch.logsumexp((cosines / temperature).masked_fill(~others, HIDDEN), 1) - count.clamp(min=1).log()
+        hard = (
+            torch.logsumexp((cosines / temperature).masked_fill(~others, HIDDEN), 1)
+            - count.clamp(min=1).to(x.dtype).log()
+        )
         hard = temperature * hard.where(count > 0, 0)
         there = torch.ones_like(own) if kept is None else kept.to(own.dtype)
         mean = (cosines * others).sum(1) / count.clamp(min=1)

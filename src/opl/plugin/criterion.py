@@ -158,7 +158,7 @@ class RegularizedCriterion(nn.Module):
         return loss * (target.ne(IGNORE_INDEX).sum() / num_items_in_batch)
 
     def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
-        features, labels = self.source.rows(output, logits, target)
+        features, labels, inputs = self.source.rows(output, logits, target)
         if not features.requires_grad:
             _warn_frozen(self.source.name)
         with torch.set_grad_enabled(self.weight != 0):
@@ -169,7 +169,7 @@ class RegularizedCriterion(nn.Module):
         self.watch.add(found.gamma, found.gamma_needed)
         if self.balance is None:
             return base + self.weight * found.loss
-        return base + self.weight * self.balance(found.loss, features, base_gradient(base, features, self.source.name))
+        return base + self.weight * self.balance(found.loss, inputs, base_gradients(base, inputs, self.source.name))
 
     def close(self) -> None:
         """Take the hooks off the model; the criterion cannot be used in training after that."""
@@ -189,15 +189,16 @@ class RegularizedCriterion(nn.Module):
         return f"weight={self.weight}, features={self.source.name}"
 
 
-def base_gradient(base: Tensor, features: Tensor, name: str) -> Tensor:
-    """The gradient of the base loss at the features; raise `OptionError` if it does not depend on them."""
-    (found,) = torch.autograd.grad(base, features, retain_graph=True, allow_unused=True)
-    if found is None:
+def base_gradients(base: Tensor, inputs: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
+    """The gradients of the base loss at the features; raise `OptionError` if it does not depend on them."""
+    found = torch.autograd.grad(base, inputs, retain_graph=True, allow_unused=True)
+    some = tuple(slope for slope in found if slope is not None)
+    if not some:
         raise OptionError(
-            f"balanced=True compares gradients at the features, and the loss is not made from those at {name} alone (a "
-            "compiled model, pooled or selected rows): leave balanced out and give a weight."
+            f"balanced=True compares gradients at the features, and in the graph the loss does not come from those at "
+            f"{name}, as in a compiled model: leave balanced out and give a weight."
         )
-    return found
+    return some
 
 
 def find_criteria(module: nn.Module) -> list[RegularizedCriterion]:

@@ -52,7 +52,7 @@ def losses(case: Case) -> dict[str, Call]:
 
     def balanced(features: Tensor, labels: Tensor) -> Tensor:
         slope = entropy_gradient(features.detach() @ head.T, labels, head)
-        value: Tensor = balance(plain(features, labels), features, slope)
+        value: Tensor = balance(plain(features, labels), (features,), (slope,))
         return value
 
     return {**modules, "balanced": balanced}
