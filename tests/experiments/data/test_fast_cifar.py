@@ -1,4 +1,4 @@
-"""Batches of the fast data sets: flips that alternate, sizes that grow, borders that mirror, all from seed and epoch."""
+"""Batches of the fast data sets: flips alternate, sizes grow, borders mirror, all from seed and epoch."""
 
 import torch
 from torch.nn import functional as F
