@@ -115,7 +115,7 @@ def gamma_needed(same: Tensor, other: Tensor) -> Tensor:
         tensor(0.0900)
     """
     tiny = 1e-6  # all features in one direction: s = d = 1
-    return (1 - same + tiny) / (1 - other + tiny)
+    return ((1 - same).clamp(min=0) + tiny) / ((1 - other).clamp(min=0) + tiny)
 
 
 def gamma_limit(same: Tensor, other: Tensor, positives: float = math.inf) -> Tensor:

@@ -52,14 +52,13 @@ class AutoGamma:
 Gamma = float | Literal["auto"] | AutoGamma | Ramp
 
 
-class ConstantGamma(nn.Module):
-    """The same gamma always."""
+@dataclass(frozen=True)
+class ConstantGamma:
+    """The same gamma always, without state."""
 
-    def __init__(self, value: float) -> None:
-        super().__init__()
-        self.value = float(value)
+    value: float
 
-    def forward(self, same: Tensor, other: Tensor) -> Tensor | float:
+    def __call__(self, same: Tensor, other: Tensor) -> Tensor | float:
         """Return gamma for a batch with this s and d."""
         return self.value
 
@@ -110,4 +109,4 @@ def gamma_rule(gamma: Gamma) -> GammaRule:
         raise OptionError(
             f"gamma is {gamma!r}: give a finite number such as 0.5, the paper's choice, 'auto', or a Ramp."
         )
-    return ConstantGamma(gamma)
+    return ConstantGamma(float(gamma))

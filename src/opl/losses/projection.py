@@ -2,6 +2,7 @@
 
 from typing import Any, Literal, NamedTuple, get_args
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -115,6 +116,8 @@ class OrthogonalProjectionLoss(nn.Module):
         gamma: Tensor | float = self.rule(same, other)
         if self.form == "log_ratio":
             return log_ratio(same, other, gamma), gamma
+        if isinstance(gamma, float):
+            return torch.add(1 - same, other, alpha=gamma), gamma
         return 1 - same + gamma * other, gamma
 
     def extra_repr(self) -> str:

@@ -39,8 +39,8 @@ class Path:
     def __post_init__(self) -> None:
         if np.shape(self.same) != np.shape(self.other) or np.ndim(self.same) != 1 or not len(self.same):
             raise OptionError(
-                f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: give "
-                "one number of each for every epoch, at least one."
+                f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: "
+                "give one number of each for every epoch, at least one."
             )
 
 
