@@ -53,10 +53,11 @@ class GradientBalance(nn.Module):
             inputs: the features, of which the loss is a function.
             slopes: the gradients of the other loss at the features.
         """
-        own = torch.autograd.grad(loss, inputs, retain_graph=True)
+        found = torch.autograd.grad(loss, inputs, retain_graph=True, allow_unused=True)
+        own = tuple(part for part in found if part is not None)
         squares = torch.stack([_square(slopes), _square(own)])
         if self.global_batch:
             dist.all_reduce(squares)
         theirs, ours = self.norms(*squares.sqrt().to(loss.dtype))
-        ratio = theirs / ours.clamp(min=torch.finfo(loss.dtype).eps)
+        ratio: Tensor = theirs / ours.clamp(min=torch.finfo(loss.dtype).eps)
         return loss.detach() + ratio * (loss - loss.detach())

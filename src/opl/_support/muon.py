@@ -19,7 +19,7 @@ def orthogonalize(matrix: Tensor, steps: int) -> Tensor:
     Each step applies `a x + b x^3 + c x^5` to the singular values, after the matrix was scaled to norm 1.
     """
     a, b, c = COEFFICIENTS
-    x = matrix / (torch.linalg.vector_norm(matrix) + 1e-7)
+    x: Tensor = matrix / (torch.linalg.vector_norm(matrix) + 1e-7)
     x = x.T if len(matrix) > matrix.shape[1] else x
     for _ in range(steps):
         gram = x @ x.T

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -32,10 +33,11 @@ class Batch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What every objective returns: the loss to minimize, and its named parts for logging."""
+    """What every objective returns: the loss to minimize, its named parts, and measures that are only logged."""
 
     total: Tensor
     parts: dict[str, Tensor]
+    measures: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class TaskShape(NamedTuple):

@@ -167,9 +167,10 @@ class RegularizedCriterion(nn.Module):
         if self.weight == 0:
             return base
         self.watch.add(found.gamma, found.gamma_needed)
-        if self.balance is None:
+        if self.balance is None or not features.requires_grad:
             return base + self.weight * found.loss
-        return base + self.weight * self.balance(found.loss, inputs, base_gradients(base, inputs, self.source.name))
+        scaled: Tensor = self.balance(found.loss, inputs, base_gradients(base, inputs, self.source.name))
+        return base + self.weight * scaled
 
     def close(self) -> None:
         """Take the hooks off the model; the criterion cannot be used in training after that."""

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from .._support.gamma import Gamma, Ramp
+from .._support.gamma import AutoGamma, Gamma
 from ..errors import OptionError, did_you_mean
-from ..functional import FORM, FORMS, is_number
+from ..functional import FORM, FORMS
 from ..losses import centered as centered_loss
 from ..losses import prototypes
 from ..losses.centered import CenteredProjectionLoss
@@ -31,7 +31,7 @@ def build_projection(
                 "form='prototypes' has a vector for each class and centers nothing: give feature_dim= and "
                 "num_classes=, and leave centered out."
             )
-        if gamma is not None and not isinstance(gamma, Ramp) and not is_number(gamma):
+        if isinstance(gamma, str | AutoGamma):
             raise OptionError("form='prototypes' has no pairs for an automatic gamma: give a number or an opl.Ramp.")
         return PrototypeProjectionLoss(
             feature_dim,
@@ -44,7 +44,7 @@ def build_projection(
         raise OptionError(did_you_mean("form", form, (*LOSS_FORMS, "prototypes")))
     if not centered:
         return OrthogonalProjectionLoss(gamma=gamma, form=form, ignore_index=ignore_index, global_batch=global_batch)
-    if feature_dim is None or form not in FORMS:
+    if feature_dim is None or form == "log_ratio":
         raise OptionError(
             f"centered=True keeps a mean of the features and takes a form of {', '.join(FORMS)}: give feature_dim=, "
             "the length of a feature."

@@ -55,7 +55,7 @@ class Objective(nn.Module):
         weights = {name: weight for name, (weight, _) in sums.items()} | self.weights
         total = reduce(add, (weights[name] * part for name, part in parts.items()))
         measures = {name: value for term in self.terms.values() for name, value in term.measures.items()}
-        return Terms(total, {**parts, **measures})
+        return Terms(total, parts, measures)
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
         """Handle the start of an epoch, counted from 0.

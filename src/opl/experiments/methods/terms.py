@@ -81,7 +81,8 @@ class ProjectionTerm(Term):
                 f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
             )
         slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
-        return self.balance(found.loss, (output.features,), (slope,))
+        scaled: Tensor = self.balance(found.loss, (output.features,), (slope,))
+        return scaled
 
     def after_epoch(self, record: Mapping[str, Any]) -> None:
         """Warn, once, if gamma was too small to lower d during the epoch."""

@@ -16,8 +16,9 @@ from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
 from ..models.modes import evaluation_mode
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import OPL, AuxiliaryMethod, build_terms
+from .auxiliaries import AuxiliaryMethod, build_terms
 from .base import Objective, SupervisedObjective
+from .opl_settings import OPL
 from .terms import is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..item import Item, Row
+from ..scales import Scale
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 HALF, FULL, TEN = "cifar100-fast-half", "cifar100-fast", "cifar10-fast"
 SMOOTH, SGD = f"{HALF}-smooth", f"{HALF}-sgd"
 SMOOTHING = 0.25  # that of the speed-runs
-LONG = ("paper", "tiny")
+LONG: tuple[Scale, ...] = ("paper", "tiny")
 
 ITEM = Item(
     name="fast",
