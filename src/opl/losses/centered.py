@@ -96,7 +96,7 @@ class CenteredProjectionLoss(nn.Module):
         sums, weight = self.sums.to(x.dtype), self.weight.to(x.dtype)
         if self.training:
             there = x.new_ones(len(x)) if batch.ignored is None else (~batch.ignored).to(x.dtype)
-            total, count = there @ x, there.sum()
+            total, count = (x * there[:, None]).sum(0), there.sum()  # a product would be rounded under autocast
             if group is not None:
                 from .._kernels.distributed import add_up
 

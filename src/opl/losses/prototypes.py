@@ -203,7 +203,7 @@ class PrototypeProjectionLoss(nn.Module):
     def diagnose(self, features: Tensor, labels: Tensor) -> Diagnosis:
         """Return the loss with what explains it; the rule for gamma is about pairs and does not apply."""
         found = self.project(features, labels)
-        with torch.no_grad():
+        with torch.no_grad(), full_precision(features):
             known = (self.centers != 0).any(1)
             nearest = closest(self.centers.to(found.same.dtype), known)
         return Diagnosis(*found, None, None, torch.zeros_like(found.same), nearest)
