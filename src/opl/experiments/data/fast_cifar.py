@@ -1,8 +1,9 @@
 """CIFAR with the augmentation of speed-runs: small images first, and each image flipped in every second epoch."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..._support.ranges import Fraction, Pixels
+from ..._support.ranges import Fraction, Pixels, Range
 from ..types import Augmentation
 from .augment import ReflectCrop
 from .cifar import Cifar10, Cifar100
@@ -14,7 +15,7 @@ SIZES = ((0.15, 20), (0.5, 24))
 class _Fast:
     """Settings that both share; crop, flip and jitter of CIFAR are replaced."""
 
-    shift: int = 2
+    shift: Annotated[int, Range(0, 15)] = 2
     """Pixels of a random shift; the border is reflected."""
     alternate: bool = True
     """Flip a random half of the images in even epochs, and the other half in odd ones."""

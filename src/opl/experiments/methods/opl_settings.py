@@ -43,9 +43,9 @@ class OPLVariant(OPL):
     """`sum` is OPL's own; `log_ratio` its logarithm; `prototypes` compares with running class means."""
     rule: Rule = "constant"
     """Gamma: always `gamma`; at least `gamma` and what lowers d; or a ramp from `gamma` to `end` over all training."""
-    end: float = 1.0
+    end: NotNegative = 1.0
     """With the rules linear and cosine: gamma at the end of training."""
-    margin: float = AutoGamma.margin
+    margin: NotNegative = AutoGamma.margin
     """With the rule auto: how much gamma is above what is needed."""
     temperature: Positive = prototypes.TEMPERATURE
     """With prototypes: of the smooth maximum over other classes."""
