@@ -116,8 +116,9 @@ class PrototypeProjectionLoss(nn.Module):
     """OPL with a memory of the classes and hard negatives: see `prototype_projection`.
 
     The memory is the buffer `centers`, the running mean of the unit features of each class. In training mode it takes
-    up each batch before the loss is computed, so that every sample has a positive from the start. There is no
-    `reduction`, as in OPL: with several processes, the value is that of the global batch.
+    up each batch before the loss is computed, so that every sample has a positive from the start.
+
+    There is no `reduction`, as in OPL: with several processes, the value is that of the global batch.
 
     Args:
         feature_dim: D.
