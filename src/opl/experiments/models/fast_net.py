@@ -121,11 +121,23 @@ class Group(nn.Module):
         return out
 
 
+class EvenConvolution(nn.Conv2d):
+    """A convolution with an even kernel that keeps the size: zeros are added at the right and at the bottom alone."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Map (B, C, H, W) to (B, D, H, W)."""
+        more = self.kernel_size[0] - 1
+        return super().forward(F.pad(input, (0, more, 0, more)))
+
+
 def identity_convolution(before: int, after: int, kernel: int) -> nn.Conv2d:
     """Build a convolution of the same size without a bias, whose first filters pass on the first channels."""
-    layer = nn.Conv2d(before, after, kernel, padding="same", bias=False)
+    if kernel % 2:
+        layer = nn.Conv2d(before, after, kernel, padding=kernel // 2, bias=False)
+    else:
+        layer = EvenConvolution(before, after, kernel, bias=False)
     with torch.no_grad():
-        same, middle = min(before, after), (kernel - 1) // 2  # an even kernel is padded to the right
+        same, middle = min(before, after), kernel // 2 if kernel % 2 else 0
         layer.weight[:same] = 0
         layer.weight[range(same), range(same), middle, middle] = 1
     return layer
