@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from opl import AutoGamma, Ramp
 from opl.heads.a_softmax import ASoftmaxHead
 from opl.heads.arcface import ArcFaceHead
 from opl.heads.cosface import CosFaceHead
@@ -17,6 +18,7 @@ from opl.heads.linear import LinearHead
 from opl.heads.rbf import RBFHead
 from opl.losses.anchor import AnchorLoss
 from opl.losses.center import CenterLoss
+from opl.losses.centered import CenteredProjectionLoss
 from opl.losses.class_balanced import ClassBalancedFocalLoss
 from opl.losses.distillation import DistillationProjectionLoss
 from opl.losses.focal import FocalLoss
@@ -25,6 +27,7 @@ from opl.losses.negative_cam import NegativeCAMLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
 from opl.losses.projection import OrthogonalProjectionLoss
+from opl.losses.prototypes import PrototypeProjectionLoss
 from opl.losses.truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 ROWS, DIM, CLASSES = 20, 6, 5
@@ -50,6 +53,12 @@ def answered(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
 
 def plain(loss: nn.Module, x: Tensor, labels: Tensor) -> Tensor:
     return loss(x, labels)
+
+
+def remembering() -> PrototypeProjectionLoss:
+    loss = PrototypeProjectionLoss(DIM, num_classes=CLASSES, temperature=0.5)
+    loss.centers = F.normalize(torch.randn(CLASSES, DIM, generator=torch.Generator().manual_seed(9)))
+    return loss
 
 
 class Case(NamedTuple):
@@ -90,6 +99,13 @@ LOSSES = {
     "DistillationProjectionLoss, softmax": Case(lambda: DistillationProjectionLoss(form="softmax"), taught),
     "KnowledgeDistillationLoss": Case(lambda: KnowledgeDistillationLoss(temperature=2.0), answered, LOGITS),
     "OrthogonalProjectionLoss": Case(lambda: OrthogonalProjectionLoss(), empty=1.0),  # s of no pair is 0
+    "OrthogonalProjectionLoss, auto": Case(lambda: OrthogonalProjectionLoss(gamma=AutoGamma(momentum=0.5)), empty=1.0),
+    "OrthogonalProjectionLoss, ramp": Case(
+        lambda: OrthogonalProjectionLoss(gamma=Ramp(0.0, 2.0, steps=4, shape="cosine")), empty=1.0
+    ),
+    "OrthogonalProjectionLoss, log-ratio": Case(lambda: OrthogonalProjectionLoss(form="log_ratio")),
+    "CenteredProjectionLoss": Case(lambda: CenteredProjectionLoss(DIM, momentum=0.5), empty=1.0),
+    "PrototypeProjectionLoss": Case(remembering),
 }
 CASES = HEADS | LOSSES
 

@@ -46,7 +46,9 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
     trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 16))
     assert len(logged) == 2
     for place, numbers in enumerate(logged):
-        assert numbers == pytest.approx(expected(module.model, slice(16 * place, 16 * place + 16)), rel=1e-5)
+        wanted = expected(module.model, slice(16 * place, 16 * place + 16))
+        assert {name: numbers[name] for name in wanted} == pytest.approx(wanted, rel=1e-5)
+        assert {"opl/gamma", "opl/gamma_needed", "opl/without_positive", "opl/class_cosine"} < numbers.keys()
 
 
 def trainer_of(folder, criterion_of, **settings):
@@ -82,8 +84,10 @@ def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):
 def _keep(transformers, criterion, batches):
     class Keep(transformers.TrainerCallback):
         def on_step_end(self, *_, **__):
-            base, projection, s, d = map(float, criterion.last)
-            batches.append({"opl/base": base, "opl/projection": projection, "opl/s": s, "opl/d": d})
+            base, projection, s, d, *rest = map(float, criterion.last)
+            names = ("opl/gamma", "opl/gamma_needed", "opl/without_positive", "opl/class_cosine")
+            diagnosis = dict(zip(names, rest, strict=True))
+            batches.append({"opl/base": base, "opl/projection": projection, "opl/s": s, "opl/d": d, **diagnosis})
 
     return Keep()
 

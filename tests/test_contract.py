@@ -46,10 +46,17 @@ def test_one_step_moves_every_class_of_every_parameter(case):
         assert (value != before[name]).view(CLASSES, -1).any(1).all(), name
 
 
+MEMORIES = (
+    ("CenterLoss", "centers"),
+    ("PrototypeProjectionLoss", "centers"),
+    ("CenteredProjectionLoss", "sums"),
+    ("OrthogonalProjectionLoss, auto", "rule.means.sums"),
+    ("OrthogonalProjectionLoss, ramp", "rule.step"),
+)
 STEPPED = ("ASoftmaxHead", "LSoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss")
 
 
-@pytest.mark.parametrize(("name", "buffer"), [("CenterLoss", "centers"), *((name, "step") for name in STEPPED)])
+@pytest.mark.parametrize(("name", "buffer"), [*MEMORIES, *((name, "step") for name in STEPPED)])
 def test_a_training_call_moves_what_no_optimizer_does_and_a_test_does_not(name, buffer):
     case = CASES[name]
     module, (x, labels) = case.build(), some(case)
@@ -237,7 +244,7 @@ def test_half_precision_input_is_answered_as_its_fp32_copy(case, kind):
 def test_a_batch_without_samples_is_a_loss_of_nothing(name):
     case, labels = LOSSES[name], torch.zeros(0, dtype=torch.long)
     module, x = case.build(), torch.zeros(0, *case.shape, requires_grad=True)
-    before = {key: value for key, value in state(module).items() if key != "step"}
+    before = {key: value for key, value in state(module).items() if not key.endswith("step")}
     for _ in range(4):
         value, *gradients = value_and_gradients(case, module, x, labels)
         assert value.item() == case.empty

@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors, functional, geometry, heads, losses, optim
+    from ._support.gamma import AutoGamma, Ramp
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
 
 __version__ = "0.1.0"
 __all__ = [
+    "AutoGamma",
     "FeatureTap",
     "OrthogonalProjectionLoss",
     "Projection",
+    "Ramp",
     "__version__",
     "errors",
     "functional",
@@ -33,9 +36,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "AutoGamma": "_support.gamma",
     "FeatureTap": "plugin",
     "OrthogonalProjectionLoss": "losses.projection",
     "Projection": "functional",
+    "Ramp": "_support.gamma",
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }

@@ -37,6 +37,7 @@ from torch import Tensor
 
 from ._kernels.class_sums import class_sums
 from ._kernels.classes import Classes, Soft, classes_of, sums_are_exact
+from ._kernels.layout import Layout, layout
 from ._kernels.normalize import full_precision, is_traced
 from ._kernels.pairs import fast_pairs, pairs
 from ._kernels.tiled import tiled
@@ -52,6 +53,7 @@ WEIGHT = 1.0  # the paper's lambda: weight of OPL relative to the criterion
 GAMMA = 0.5  # weight of d relative to s
 FORM: Form = "mean_abs"
 IGNORE_INDEX = -100  # rows with this label are excluded
+EPSILON = 0.01  # added to s and d before a logarithm
 
 SMALL = 2_000_000  # up to this B*B*D, one small product is cheaper than the many small operations of class sums
 TILED_FROM = 1024  # above this number of rows with signed features, tiles are faster than one B x B matrix
@@ -96,11 +98,54 @@ def orthogonal_projection(
         Projection(loss=tensor(0.), same=tensor(1.), other=tensor(0.))
     """
     check_options(gamma, form, ignore_index)
-    with full_precision(features):
-        same, other = _similarities(features, labels, form, ignore_index, group, algorithm)
-    if form == "abs_mean":
-        other = other.abs()
+    same, other, _ = similarities(features, labels, form, ignore_index, group, algorithm)
     return Projection(torch.add(1 - same, other, alpha=float(gamma)), same, other)
+
+
+def gamma_needed(same: Tensor, other: Tensor) -> Tensor:
+    """Return `(1 - s) / (1 - d)`, the gamma above which OPL lowers d; below it, OPL raises d.
+
+    It follows from the flow of free unit features in many classes of equal size, where the pull on a sample of class c
+    is proportional to `(1 - gamma) g + (1 + gamma / (C - 1)) delta_c`, g being the mean direction of all samples and
+    delta_c the deviation of the class from it. With few classes a slightly smaller gamma is enough. If s = d, as at
+    the start of training, it is 1.
+
+    Example:
+        >>> gamma_needed(torch.tensor(0.94), torch.tensor(0.30)).round(decimals=2)
+        tensor(0.0900)
+    """
+    tiny = 1e-6  # all features in one direction: s = d = 1
+    return ((1 - same).clamp(min=0) + tiny) / ((1 - other).clamp(min=0) + tiny)
+
+
+def gamma_limit(same: Tensor, other: Tensor, positives: float = math.inf) -> Tensor:
+    """Return `(s + 1 / positives) / d`, the gamma below which OPL raises s; above it, OPL lowers s.
+
+    Args:
+        same: s.
+        other: d.
+        positives: the number of positives of a sample, one less than the samples of its class in the batch.
+
+    Example:
+        >>> gamma_limit(torch.tensor(0.5), torch.tensor(0.25))
+        tensor(2.)
+    """
+    return (same + 1 / positives) / other
+
+
+def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0, epsilon: float = EPSILON) -> Tensor:
+    """Return `gamma * log(d + epsilon) - log(s + epsilon)`: OPL as a ratio instead of a sum.
+
+    Its gradient is that of OPL with gamma (s + epsilon) / (d + epsilon), up to a factor. For gamma 1 that lies between
+    `gamma_needed` and `gamma_limit` wherever s > d: d always falls and s always rises. Below s = 0 the logarithm goes
+    on along its tangent.
+
+    Example:
+        >>> log_ratio(torch.tensor(0.9), torch.tensor(0.9))
+        tensor(0.)
+    """
+    up = same.clamp(min=0)
+    return gamma * (other + epsilon).log() - ((up + epsilon).log() + (same - up) / epsilon)
 
 
 def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ignore_index: int = IGNORE_INDEX) -> str:
@@ -136,20 +181,34 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _similarities(
-    features: Tensor, labels: Tensor, form: Form, ignore_index: int, group: Any, algorithm: str
-) -> tuple[Tensor, Tensor]:
-    """Return s and d; for `"abs_mean"`, d is still signed."""
-    if group is not None:
-        from ._kernels.distributed import global_similarities
+def similarities(
+    features: Tensor,
+    labels: Tensor,
+    form: Form = FORM,
+    ignore_index: int = IGNORE_INDEX,
+    group: Any = None,
+    algorithm: str = "auto",
+    with_layout: bool = False,
+) -> tuple[Tensor, Tensor, Layout | None]:
+    """Return s and d, and with `with_layout` how the classes of the batch lie, all as in `orthogonal_projection`."""
+    with full_precision(features):
+        if group is not None:
+            from ._kernels.distributed import global_similarities
 
-        same, other = global_similarities(features, labels, form, ignore_index, group, algorithm)
-        return same, other
-    if algorithm not in ALGORITHMS:
-        raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
-    batch = validate(features, labels, ignore_index)
-    if algorithm == "auto":
-        algorithm = _choose(batch, form)
+            same, other, found = global_similarities(
+                features, labels, form, ignore_index, group, algorithm, with_layout
+            )
+        else:
+            if algorithm not in ALGORITHMS:
+                raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
+            batch = validate(features, labels, ignore_index)
+            same, other = _local_similarities(batch, form, _choose(batch, form) if algorithm == "auto" else algorithm)
+            found = layout(*batch[:3]) if with_layout else None
+    return same, other.abs() if form == "abs_mean" else other, found
+
+
+def _local_similarities(batch: ValidBatch, form: Form, algorithm: str) -> tuple[Tensor, Tensor]:
+    """Return s and d of a batch; for `"abs_mean"`, d is still signed."""
     x, labels, ignored, _ = batch
     absolute = form == "mean_abs"
     if algorithm == "tiled" and len(x):

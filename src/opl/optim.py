@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from ._support.muon import MuonSGD
 from ._support.ranges import Count, CountOrZero, Fraction, FractionBelowOne, NotNegative, Positive
 from .errors import OptionError
 
@@ -46,6 +47,39 @@ class AdamW:
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """Build the optimizer for these parameters."""
         return torch.optim.AdamW(parameters, self.lr, betas=(self.beta1, self.beta2), weight_decay=self.weight_decay)
+
+
+@dataclass(frozen=True)
+class Muon:
+    """Muon for the filters of convolutions, SGD with Nesterov momentum for everything else.
+
+    Muon orthogonalizes the update of each layer and resets the norm of its filters to the root of their number, in
+    place of weight decay. Biases and batch norm have no weight decay either.
+    """
+
+    lr: Positive = 1.38
+    """Learning rate of SGD."""
+    momentum: FractionBelowOne = 0.9
+    weight_decay: NotNegative = 5e-4
+    filter_lr: Positive = 0.18
+    """Learning rate of Muon."""
+    filter_momentum: FractionBelowOne = 0.6
+    steps: Count = 3
+    """Newton-Schulz iterations."""
+
+    def build(self, parameters: Parameters) -> torch.optim.Optimizer:
+        """Build the optimizer for these parameters."""
+        given = list(parameters)
+        groups = [group if isinstance(group, dict) else {"params": [group]} for group in given]
+        return MuonSGD(
+            groups,
+            lr=self.lr,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            filter_lr=self.filter_lr,
+            filter_momentum=self.filter_momentum,
+            steps=self.steps,
+        )
 
 
 @dataclass(frozen=True)
@@ -116,6 +150,19 @@ class OneCycle:
         return self.end + (1 - self.end) * (1 + math.cos(math.pi * min(1.0, down))) / 2
 
 
+@dataclass(frozen=True)
+class Triangle:
+    """Linear increase from 0 to the base learning rate during the fraction `peak` of training, then linear to 0."""
+
+    peak: Fraction = 0.25
+
+    def __call__(self, step: int, steps_per_epoch: int, epochs: int) -> float:
+        """Return the factor that multiplies the base learning rate at this step."""
+        steps = epochs * steps_per_epoch
+        top = self.peak * steps
+        return (step + 1) / (top + 1) if step < top else (steps - step) / max(1.0, steps - top)
+
+
 @runtime_checkable
 class HasParamOptions(Protocol):
     """A module with parameters that need their own optimizer options.
@@ -163,5 +210,5 @@ def warmup_factor(step: int, steps: float) -> float:
     return 1.0 if step >= steps else step / steps
 
 
-Optimizer = SGD | AdamW
-Schedule = Steps | Staircase | Cosine | OneCycle
+Optimizer = SGD | AdamW | Muon
+Schedule = Steps | Staircase | Cosine | OneCycle | Triangle

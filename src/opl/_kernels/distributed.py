@@ -6,6 +6,7 @@ Then either the class sums are added over the processes or, if that sends less, 
 follows from the sums. It is multiplied by the number of processes, because DDP and FSDP divide by that number.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,12 +17,14 @@ from torch._compile import _disable_dynamo
 from ..errors import DistributedError, OplError, OptionError, did_you_mean
 from .class_sums import gradient
 from .classes import Classes, Hard, Soft, classes_of, sums_are_exact
+from .layout import Layout, closest, layout, layout_of_sums, soft_alone
 from .normalize import inverse_norms
 from .tiled import PairSum, attach, finish, pair_sum
 from .validate import ValidBatch, validate
 
 ALGORITHMS = ("auto", "class_sums", "features")
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d, and the gradients of s and of d for the local rows
+Found = tuple[Parts, Layout | None]
 
 
 class Header(NamedTuple):
@@ -37,13 +40,22 @@ class Header(NamedTuple):
 
 @_disable_dynamo  # torch.compiler.disable that waits for the first call to import torch._dynamo, which takes seconds
 def global_similarities(
-    features: Tensor, labels: Tensor, form: str, ignore_index: int, group: Any, algorithm: str
-) -> tuple[Tensor, Tensor]:
-    """Return s and d of the combined batch of all processes of `group`; for `"abs_mean"`, d is still signed."""
+    features: Tensor,
+    labels: Tensor,
+    form: str,
+    ignore_index: int,
+    group: Any,
+    algorithm: str,
+    with_layout: bool = False,
+) -> tuple[Tensor, Tensor, Layout | None]:
+    """Return s and d of the combined batch of all processes of `group`; for `"abs_mean"`, d is still signed.
+
+    With `with_layout`, also return how its classes lie.
+    """
     if algorithm not in ALGORITHMS:
         raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
-    rank, world = _place(group)
-    batch, headers = _agree(features, labels, ignore_index, group)
+    rank, world = place(group)
+    batch, headers = agree(features, labels, ignore_index, group)
     x, width = batch.x, max(header.width for header in headers)
     sizes = [header.rows for header in headers]
     rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
@@ -55,41 +67,50 @@ def global_similarities(
         )
     with torch.no_grad():
         local = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(x.dtype)
-        parts = None
+        found: Found | None = None
         if width == 0:
             every = _gather(local, sizes, group)
-            left_out = every == ignore_index
-            classes = Hard.of(every, left_out if bool(left_out.any()) else None)
+            classes = Hard.of(every, _left_out(every, ignore_index))
             fewer = sum(sizes) >= 2 * len(classes.counts)  # less data: an all-reduce sends its input about twice
             if straight and (algorithm == "class_sums" or (algorithm == "auto" and fewer)):
-                parts = _by_sums(x, classes.part(rows), group)
+                found = _by_sums(x, classes.part(rows), group, with_layout)
         elif straight and (algorithm == "class_sums" or (algorithm == "auto" and sum(sizes) >= 2 * width)):
-            parts = _by_sums(x, Soft.of(local, batch.ignored), group)
-        if parts is None:
+            found = _by_sums(x, Soft.of(local, batch.ignored), group, with_layout)
+        if found is None:
             every = every if width == 0 else _gather(local, sizes, group)
-            parts = _by_features(
-                _gather(x, sizes, group), every, ignore_index, rows, form == "mean_abs", straight, group
-            )
-    return attach(x, *parts, scale=float(world))
+            everything, left_out = _gather(x, sizes, group), _left_out(every, ignore_index)
+            parts = _by_features(everything, every, left_out, rows, form == "mean_abs", straight, group)
+            found = parts, layout(everything, every, left_out) if with_layout else None
+    return *attach(x, *found[0], scale=float(world)), found[1]
 
 
-def _by_sums(x: Tensor, classes: Classes, group: Any) -> Parts | None:
+def _left_out(labels: Tensor, ignore_index: int) -> Tensor | None:
+    """Return the mask of the rows to exclude; None if there are none."""
+    ignored = labels == ignore_index if labels.ndim == 1 else (labels == ignore_index).all(1)
+    return ignored if bool(ignored.any()) else None
+
+
+def _by_sums(x: Tensor, classes: Classes, group: Any, with_layout: bool) -> Found | None:
     """Compute the parts from class sums over all processes; None if that is inaccurate for these soft labels."""
     inverse = inverse_norms(x, classes.ignored)
-    moments = _add_up(classes.moments(x, inverse), group)
+    moments = add_up(classes.moments(x, inverse), group)
     if isinstance(classes, Soft) and not sums_are_exact(moments[3][0].item(), moments[2]):
         return None
     stats = classes.stats(moments)
     gradients = [gradient(x, inverse, classes, moments, *of) for of in ((1.0, 0.0), (0.0, 1.0))]
-    return stats.same, stats.other, gradients[0], gradients[1]
+    parts = stats.same, stats.other, gradients[0], gradients[1]
+    if not with_layout:
+        return parts, None
+    if isinstance(classes, Hard):
+        return parts, layout_of_sums(moments[0], classes.counts)
+    alone, count = add_up(soft_alone(classes.weights, moments[2], classes.ignored), group)
+    return parts, Layout(alone / count.clamp(min=1), closest(moments[0], moments[2] > 0))
 
 
 def _by_features(
-    x: Tensor, labels: Tensor, ignore_index: int, rows: slice, absolute: bool, straight: bool, group: Any
+    x: Tensor, labels: Tensor, ignored: Tensor | None, rows: slice, absolute: bool, straight: bool, group: Any
 ) -> Parts:
     """Compute the parts from the gathered features: class sums where they are exact, otherwise local tiles."""
-    left_out = labels == ignore_index if labels.ndim == 1 else (labels == ignore_index).all(1)
-    ignored = left_out if bool(left_out.any()) else None
     classes = classes_of(labels, ignored)
     inverse = inverse_norms(x, ignored)
     mine, my_inverse = x[rows], inverse[rows]
@@ -98,7 +119,7 @@ def _by_features(
         weights = labels if isinstance(classes, Hard) else classes.weights
         unit = x * inverse[:, None]
         part = pair_sum(unit, weights, ignored, rows, same=same, absolute=absolute and not same, pull=True)
-        cosines, weight = _add_up((part.cosines, part.weights), group)
+        cosines, weight = add_up((part.cosines, part.weights), group)
         return finish(mine, my_inverse, PairSum(cosines, weight, part.pull))
 
     if isinstance(classes, Soft):
@@ -113,7 +134,7 @@ def _by_features(
     return stats.same, other, same_gradient, other_gradient
 
 
-def _place(group: Any) -> tuple[int, int]:
+def place(group: Any) -> tuple[int, int]:
     """Return the rank of this process in the group, and the size of the group."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
@@ -128,12 +149,22 @@ def _place(group: Any) -> tuple[int, int]:
     return rank, dist.get_world_size(group)
 
 
-def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> tuple[ValidBatch, list[Header]]:
-    """Check the local batch and exchange headers, so that an invalid batch stops all processes without a hang."""
+def agree(
+    features: Tensor,
+    labels: Tensor,
+    ignore_index: int,
+    group: Any,
+    check: Callable[[ValidBatch], object] = lambda batch: None,
+) -> tuple[ValidBatch, list[Header]]:
+    """Check the local batch and exchange headers, so that an invalid batch stops all processes without a hang.
+
+    `check` may raise further errors about the local batch.
+    """
     problem: OplError | None = None
     header = Header(0, 0, 0, 0, 0, 0)
     try:
         batch = validate(features, labels, ignore_index)
+        check(batch)
         nonnegative = bool((batch.x >= 0).all()) if batch.nonnegative is None else batch.nonnegative
         width = batch.labels.shape[1] if batch.labels.ndim == 2 and len(batch.labels) else 0
         double = batch.x.dtype == torch.float64
@@ -157,7 +188,21 @@ def _agree(features: Tensor, labels: Tensor, ignore_index: int, group: Any) -> t
     return batch, headers
 
 
-def _add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
+@_disable_dynamo
+def check_and_agree(
+    features: Tensor, labels: Tensor, ignore_index: int, group: Any, check: Callable[[ValidBatch], object]
+) -> ValidBatch:
+    """Return the validated local batch, checked further by `check`; with a group, an error stops all its processes."""
+    if group is None:
+        batch = validate(features, labels, ignore_index)
+        check(batch)
+        return batch
+    place(group)
+    return agree(features, labels, ignore_index, group, check)[0]
+
+
+@_disable_dynamo
+def add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
     """Return each tensor's sum over the processes, with one all-reduce."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.all_reduce(flat, group=group)

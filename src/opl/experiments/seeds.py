@@ -47,6 +47,8 @@ class Purpose(Enum):
     """Held-out images of a domain."""
     CROP = ("before", 12)
     """Random crops of pictures, made while they are decoded."""
+    FLIP = ("before", 13)
+    """Which images are flipped in the first epoch, where flips alternate."""
 
     def __new__(cls, side: str, number: int) -> "Purpose":
         """Give each purpose a value of its own, whatever its number."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -32,17 +33,18 @@ class Batch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What every objective returns: the loss to minimize, and its named parts for logging."""
+    """What every objective returns: the loss to minimize, its named parts, and measures that are only logged."""
 
     total: Tensor
     parts: dict[str, Tensor]
+    measures: Mapping[str, Tensor] = MappingProxyType({})
 
 
 class TaskShape(NamedTuple):
     """What a method may need to build its objective.
 
     `counts` are the training images per class, `steps` the steps per epoch, and `teacher` the trained network of the
-    run named by the recipe's `after`.
+    run named by the recipe's `after`. `label_smoothing` is that of the method's cross-entropy, for its terms.
     """
 
     num_classes: int
@@ -50,6 +52,8 @@ class TaskShape(NamedTuple):
     counts: tuple[int, ...] = ()
     steps: int = 1
     teacher: nn.Module | None = None
+    epochs: int = 1
+    label_smoothing: float = 0.0
 
 
 class Request(NamedTuple):
@@ -182,6 +186,16 @@ class DataSet(Protocol):
     def mirror_batches(self) -> bool:
         """Whether every batch is extended by the mirror images of its images."""
         return False
+
+    @property
+    def alternate_flip(self) -> bool:
+        """Whether images are flipped in every second epoch, half of them in the even ones."""
+        return False
+
+    @property
+    def growing_sizes(self) -> tuple[tuple[float, int], ...]:
+        """Parts of training, and the size that images are reduced to up to each."""
+        return ()
 
     def check(self) -> None:
         """Raise `OptionError` for settings that no data can fulfil; nothing is read."""

@@ -8,11 +8,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from .._support.balance import GradientBalance
+from .._support.gamma import Gamma
 from ..errors import OplWarning, OptionError, did_you_mean
-from ..functional import FORM, GAMMA, IGNORE_INDEX, WEIGHT, Form, is_number
-from ..losses.projection import OrthogonalProjectionLoss
+from ..functional import FORM, IGNORE_INDEX, WEIGHT, is_number
 from .caller import check_caller
+from .projections import AnyProjectionLoss, ProjectionForm, build_projection
 from .source import ClassifierSource, FunctionSource, OutputSource, Pool, Source
+from .watch import GammaWatch
 
 POOLS: dict[str, Pool] = {
     "mean": lambda features: features.mean(1) if features.ndim == 3 else features.flatten(2).mean(2),
@@ -20,6 +23,9 @@ POOLS: dict[str, Pool] = {
     "last": lambda features: features[:, -1],
 }
 """(B, T, D) tokens, or for the mean (B, D, H, W) maps too, to (B, D)."""
+
+
+DIAGNOSED = ("gamma", "gamma_needed", "without_positive", "class_cosine")
 
 
 @runtime_checkable
@@ -30,12 +36,20 @@ class HasLogits(Protocol):
 
 
 class LossParts(NamedTuple):
-    """The parts of the last loss, detached, for logging; all but `base` are None if OPL was not computed."""
+    """The parts of the last loss, detached, for logging; all but `base` are None if OPL was not computed.
+
+    Those after `base` are the fields of `opl.losses.projection.Diagnosis`: with `gamma` below `gamma_needed`, OPL
+    raises d instead of lowering it.
+    """
 
     base: Tensor
     projection: Tensor | None = None
     same: Tensor | None = None
     other: Tensor | None = None
+    gamma: Tensor | None = None
+    gamma_needed: Tensor | None = None
+    without_positive: Tensor | None = None
+    class_cosine: Tensor | None = None
 
 
 def regularize(
@@ -43,11 +57,15 @@ def regularize(
     model: nn.Module,
     *,
     weight: float = WEIGHT,
-    gamma: float = GAMMA,
+    gamma: Gamma | None = None,
     layer: str | nn.Module | None = None,
     features: str | Callable[[Any], Tensor] | None = None,
     pool: str | Pool | None = None,
-    form: Form = FORM,
+    form: ProjectionForm = FORM,
+    centered: bool = False,
+    balanced: bool = False,
+    feature_dim: int | None = None,
+    num_classes: int | None = None,
     ignore_index: int | None = None,
     global_batch: bool = False,
 ) -> "RegularizedCriterion":
@@ -61,12 +79,20 @@ def regularize(
         criterion: the existing loss, called with logits and target, for instance `nn.CrossEntropyLoss()`.
         model: the model that computes the features; it is not modified.
         weight: the paper's lambda. With 0 the loss equals the criterion's bit for bit; s and d are still computed.
-        gamma: weight of d relative to s.
+        gamma: weight of d relative to s: a number, `"auto"` for one that is large enough to lower d, or an `opl.Ramp`
+            that grows during training. By default 0.5, the paper's choice, and 1 for the last two forms.
         layer: the layer whose input is the features, or its name, where the classifier cannot or should not be found.
         features: instead, the name of a layer whose output is the features, or a function of the model's output.
         pool: what makes one vector a sample of the features of `layer` or `features`: `"mean"`, `"first"` or `"last"`
             token, or a function.
-        form: how d is computed, see `opl.orthogonal_projection`.
+        form: how d is computed, see `opl.orthogonal_projection`; or `"log_ratio"`, the logarithm of d / s; or
+            `"prototypes"`, which compares features with running class means, see `opl.losses.prototypes`.
+        centered: subtract a running mean of all features before the cosines are taken; takes `form="mean"`, unless
+            another is given.
+        balanced: make `weight` relative to the base loss: the gradient of OPL at the features is scaled to have the
+            same norm there, as a running mean, times `weight`.
+        feature_dim: the length of a feature, for the state of `centered` and `"prototypes"`.
+        num_classes: the number of classes, for the state of `"prototypes"`.
         ignore_index: rows with this label are excluded; by default that of the criterion, or -100.
         global_batch: use the combined batch of all processes.
 
@@ -75,11 +101,12 @@ def regularize(
         >>> criterion = regularize(nn.CrossEntropyLoss(), model)
         >>> loss = criterion(model(torch.ones(6, 4)), torch.tensor([0, 1, 0, 1, 0, 1]))
         >>> criterion.last._fields
-        ('base', 'projection', 'same', 'other')
+        ('base', 'projection', 'same', 'other', 'gamma', 'gamma_needed', 'without_positive', 'class_cosine')
     """
     ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
-    projection = OrthogonalProjectionLoss(gamma=gamma, form=form, ignore_index=ignored, global_batch=global_batch)
-    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection)
+    projection = build_projection(gamma, form, centered, feature_dim, num_classes, ignored, global_batch)
+    balance = GradientBalance(global_batch) if balanced else None
+    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection, balance)
 
 
 class RegularizedCriterion(nn.Module):
@@ -95,7 +122,12 @@ class RegularizedCriterion(nn.Module):
     """
 
     def __init__(
-        self, criterion: Callable[..., Tensor], source: Source, weight: float, projection: OrthogonalProjectionLoss
+        self,
+        criterion: Callable[..., Tensor],
+        source: Source,
+        weight: float,
+        projection: AnyProjectionLoss,
+        balance: GradientBalance | None = None,
     ) -> None:
         super().__init__()
         if not is_number(weight) or not 0 <= weight < float("inf"):
@@ -104,6 +136,8 @@ class RegularizedCriterion(nn.Module):
         self.source = source
         self.weight = float(weight)
         self.projection = projection
+        self.balance = balance
+        self.watch = GammaWatch()
         self.last: LossParts | None = None
         self._new_to_trainer = True
 
@@ -124,13 +158,19 @@ class RegularizedCriterion(nn.Module):
         return loss * (target.ne(IGNORE_INDEX).sum() / num_items_in_batch)
 
     def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
-        features, labels = self.source.rows(output, logits, target)
+        features, labels, inputs = self.source.rows(output, logits, target)
         if not features.requires_grad:
             _warn_frozen(self.source.name)
         with torch.set_grad_enabled(self.weight != 0):
-            projection = self.projection.project(features, labels)
-        self.last = LossParts(base.detach(), *(part.detach() for part in projection))
-        return base if self.weight == 0 else base + self.weight * projection.loss
+            found = self.projection.diagnose(features, labels)
+        self.last = LossParts(base.detach(), *(None if part is None else part.detach() for part in found))
+        if self.weight == 0:
+            return base
+        self.watch.add(found.gamma, found.gamma_needed)
+        if self.balance is None or not features.requires_grad:
+            return base + self.weight * found.loss
+        scaled: Tensor = self.balance(found.loss, inputs, base_gradients(base, inputs, self.source.name))
+        return base + self.weight * scaled
 
     def close(self) -> None:
         """Take the hooks off the model; the criterion cannot be used in training after that."""
@@ -150,6 +190,18 @@ class RegularizedCriterion(nn.Module):
         return f"weight={self.weight}, features={self.source.name}"
 
 
+def base_gradients(base: Tensor, inputs: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
+    """The gradients of the base loss at the features; raise `OptionError` if it does not depend on them."""
+    found = torch.autograd.grad(base, inputs, retain_graph=True, allow_unused=True)
+    some = tuple(slope for slope in found if slope is not None)
+    if not some:
+        raise OptionError(
+            f"balanced=True compares gradients at the features, and in the graph the loss does not come from those at "
+            f"{name}, as in a compiled model: leave balanced out and give a weight."
+        )
+    return some
+
+
 def find_criteria(module: nn.Module) -> list[RegularizedCriterion]:
     """All regularized criteria inside a module."""
     return [part for part in module.modules() if isinstance(part, RegularizedCriterion)]
@@ -160,6 +212,7 @@ def name_parts(last: LossParts | None) -> dict[str, Tensor]:
     if last is None:
         return {}
     named = {"opl/base": last.base, "opl/projection": last.projection, "opl/s": last.same, "opl/d": last.other}
+    named |= {f"opl/{name}": value for name, value in last._asdict().items() if name in DIAGNOSED}
     return {name: value for name, value in named.items() if value is not None}
 
 

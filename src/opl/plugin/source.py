@@ -19,10 +19,11 @@ SETTLED = 8  # calls of a criterion after which layers that were never its class
 
 
 class Rows(NamedTuple):
-    """Feature vectors and their labels, row by row."""
+    """Feature vectors and their labels, row by row, and the tensors of the model that the features are made from."""
 
     features: Tensor
     labels: Tensor
+    inputs: tuple[Tensor, ...] = ()
 
 
 class Source(Protocol):
@@ -87,8 +88,11 @@ class ClassifierSource:
         features = _gather(reached, logits.device, hooks[reached[0].hook])
         self._settle(hooks[reached[0].hook])
         if deep:
-            return plain_rows(torch.cat(features), logits, target, self._pool)
-        return _classifier_rows(features, reached, found, logits, target, isinstance(layer, nn.modules.conv._ConvNd))
+            rows = plain_rows(torch.cat(features), logits, target, self._pool)
+        else:
+            conv = isinstance(layer, nn.modules.conv._ConvNd)
+            rows = _classifier_rows(features, reached, found, logits, target, conv)
+        return rows._replace(inputs=tuple(features))
 
     def close(self) -> None:
         """Take all hooks off the model."""
@@ -176,7 +180,7 @@ class OutputSource:
         else:
             features = _gather(reached, logits.device, self._layer)
         self._tap.hook.compiled = None
-        return plain_rows(torch.cat(features), logits, target, self._pool)
+        return plain_rows(torch.cat(features), logits, target, self._pool)._replace(inputs=tuple(features))
 
     def close(self) -> None:
         """Take the hook off the model."""
@@ -201,7 +205,8 @@ class FunctionSource:
 
     def rows(self, output: Any, logits: Tensor, target: Tensor) -> Rows:
         """The rows of the function's value."""
-        return plain_rows(_as_tensor(self._function(output), self.name), logits, target, self._pool)
+        value = _as_tensor(self._function(output), self.name)
+        return plain_rows(value, logits, target, self._pool)._replace(inputs=(value,))
 
     def close(self) -> None:
         """Nothing: a function needs no hook."""

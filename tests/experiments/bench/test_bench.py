@@ -73,3 +73,12 @@ def test_bench_needs_nothing_but_the_package(tmp_path):
     assert ended == "0"
     assert len(files) == len(benches.MODULES)
     assert all(Path(file).is_relative_to(tmp_path / "site") for file in files)
+
+
+def test_bench_measures_the_variants_of_opl_beside_it(monkeypatch, capsys):
+    from opl.experiments.bench import variants
+
+    monkeypatch.setattr(variants, "CASES", [bench.Case(16, 8, 4, False)])
+    assert cli.main(["bench", "variants", "--seconds", "0.01", "--no-memory", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert set(row["ms"]) == {"opl", "auto", "log-ratio", "ramp", "centered", "prototypes", "balanced"}

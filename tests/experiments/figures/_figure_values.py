@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opl.experiments.figures import gallery, lda, plane, search, similarity, training
+from opl.experiments.figures import flow, gallery, lda, plane, search, similarity, training
 
 HOSTILE = (
     "<b>x</b>",
@@ -40,6 +40,10 @@ def curve(label="CE", seeds=3, epochs=5):
     return training.Curve(label, tuple(range(1, epochs + 1)), tuple(range(seeds)), rng().normal(size=(seeds, epochs)))
 
 
+def path(label="CE"):
+    return flow.Path(label, np.linspace(0.5, 0.9, 5), np.linspace(0.5, 0.2, 5))
+
+
 def matrix(label="CE", count=6, names=None):
     values = rng().uniform(-1, 1, (count, count))
     values = (values + values.T) / 2
@@ -63,6 +67,7 @@ def panel(label="CE", names=("cat", "dog", "owl")):
 
 
 DRAWN = {
+    "flow": lambda: flow.draw([path("CE"), path("CE+OPL")]),
     "plane": lambda: plane.draw([cloud("CE"), cloud("CE+OPL")]),
     "training": lambda: training.draw({"s": [curve("CE"), curve("CE+OPL")], "d": [curve("CE"), curve("CE+OPL")]}),
     "similarity": lambda: similarity.draw([matrix("CE"), matrix("CE+OPL")]),
@@ -73,6 +78,7 @@ DRAWN = {
     ),
 }
 PAGES = {
+    "flow": lambda names: flow.page([path(names[0]), path(names[1])]),
     "plane": lambda names: plane.page([cloud(names[0], names=names), cloud(names[1], names=names)]),
     "training": lambda names: training.page([curve(names[0]), curve(names[1])], names[0]),
     "similarity": lambda names: similarity.page(matrix(names[0], len(names), names)),

@@ -19,7 +19,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 MODULES = (
     "style", "_points", "_ring", "_sweeps", "rendering",
-    "plane", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "paper",
+    "plane", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow", "paper",
 )  # fmt: skip
 
 

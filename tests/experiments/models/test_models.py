@@ -15,6 +15,7 @@ from opl.experiments.models import (
     MODELS,
     CifarResNet,
     DigitsNet,
+    FastNet,
     MadryResNet,
     MnistNet,
     NeuralScale,
@@ -47,6 +48,7 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     "mnist without the last relu": (MnistNet(last_relu=False), 1, 28, 32, False),
     "mnist in the plane": (MnistNet(embed=2), 1, 28, 2, False),
     "digits": (DigitsNet(), 1, 8, 64, True),
+    "fast": (FastNet(width=2), 3, 32, 24, False),
 }
 EVERY = pytest.mark.parametrize(("settings", "channels", "size", "feature_dim", "positive"), SMALL.values(), ids=SMALL)
 

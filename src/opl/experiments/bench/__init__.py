@@ -5,9 +5,10 @@
 
 from typing import Literal, NamedTuple
 
-Subject = Literal["loss", "losses", "train", "episodes", "attack"]
+Subject = Literal["loss", "variants", "losses", "train", "episodes", "attack"]
 MODULES: dict[Subject, str] = {
     "loss": "loss",
+    "variants": "variants",
     "losses": "losses",
     "train": "training",
     "episodes": "episodes",

@@ -47,14 +47,15 @@ MEMORY = [Case(65536, 512, 1000, False), Case(16384, 512, 1000, True), Case(1638
 
 def measure(options: Options) -> dict[str, Any]:
     """Milliseconds and peak memory of each case."""
-    speed = [_speed(case, options.seconds) for case in _progress(SPEED, "speed", options.quiet)]
+    speed = [_speed(case, options.seconds) for case in progress(SPEED, "speed", options.quiet)]
     peaks: list[dict[str, Any]] = []
     if options.memory and sys.platform == "linux":
-        peaks = [_memory(case) for case in _progress(MEMORY, "memory", options.quiet)]
+        peaks = [_memory(case) for case in progress(MEMORY, "memory", options.quiet)]
     return {"torch": torch.__version__, "threads": torch.get_num_threads(), "speed": speed, "memory": peaks}
 
 
-def _batch(case: Case) -> tuple[Tensor, Tensor]:
+def batch_of(case: Case) -> tuple[Tensor, Tensor]:
+    """The features and labels of a case."""
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(case.rows, case.dim, generator=generator)
     features = features if case.signed else features.relu_()
@@ -69,7 +70,7 @@ VERSIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"textbook": textbook,
 
 
 def _speed(case: Case, seconds: float) -> dict[str, Any]:
-    features, labels = _batch(case)
+    features, labels = batch_of(case)
     ones = torch.ones_like(features)
     versions: dict[str, Callable[[], object]] = {
         "textbook": lambda: torch.autograd.backward(textbook(features, labels)),
@@ -83,7 +84,7 @@ def _speed(case: Case, seconds: float) -> dict[str, Any]:
     times = take_turns(versions, seconds, reset=drop_gradient)
     milliseconds = {name: 1e3 * median(values) for name, values in times.items()}
     return {
-        **_describe(case),
+        **describe(case),
         "algorithm": select_algorithm(features, labels),
         "ms": milliseconds,
         "faster": milliseconds["textbook"] / milliseconds["opl"],
@@ -91,7 +92,7 @@ def _speed(case: Case, seconds: float) -> dict[str, Any]:
     }
 
 
-def _describe(case: Case) -> dict[str, Any]:
+def describe(case: Case) -> dict[str, Any]:
     """A case by the letters of the paper."""
     return {"B": case.rows, "D": case.dim, "C": case.classes, "features": "signed" if case.signed else "ReLU"}
 
@@ -106,7 +107,7 @@ def _memory(case: Case) -> dict[str, Any]:
     smaller = _peak_in_child(case._replace(rows=rows), "textbook")
     scale = (case.rows / rows) ** 2
     return {
-        **_describe(case),
+        **describe(case),
         "matrix_bytes": matrix,
         "opl": ours / matrix,
         "textbook": smaller * scale / matrix,
@@ -124,13 +125,14 @@ def _peak_in_child(case: Case, version: str) -> int:
 
 def _peak(case: Case, version: str) -> int:
     call = VERSIONS[version]
-    torch.autograd.backward(call(*_batch(case._replace(rows=64))))  # everything is loaded
-    features, labels = _batch(case)
+    torch.autograd.backward(call(*batch_of(case._replace(rows=64))))  # everything is loaded
+    features, labels = batch_of(case)
     _, peak = measure_peak(lambda: torch.autograd.backward(call(features, labels)))
     return peak
 
 
-def _progress(cases: list[Case], what: str, quiet: bool) -> Iterable[Case]:
+def progress(cases: list[Case], what: str, quiet: bool) -> Iterable[Case]:
+    """The cases, with a progress bar unless that is unwanted."""
     from rich.console import Console
     from rich.progress import track
 

@@ -17,6 +17,7 @@ from .batches import Batches
 from .cifar import Cifar10, Cifar100
 from .digits import Digits
 from .domains import DomainFolder, Pacs
+from .fast_cifar import FastCifar10, FastCifar100
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .jpeg_copies import JpegCopies
 from .meta_dataset import MetaSource
@@ -36,6 +37,8 @@ DATA_SETS = (
     FashionMnist,
     Cifar10,
     Cifar100,
+    FastCifar10,
+    FastCifar100,
     CifarFS,
     MiniImageNet,
     TieredImageNet,
@@ -66,6 +69,8 @@ __all__ = [
     "Digits",
     "DomainFolder",
     "FashionMnist",
+    "FastCifar10",
+    "FastCifar100",
     "Flip",
     "Grayscale",
     "HubImages",

@@ -31,11 +31,21 @@ class PadCrop:
     ) -> Tensor:
         """Shift each image by its own random offsets; the uncovered border is black."""
         rows, total = _place(images, rows, total)
-        offsets = torch.randint(2 * self.padding + 1, (total, 2), generator=generator)[rows].to(images.device)
-        height, width = images.shape[2:]
-        padded = F.pad(images, (self.padding,) * 4)
-        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
-        return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
+        return _windows(F.pad(images, (self.padding,) * 4), images, generator, rows, total)
+
+
+@dataclass(frozen=True)
+class ReflectCrop:
+    """Reflect the border on all sides, then crop to the original size at a random position."""
+
+    padding: int = 2
+
+    def __call__(
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
+    ) -> Tensor:
+        """Shift each image by its own random offsets; the uncovered border mirrors what is beside it."""
+        rows, total = _place(images, rows, total)
+        return _windows(F.pad(images, (self.padding,) * 4, mode="reflect"), images, generator, rows, total)
 
 
 @dataclass(frozen=True)
@@ -258,6 +268,15 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     rows, columns = along(box[:, 0], box[:, 2], height), along(box[:, 1], box[:, 3], width)
     grid = torch.stack([columns[:, None, :].expand(-1, size, -1), rows[:, :, None].expand(-1, -1, size)], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=True)
+
+
+def _windows(padded: Tensor, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
+    """Crop padded images to their original size, each at a random position."""
+    height, width = images.shape[2:]
+    places = padded.shape[2] - height + 1
+    offsets = torch.randint(places, (total, 2), generator=generator)[rows].to(images.device)
+    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
+    return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
 
 
 def _place(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:

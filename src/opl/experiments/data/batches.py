@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ...errors import OptionError
 from ..seeds import Purpose
@@ -32,6 +33,9 @@ class Batches:
         world: number of processes.
         balance_domains: draw equally many images of each domain into every batch (see `balanced_order`); needs domains.
         mirror_batches: append the mirror images of every batch to it, with the same labels.
+        alternate_flip: flip a random half of the images in even epochs, and the other half in odd ones.
+        growing_sizes: parts of training, and the size that images are reduced to up to each.
+        epochs: all epochs of training, for `growing_sizes`.
         channels_last: store images as (B, H, W, C) in memory, which is faster for convolutions; the shape is unchanged.
 
     Example:
@@ -55,6 +59,9 @@ class Batches:
         world: int = 1,
         balance_domains: bool = False,
         mirror_batches: bool = False,
+        alternate_flip: bool = False,
+        growing_sizes: tuple[tuple[float, int], ...] = (),
+        epochs: int = 1,
         channels_last: bool = True,
     ) -> None:
         if batch_size < 1:
@@ -67,6 +74,7 @@ class Batches:
             )
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
         self.balance_domains, self.mirror_batches = balance_domains, mirror_batches
+        self.alternate_flip, self.growing_sizes, self.epochs = alternate_flip, growing_sizes, epochs
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
         self.steps = -(-len(part) // batch_size)  # per epoch
@@ -86,8 +94,25 @@ class Batches:
                     images = self._floats(images)
                 images = augmentation(images, chance, mine, total)
             images = self._floats(images) if images.dtype == torch.uint8 else images
+            images = self._resize(self._flip(images, rows, epoch), epoch, step)
             batch = self._batch(images, labels, rows, self.world / total)
             yield append_mirror_images(batch) if self.mirror_batches else batch
+
+    def _flip(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
+        """Flip the images whose turn it is."""
+        if not self.alternate_flip:
+            return images
+        first = torch.randint(2, (len(self.part),), generator=Purpose.FLIP.generator(self.seed))
+        chosen = ((first[rows.cpu()] + epoch) % 2 == 1).to(images.device)
+        return torch.where(chosen[:, None, None, None], images.flip(3), images)
+
+    def _resize(self, images: Tensor, epoch: int, step: int) -> Tensor:
+        """Reduce the images to the size of this part of training."""
+        done = (epoch * self.steps + step) / (self.epochs * self.steps)
+        size = next((size for until, size in self.growing_sizes if done < until), images.shape[2])
+        if size >= images.shape[2]:
+            return images
+        return F.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""

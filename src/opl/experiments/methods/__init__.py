@@ -5,7 +5,7 @@ An objective is called as `objective(model, batch) -> Terms`. Settings of auxili
 """
 
 from .adversarial import AdversarialTraining
-from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, Perpetual
+from .auxiliaries import OLE, Auxiliary, Center, NegativeCAM, Perpetual
 from .composite import Composite
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy
@@ -13,6 +13,7 @@ from .cross_entropy_opl import CrossEntropyOPL
 from .distillation import Distillation
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
+from .opl_settings import OPL, OPLVariant
 from .pruning import Pruning
 from .rotations import Rotations
 from .rsc import RSC
@@ -63,6 +64,7 @@ __all__ = [
     "LSoftmax",
     "Linear",
     "NegativeCAM",
+    "OPLVariant",
     "Perpetual",
     "Pruning",
     "Rotations",

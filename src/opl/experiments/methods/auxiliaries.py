@@ -5,31 +5,15 @@ from typing import ClassVar, Self
 
 from ..._support.ranges import Count, NotNegative
 from ...errors import OptionError
-from ...functional import FORM, GAMMA, WEIGHT, Form
 from ...losses import center, negative_cam, ole, perpetual
 from ...losses.center import CenterLoss
 from ...losses.negative_cam import NegativeCAMLoss
 from ...losses.ole import OLELoss
 from ...losses.perpetual import PerpetualProjectionLoss
-from ...losses.projection import OrthogonalProjectionLoss
 from ..types import Method, TaskShape
 from .base import WeightedTerms
-from .terms import ActivationMapTerm, FeatureTerm, GlobalFeatureTerm, Term, is_distributed
-
-
-@dataclass(frozen=True)
-class OPL:
-    """Orthogonal Projection Loss; with several processes, computed on the global batch."""
-
-    name: ClassVar[str] = "projection"
-    weight: NotNegative = WEIGHT
-    gamma: float = GAMMA
-    form: Form = FORM
-
-    def build(self, shape: TaskShape) -> Term:
-        """Build the term."""
-        loss = OrthogonalProjectionLoss(gamma=self.gamma, form=self.form, global_batch=is_distributed())
-        return GlobalFeatureTerm(loss)
+from .opl_settings import OPL, OPLVariant
+from .terms import ActivationMapTerm, FeatureTerm, Term, is_distributed
 
 
 @dataclass(frozen=True)
@@ -91,7 +75,7 @@ class Perpetual:
         return FeatureTerm(loss)
 
 
-Auxiliary = OPL | Center | OLE | NegativeCAM | Perpetual
+Auxiliary = OPL | OPLVariant | Center | OLE | NegativeCAM | Perpetual
 
 
 def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedTerms:

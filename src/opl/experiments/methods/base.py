@@ -53,7 +53,9 @@ class Objective(nn.Module):
         parts = {name: value * batch.sample_weight for name, (_, value) in sums.items()}
         parts |= {name: term(model, output, batch) for name, term in self.terms.items()}
         weights = {name: weight for name, (weight, _) in sums.items()} | self.weights
-        return Terms(reduce(add, (weights[name] * part for name, part in parts.items())), parts)
+        total = reduce(add, (weights[name] * part for name, part in parts.items()))
+        measures = {name: value for term in self.terms.values() for name, value in term.measures.items()}
+        return Terms(total, parts, measures)
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
         """Handle the start of an epoch, counted from 0.
@@ -63,6 +65,8 @@ class Objective(nn.Module):
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Handle the end of an epoch; `record` holds its metrics, equal on all processes."""
+        for term in self.terms.values():
+            term.after_epoch(record)
 
     @property
     def ended(self) -> bool:

@@ -25,7 +25,8 @@ class Composite(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; it contains what its terms learn (centers), while the head is part of the model."""
-        terms = dict(build_terms(self.auxiliary, shape))
+        smoothing = self.criterion.label_smoothing if isinstance(self.criterion, Softmax) else 0.0
+        terms = dict(build_terms(self.auxiliary, shape._replace(label_smoothing=smoothing)))
         if self.head is not None and self.head.penalty_weight is not None:
             terms["head"] = (self.head.penalty_weight, HeadPenaltyTerm())
         criterion = self.criterion.build(shape)

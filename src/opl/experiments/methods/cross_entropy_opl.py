@@ -7,9 +7,10 @@ from torch import nn
 from ..._support.ranges import FractionBelowOne, NotNegative
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ..types import Method, TaskShape
-from .auxiliaries import OPL, build_terms
+from .auxiliaries import build_terms
 from .base import Objective, SupervisedObjective
 from .cross_entropy import CrossEntropy
+from .opl_settings import OPL
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,32 @@
 """Terms of an objective: losses added to those of the method, each called as `term(model, output, batch)`."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ..._support.balance import GradientBalance, entropy_gradient
 from ...errors import OptionError
 from ...heads import Head, LinearHead
 from ...losses.negative_cam import class_activation_maps
 from ...plugin import FeatureTap
+from ...plugin.criterion import DIAGNOSED
+from ...plugin.projections import AnyProjectionLoss
+from ...plugin.watch import GammaWatch
 from ..models.modes import unwrap
 from ..types import Batch, Output
 
 
 class Term(nn.Module):
-    """A loss that is added to an objective; its value is this process's part of the mean over the global batch."""
+    """A loss that is added to an objective; its value is this process's part of the mean over the global batch.
+
+    `measures` are numbers about the last batch for the records, which are not part of the loss.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.measures: dict[str, Tensor] = {}
 
     def prepare(self, model: nn.Module) -> None:
         """Prepare for a forward pass; called before the model runs on a batch."""
@@ -20,6 +34,9 @@ class Term(nn.Module):
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return the loss of a batch, from the model's output."""
         raise NotImplementedError(f"{type(self).__name__} has no formula: define forward in the class.")
+
+    def after_epoch(self, record: Mapping[str, Any]) -> None:
+        """Handle the end of an epoch; `record` holds its metrics, equal on all processes."""
 
 
 class FeatureTerm(Term):
@@ -35,13 +52,42 @@ class FeatureTerm(Term):
         return value * batch_share(batch)
 
 
-class GlobalFeatureTerm(FeatureTerm):
-    """A loss on the features that is already computed on the global batch, on every process."""
+class ProjectionTerm(Term):
+    """OPL or one of its variants, computed on the global batch on every process.
+
+    Args:
+        loss: OPL.
+        balance: scales its gradient to that of softmax cross-entropy at the features.
+        label_smoothing: of that cross-entropy.
+    """
+
+    def __init__(
+        self, loss: AnyProjectionLoss, balance: GradientBalance | None = None, label_smoothing: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.loss, self.balance, self.label_smoothing = loss, balance, label_smoothing
+        self.watch = GammaWatch()
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
-        """Return the loss unscaled."""
-        value: Tensor = self.loss(output.features, batch.labels)
-        return value
+        """Return the loss unscaled; a balance changes its gradient, not its value."""
+        found = self.loss.diagnose(output.features, batch.labels)
+        named = {"s": found.same, "d": found.other, **{name: found._asdict()[name] for name in DIAGNOSED}}
+        self.measures = {name: value.detach() for name, value in named.items() if value is not None}
+        if self.balance is None:
+            return found.loss
+        head = unwrap(model).get_submodule("fc")
+        if not isinstance(head, nn.Linear | LinearHead):
+            raise OptionError(
+                f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
+            )
+        slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
+        scaled: Tensor = self.balance(found.loss, (output.features,), (slope,))
+        return scaled
+
+    def after_epoch(self, record: Mapping[str, Any]) -> None:
+        """Warn, once, if gamma was too small to lower d during the epoch."""
+        if "train/gamma_needed" in record:
+            self.watch.judge(record["train/gamma"], record["train/gamma_needed"], "this epoch")
 
 
 class HeadPenaltyTerm(Term):

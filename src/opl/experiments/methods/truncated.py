@@ -16,8 +16,9 @@ from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
 from ..models.modes import evaluation_mode
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import OPL, AuxiliaryMethod, build_terms
+from .auxiliaries import AuxiliaryMethod, build_terms
 from .base import Objective, SupervisedObjective
+from .opl_settings import OPL
 from .terms import is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]
@@ -113,6 +114,7 @@ class TruncatedObjective(SupervisedObjective):
 
     def after_epoch(self, model: nn.Module, record: Mapping[str, Any]) -> None:
         """Store the model's weights if it is the best so far."""
+        super().after_epoch(model, record)
         score = float(record.get(self.monitor, -1.0))
         if score > self.score:
             self.score = score

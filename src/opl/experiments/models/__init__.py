@@ -6,6 +6,7 @@ The module that it builds returns `Output(features, logits)`, where the features
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
 from .exported import from_pretrained
+from .fast_net import FastNet, WhitenedNetwork
 from .madry_resnet import MadryResNet
 from .mnist import MnistNet
 from .network import Network
@@ -34,6 +35,7 @@ MODELS = (
     MadryResNet,
     SurResNet,
     ViT,
+    FastNet,
 )
 """The architectures available to recipes."""
 
@@ -41,6 +43,7 @@ __all__ = [
     "MODELS",
     "CifarResNet",
     "DigitsNet",
+    "FastNet",
     "MadryResNet",
     "MnistNet",
     "Network",
@@ -52,6 +55,7 @@ __all__ = [
     "SurResNet",
     "Vgg11",
     "ViT",
+    "WhitenedNetwork",
     "WideResNet",
     "from_pretrained",
     "load_pretrained",

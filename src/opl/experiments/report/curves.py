@@ -17,6 +17,9 @@ MEASURES = {
     "train/loss": "training loss",
     "s": "s: cosine within a class",
     "d": "d: |cosine| between classes",
+    "gamma_needed": "gamma above which OPL lowers d",
+    "class_cosine": "largest cosine between two class means",
+    "train/without_positive": "share of training samples that are alone in their class",
     "kept": "share of the training images that pruning keeps",
     "kept/clean": "of those, the share with a right label",
 }

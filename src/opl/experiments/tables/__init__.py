@@ -40,6 +40,10 @@ MODULES = (
     "figure_s1",
     "figure_s2",
     "figure_s4",
+    "figure_flow",
+    "fast",
+    "study_screen",
+    "study",
 )
 """The modules of this package, in the order in which their items are listed."""
 

@@ -235,7 +235,7 @@ def recipes() -> tuple["Recipe", ...]:
 
 
 def _variants(dataset: str, scale: Scale) -> "Iterator[Recipe]":
-    from ..methods.auxiliaries import OPL
+    from ..methods import OPL
 
     before = Variant("pre-training of Hendrycks", "", (), _pretrained, _small_pretrained)
     for key, variant in {PRETRAINED: before, **VARIANTS}.items():

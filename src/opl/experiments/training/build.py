@@ -6,11 +6,12 @@ import torch
 from torch import nn
 
 from ...errors import FolderError, OplError, OptionError
-from ..data import DATA_SETS, NOISES
+from ..data import DATA_SETS, NOISES, Normalize
 from ..data.batches import Batches
 from ..methods import METHODS
 from ..methods.base import Objective
-from ..models import MODELS, Network, load_pretrained, load_weights, prepend_standardize
+from ..models import MODELS, Network, WhitenedNetwork, load_pretrained, load_weights, prepend_standardize
+from ..models.fast_net import IMAGES
 from ..models.film import is_adapter
 from ..models.standardize import STANDARDIZE
 from ..recipe import Recipe
@@ -81,6 +82,14 @@ def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
     return f"the run of {recipe.after}" if recipe.inherit else "scratch"
 
 
+def fit_first_layer(recipe: Recipe, model: Network, train: Images) -> None:
+    """Compute the first layer of a model that has one from the first training images, normalized as in training."""
+    if isinstance(model, WhitenedNetwork):
+        mean, std = input_statistics(recipe)
+        pixels, _ = train.take(torch.arange(min(IMAGES, len(train))))
+        model.fit_images(Normalize(mean, std)(pixels.float() / 255))
+
+
 def inherit(model: Network, before: Network, recipe: Recipe) -> None:
     """Copy the weights of an earlier run, including the classifier unless the recipe sets `new_head`.
 
@@ -123,7 +132,7 @@ def build_objective(
 ) -> Objective:
     """Build the objective of a recipe; its parameters depend on the recipe's seed, not on the global random state."""
     counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
-    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher)
+    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher, recipe.epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.OBJECTIVE.seed(recipe.seed))
         objective = recipe.method.build(shape)
@@ -147,6 +156,9 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         world=1 if alone else fabric.world_size,
         balance_domains=recipe.data.balance_domains,
         mirror_batches=recipe.data.mirror_batches,
+        alternate_flip=recipe.data.alternate_flip,
+        growing_sizes=recipe.data.growing_sizes,
+        epochs=recipe.epochs,
         channels_last=recipe.channels_last,
     )
 

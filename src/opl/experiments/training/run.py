@@ -20,6 +20,7 @@ from .build import (
     build_objective,
     complete_settings,
     finished_model,
+    fit_first_layer,
     initialize,
     synchronize_batch_norm,
 )
@@ -35,7 +36,8 @@ from .train import fit
 from .validation import Validation, plain_batches, validate_part
 
 ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
-GEOMETRY = ("s", "d", "orthogonality")  # records store these without the name of the part they were computed on
+GEOMETRY = ("s", "d", "orthogonality", "gamma_needed", "class_cosine")
+"""Records store these without the name of the part they were computed on."""
 
 
 def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
@@ -82,6 +84,8 @@ class _Training:
         splits = recipe.data.load(recipe.seed)  # after the weights: if these are missing, nothing is decoded
         self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
         self.splits = self.noisy.splits if self.noisy else splits
+        if self.state is None and not recipe.inherit:
+            fit_first_layer(recipe, self.model, self.splits.train)
         self.model.to(fabric.device)
         if not len(self.splits.train):
             raise OptionError(f"{recipe.data.name} has no images left to train on: hold out fewer, or take more data.")

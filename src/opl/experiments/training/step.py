@@ -178,6 +178,6 @@ def _count(fabric: Any, batch: Batch) -> int:
 
 
 def _values(terms: Terms) -> dict[str, float]:
-    """Return the loss and its parts as floats."""
-    named: dict[str, Tensor] = {"loss": terms.total, **terms.parts}
+    """Return the loss, its parts and the measures as floats."""
+    named: dict[str, Tensor] = {"loss": terms.total, **terms.parts, **terms.measures}
     return dict(zip(named, torch.stack([value.detach().double() for value in named.values()]).tolist(), strict=True))

@@ -8,6 +8,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..._kernels.layout import closest
+from ...functional import gamma_needed
 from ...geometry import Geometry
 from ..data.batches import Batches
 from ..data.split import stratified_rows
@@ -24,11 +26,12 @@ PICTURE_BYTES, PICTURES, PICTURE_SIDE = 600_000, 300, 64  # of test images kept 
 class Validation(NamedTuple):
     """The result of a pass; both dictionaries are empty if there were no images.
 
-    `numbers` has `top1` and `top5` in percent, `loss`, and `s`, `d`, `orthogonality` and `expected_orthogonality` of
-    the features. `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5`
-    (N, 5) class ids and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a
-    stratified sample, and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes
-    without images. With several processes, only the first has the arrays.
+    `numbers` has `top1` and `top5` in percent, `loss`, and of the features `s`, `d`, `orthogonality` and
+    `expected_orthogonality`, the gamma that OPL needs to lower d, and the largest `class_cosine` of two class means.
+    `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5` (N, 5) class ids
+    and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a stratified sample,
+    and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes without images.
+    With several processes, only the first has the arrays.
     """
 
     numbers: dict[str, float]
@@ -102,9 +105,13 @@ def _accuracies(sums: Tensor) -> dict[str, float]:
 
 
 def _geometry(geometry: Geometry) -> dict[str, float]:
+    same, other = geometry.same, geometry.other()
+    needed = gamma_needed(torch.tensor(same, dtype=torch.float64), torch.tensor(other, dtype=torch.float64))
     return {
-        "s": geometry.same,
-        "d": geometry.other(),
+        "s": same,
+        "d": other,
+        "gamma_needed": float(needed),
+        "class_cosine": float(closest(geometry.unit_sums, geometry.counts > 0)),
         "orthogonality": geometry.orthogonality(),
         "expected_orthogonality": geometry.expected_orthogonality("mean"),
     }

@@ -1,0 +1,61 @@
+"""The rule for gamma on runs: does d differ from that of the baseline as the sign of (1 - s) / (1 - d) - gamma says?
+
+python benchmarks/gamma_rule.py FOLDER [FOLDER ...] [--epochs 3]
+
+Every run with OPL and a constant gamma is compared with the run of the same settings and seed without OPL, epoch by
+epoch; s and d in the rule are those of the run without OPL. Records of a run need held-out images for s and d.
+"""
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from opl.experiments.results.runs import Run, read_runs
+
+
+def key_of(run: Run, method: dict) -> str:
+    """All settings but the name, with this method."""
+    ignored = ("name", "changes", "method", "log")
+    settings = {name: value for name, value in run.recipe.items() if name not in ignored}
+    return json.dumps([settings, method], sort_keys=True)
+
+
+def agreements(run: Run, base: Run, epochs: int) -> list[bool]:
+    """For each of the first epochs that both have, whether d differs as the rule says."""
+    gamma, found = float((run.opl or {})["gamma"]), []
+    for ours, theirs in zip(run.records[:epochs], base.records[:epochs], strict=False):
+        s, d, with_opl = theirs.get("s", math.nan), theirs.get("d", math.nan), ours.get("d", math.nan)
+        if all(map(math.isfinite, (s, d, with_opl))) and d < 1:
+            found.append((with_opl > d) == ((1 - s) / (1 - d) > gamma))
+    return found
+
+
+def compare(runs: Iterable[Run], epochs: int) -> dict[str, list[bool]]:
+    """The agreements of all pairs of runs, by scale and recipe."""
+    runs = [run for run in runs if len(run.records)]
+    bases = {key_of(run, run.method): run for run in runs if not run.projects}
+    settings: dict[str, list[bool]] = defaultdict(list)
+    for run in runs:
+        base = bases.get(key_of(run, run.baseline_method))
+        if run.projects and base is not None and (run.opl or {}).get("kind") == "OPL":
+            settings[f"{run.scale} {run.name}, gamma {run.opl['gamma']:g}"] += agreements(run, base, epochs)
+    return settings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--epochs", type=int, default=3)
+    given = parser.parse_args()
+    found = compare((run for folder in given.folders for run in read_runs(folder)), given.epochs)
+    for name, agreed in sorted(found.items()):
+        print(f"{name:<70}{sum(agreed):>5} of {len(agreed)}")
+    every = [each for agreed in found.values() for each in agreed]
+    share = 100 * sum(every) / max(1, len(every))
+    print(f"{len(found)} settings, {len(every)} epochs: {share:.1f} % as the rule says")
+
+
+if __name__ == "__main__":
+    main()

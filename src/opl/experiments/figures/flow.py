@@ -1,0 +1,166 @@
+"""The (s, d) plane: arrows show where OPL moves free features for some gammas, lines the paths of real runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import FolderError, OptionError
+from ..results.runs import Rows
+from .rendering import Order, Rendering
+from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
+from .training import band, curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEEDS: tuple[str, ...] = ()  # only the records
+GAMMAS = (0.5, 1.0, 2.0)
+ARROWS = 12  # along each axis
+S, D = "s, same class", "d, other classes"
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The s and d of one method over the epochs, as means over its seeds.
+
+    Args:
+        label: name of the method.
+        same: s of each epoch.
+        other: d of each epoch.
+    """
+
+    label: str
+    same: Array
+    other: Array
+
+    def __post_init__(self) -> None:
+        if np.shape(self.same) != np.shape(self.other) or np.ndim(self.same) != 1 or not len(self.same):
+            raise OptionError(
+                f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: "
+                "give one number of each for every epoch, at least one."
+            )
+
+
+def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> tuple[Array, Array]:
+    """The rates at which OPL moves s and d of free unit features in many balanced classes, up to a common factor.
+
+    `ds = (1 - s) (s + 1 / positives - gamma d)` and `dd = d ((1 - s) - gamma (1 - d))`: d is still where gamma is
+    (1 - s) / (1 - d), and falls above it.
+
+    Example:
+        >>> ds, dd = flow(np.array([0.5, 0.5]), np.array([0.5, 0.5]), 0.5)
+        >>> bool((ds > 0).all()), bool((dd > 0).all())
+        (True, True)
+    """
+    return (1 - same) * (same + 1 / positives - gamma * other), other * ((1 - same) - gamma * (1 - other))
+
+
+def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
+    """A matplotlib figure: one panel per gamma, with arrows of the flow and all paths.
+
+    Example:
+        >>> len(draw([Path("CE", np.array([0.5, 0.6]), np.array([0.5, 0.4]))]).axes)
+        3
+    """
+    from matplotlib.figure import Figure
+
+    _check(paths)
+    with paper():
+        figure = Figure(figsize=(2.5 * len(gammas), 2.9), layout="constrained")
+        grid = figure.subplots(1, len(gammas), squeeze=False, sharey=True)[0]
+        for axes, gamma in zip(grid, gammas, strict=True):
+            _panel(axes, paths, gamma)
+        grid[0].set_ylabel(S)
+        handles = {str(line.get_label()): line for line in grid[0].get_lines() if line.get_label()[:1] != "_"}
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=min(len(handles), 4))
+    return figure
+
+
+def _panel(axes: "Axes", paths: Sequence[Path], gamma: float) -> None:
+    d, s = _grid()
+    ds, dd = flow(s, d, gamma)
+    length = np.hypot(ds, dd)
+    length = np.where(length > 0, length, 1)
+    axes.quiver(d, s, dd / length, ds / length, color="#999999", angles="xy", scale=2.2 * ARROWS, width=0.004)
+    still = np.linspace(0, 1, 50)
+    axes.plot(still, 1 - gamma * (1 - still), color="black", linewidth=0.8, linestyle="--", label="d stands still")
+    for look, path in enumerate(paths):
+        there = np.isfinite(path.same) & np.isfinite(path.other)
+        axes.plot(path.other[there], path.same[there], color=color(look), label=print_label(path.label))
+        axes.plot(path.other[there][-1:], path.same[there][-1:], color=color(look), marker=glyph(look), markersize=5)
+    axes.set_title(f"gamma {gamma:g}", loc="left")
+    axes.set_xlabel(D)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+
+
+def _grid() -> tuple[Array, Array]:
+    """The places of the arrows, where s is at least d."""
+    ticks = np.linspace(0.04, 0.96, ARROWS)
+    d, s = (part.ravel() for part in np.meshgrid(ticks, ticks))
+    return d[s >= d], s[s >= d]
+
+
+def page(paths: Sequence[Path]) -> Spec:
+    """A plotly figure of the paths, with the lines on which d stands still for each gamma.
+
+    Example:
+        >>> len(page([Path("CE", np.array([0.5]), np.array([0.5]))])["data"])
+        4
+    """
+    _check(paths)
+    still = np.linspace(0, 1, 21)
+    lines = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": f"d stands still for gamma {gamma:g}",
+            "x": numbers(still),
+            "y": numbers(1 - gamma * (1 - still)),
+            "line": {"dash": "dot", "width": 1, "color": "#999999"},
+        }
+        for gamma in GAMMAS
+    ]
+    drawn = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": name,
+            "x": numbers(path.other),
+            "y": numbers(path.same),
+            "line": {"color": color(look)},
+            "marker": {"symbol": marker(look), "size": 7},
+        }
+        for look, (path, name) in enumerate(zip(paths, texts([path.label for path in paths]), strict=True))
+    ]
+    ranges = {"range": [0, 1]}
+    axes = {"xaxis": {"title": axis_title(D), **ranges}, "yaxis": {"title": axis_title(S), **ranges}}
+    return {"data": [*lines, *drawn], "layout": layout(**axes)}
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """The paths of the rows, and as text where each began and ended and which gamma it needed there."""
+    paths, words = [], []
+    for row, runs in rows:
+        same, other = (band(curve(row.label, runs, name))[0] for name in ("s", "d"))
+        size = min(len(same), len(other))
+        path = Path(row.label, same[:size], other[:size])
+        there = np.flatnonzero(np.isfinite(path.same) & np.isfinite(path.other))
+        if not len(there):
+            raise FolderError(
+                f"the records of {row.recipe} have no s and d: they are measured on held-out images, so hold some out, "
+                "for instance with --data.val 5000."
+            )
+        paths.append(path)
+        for when, epoch in (("first", there[0]), ("last", there[-1])):
+            s, d = float(path.same[epoch]), float(path.other[epoch])
+            words.append(f"{row.label}, {when}: s {s:.3f}, d {d:.3f}, gamma needed {(1 - s) / max(1e-6, 1 - d):.2f}")
+    return Rendering({"": draw(paths)}, words)
+
+
+def _check(paths: Sequence[Path]) -> None:
+    if not paths:
+        raise OptionError("there is no path to draw: give at least one.")

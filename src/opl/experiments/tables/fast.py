@@ -1,0 +1,85 @@
+"""CIFAR in few epochs, not in the paper: a wide, shallow network for judging losses cheaply.
+
+Cost: about 20 minutes for half width on 2 cores, by a prototype; measured rows are in RESULTS.md once they were run.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..item import Item, Row
+from ..scales import Scale
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+
+HALF, FULL, TEN = "cifar100-fast-half", "cifar100-fast", "cifar10-fast"
+SMOOTH, SGD = f"{HALF}-smooth", f"{HALF}-sgd"
+SMOOTHING = 0.25  # that of the speed-runs
+LONG: tuple[Scale, ...] = ("paper", "tiny")
+
+ITEM = Item(
+    name="fast",
+    title="CIFAR in few epochs (not in the paper)",
+    dataset="cifar100",
+    metrics={"test/top1": "top-1 %", "test/top5": "top-5 %", "seconds": "seconds"},
+    rows=(
+        Row("half width, CE", HALF, {}),
+        Row("half width, CE with label smoothing", SMOOTH, {}, baseline=HALF),
+        Row("half width, CE, SGD instead of Muon", SGD, {}, baseline=HALF),
+        Row("full width, CE with label smoothing", FULL, {}, scales=LONG),
+        Row("full width, CE with label smoothing, CIFAR-10", TEN, {}, scales=LONG),
+    ),
+    what="setting",
+    seeds=2,
+)
+
+
+def half_width() -> "tuple[Recipe, ...]":
+    """Cross-entropy with half the width at each scale: the baseline that losses are judged by."""
+    from ...optim import Muon, Triangle
+    from ..data import FastCifar100, Synthetic
+    from ..methods import CrossEntropy
+    from ..models import FastNet
+    from ..recipe import Recipe
+
+    paper = Recipe(
+        name=HALF,
+        data=FastCifar100(val=500),
+        model=FastNet(half=True),
+        method=CrossEntropy(),
+        optimizer=Muon(),
+        schedule=Triangle(),
+        epochs=9,
+        batch_size=1024,
+    )
+    tiny = replace(
+        paper,
+        data=Synthetic(like="cifar100", classes=10, rows=160, val=40, test=40),
+        model=FastNet(half=True, width=8),
+        epochs=3,
+        batch_size=32,
+        scale="tiny",
+    )
+    return paper, replace(paper, scale="small"), tiny
+
+
+def recipes() -> tuple["Recipe", ...]:
+    """The recipes of the rows."""
+    from ... import optim
+    from ..data import FastCifar10, FastCifar100
+    from ..methods import CrossEntropy
+    from ..models import FastNet
+
+    made: list[Recipe] = []
+    smooth = CrossEntropy(label_smoothing=SMOOTHING)
+    for base in half_width():
+        sgd = optim.SGD(lr=1.38, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        made += [base, replace(base, name=SMOOTH, method=smooth), replace(base, name=SGD, optimizer=sgd)]
+        if base.scale in LONG:
+            tiny = base.scale == "tiny"
+            model = FastNet(width=8) if tiny else FastNet()
+            ten = base.data if tiny else FastCifar10(val=500)
+            hundred = base.data if tiny else FastCifar100(val=500)
+            made.append(replace(base, name=FULL, data=hundred, model=model, method=smooth))
+            made.append(replace(base, name=TEN, data=ten, model=model, method=smooth))
+    return tuple(made)

@@ -1,0 +1,58 @@
+"""The confirming runs of the study, not in the paper: the winner of the screen against CE, once, on the test images.
+
+The plan, written before any run, is docs/study.md. `CHOSEN` is filled in from the screen before these runs begin.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..item import Item, Row
+from . import fast, study_screen
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+
+CHOSEN: dict[str, float] = {"opl": 1.0, "opl-gamma-1": 1.0}
+"""The arms that are confirmed, with their weights; until the screen has ended, those of the paper."""
+
+
+def name_of(arm: str) -> str:
+    """The name of the recipe of an arm."""
+    return f"{fast.HALF}-{arm}"
+
+
+ITEM = Item(
+    name="study",
+    title="Variants of OPL, CIFAR-100 in few epochs with half width (not in the paper)",
+    dataset="cifar100",
+    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d", "test/class_cosine": "largest class cosine"},
+    rows=(
+        Row("CE", fast.HALF, {}),
+        Row("CE with label smoothing", fast.SMOOTH, {}, baseline=fast.HALF),
+        *(
+            Row(f"{study_screen.ARMS[arm][0]}, weight {weight:g}", name_of(arm), {}, baseline=fast.HALF)
+            for arm, weight in CHOSEN.items()
+        ),
+    ),
+    seeds=6,
+    note="A plan that was written before the runs: docs/study.md.",
+)
+
+
+def recipes() -> tuple["Recipe", ...]:
+    """The recipes of the rows."""
+    from .. import methods
+
+    smooth = methods.CrossEntropy(label_smoothing=fast.SMOOTHING)
+    return tuple(
+        made
+        for base in fast.half_width()
+        for made in (
+            base,
+            replace(base, name=fast.SMOOTH, method=smooth),
+            *(
+                replace(base, name=name_of(arm), method=study_screen.ARMS[arm][1](methods, weight))
+                for arm, weight in CHOSEN.items()
+            ),
+        )
+    )

@@ -1,0 +1,129 @@
+"""OPL and its variants as auxiliary losses of a recipe: what they build, record and keep when a run is killed."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from opl.errors import OptionError
+from opl.experiments import tables
+from opl.experiments.methods import Composite, OPLVariant
+from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.serialization import from_json, to_json
+from opl.experiments.tables.study_screen import ARMS
+from opl.experiments.training.run import run
+from opl.experiments.types import Batch, Output, TaskShape
+
+SHAPE = TaskShape(num_classes=3, feature_dim=4, steps=5, epochs=2)
+VARIANTS = {
+    "auto": OPLVariant(rule="auto"),
+    "log-ratio": OPLVariant(variant="log_ratio", gamma=1.0),
+    "prototypes": OPLVariant(variant="prototypes", gamma=1.0),
+    "centered": OPLVariant(centered=True),
+    "ramp": OPLVariant(rule="cosine", gamma=0.0, end=2.0),
+    "balanced": OPLVariant(balanced=True),
+}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, images):
+        features = self.body(images)
+        return Output(features, self.fc(features))
+
+
+def batch(rows=9):
+    return Batch(torch.randn(rows, 5), torch.arange(rows) % 3, torch.arange(rows), 1 / rows)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_trains_and_records_what_explains_it(name):
+    objective, model = Composite(auxiliary=(VARIANTS[name],)).build(SHAPE), Net()
+    terms = objective(model, batch())
+    terms.total.backward()
+    assert all(value.grad.isfinite().all() for value in model.parameters())
+    measures = {"s", "d", "without_positive", "class_cosine"}
+    measures |= set() if name == "prototypes" else {"gamma", "gamma_needed"}
+    assert set(terms.parts) == {"entropy", "projection"}
+    assert set(terms.measures) == measures
+    torch.testing.assert_close(terms.total, terms.parts["entropy"] + terms.parts["projection"])
+
+
+def test_a_balanced_weight_makes_the_gradient_of_opl_as_large_as_that_of_cross_entropy():
+    model, given = Net(), batch()
+    norms = {}
+    for weight in (0.0, 2.0):
+        objective = Composite(auxiliary=(OPLVariant(weight=weight, balanced=True),)).build(SHAPE)
+        features = model.body(given.images).detach().requires_grad_()
+        terms = objective(_fixed(model, features), given)
+        norms[weight] = torch.autograd.grad(terms.total, features)[0]
+    torch.testing.assert_close((norms[2.0] - norms[0.0]).norm(), 2 * norms[0.0].norm(), rtol=1e-4, atol=1e-6)
+
+
+def _fixed(model, features):
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = model.fc
+
+        def forward(self, images):
+            return Output(features, self.fc(features))
+
+    return Fixed()
+
+
+def test_a_ramp_lasts_for_all_steps_of_training():
+    term = VARIANTS["ramp"].build(SHAPE)
+    assert term.loss.gamma.steps == 10
+    term.loss.rule.set_step(10)
+    model, given = Net(), batch()
+    term(model, model(given.images), given)
+    assert float(term.measures["gamma"]) == pytest.approx(2)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_epoch_with_too_small_a_gamma_is_said_once():
+    objective = Composite(auxiliary=(OPLVariant(),)).build(SHAPE)
+    record = {"train/gamma": 0.5, "train/gamma_needed": 0.9}
+    with pytest.warns(UserWarning, match=r"gamma was 0.50 on average over this epoch"):
+        objective.after_epoch(Net(), record)
+    objective.after_epoch(Net(), record)
+    Composite(auxiliary=(OPLVariant(),)).build(SHAPE).after_epoch(Net(), {**record, "train/gamma": 1.0})
+
+
+def test_a_variant_survives_json_and_counts_as_opl():
+    for variant in VARIANTS.values():
+        method = Composite(auxiliary=(variant,))
+        assert from_json(to_json(method), Composite) == method
+        assert method.opl == variant
+        assert method.baseline() == Composite()
+
+
+@pytest.mark.parametrize("wrong", [{"rule": "auto"}, {"centered": True}], ids=str)
+def test_prototypes_refuse_what_they_have_no_use_for(wrong):
+    with pytest.raises(OptionError, match="prototypes have a constant gamma or a ramp"):
+        OPLVariant(variant="prototypes", **wrong).build(SHAPE)
+
+
+def test_every_arm_of_the_screen_is_another_method():
+    from opl.experiments import methods
+
+    made = [method(methods, 0.3) for _, method in ARMS.values()]
+    assert len({str(each) for each in made}) == len(ARMS)
+    assert all(each.opl.weight == 0.3 for each in made)
+
+
+def test_a_killed_run_resumes_with_the_state_of_its_variant(tmp_path, stopped, one_thread):
+    variant = OPLVariant(variant="prototypes", rule="linear", gamma=0.0, end=1.0, balanced=True)
+    recipe = replace(tables.recipe("digits-ce", "tiny"), method=Composite(auxiliary=(variant,)), epochs=2)
+    run(recipe, tmp_path / "straight")
+    stopped(recipe, tmp_path / "killed", 1)
+    run(recipe, tmp_path / "killed")
+    one, two = (RunFolder.of(tmp_path / name, recipe.name, 0).path for name in ("straight", "killed"))
+    assert (one / MODEL).read_bytes() == (two / MODEL).read_bytes()
+    records = RunFolder.of(tmp_path / "killed", recipe.name, 0).metrics()
+    assert all({"train/s", "train/class_cosine", "gamma_needed", "class_cosine"} <= set(record) for record in records)

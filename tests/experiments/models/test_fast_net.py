@@ -1,0 +1,58 @@
+"""The fast network: whitened patches, convolutions that start as identities, and its shapes."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from opl.experiments.models import FastNet
+from opl.experiments.models.fast_net import KERNELS, identity_convolution, whitening_filters
+
+
+def images(count=20, size=9):
+    torch.manual_seed(0)
+    mixed = torch.randn(3, 3) @ torch.randn(count, 3, size * size)
+    return F.avg_pool2d(mixed.view(count, 3, size, size), 2, 1) + 0.3  # neighboring pixels are alike
+
+
+def test_whitened_patches_have_the_identity_as_covariance():
+    x = images().double()
+    filters = whitening_filters(x, epsilon=0.0)
+    assert filters.shape == (24, 3, 2, 2)
+    assert torch.equal(filters[:12], -filters[12:])
+    out = F.conv2d(x, filters[:12]).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(torch.cov(out, correction=0), torch.eye(12, dtype=torch.float64), rtol=0, atol=1e-8)
+
+
+def test_the_stem_is_computed_from_images_and_only_its_bias_is_trained():
+    net = FastNet(width=4).build(3, 5)
+    before = net.state_dict()["stem.0.weight"].clone()
+    net.fit_images(images())
+    torch.testing.assert_close(net.state_dict()["stem.0.weight"], whitening_filters(images()))
+    assert not torch.equal(before, net.state_dict()["stem.0.weight"])
+    assert [name for name, _ in net.named_parameters() if name.startswith("stem")] == ["stem.0.bias"]
+
+
+@pytest.mark.parametrize("kernel", sorted({kernel for kernels in KERNELS for kernel in kernels}))
+@pytest.mark.parametrize(("before", "after"), [(3, 5), (5, 3)])
+def test_a_convolution_starts_as_the_identity_on_its_first_channels(kernel, before, after):
+    layer, x = identity_convolution(before, after, kernel), torch.randn(2, before, 6, 6)
+    same = min(before, after)
+    torch.testing.assert_close(layer(x)[:, :same], x[:, :same])
+    assert layer(x).shape == (2, after, 6, 6)
+    assert layer.bias is None
+
+
+@pytest.mark.parametrize("size", [20, 24, 32])
+def test_images_of_every_size_of_the_schedule_give_the_same_number_of_features(size):
+    net = FastNet(width=4).build(3, 7).eval()
+    output = net(torch.randn(2, 3, size, size))
+    assert output.features.shape == (2, 48)
+    assert output.logits.shape == (2, 7)
+    torch.testing.assert_close(output.logits, output.features @ net.fc.weight.T)
+
+
+def test_half_the_width_has_half_the_features_and_relu_no_negative_ones():
+    assert FastNet().build(3, 100).feature_dim == 768
+    assert FastNet(half=True).build(3, 100).feature_dim == 384
+    net = FastNet(width=4, activation="relu").build(3, 7).eval()
+    assert net(torch.randn(4, 3, 20, 20)).features.min() >= 0
