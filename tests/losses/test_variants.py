@@ -8,13 +8,11 @@ import torch
 import torch.distributed as dist
 from _loss_features import CLASSES, DIM, batch, cosine, gradient_of
 from torch import nn
-from torch.nn import functional as F
 
 import opl
 from _gloo import together
 from _said import says
 from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors
-from opl._support.balance import GradientBalance, entropy_gradient
 from opl.losses.centered import CenteredProjectionLoss
 from opl.losses.prototypes import PrototypeProjectionLoss, prototype_projection
 
@@ -155,38 +153,6 @@ def test_prototypes_equal_loops_over_samples_and_classes(gamma):
         prototype_projection(features, left_out, centers),
         prototype_projection(features[1::2], labels[1::2], centers),
     )
-
-
-def test_the_balance_gives_opl_the_norm_of_the_other_gradient():
-    logits, labels = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0, -100])
-    head, x = nn.Linear(5, 4, bias=False).double(), torch.randn(6, 5, dtype=torch.float64)
-    for smoothing in (0.0, 0.2):
-        slope = gradient_of(
-            lambda x, e=smoothing: F.cross_entropy(head(x), labels, reduction="sum", label_smoothing=e), x
-        )
-        got = entropy_gradient(head(x), labels, head.weight, smoothing).double()
-        torch.testing.assert_close(got, slope, rtol=1e-5, atol=1e-6)
-    features = torch.randn(6, 5, dtype=torch.float64, requires_grad=True)
-    plain = OrthogonalProjectionLoss()(features, labels)
-    balanced = GradientBalance()(plain, (features,), (slope,))
-    assert balanced.item() == plain.item()
-    (gradient,) = torch.autograd.grad(balanced, features)
-    torch.testing.assert_close(gradient.norm(), slope.norm(), rtol=1e-6, atol=1e-9)
-    assert logits.shape == (6, 4)
-
-
-def test_a_balanced_criterion_adds_a_gradient_as_large_as_its_own():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    x, y = torch.randn(12, 6), torch.arange(12) % 3
-    gradients = []
-    for weight, balanced in ((0.0, False), (2.0, True)):
-        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight, balanced=balanced)
-        features = model[:2](x).detach().requires_grad_()
-        hidden = model[2](features)
-        gradients.append(torch.autograd.grad(criterion(hidden, y), features)[0])
-    base, both = gradients
-    torch.testing.assert_close((both - base).norm(), 2 * base.norm(), rtol=1e-4, atol=1e-7)
 
 
 VARIANTS = {
