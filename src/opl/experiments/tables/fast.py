@@ -51,6 +51,7 @@ def half_width() -> "tuple[Recipe, ...]":
         schedule=Triangle(),
         epochs=9,
         batch_size=1024,
+        precision="bf16-mixed",
     )
     tiny = replace(
         paper,
@@ -58,6 +59,7 @@ def half_width() -> "tuple[Recipe, ...]":
         model=FastNet(half=True, width=8),
         epochs=3,
         batch_size=32,
+        precision="32-true",
         scale="tiny",
     )
     return paper, replace(paper, scale="small"), tiny

@@ -96,6 +96,7 @@ def _bases() -> "tuple[Recipe, ...]":
         schedule=OneCycle(),
         epochs=20,
         batch_size=128,
+        precision="bf16-mixed",
     )
     tiny = replace(
         paper,
@@ -103,6 +104,7 @@ def _bases() -> "tuple[Recipe, ...]":
         model=CifarResNet(depth=8, width=8),
         epochs=2,
         batch_size=32,
+        precision="32-true",
         scale="tiny",
     )
     return paper, replace(paper, scale="small"), tiny

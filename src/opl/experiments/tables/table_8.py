@@ -4,8 +4,8 @@ The paper holds out 5,000 of the 50,000 training images and reports one accuracy
 beside it. Here cross-entropy is trained with the same seeds and held-out images, and every pair is compared with it.
 
 At the paper's scale all settings are those of table 1. The small scale trains ResNet-8 on 20 classes for 20 epochs of
-one cycle of the learning rate, without the jitter of colors, which takes cross-entropy above 60 %; 989 of the held-out
-images are of these classes.
+one cycle of the learning rate in bf16, without the jitter of colors, which takes cross-entropy above 60 %; 989 of the
+held-out images are of these classes.
 """
 
 from dataclasses import replace
@@ -89,4 +89,5 @@ def _small(base: "Recipe") -> "Recipe":
     from ..data import Cifar100
 
     data = Cifar100(classes=20, jitter=0.0)
-    return replace(base, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=5)
+    how = replace(base, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=5)
+    return replace(how, precision="bf16-mixed")
