@@ -89,5 +89,5 @@ def _small(base: "Recipe") -> "Recipe":
     from ..data import Cifar100
 
     data = Cifar100(classes=20, jitter=0.0)
-    how = replace(base, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=5)
+    how = replace(base, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=1)
     return replace(how, precision="bf16-mixed")
