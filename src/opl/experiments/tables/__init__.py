@@ -65,13 +65,24 @@ ITEMS: dict[str, Item] = {table.ITEM.name: table.ITEM for table in _TABLES}
 def item(name: str) -> Item:
     """Look up a table or figure by name; for an unknown name the error suggests the nearest ones."""
     if name not in ITEMS:
-        raise OptionError(did_you_mean("table or figure", name, ITEMS))
+        raise OptionError(did_you_mean("table or figure", name, ITEMS, "opl recipes"))
     return ITEMS[name]
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The names of all recipes, as the items declare them."""
+    return tuple(dict.fromkeys(name for item in ITEMS.values() for name in item.recipes))
+
+
+def check_recipe_name(name: str) -> None:
+    """Raise an error that suggests the nearest names if there is no such recipe; it needs no torch."""
+    if name not in recipe_names():
+        raise OptionError(did_you_mean("recipe", name, recipe_names(), "opl recipes WORD"))
 
 
 def cost_of(recipe_name: str) -> str:
     """The cost of one run of a recipe, as stated by its table; empty if no table has the recipe."""
-    return next((item.cost for item in ITEMS.values() if any(row.recipe == recipe_name for row in item.rows)), "")
+    return next((item.cost for item in ITEMS.values() if recipe_name in item.recipes), "")
 
 
 @cache
@@ -92,9 +103,8 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
 
 def recipe(name: str, scale: Scale) -> "Recipe":
     """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
+    check_recipe_name(name)
     known = recipes()
-    if name not in known:
-        raise OptionError(did_you_mean("recipe", name, known))
     if scale not in known[name]:
         raise OptionError(did_you_mean(f"scale of {name}", scale, known[name]))
     return known[name][scale]
@@ -124,4 +134,16 @@ def _complete(settings: str) -> dict[str, Any]:
 
 RECIPES = Recipes(settings_of, complete)
 
-__all__ = ["ITEMS", "MODULES", "RECIPES", "complete", "cost_of", "item", "recipe", "recipes", "settings_of"]
+__all__ = [
+    "ITEMS",
+    "MODULES",
+    "RECIPES",
+    "check_recipe_name",
+    "complete",
+    "cost_of",
+    "item",
+    "recipe",
+    "recipe_names",
+    "recipes",
+    "settings_of",
+]
