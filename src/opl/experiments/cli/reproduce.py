@@ -1,7 +1,6 @@
 """`opl reproduce ITEM`: all runs of a table or figure, then the paper's numbers and ours side by side."""
 
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -15,6 +14,7 @@ from ..cluster.measures import measure_all
 from ..cluster.placement import HERE, Placement
 from ..figures.rendering import Order
 from ..item import Item
+from ..results.grid import show_lines
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
 from . import plan
@@ -125,9 +125,14 @@ class Reproduce(Flags):
             for name in absent if not self.dry_run else ():
                 find(name)  # from the network, or with the error that says how to get it
             return chosen
-        for name in absent:
-            count = sum(row.needs == name for row in chosen.at("small"))
-            print(f"left out: {count} rows that need {name}, which is not here: see opl data", file=sys.stderr)
+        counts = {name: sum(row.needs == name for row in chosen.at("small")) for name in absent}
+        show_lines(
+            (
+                f"left out: {count} rows that need {name}, which is not here: see opl data"
+                for name, count in counts.items()
+            ),
+            stderr=True,
+        )
         return present
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
@@ -135,8 +140,7 @@ class Reproduce(Flags):
         folder = folder.absolute()  # on a cluster, processes start elsewhere
         jobs = self._jobs(chosen, folder)
         self._find_data(jobs)
-        for line in plan.announce(jobs, self.place):
-            print(line, file=sys.stderr, flush=True)
+        show_lines(plan.announce(jobs, self.place), stderr=True)
         with self.place.executor(folder, self.scale == "tiny") as executor:
             return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
                 chosen, jobs, self.scale, folder, executor, self.place.resources
@@ -168,7 +172,7 @@ class Reproduce(Flags):
             print(data)
             return
         show(table)
-        print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
+        show_lines([f"{stem}.md, {stem}.json and report.html are in {page.parent}"])
 
     def _draw(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Draw the figure, and print what it says."""
@@ -176,8 +180,7 @@ class Reproduce(Flags):
 
         files, words = draw(chosen, runs, folder, self.scale, self.order)
         if not self.json:
-            print("\n".join(words))
-            print(f"{', '.join(file.name for file in files)} are there too")
+            show_lines([*words, f"{', '.join(file.name for file in files)} are there too"])
 
 
 def _comparable_runs(folder: Path) -> "list[Run]":

@@ -86,15 +86,16 @@ class Train:
 
     def _show(self, result: dict[str, Any]) -> None:
         """Print the numbers in two decimals, the folder, and what to do next."""
+        from ..results.grid import show_lines
         from ..run_folder import RunFolder
 
         for part, name in (("test", "test"), ("val", "validation")):
             numbers = [SHOWN[key].format(result[f"{part}/{key}"]) for key in SHOWN if f"{part}/{key}" in result]
             if numbers:
-                print(f"{name}: {', '.join(numbers)}")
+                show_lines([f"{name}: {', '.join(numbers)}"])
         folder = RunFolder.of(self.out, self.recipe.name, self.recipe.seed).path
-        print(f"{result['epochs']} epochs in {result['seconds']:.2f} s, scale {self.recipe.scale}; the run is {folder}")
-        print(f"next: opl report {self.out}, or opl evaluate {folder} geometry")
+        show_lines([f"{result['epochs']} epochs in {result['seconds']:.2f} s, scale {self.recipe.scale}"])
+        print(f"the run: {folder}\nnext:    opl report {self.out}\n         opl evaluate {folder} geometry")
 
 
 def _load(name: str | None, scale: Any, file: Path | None, words: list[str]) -> "Recipe":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import OplError
 from ..item import Item
 from ..run_folder import RunFolder
-from .estimate import Reached, seconds_left
+from .estimate import Reached, about, seconds_left
 from .executor import ENDED, SHARE, Event, Executor, Resources, Task
 from .screen import Screen, Step
 
@@ -65,7 +65,7 @@ class Job:
         return name_of(self.recipe, self.seed)
 
     def describe(self) -> str:
-        """One line for the screen."""
+        """One line for a log."""
         text = f"{self.name}: {self.state}"
         reached = self.reached()
         if self.state in ("running", "done") and reached.epochs:
@@ -74,6 +74,12 @@ class Job:
                 text += f", val {reached.val:.2f}%"
             text += f", {reached.images_per_second:.0f} images/s"
         return text
+
+    def conclude(self) -> str:
+        """One line for a terminal, at the end."""
+        val = self.reached().val
+        known = f", val {val:.2f} %" if self.state == "done" and val is not None else ""
+        return f"{self.name}: {self.state}{f' in {about(self.took)}' if self.took else ''}{known}"
 
     def reached(self) -> Reached:
         """How far it is, as its folder says; what cannot be read at this moment is left as it was."""

@@ -1,6 +1,5 @@
 """Measures of many runs: each is an `opl evaluate` command, those that were taken are kept."""
 
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,8 +51,12 @@ class Measuring:
         return self.state in ENDED
 
     def describe(self) -> str:
-        """One line for the screen."""
-        return f"{self.name}: {self.state if self.ended else 'measuring'}"
+        """One line for a log."""
+        return f"{self.name}: measuring"
+
+    def conclude(self) -> str:
+        """One line for a terminal, at the end."""
+        return f"{self.name}: {self.state} in {about(self.took)}"
 
     def step(self) -> Step:
         """How long it runs."""
@@ -90,7 +93,7 @@ def evaluate_all(
                 said = task.log.read_text(errors="replace") if task.log.exists() else ""
                 task.log.unlink(missing_ok=True)
                 if lines := _worth_saying(said or event.reason, task.state == "done"):
-                    print(lines, file=sys.stderr)
+                    screen.note(lines)
     if logs.exists() and not any(logs.iterdir()):
         logs.rmdir()
     return [(task.folder, task.words) for task in tasks.values() if task.state in ("failed", "skipped")]

@@ -1,6 +1,7 @@
 """How tasks go, on the screen."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
+INTERVAL = 0.5
+"""Seconds between two drawings."""
 BAR, NARROW, NARROWEST = 20, 70, 44
 """The columns of a bar; terminals of fewer columns show no speeds, and of still fewer no bars."""
 
@@ -41,7 +44,11 @@ class Line(Protocol):
         ...
 
     def describe(self) -> str:
-        """One line for the screen."""
+        """One line for a log."""
+        ...
+
+    def conclude(self) -> str:
+        """One line for a terminal, of a task that ended."""
         ...
 
     def step(self) -> Step:
@@ -60,6 +67,7 @@ class Screen:
     def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None]) -> None:
         self.lines, self.left = lines, left
         self.live = sys.stderr.isatty() and any(not line.ended for line in lines)
+        self.drawing, self.stopping = threading.Lock(), threading.Event()
 
     def __enter__(self) -> "Screen":
         if not self.live:
@@ -72,29 +80,44 @@ class Screen:
         if self.live:
             self.view = Live(
                 console=self.console,
-                refresh_per_second=2,
+                auto_refresh=False,
                 transient=True,
                 vertical_overflow="crop",
                 redirect_stdout=False,
                 get_renderable=lambda: fit(self.console, self.lines, self.left),
             )
             self.view.start()
+            self.refreshing = threading.Thread(target=self._refresh, daemon=True)
+            self.refreshing.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.live:
+            self.stopping.set()
+            self.refreshing.join()
             self.view.stop()
-            self._print(f"{count(self.lines)} after {about(time.monotonic() - self.began)}")
+            self.note(f"{count(self.lines)} after {about(time.monotonic() - self.began)}")
 
     def say(self, line: Line) -> None:
         """Tell of a change; a terminal shows what runs anyway, and keeps a line of what ended."""
         if not self.live:
-            print(line.describe(), file=sys.stderr, flush=True)
+            self.note(line.describe())
         elif line.ended:
-            self._print(line.describe(), "red" if line.state.startswith("failed") else "")
+            self.note(line.conclude(), "red" if line.state.startswith("failed") else "")
 
-    def _print(self, text: str, style: str = "") -> None:
-        self.console.print(text, style=style or None, highlight=False, markup=False)
+    def note(self, text: str, style: str = "") -> None:
+        """Print a text that stays, above the bars if there are any."""
+        if not self.live:
+            print(text, file=sys.stderr, flush=True)
+            return
+        with self.drawing:
+            self.console.print(text, style=style or None, highlight=False, markup=False)
+
+    def _refresh(self) -> None:
+        """Draw again and again; the lock keeps this apart from notes, which rich would draw over each other."""
+        while not self.stopping.wait(INTERVAL):
+            with self.drawing:
+                self.view.refresh()
 
 
 def count(lines: Sequence[Line]) -> str:
@@ -113,13 +136,15 @@ def fit(console: "Console", lines: Sequence[Line], left: Callable[[int], float |
     seconds = left(len(running))
     known = "" if seconds is None else f", about {about(seconds)} left"
     head = Text(f"{count(lines)}{known}")
-    for shown in range(len(running), -1, -1):
+    shown = min(len(running), console.height - 1)
+    while True:
         more = len(running) - shown
-        rest = [Text(f"and {more} more {'run' if shown else 'running'}")] if more else []
-        view = Group(head, *([_bars(console.width, running[:shown])] if shown else []), *rest)
-        if len(console.render_lines(view, pad=False)) < console.height or not shown:
-            break
-    return view
+        rest = [Text(f"and {more} more run")] if more else []
+        view = Group(head, *([_bars(console.width, running[:shown])] if shown > 0 else []), *rest)
+        over = len(console.render_lines(view, pad=False)) - (console.height - 1)
+        if over <= 0 or shown <= 0:
+            return view
+        shown -= max(1, over // 2)
 
 
 def _bars(width: int, lines: Sequence[Line]) -> "Table":

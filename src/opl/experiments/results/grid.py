@@ -13,7 +13,7 @@ EMPTY = "-"
 
 
 def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
-    """Print rows as a grid, or a line for each cell where the terminal is too narrow for that.
+    """Print rows as a grid, or a paragraph for each where the terminal is too narrow for that.
 
     Args:
         title: stands above.
@@ -54,11 +54,11 @@ def show_columns(body: Sequence[Sequence[str]]) -> None:
     console.print(grid)
 
 
-def show_lines(lines: Iterable[str]) -> None:
+def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
     """Print lines, on a terminal broken between words."""
     from rich.console import Console
 
-    console = Console()
+    console = Console(stderr=stderr)
     for line in lines:
         console.print(line, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
@@ -77,13 +77,12 @@ def _grid(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], lab
 
 
 def _show_stacked(console: "Console", title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
-    """A block of lines for each row, its first cell above them."""
+    """A paragraph for each row, its first cell above it."""
     from rich.padding import Padding
     from rich.text import Text
 
     console.print(Text(title))
     for row in body:
         console.print(Text(row[0], "bold"))
-        for name, text in zip(heading[1:], row[1:], strict=True):
-            if text != EMPTY:
-                console.print(Padding(Text(f"{name}: {text}"), (0, 0, 0, 2)))
+        cells = [f"{name}: {text}" for name, text in zip(heading[1:], row[1:], strict=True) if text != EMPTY]
+        console.print(Padding(Text("; ".join(cells)), (0, 0, 0, 2)))

@@ -5,6 +5,7 @@ what it needs when it is called.
 """
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -86,12 +87,18 @@ def cost_of(recipe_name: str) -> str:
 
 
 @cache
+def _build(build: Callable[[], tuple["Recipe", ...]]) -> tuple["Recipe", ...]:
+    """The recipes of a table, made once."""
+    return build()
+
+
+@cache
 def recipes() -> dict[str, dict[str, "Recipe"]]:
     """Every recipe, by name and scale; items that share a recipe must agree on it."""
     known: dict[str, dict[str, Recipe]] = {}
     owners: dict[tuple[str, str], str] = {}
     for table in _TABLES:
-        for made in table.recipes():
+        for made in _build(table.recipes):
             owner = owners.setdefault((made.name, made.scale), table.ITEM.name)
             if known.setdefault(made.name, {}).setdefault(made.scale, made) != made:
                 raise OptionError(
@@ -104,17 +111,28 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
 def recipe(name: str, scale: Scale) -> "Recipe":
     """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
     check_recipe_name(name)
-    known = recipes()
-    if scale not in known[name]:
-        raise OptionError(did_you_mean(f"scale of {name}", scale, known[name]))
-    return known[name][scale]
+    scales = _scales_of(name)
+    if scale not in scales:
+        raise OptionError(did_you_mean(f"scale of {name}", scale, scales))
+    return scales[scale]
+
+
+@cache
+def _scales_of(name: str) -> dict[str, "Recipe"]:
+    """The recipes of a name by their scales, for which only the tables that declare it are asked."""
+    found: dict[str, Recipe] = {}
+    for table in _TABLES:
+        for made in _build(table.recipes) if name in table.ITEM.recipes else ():
+            if made.name == name:
+                found.setdefault(made.scale, made)
+    return found
 
 
 def settings_of(name: str, scale: str) -> dict[str, Any] | None:
     """The settings of a recipe as they are written to disk; None if there is no such recipe."""
     from ..serialization import to_json
 
-    found = recipes().get(name, {}).get(scale)
+    found = _scales_of(name).get(scale)
     settings: dict[str, Any] | None = to_json(found) if found else None
     return settings
 

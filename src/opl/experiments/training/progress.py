@@ -47,7 +47,12 @@ def describe_epoch(record: EpochRecord) -> str:
         'train cross-entropy 0.300  train s 0.80  train d 0.40'
     """
     if "val/loss" in record:
-        numbers = {"cross-entropy {:.3f}": "val/loss", "s {:.2f}": "s", "d {:.2f}": "d", "accuracy {:.2f} %": "val/top1"}
+        numbers = {
+            "cross-entropy {:.3f}": "val/loss",
+            "s {:.2f}": "s",
+            "d {:.2f}": "d",
+            "accuracy {:.2f} %": "val/top1",
+        }
     else:
         entropy = "train/entropy" in record
         first = {"train cross-entropy {:.3f}": "train/entropy"} if entropy else {"train loss {:.3f}": "train/loss"}
