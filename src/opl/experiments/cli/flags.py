@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
@@ -60,11 +60,12 @@ def read_flags(kind: Any, words: Sequence[str], **options: Any) -> Any:
 
 def _unknown_flag(kind: Any, words: Sequence[str], options: dict[str, Any]) -> str:
     """What to say of the first word that is no flag but looks like one, unless such words go elsewhere."""
-    named = {name: options[name] for name in ("prog", "description", "default") if name in options}
-    if len(named) < len(options):
+    if options.get("return_unknown_args"):
         return ""
-    with _environment({"TERM": "dumb", "COLUMNS": WIDE}):
-        known = re.findall(r"(?<![\w-])--[a-z][\w.-]*", tyro.extras.get_parser(kind, **named).format_help())
+    text = io.StringIO()
+    with _environment({"TERM": "dumb", "COLUMNS": WIDE}), redirect_stdout(text), suppress(SystemExit):
+        tyro.cli(kind, args=["--help"], **options)
+    known = re.findall(r"(?<![\w-])--[a-z][\w.-]*", text.getvalue())
     given = [word.partition("=")[0] for word in words if word.startswith("--")]
     unknown = [flag for flag in given if flag.replace("_", "-") not in known]
     return did_you_mean("flag", unknown[0], known, f"{options['prog']} --help") if unknown else ""

@@ -125,14 +125,9 @@ class Reproduce(Flags):
             for name in absent if not self.dry_run else ():
                 find(name)  # from the network, or with the error that says how to get it
             return chosen
-        counts = {name: sum(row.needs == name for row in chosen.at("small")) for name in absent}
-        show_lines(
-            (
-                f"left out: {count} rows that need {name}, which is not here: see opl data"
-                for name, count in counts.items()
-            ),
-            stderr=True,
-        )
+        for name in absent:
+            count = sum(row.needs == name for row in chosen.at("small"))
+            show_lines([f"left out: {count} rows that need {name}, which is not here: see opl data"], stderr=True)
         return present
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:

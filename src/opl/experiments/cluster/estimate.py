@@ -49,11 +49,11 @@ def about(seconds: float) -> str:
     """A time that is not known exactly.
 
     Example:
-        >>> about(3), about(47), about(2040), about(9000), about(400_000)
-        ('10 s', '50 s', '34 min', '2 h 30 min', '4 days 15 h')
+        >>> about(3.3), about(47), about(2040), about(9000), about(400_000)
+        ('3 s', '50 s', '34 min', '2 h 30 min', '4 days 15 h')
     """
     if seconds < 90:
-        return f"{max(10, round(seconds, -1)):.0f} s"
+        return f"{max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s"
     minutes = round(seconds / 60)
     if minutes < 90:
         return f"{minutes} min"

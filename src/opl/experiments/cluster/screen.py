@@ -136,15 +136,16 @@ def fit(console: "Console", lines: Sequence[Line], left: Callable[[int], float |
     seconds = left(len(running))
     known = "" if seconds is None else f", about {about(seconds)} left"
     head = Text(f"{count(lines)}{known}")
-    shown = min(len(running), console.height - 1)
+    most = console.height - 1
+    shown = min(len(running), most)
     while True:
         more = len(running) - shown
         rest = [Text(f"and {more} more run")] if more else []
-        view = Group(head, *([_bars(console.width, running[:shown])] if shown > 0 else []), *rest)
-        over = len(console.render_lines(view, pad=False)) - (console.height - 1)
-        if over <= 0 or shown <= 0:
+        view = Group(head, *([_bars(console.width, running[:shown])] if shown else []), *rest)
+        taken = len(console.render_lines(view, pad=False))
+        if taken <= most or not shown:
             return view
-        shown -= max(1, over // 2)
+        shown = min(shown - 1, shown * most // taken)
 
 
 def _bars(width: int, lines: Sequence[Line]) -> "Table":
