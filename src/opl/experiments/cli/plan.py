@@ -17,7 +17,7 @@ def announce(jobs: Sequence[Job], place: Placement) -> list[str]:
     if not left:
         return []
     done = f" ({len(jobs) - len(left)} of {len(jobs)} are done)" if len(left) < len(jobs) else ""
-    return [f"{len(left)} runs to train{done}, {_expect(jobs, place)}"]
+    return [f"{len(left)} run{'s' if len(left) > 1 else ''} to train{done}, {_expect(jobs, place)}"]
 
 
 def show(item: Item, jobs: Sequence[Job], scale: Scale, place: Placement) -> None:

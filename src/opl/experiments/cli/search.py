@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +21,7 @@ from ..search.space import Setting, parse_space
 from ..search.summary import as_json, markdown, sentences, table_of
 from ..search.trial import Goal, Metric, Sampler, Trial
 from ..serialization import to_json
-from ..tables import check_recipe_name, recipe
+from ..tables import check_recipe_name, cost_of, recipe
 from .flags import OUT, read_flags
 from .waiting import waiting
 
@@ -79,9 +80,18 @@ class Search:
                 check_recipe(self._build([f"--{setting.name}", word]), self.prune_at)
         claim_folder(folder, self._definition(base))
         sampler = self._sampler(space, goal, folder, base.seed)
+        self._announce(space)
         with self.place.executor(folder, self.scale == "tiny") as executor:
             trials = searching.run(sampler, executor, self.place.resources)
         return self._finish(trials, sampler, space, goal, folder)
+
+    def _announce(self, space: tuple[Setting, ...]) -> None:
+        """Say what the search costs before it starts."""
+        from ..results.grid import show_lines
+
+        trials = self.trials if self.by == "optuna" else prod(len(setting.grid()) for setting in space)
+        runs = f"{trials} trials of {self.seeds} seeds: up to {trials * self.seeds} runs, {self.place.jobs} at a time"
+        show_lines([f"{runs}; a run: {cost_of(self.recipe) or 'not measured'}"], stderr=True)
 
     def _build(self, flags: list[str]) -> "Recipe":
         """The recipe with the settings of all trials and with those of one."""

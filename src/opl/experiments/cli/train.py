@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
 from ..scales import FULL, SCALES
-from ..tables import check_recipe_name, cost_of, recipe
+from ..tables import check_recipe_name, cost_of, recipe, seconds_of
 from .flags import HELP, OUT, Parser
 from .waiting import waiting
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SETTINGS = "Every setting of the recipe is a flag too: opl train RECIPE --help lists them."
 SHOWN = {"top1": "accuracy {:.2f} %", "loss": "cross-entropy {:.2f}", "s": "s {:.2f}", "d": "d {:.2f}"}
 """The numbers of a result that are printed, in this order."""
+LONG = 60.0
+"""Seconds from which on a run is long."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Train:
             print(json.dumps(to_json(self.recipe), indent=1))
             print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
             return 0
+        self._announce()
         with waiting(f"loading the libraries that train {self.recipe.name}"):
             from ..training.ownership import Part
             from ..training.run import run
@@ -83,6 +86,15 @@ class Train:
         elif result is not None:
             self._show(result)
         return 0
+
+    def _announce(self) -> None:
+        """Say what long work costs before it starts."""
+        seconds = seconds_of(self.recipe.name, self.recipe.scale)
+        if seconds >= LONG:
+            from ..cluster.estimate import about
+            from ..results.grid import show_lines
+
+            show_lines([f"a run takes about {about(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
 
     def _show(self, result: dict[str, Any]) -> None:
         """Print the numbers in two decimals, the folder, and what to do next."""

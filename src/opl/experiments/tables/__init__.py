@@ -86,6 +86,11 @@ def cost_of(recipe_name: str) -> str:
     return next((item.cost for item in ITEMS.values() if recipe_name in item.recipes), "")
 
 
+def seconds_of(recipe_name: str, scale: str) -> float:
+    """The seconds that one run of a recipe takes at a scale, as stated by its table; 0 if it states none."""
+    return next((item.cost_at(scale) for item in ITEMS.values() if recipe_name in item.recipes), 0.0)
+
+
 @cache
 def _build(build: Callable[[], tuple["Recipe", ...]]) -> tuple["Recipe", ...]:
     """The recipes of a table, made once."""
@@ -163,5 +168,6 @@ __all__ = [
     "recipe",
     "recipe_names",
     "recipes",
+    "seconds_of",
     "settings_of",
 ]
