@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command("demo", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
-    "recipes": Command("recipes", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
+    "recipes": Command("recipes", "Recipes", "every table and figure, its scales and cost; of one, its recipes"),
     "train": Command("train", "Train", "one run of a recipe; resumes where it stopped"),
     "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
     "evaluate": Command(
