@@ -103,7 +103,7 @@ def _run(words: list[str]) -> int:
     try:
         module = import_module(f".{command.module}", __name__)
     except ModuleNotFoundError as error:
-        if error.name != "tyro":
+        if (error.name or "").partition(".")[0] != "tyro":
             raise
         raise OplError(
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."

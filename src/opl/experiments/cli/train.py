@@ -1,6 +1,7 @@
 """`opl train RECIPE`: one run; every setting of the recipe is a flag."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,9 +89,9 @@ class Train:
         return 0
 
     def _announce(self) -> None:
-        """Say what long work costs before it starts."""
+        """Say on a terminal what long work costs before it starts."""
         seconds = seconds_of(self.recipe.name, self.recipe.scale)
-        if seconds >= LONG:
+        if seconds >= LONG and sys.stderr.isatty():
             from ..cluster.estimate import about
             from ..results.grid import show_lines
 

@@ -10,7 +10,24 @@ from ..types import EpochRecord, Splits
 WIDE = 60  # columns from which on the bar has numbers beside it
 
 
-def say(sentence: str) -> None:
+def say_start(recipe: Recipe) -> None:
+    """Say at once what is about to be loaded, on a terminal; a log gets it with what was loaded."""
+    if sys.stderr.isatty():
+        _say(_describe_start(recipe))
+
+
+def say_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> None:
+    """Say what was loaded: images, classes, weights, steps, and the epochs that an earlier process trained."""
+    if not sys.stderr.isatty():
+        _say(_describe_start(recipe))
+    resumed = f", {first} of them done before" if first else ""
+    _say(
+        f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images, "
+        f"{recipe.data.num_classes:,} classes; {weights:,} weights; {recipe.epochs} epochs of {steps:,} steps{resumed}"
+    )
+
+
+def _say(sentence: str) -> None:
     """Print a sentence to standard error, on a terminal broken between words."""
     if not sys.stderr.isatty():
         print(sentence, file=sys.stderr, flush=True)
@@ -20,20 +37,10 @@ def say(sentence: str) -> None:
     Console(stderr=True).print(sentence, highlight=False, markup=False)
 
 
-def describe_start(recipe: Recipe) -> str:
-    """What is about to be loaded."""
+def _describe_start(recipe: Recipe) -> str:
     return (
         f"{recipe.name} seed {recipe.seed}, scale {recipe.scale}: loading data {recipe.data.name} and network "
         f"{type(recipe.model).__name__}"
-    )
-
-
-def describe_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> str:
-    """What was loaded: images, classes, weights, steps, and the epochs that an earlier process trained."""
-    resumed = f", {first} of them done before" if first else ""
-    return (
-        f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images, "
-        f"{recipe.data.num_classes:,} classes; {weights:,} weights; {recipe.epochs} epochs of {steps:,} steps{resumed}"
     )
 
 
