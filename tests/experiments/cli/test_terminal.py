@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from _finished_runs import write_finished
 from _terminal import on_terminal
 from _vouched import vouch
 from opl.experiments import cli
-from opl.experiments.cluster import jobs
+from opl.experiments.cluster import jobs, screen
 from opl.experiments.cluster.processes import Processes
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.tables import item, recipes
@@ -21,12 +22,13 @@ from opl.experiments.training.engine import import_fabric
 SIZES = [(80, 24), (200, 50), (40, 12)]
 AT_ONCE = 30  # more than fit the smallest terminals
 EPOCHS = 3
+PATIENCE = 10  # seconds
 COLOR = re.compile(r"\x1b\[[\d;]*?\b(3[0-8]|4[0-8]|9[0-7]|10[0-7])[\d;]*m")
 RECORD = {"train/loss": 1.0, "images_per_second": 412.0, "seconds": 60.0, "val/top1": 50.0}
 
 
-def replay(shelf):
-    """A replacement for the processes that train: it copies a finished run, epoch by epoch, in a moment."""
+def replay(shelf, drawn):
+    """A replacement for the processes that train: it copies a finished run, and waits after each epoch to be drawn."""
 
     def execute(self, task):
         _, recipe, _, seed, *_ = task.words
@@ -35,7 +37,10 @@ def replay(shelf):
         shutil.copy(source / "recipe.json", folder.path)
         for epoch in range(EPOCHS):
             folder.log({"epoch": epoch, **RECORD})
-            time.sleep(0.25)
+            after = len(drawn) + 2  # the drawing that is being made may have begun before
+            end = time.monotonic() + PATIENCE * sys.stderr.isatty()
+            while len(drawn) < after and time.monotonic() < end:
+                time.sleep(0.01)
         for file in source.iterdir():
             if file.name not in ("recipe.json", "done"):
                 shutil.copy(file, folder.path)
@@ -49,8 +54,12 @@ def reproduce(place, monkeypatch):
     """The command, in whose runs nothing is trained and of which no page is made."""
     recipes()  # here, so that no forked process has to make them
     monkeypatch.chdir(place)
-    monkeypatch.setattr(Processes, "_execute", replay(place / "shelf"))
+    drawn = []
+    draw = screen.fit
+    monkeypatch.setattr(screen, "fit", lambda *told: drawn.append(1) or draw(*told))
+    monkeypatch.setattr(screen, "INTERVAL", 0.05)
     monkeypatch.setattr(jobs, "FRESH", 0.0)
+    monkeypatch.setattr(Processes, "_execute", replay(place / "shelf", drawn))
     page = lambda folder, *_, **__: Path(folder) / "report.html"  # noqa: E731
     monkeypatch.setattr(opl.experiments.report.page, "write_report", page)
     return lambda: cli.main(["reproduce", "table-1", "--scale", "tiny", "--jobs", str(AT_ONCE)])
