@@ -85,7 +85,7 @@ class Job:
         """How far it is, as its folder says; what cannot be read at this moment is left as it was."""
         if self.read is None or (not self.ended and time.monotonic() - self.read >= FRESH):
             self.read = time.monotonic()
-            with suppress(OplError, OSError):
+            with suppress(OplError, OSError, ValueError, LookupError):  # it may be written at this moment
                 self.known = self._read()
         return self.known
 
