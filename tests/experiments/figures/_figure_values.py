@@ -71,7 +71,9 @@ DRAWN = {
     "plane": lambda: plane.draw([cloud("CE"), cloud("CE+OPL")]),
     "training": lambda: training.draw({"s": [curve("CE"), curve("CE+OPL")], "d": [curve("CE"), curve("CE+OPL")]}),
     "similarity": lambda: similarity.draw([matrix("CE"), matrix("CE+OPL")]),
-    "gallery": lambda: gallery.draw([picture("cat"), picture("owl"), picture("bee", channels=1)]),
+    "gallery": lambda: gallery.draw(
+        {"fixed": [picture("cat"), picture("owl")], "broken": [picture("bee", channels=1)], "else": []}
+    ),
     "search": lambda: search.draw({"lambda": [sweep()], "batch size": [sweep("CE", None), sweep("CE+OPL", None)]}),
     "lda": lambda: lda.draw(
         [[panel("CE"), panel("CE+OPL")], [panel("CE", ("bee", "fox")), panel("OPL", ("bee", "fox"))]]

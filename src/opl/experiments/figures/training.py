@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 NEEDS: tuple[str, ...] = ()  # only the records
 MEASURES = {
-    "orthogonality": "orthogonality (lower is better)",
-    "s": "s, same class (higher is better)",
-    "d": "d, other classes (lower is better)",
+    "orthogonality": "orthogonality 1 \N{MINUS SIGN} s + d (↓ better)",
+    "s": "s, same class (↑ better)",
+    "d": "d, other classes (↓ better)",
 }
 
 
@@ -108,10 +108,10 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         raise OptionError("a panel has no curve to draw: give at least one panel, with at least one curve in each.")
     order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
     with paper():
-        figure = Figure(figsize=(max(3.2, 2.5 * len(panels)), 2.6), layout="constrained")
+        figure = Figure(figsize=(max(3.2, 2.7 * len(panels)), 2.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-            axes.set_title(print_label(title, width=28), loc="left")
+            axes.set_title(print_label(title, width=34), loc="left")
             axes.set_xlabel("epoch")
             for curve in curves:
                 _line(axes, curve, order.index(curve.label))
