@@ -1,6 +1,7 @@
 """Made-up runs of every row of an item, with the settings of their recipes, so that the item's figure can be drawn."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 
@@ -43,7 +44,7 @@ def write_item_runs(out, item, scale, seeds=None, *, signed=False):
                 gain=(5.0 if item.figure == "gallery" else 45.2) - place / 9,
                 pull=0.2 if row.baseline else 0.5,
                 class_names=names_of(classes),
-                outputs=True,
+                outputs=bool(import_module(f"opl.experiments.figures.{item.figure}").NEEDS),
                 feature_dim=2 if item.figure == "plane" else max(16, classes),
             )
             _settle(path, made, seed)

@@ -19,7 +19,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 MODULES = (
     "style", "_points", "_ring", "_sweeps", "_picture", "rendering", "footer",
-    "plane", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow",
+    "plane", "features", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow",
     "trials", "paper",
 )  # fmt: skip
 

@@ -36,17 +36,13 @@ def _story(folder: Path, scale: str) -> list[str]:
     from ..results.tables import build_table
     from ..tables import ITEMS, RECIPES
 
-    before, after = build_table(item(ITEM), screen(read_runs(folder), ITEMS.values(), RECIPES), scale).lines
-    d, top1, decision = after.difference["test/d"], after.difference["test/top1"], after.decisions["test/top1"]
-    means = {name: (before.numbers[name].mean, after.numbers[name].mean) for name in before.numbers}
-    moved = "fell: OPL set the classes apart" if d.mean < 0 else "did not fall: OPL did not set the classes apart"
-    seeds = f"{len(after.seeds)} seed{'' if len(after.seeds) == 1 else 's'}"
+    ce, opl = build_table(item(ITEM), screen(read_runs(folder), ITEMS.values(), RECIPES), scale).lines
+    (d, new_d), (top1, new_top1) = ((ce.numbers[name].mean, opl.numbers[name].mean) for name in ("test/d", "test/top1"))
+    effect = "set the classes apart" if new_d < d else "did not set the classes apart"
+    change = f"{opl.difference['test/top1'].mean:+.2f}, {len(opl.seeds)} seed{'' if len(opl.seeds) == 1 else 's'}"
     return [
-        "d, the mean |cosine| between classes (0: right angles), {0:.2f} -> {1:.2f}, ".format(*means["test/d"])
-        + moved
-        + ".",
-        "Accuracy with OPL {1:.2f} %, without {0:.2f} %".format(*means["test/top1"])
-        + f" ({top1.mean:+.2f}, {seeds}): {decision.verdict}.",
+        f"OPL {effect}: d, the mean |cosine| between classes (0: right angles), {d:.2f} -> {new_d:.2f}.",
+        f"Accuracy {new_top1:.2f} against {top1:.2f} % ({change}): {opl.decisions['test/top1'].verdict}.",
     ]
 
 

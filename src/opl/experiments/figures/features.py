@@ -10,7 +10,7 @@ from ...errors import OptionError
 from ..results.runs import Rows
 from ._points import finite, handles, legend_columns, scatter, thin_out
 from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import ACCENT, BELOW, PALETTE, Array, paper, print_label
+from .style import ACCENT, PALETTE, Array, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,5 +162,6 @@ def _draw_cosines(axes: "Axes", space: Space) -> None:
         axes.axvline(mean, color=shade, linewidth=1.4)
     axes.set_title(f"cosines of pairs: s {cosines.s:.2f}, d {cosines.d:.2f}", loc="left")
     axes.set_xlabel("cosine")
-    axes.margins(x=0)
-    axes.legend(**BELOW | {"bbox_to_anchor": (0.5, -0.3)})
+    axes.margins(x=0, y=0.45)  # the legend is above the bars
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left", fontsize=7)
