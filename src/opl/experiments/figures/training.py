@@ -113,6 +113,7 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
             axes.set_title(print_label(title, width=34), loc="left")
             axes.set_xlabel("epoch")
+            axes.locator_params(axis="x", integer=True)
             for curve in curves:
                 _line(axes, curve, order.index(curve.label))
         lines = {str(line.get_label()): line for axes in grid for line in axes.get_lines()}
