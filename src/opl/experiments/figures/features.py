@@ -159,7 +159,7 @@ def _draw_cosines(axes: "Axes", space: Space) -> None:
     ):
         shares = np.histogram(values, edges)[0] / max(1, len(values))
         axes.stairs(shares, edges, fill=True, color=shade, alpha=0.55, label=name)
-        axes.axvline(mean, color=shade, linewidth=1.4)
+        axes.plot([mean, mean], [0, 1.15 * shares.max()], color=shade, linewidth=1.4)
     axes.set_title(f"cosines of pairs: s {cosines.s:.2f}, d {cosines.d:.2f}", loc="left")
     axes.set_xlabel("cosine")
     axes.margins(x=0, y=0.45)  # the legend is above the bars
