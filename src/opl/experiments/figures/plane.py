@@ -78,7 +78,7 @@ def pair_angles(cloud: Cloud) -> Array:
     """
     units = directions(cloud)
     units = np.where(units.any(axis=1, keepdims=True), units, np.nan)
-    return np.degrees(np.arccos(np.clip(units @ units.T, -1, 1)))
+    return np.asarray(np.degrees(np.arccos(np.clip(units @ units.T, -1, 1))))
 
 
 def mean_angle(cloud: Cloud) -> float:

@@ -234,7 +234,7 @@ def _settle(figure: "Figure") -> None:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for legend in figure.legends:
-        legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)  # type: ignore[arg-type]
+        legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 
 
 def _write(figure: "Figure", target: Path, **options: Any) -> None:
