@@ -13,6 +13,7 @@ from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
 from .rendering import Order, Rendering
 from .style import (
     BELOW,
+    LINE,
     SCALE,
     Array,
     Spec,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
 
 NEEDS: tuple[str, ...] = ()  # only the results
-LINE = 0.17  # inches of a line of the legend
 ENOUGH = 5  # seeds; fewer are also drawn as dots, one each
 
 

@@ -35,6 +35,7 @@ _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
 NAME_LENGTH = 40
 BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # a legend below its panel
+LINE = 0.17  # inches of a line of a legend
 TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is cut off at the edge
 
 _PAPER: dict[Any, Any] = {
