@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 NEEDS: tuple[str, ...] = ()  # only the records
 MEASURES = {
-    "orthogonality": "orthogonality 1 \N{MINUS SIGN} s + d (↓ better)",
-    "s": "s, same class (↑ better)",
-    "d": "d, other classes (↓ better)",
+    "orthogonality": "orthogonality (lower is better)",
+    "s": "s, same class (higher is better)",
+    "d": "d, other classes (lower is better)",
 }
 
 
@@ -111,7 +111,7 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         figure = Figure(figsize=(max(3.2, 2.7 * len(panels)), 2.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-            axes.set_title(print_label(title, width=34), loc="left")
+            axes.set_title(print_label(title, width=36), loc="left", fontsize=8)
             axes.set_xlabel("epoch")
             axes.locator_params(axis="x", integer=True)
             for curve in curves:
