@@ -12,6 +12,8 @@ from ..statistics import Interval, interval
 from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
 from .rendering import Order, Rendering
 from .style import (
+    BELOW,
+    LINE,
     SCALE,
     Array,
     Spec,
@@ -55,7 +57,8 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
     if not sweeps or not all(sweeps.values()):
         raise OptionError("a panel has no sweep to draw: give at least one panel, with at least one sweep in each.")
     with paper():
-        figure = Figure(figsize=(3.4 * len(sweeps), 2.8), layout="constrained")
+        lines = max(len(_baselines(some)) + len(some) for some in sweeps.values())
+        figure = Figure(figsize=(3.2 * len(sweeps), 2.7 + LINE * lines), layout="constrained")
         grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
         for axes, (title, some) in zip(grid, sweeps.items(), strict=True):
             axes.set_title(print_label(title), loc="left")
@@ -187,7 +190,7 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
     axes.minorticks_off()
     axes.set(xlabel=print_label(sweeps[0].setting), ylabel="accuracy (%)")
-    axes.legend()
+    axes.legend(**BELOW)
 
 
 def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, float]) -> list[Spec]:

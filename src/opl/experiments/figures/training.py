@@ -108,11 +108,12 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         raise OptionError("a panel has no curve to draw: give at least one panel, with at least one curve in each.")
     order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
     with paper():
-        figure = Figure(figsize=(max(3.2, 2.5 * len(panels)), 2.6), layout="constrained")
+        figure = Figure(figsize=(max(3.2, 2.7 * len(panels)), 2.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-            axes.set_title(print_label(title, width=28), loc="left")
+            axes.set_title(print_label(title, width=36), loc="left", fontsize=8)
             axes.set_xlabel("epoch")
+            axes.locator_params(axis="x", integer=True)
             for curve in curves:
                 _line(axes, curve, order.index(curve.label))
         lines = {str(line.get_label()): line for axes in grid for line in axes.get_lines()}
