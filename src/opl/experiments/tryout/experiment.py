@@ -1,6 +1,7 @@
 """The steps of `opl try`: list the pictures, decode them, measure the speed, plan, and train."""
 
 import json
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from .plan import GOOD_SEEDS, Plan, Speed, Work, make_plan
 from .preferences import Preferences
 from .rounds import Clock, Outcome, jobs_of_seeds, run_rounds
 from .stored import read_chosen, write_chosen
-from .survey import PackSettings, pack_key, pack_pictures, usual_side
+from .survey import PackSettings, look_at, pack_key, pack_pictures
 
 IMAGES = "images"  # the folder of the pack
+DECODING, LEAST_PICTURES = 0.2, 1000  # the part of the time for decoding, and pictures that are decoded anyway
 PROBE = ("-m", "opl.experiments.tryout.probe")
 
 
@@ -59,8 +61,12 @@ class Experiment:
         if self.earlier:
             return self._prepare_again(listing)
         pretrained = bool(self.wanted.pretrained)
-        size = self.wanted.size or choose_size(usual_side(listing), large or pretrained)
-        self.pack = PackSettings(size, self.wanted.images, self.wanted.split_seed, pretrained)
+        side, seconds = look_at(listing)
+        size = self.wanted.size or choose_size(side, large or pretrained)
+        most = self.wanted.images
+        if most == Preferences.images:  # not set by the user
+            most = min(most, max(LEAST_PICTURES, int(DECODING * self.clock.seconds / seconds)))
+        self.pack = PackSettings(size, most, self.wanted.split_seed, pretrained)
         known = read_facts(self.images)
         if known is not None and known.key == pack_key(listing, self.pack):
             return known
@@ -154,6 +160,7 @@ class Experiment:
         if set(run_tasks(executor, tasks).values()) != {"done"}:
             raise OplError(f"the speed could not be measured: {folder / 'log.txt'} says why.")
         told = [read_json(result) for result in results]
+        shutil.rmtree(folder)
         start = max(0.0, self.clock.spent - before - min(each["seconds"] for each in told))
         return [
             Speed(min(speeds), start) for speeds in zip(*(each["images_per_second"] for each in told), strict=False)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from ...errors import DataError
 from ..data.readers import hub
+from ..data.readers.catalog import CatalogEntry
 from ..data.readers.csv_listing import SUFFIXES, list_csv
 from ..data.readers.folder_listing import list_class_folders
 from ..data.readers.listing import IMAGE_COLUMNS, LABEL_COLUMNS, Listing
 from ..data.readers.parquet_listing import list_parquet, table_entry
-from ..data.readers.source import find_local
+from ..data.readers.source import find_entry, find_local, one_line
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LAYOUTS = (
@@ -44,12 +45,27 @@ def list_pictures(target: str, image_column: str = "", label_column: str = "") -
         raise DataError(f"{target!r} is neither a folder nor a CSV or Parquet file: give {LAYOUTS}.")
     if not HUB_ID.fullmatch(target):
         raise DataError(f"there is no folder or file {target!r}: give {LAYOUTS}.")
-    if find_local(known) is None and (hub.is_offline() or not hub.is_reachable()):
-        raise DataError(
-            f"there is no folder {target!r} here, and as a data set of the Hub it needs the network, which cannot be "
-            "reached (or HF_HUB_OFFLINE is set): give a folder, or run this where there is a network."
-        )
+    _reach(known)
     return list_parquet(None, known)
+
+
+def _reach(known: CatalogEntry) -> None:
+    """Download a data set of the Hub, unless it is here already."""
+    if find_local(known) is not None:
+        return
+    if hub.is_offline() or not hub.is_reachable():
+        raise DataError(
+            f"there is no folder {known.hub!r} here, and as a data set of the Hub it needs the network, which cannot "
+            "be reached (or HF_HUB_OFFLINE is set): give a folder, or run this where there is a network."
+        )
+    try:
+        find_entry(known)
+    except DataError as error:
+        why = one_line(error.__cause__) if isinstance(error.__cause__, Exception) else "it has no Parquet files"
+        raise DataError(
+            f"the Hub's data set {known.hub!r} cannot be used ({why}): check the id, give a data set with Parquet "
+            "files, or give a folder."
+        ) from error
 
 
 def short_name(target: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.readers.listing import name_some
+from ..data.readers.listing import count, name_some
 
 LEAST = 3  # pictures of a class
 VAL, TEST = 0.1, 0.2  # fractions that are held out
@@ -56,9 +56,10 @@ def remove_copies(pictures: Sequence[tuple[int, str, str, str]]) -> tuple[list[i
     copies = len(pictures) - contradictory - len(kept)
     said = []
     if copies:
-        said.append(f"{copies:,} pictures are copies of others: one of each is kept, so that none is in two parts.")
+        some = count(copies, "copy", "copies")
+        said.append(f"Left out: {some} of other pictures, so that no picture is in two parts.")
     if contradictory:
-        said.append(f"{contradictory:,} pictures are copies of others with another label, and were left out.")
+        said.append(f"Left out: {count(contradictory, 'picture')} of which there are copies with another label.")
     return sorted(kept), said
 
 
@@ -71,14 +72,16 @@ def remove_small_classes(pictures: Sequence[tuple[int, str, str]]) -> tuple[list
     counts = Counter(label for _, _, label in pictures)
     parts = {part for _, part, _ in pictures}
     trained = {label for _, part, label in pictures if part in ("", "train")} if "train" in parts else set(counts)
-    small = sorted(label for label, count in counts.items() if count < LEAST)
+    small = sorted(label for label, number in counts.items() if number < LEAST)
     unknown = sorted(label for label in counts if label not in trained and label not in small)
     said = []
     if small:
         named = name_some([f"{label!r} ({counts[label]})" for label in small])
-        said.append(f"{len(small):,} classes have fewer than {LEAST} pictures, and were left out: {named}.")
+        some = count(len(small), "class", "classes")
+        said.append(f"Left out: {some} with fewer than {LEAST} pictures ({named}).")
     if unknown:
-        said.append(f"{len(unknown):,} classes have no picture to train on, and were left out: {name_some(unknown)}.")
+        some = count(len(unknown), "class", "classes")
+        said.append(f"Left out: {some} without a picture to train on ({name_some(unknown)}).")
     gone = {*small, *unknown}
     return [place for place, _, label in pictures if label not in gone], said
 
@@ -129,5 +132,5 @@ def _hold_out(
     for label in np.unique(labels):
         rows = np.flatnonzero((labels == label) & (parts == 0))
         if len(rows) >= least:
-            count = min(max(1, round(fraction * len(rows))), len(rows) - 1)
-            parts[chance.permutation(rows)[:count]] = part
+            held = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+            parts[chance.permutation(rows)[:held]] = part

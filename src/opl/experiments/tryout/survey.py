@@ -1,8 +1,10 @@
 """From a list of pictures to a pack of images: decoded, checked for copies and for what cannot be read, and split."""
 
 import hashlib
+import math
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,14 +17,14 @@ from numpy.typing import NDArray
 from ...errors import DataError
 from ..data.crops import central_box, decode_crop
 from ..data.readers.decode import open_picture
-from ..data.readers.listing import Listing, name_some
+from ..data.readers.listing import Listing, count, name_some
 from ..data.readers.pack import PackFacts, write_pack
 from ..data.readers.picture_statistics import GRAY
 from ..data.readers.source import one_line
 from .parts import divide, remove_copies, remove_small_classes, sample
 
 AT_ONCE = 256  # pictures that are held encoded
-SAMPLE = 200  # pictures whose size is looked at first
+SAMPLE, LOOK_SIZE = 200, 64  # pictures that are looked at first, and the size that they are decoded to
 FOR_STATISTICS = 2000  # images of which mean and std are taken
 
 
@@ -35,18 +37,29 @@ class Decoded(NamedTuple):
     gray: bool
 
 
-def usual_side(listing: Listing) -> int:
-    """Return the median of the shorter sides of some pictures.
+class Look(NamedTuple):
+    """What a first look at some pictures tells."""
+
+    side: int
+    """The median of their shorter sides."""
+    seconds: float
+    """The time to read and decode one."""
+
+
+def look_at(listing: Listing) -> Look:
+    """Read and decode some pictures.
 
     Raises:
         DataError: none of them can be read.
     """
     rows = np.unique(np.linspace(0, len(listing.entries) - 1, SAMPLE).astype(int)).tolist()
-    found = [_decode(data, 1) for data in listing.read(rows)]
+    started = time.perf_counter()
+    found = list(_decode_all(listing.read(rows), LOOK_SIZE))
+    seconds = (time.perf_counter() - started) / len(rows)
     sides = [min(each.width, each.height) for each in found if isinstance(each, Decoded)]
     if not sides:
         raise _nothing(listing, [(listing.entries[row].name, str(why)) for row, why in zip(rows, found, strict=True)])
-    return int(np.median(sides))
+    return Look(int(np.median(sides)), seconds)
 
 
 class PackSettings(NamedTuple):
@@ -106,7 +119,10 @@ class _Survey:
         self.unreadable: list[tuple[str, str]] = []
         self.kept: list[int] = []
         if len(rows) < len(listing.entries):
-            self.notes.append(f"{len(rows):,} of {len(listing.entries):,} pictures are used, to fit the time.")
+            self.notes.append(
+                f"{len(rows):,} of {len(listing.entries):,} pictures are used, the same fraction of every class; "
+                "--images changes that."
+            )
 
     def decode(self, size: int) -> None:
         """Decode all pictures; those that cannot be read are noted."""
@@ -124,7 +140,7 @@ class _Survey:
             raise _nothing(self.listing, self.unreadable)
         if self.unreadable:
             names = name_some([name for name, _ in self.unreadable])
-            self.notes.append(f"{len(self.unreadable):,} pictures cannot be read, and were left out: {names}.")
+            self.notes.append(f"Left out: {count(len(self.unreadable), 'picture')} that cannot be read ({names}).")
 
     def clean(self) -> None:
         """Leave out copies and classes that are too small."""
@@ -156,7 +172,7 @@ class _Survey:
         return replace(facts, notes=notes, left_out=left_out), {"pixels": pixels, "labels": labels, "parts": parts}
 
     def _describe_sizes(self, size: int) -> Iterator[str]:
-        low, high = min(self.shapes, key=min), max(self.shapes, key=max)
+        low, high = min(self.shapes, key=math.prod), max(self.shapes, key=math.prod)
         if low != high:
             yield (
                 f"The pictures have different sizes, from {low[0]} x {low[1]} to {high[0]} x {high[1]}: the central "

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..data.readers.listing import count, name_some
 from ..data.readers.pack import PackFacts
 from ..item import Item
 from ..results.conformity import Recipes, screen
@@ -17,6 +18,7 @@ STRONG = 3  # how much larger the largest class is than the smallest, where accu
 FEW_IMAGES = 20  # of a class for training
 FEW_TESTED = 500  # images, below which one image is a large step
 LEFT_OUT = "left-out.txt"
+FLAG_WIDTH = 14  # columns
 
 
 def is_imbalanced(facts: PackFacts) -> bool:
@@ -50,27 +52,27 @@ def warnings_about(facts: PackFacts) -> list[str]:
             "The classes are imbalanced: the balanced accuracy, in which every class counts the same, is reported too."
         )
     few = [
-        f"{name} ({count})"
-        for name, count in zip(facts.class_names, facts.counts[0], strict=True)
-        if count < FEW_IMAGES
+        f"{name}: {number}"
+        for name, number in zip(facts.class_names, facts.counts[0], strict=True)
+        if number < FEW_IMAGES
     ]
     if few:
-        more = f" and {len(few) - 3} more" if len(few) > 3 else ""
         said.append(
-            f"{len(few)} classes have fewer than {FEW_IMAGES} training images: {', '.join(few[:3])}{more}. Expect "
-            "numbers that vary much from seed to seed."
+            f"Few images: {count(len(few), 'class', 'classes')} with fewer than {FEW_IMAGES} for training "
+            f"({name_some(few)}); expect numbers that vary much from seed to seed."
         )
     tested = facts.sizes[2]
     if tested < FEW_TESTED:
-        said.append(f"The test part has {tested:,} images: one of them is {100 / tested:.2g} percentage points.")
+        said.append(f"The test part has {count(tested, 'image')}: one of them is {100 / tested:.2g} percentage points.")
     return said
 
 
 def describe_data(facts: PackFacts) -> str:
     """All of it as one text, for the note below the table."""
     told = describe_images(facts)
-    lines = [f"{told['images']} images".replace(" test images", " test images"), f"Classes: {told['classes']}"]
-    return " ".join([f"{line}." for line in lines] + [*facts.notes, *warnings_about(facts)])
+    return " ".join(
+        [f"Images: {told['images']}.", f"Classes: {told['classes']}.", *facts.notes, *warnings_about(facts)]
+    )
 
 
 def print_choice(title: str, rows: Mapping[str, tuple[str, str]], notes: Sequence[str]) -> None:
@@ -79,8 +81,9 @@ def print_choice(title: str, rows: Mapping[str, tuple[str, str]], notes: Sequenc
     from rich.table import Table as Grid
 
     grid = Grid(title=title, title_justify="left")
-    for name in ("", "chosen", "changed by"):
-        grid.add_column(name, overflow="fold")
+    grid.add_column("", no_wrap=True)
+    grid.add_column("chosen", overflow="fold")
+    grid.add_column("changed by", max_width=FLAG_WIDTH)
     for name, texts in rows.items():
         grid.add_row(name, *texts)
     console = Console(stderr=True)

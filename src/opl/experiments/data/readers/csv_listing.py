@@ -14,6 +14,7 @@ from .listing import (
     PART_NAMES,
     Entry,
     Listing,
+    count,
     fingerprint_files,
     name_some,
     read_files,
@@ -62,12 +63,12 @@ def list_csv(
             pictures.append(_confined(file.parent, path))
         if unlabeled:
             notes.append(
-                f"{len(unlabeled):,} rows of {file.name} have no path or no label, and were left out: "
-                f"{name_some(unlabeled)}."
+                f"Left out: {count(len(unlabeled), 'row')} of {file.name} without a path or a label "
+                f"({name_some(unlabeled)})."
             )
     if not entries:
         raise errors[0] if errors else DataError(f"{str(where)!r} names no pictures: give a CSV file with rows.")
-    notes += [f"{error}" for error in errors]
+    notes += [f"Left out: {error}" for error in errors]
     found = fingerprint_files([*files, *(each for each in pictures if isinstance(each, Path))])
     return Listing(str(where), "CSV", tuple(entries), read_files(pictures), found, notes=tuple(notes))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .layouts import PICTURES
-from .listing import PART_NAMES, Entry, Listing, fingerprint_files, name_some, read_files
+from .listing import PART_NAMES, Entry, Listing, count, fingerprint_files, name_some, read_files
 
 DEEPEST = 4  # folders with nothing but another folder in them
 
@@ -22,14 +22,14 @@ class _Remains:
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each kind."""
-        for names, what in (
-            (self.others, "files are no pictures by their names, and were left out"),
-            (self.loose, "pictures are in no class folder, and were left out"),
-            (self.links, "folders are links, which are not followed"),
-            (self.empty, "class folders have no pictures, and were left out"),
+        for names, noun, which in (
+            (self.others, "file", " without the name of a picture"),
+            (self.loose, "picture", " in no class folder"),
+            (self.links, "linked folder", ""),
+            (self.empty, "class folder", " without pictures"),
         ):
             if names:
-                yield f"{len(names):,} {what}: {name_some(sorted(names))}."
+                yield f"Left out: {count(len(names), noun)}{which} ({name_some(sorted(names))})."
 
 
 def list_class_folders(folder: Path) -> Listing | None:

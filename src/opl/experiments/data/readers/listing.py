@@ -96,3 +96,13 @@ def name_some(names: Sequence[str]) -> str:
     """
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun.
+
+    Example:
+        >>> count(1, "picture"), count(2000, "copy", "copies")
+        ('1 picture', '2,000 copies')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -8,7 +8,7 @@ from typing import Any
 from ....errors import DataError
 from . import hub_files
 from .catalog import CatalogEntry
-from .listing import IMAGE_COLUMNS, LABEL_COLUMNS, Entry, Listing, fingerprint_files, name_some
+from .listing import IMAGE_COLUMNS, LABEL_COLUMNS, Entry, Listing, count, fingerprint_files, name_some
 from .picture_source import ROWS, locate_pictures
 from .source import DataSource, one_line, unreadable_error
 
@@ -47,7 +47,7 @@ def list_parquet(path: Path | None, known: CatalogEntry) -> Listing:
             else:
                 entries.append(Entry(split if len(told) > 1 else "", word, f"row {row} of {split!r}"))
                 places.append((split, row))
-    notes = [f"{len(unlabeled):,} rows have no label, and were left out: {name_some(unlabeled)}."] if unlabeled else []
+    notes = [f"Left out: {count(len(unlabeled), 'row')} without a label ({name_some(unlabeled)})."] if unlabeled else []
     files = [file for split in found.known.images for file in found.files[split]]
     return Listing(
         found.where,
