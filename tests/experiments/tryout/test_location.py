@@ -30,7 +30,14 @@ def test_class_folders_with_folders_below_hidden_and_other_files(tmp_path):
     ]
     assert found.layout == "class folders"
     said = " ".join(found.notes)
-    for word in ("1 file without", "circle/notes.txt", "1 picture in no class", "loose.png", "1 class folder", "nothing"):
+    for word in (
+        "1 file without",
+        "circle/notes.txt",
+        "1 picture in no class",
+        "loose.png",
+        "1 class folder",
+        "nothing",
+    ):
         assert word in said
     assert "hidden" not in said
     assert list(found.read([4])) == [(tmp_path / "square/001.png").read_bytes()]
@@ -75,7 +82,11 @@ def test_a_csv_file_names_pictures_beside_it(tmp_path, delimiter):
     (tmp_path / "table.csv").write_text("\ufeff" + "\n".join(delimiter.join(row) for row in rows) + "\n")
     shape_folder(tmp_path.parent, {"elsewhere": 1})
     found = list_pictures(str(tmp_path / "table.csv"))
-    assert [entry[:2] for entry in found.entries[:3]] == [("train", "round"), ("test", "round"), ("validation", "angular")]
+    assert [entry[:2] for entry in found.entries[:3]] == [
+        ("train", "round"),
+        ("test", "round"),
+        ("validation", "angular"),
+    ]
     assert "1 row of table.csv without a path or a label (line 5)" in found.notes[0]
     data = list(found.read(range(5)))
     assert data[0] == (tmp_path / "pictures/circle/000.png").read_bytes()

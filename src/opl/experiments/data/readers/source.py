@@ -269,9 +269,7 @@ def _download(known: CatalogEntry) -> DataSource:
         ) from error
     for revision in (None, CONVERTED):
         try:
-            folder = snapshot_download(
-                known.hub, repo_type="dataset", revision=revision, allow_patterns=["*.parquet"]
-            )
+            folder = snapshot_download(known.hub, repo_type="dataset", revision=revision, allow_patterns=["*.parquet"])
         except Exception as error:  # no network after all, terms not accepted, disk full, ...
             raise DataError(
                 f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({one_line(error)}): "
