@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from opl.experiments import cli
 from opl.experiments.cluster.executor import CHILD, Event
 from opl.experiments.cluster.placement import Placement
-from opl.experiments.tryout import probe
+from opl.experiments.tryout import experiment, probe
 
 
 class Inline:
@@ -43,5 +43,5 @@ def try_images(monkeypatch, words, stop_after=1000):
 
     with monkeypatch.context() as patch:
         patch.setattr(Placement, "executor", inline)
-        patch.setattr(probe, "SECONDS", 0.05)
+        patch.setattr(experiment, "LONGEST_PROBE", 0.05)
         return cli.main(["try", *map(str, words)]), executor.executed

@@ -35,6 +35,7 @@ def test_the_parts_are_those_that_were_written(folder):
 
 def test_fewer_training_images_keep_the_fractions_of_the_classes_and_are_the_same_for_all_seeds(folder):
     data = PackedImages(root=str(folder), key="key", size=8, images=3)
+    assert len(data.load(0).val) == 1
     first, second = (data.load(seed).train for seed in (0, 1))
     assert first.labels[first.rows].bincount().tolist() == [2, 1]
     assert first.rows.tolist() == second.rows.tolist()

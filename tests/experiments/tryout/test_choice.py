@@ -12,6 +12,7 @@ from opl.experiments.differences import differences
 from opl.experiments.models import ResNet
 from opl.experiments.results.conformity import OF_METHOD
 from opl.experiments.serialization import to_json
+from opl.experiments.tryout import choice
 from opl.experiments.tryout.arms import ARMS
 from opl.experiments.tryout.choice import LADDER, Choice, choose_batch_size, choose_size, choose_stem, network_of
 from opl.experiments.tryout.preferences import NETWORKS
@@ -72,7 +73,8 @@ def test_the_network_of_pretrained_weights_is_found_by_trying(tmp_path, name, st
     assert network_of(str(tmp_path / "weights.safetensors")) == (name, stem)
 
 
-def test_weights_of_no_network_and_no_weights_are_errors(tmp_path):
+def test_weights_of_no_network_and_no_weights_are_errors(tmp_path, monkeypatch):
+    monkeypatch.setattr(choice, "NETWORKS", {"resnet-10-w16": NETWORKS["resnet-10-w16"]})
     save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
     with pytest.raises(OptionError, match="fits none of resnet-10-w16"):
         network_of(str(tmp_path / "other.safetensors"))

@@ -60,12 +60,12 @@ class Ticker(Clock):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    def start(minutes, seconds, fails=(), seeds=4, expected=100.0):
+    def start(minutes, seconds, fails=(), seeds=4, expected=100.0, planned=4):
         clock = Ticker(minutes)
         monkeypatch.setattr(time, "monotonic", lambda: clock.gone)
         executor = Executor(clock, seconds, fails)
         rounds = [jobs_of_seeds([Recipe("a"), Recipe("b")], [seed], tmp_path) for seed in range(seeds)]
-        return run_rounds(rounds, tmp_path, executor, clock, expected), executor.names
+        return run_rounds(rounds, planned, tmp_path, executor, clock, expected), executor.names
 
     return start
 
@@ -80,6 +80,12 @@ def test_no_seed_is_begun_that_would_not_end_in_time(run):
     outcome, names = run(minutes=5, seconds=60)  # two minutes a seed, and 15 seconds for the page
     assert names == ["a seed 0", "b seed 0", "a seed 1", "b seed 1"]
     assert outcome.skipped == 2
+
+
+def test_seeds_beyond_the_plan_are_for_time_that_is_left_and_not_missed(run):
+    outcome, names = run(minutes=5, seconds=60, planned=1)
+    assert len(names) == 4
+    assert outcome.skipped == 0
 
 
 def test_the_first_seed_is_begun_whatever_was_expected(run):
@@ -110,5 +116,5 @@ def test_runs_that_are_late_are_stopped_and_are_no_failures(tmp_path):
     clock = Clock(0.001)
     clock.started -= 1  # it is over
     rounds = [jobs_of_seeds([Recipe("a")], [seed], tmp_path) for seed in range(2)]
-    outcome = run_rounds(rounds, tmp_path, Slow(clock, 0), clock, 1.0)
+    outcome = run_rounds(rounds, 2, tmp_path, Slow(clock, 0), clock, 1.0)
     assert (outcome.late, outcome.failed) == (True, [])

@@ -97,14 +97,14 @@ class Try(Flags):
             "network": (f"{choice.network} on {choice.size} x {choice.size} pixels{start}", "--network --size"),
             "training": (
                 f"{choice.epochs} epochs{used}, batches of {choice.batch_size}, SGD with learning rate {choice.lr:g} "
-                f"and a cosine, random crops, flips {choice.flip:g}",
-                "--epochs --batch-size --lr --flip",
+                f"and a cosine, random crops, flips {choice.flip:g}, precision {choice.precision}",
+                "--epochs --batch-size --lr --flip --precision",
             ),
             "methods": (
                 f"{', '.join(arm.label for arm in ARMS)} (weight {choice.weight:g}, gamma {choice.gamma:g})",
                 "--weight --gamma",
             ),
-            "seeds": (f"{chosen.seeds} of each, {experiment.jobs} runs at a time", "--seeds --jobs"),
+            "seeds": (self._describe_seeds(experiment, chosen), "--seeds --jobs"),
             "time": (
                 f"about {chosen.seconds / 60:.1f} minutes at {chosen.images_per_second:,.0f} images/s a run, of "
                 f"{self.minutes:g} minutes",
@@ -112,6 +112,10 @@ class Try(Flags):
             ),
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
+
+    def _describe_seeds(self, experiment: "Experiment", chosen: "Chosen") -> str:
+        more = "" if self.settings.seeds else ", more if there is time left"
+        return f"{chosen.seeds} of each method{more}, {experiment.jobs} at a time"
 
     def _item(self, experiment: "Experiment", facts: "PackFacts") -> "Item":
         """The table of the folder, which is kept there for its page."""
@@ -151,11 +155,10 @@ class Try(Flags):
     def _next(self, chosen: "Chosen", seeds: list[int], outcome: "Outcome") -> str:
         """What was done, and what to do next."""
         if outcome.late or outcome.skipped:
-            return (
-                f"the time was over after {len(seeds)} of {chosen.seeds} seeds; this does the others: {self._command()}"
-            )
-        more = self._command({"seeds": 2 * chosen.seeds})
-        return f"{len(seeds)} seeds are finished; more of them make the interval narrower: {more}"
+            words = f"the time was over after {len(seeds)} of {chosen.seeds} seeds"
+            return f"{words}; this does the others: {self._command()}"
+        more = self._command({"seeds": 2 * max(len(seeds), chosen.seeds)})
+        return f"{len(seeds)} of each method are finished; more seeds make the interval narrower: {more}"
 
     def _stopped(self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen") -> StoppedError:
         seeds = experiment.finished_seeds(facts, chosen)

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ..._support.ranges import CountOrZero, Fraction, Name, Pixels, check_settings
 from ...errors import DataError
@@ -26,7 +27,7 @@ class PackedImages(DataSet):
     size: Pixels = 64
     """Height and width of the images."""
     images: CountOrZero = 0
-    """Use only this many training images, the same fraction of every class; 0 uses all."""
+    """Use only this many training images, and the same fraction of the validation images; 0 uses all."""
     padding: CountOrZero = 4
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     flip: Fraction = 0.5
@@ -70,12 +71,20 @@ class PackedImages(DataSet):
         parts = torch.from_numpy(arrays["parts"].astype("int64"))
         train, val, test = ((parts == number).nonzero().flatten() for number in range(len(PARTS)))
         if 0 < self.images < len(train):
-            train = train[split(labels[train], self.images, seed=0, stratified=True)[1]]
-        rows = (Images(pixels, labels, part) for part in (train, val, test))
-        return Splits(*rows, facts.class_names, facts.source)
+            fraction = self.images / len(train)
+            train, val = (_some(labels, part, round(fraction * len(part))) for part in (train, val))
+        fit, judged, tested = (Images(pixels, labels, part) for part in (train, val, test))
+        return Splits(fit, judged, tested, facts.class_names, facts.source)
 
     def _facts(self) -> PackFacts:
         return _facts(self.root, self.key)
+
+
+def _some(labels: Tensor, rows: Tensor, number: int) -> Tensor:
+    """Some of the rows, the same fraction of every class; at least one if there are any."""
+    if not len(rows):
+        return rows
+    return rows[split(labels[rows], min(max(1, number), len(rows) - 1), seed=0, stratified=True)[1]]
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from ..data.readers.pack import PackFacts
 from ..models import ResNet, load_pretrained
 from ..models.pretrained import find_weights
 from ..models.resnet import Stem
-from ..recipe import Recipe
+from ..recipe import Precision, Recipe
 from ..scales import TRY
 from .arms import Arm
 from .preferences import NETWORKS
@@ -43,6 +43,7 @@ class Choice:
     pretrained: str = ""
     stem: Stem | None = None
     """The first layers of pretrained weights; otherwise they depend on the size of the images."""
+    precision: Precision = "32-true"
 
     def model(self) -> ResNet:
         """The network."""
@@ -71,6 +72,7 @@ class Choice:
             batch_size=self.batch_size,
             weights=self.pretrained,
             scale=TRY,
+            precision=self.precision,
         )
 
 

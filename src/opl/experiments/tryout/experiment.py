@@ -4,6 +4,8 @@ import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from ...errors import FolderError, OplError, OptionError
 from ...functional import GAMMA, WEIGHT
@@ -11,12 +13,12 @@ from ..cluster.executor import Executor, Task, run_tasks
 from ..data.readers.listing import Listing
 from ..data.readers.pack import PackFacts, read_facts
 from ..files import write_whole
-from ..recipe import Recipe
+from ..recipe import Precision, Recipe
 from ..serialization import read_json, to_json
 from .arms import ARMS
 from .choice import LADDER, Choice, choose_batch_size, choose_lr, choose_size, network_of, wanted_epochs
 from .location import list_pictures
-from .plan import GOOD_SEEDS, Plan, Speed, Work, make_plan
+from .plan import GOOD_SEEDS, MOST_SEEDS, Plan, Speed, Work, make_plan
 from .preferences import Preferences
 from .rounds import Clock, Outcome, jobs_of_seeds, run_rounds
 from .stored import read_chosen, write_chosen
@@ -25,6 +27,9 @@ from .survey import PackSettings, look_at, pack_key, pack_pictures
 IMAGES = "images"  # the folder of the pack
 DECODING, LEAST_PICTURES = 0.2, 1000  # the part of the time for decoding, and pictures that are decoded anyway
 PROBE = ("-m", "opl.experiments.tryout.probe")
+SHARE_OF_PROBE, LONGEST_PROBE = 0.005, 4.0  # of the time, and seconds, for each network and precision
+PRECISIONS: tuple[Precision, ...] = ("32-true", "bf16-mixed")
+WORTH = 1.33  # how much faster the lower precision must be
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,9 @@ class Experiment:
             return Chosen(**told)
         drafts = self._drafts(facts)
         works = [self._work(facts, draft) for draft in drafts]
-        speeds = self._measure(facts, drafts, works[0], executor)
-        plans = [self._plan(works[0], speeds[0])]
-        for work, speed in zip(works[1:], speeds[1:], strict=False):  # larger networks, if they leave enough seeds
+        fastest = self._measure(facts, drafts, works[0], executor)
+        plans = [self._plan(works[0], fastest[0][1])]
+        for work, (_, speed) in zip(works[1:], fastest[1:], strict=False):  # larger networks that leave enough seeds
             try:
                 plan = self._plan(work, speed)
             except OptionError:
@@ -104,10 +109,15 @@ class Experiment:
             if plan.seeds < (self.wanted.seeds or GOOD_SEEDS) or plan.epochs < work.wanted:
                 break
             plans.append(plan)
-        last = len(plans) - 1
-        choice = replace(drafts[last], epochs=plans[last].epochs, train_images=plans[last].images)
-        speed = round(speeds[last].images_per_second, 1)
-        return Chosen(choice, plans[last].seeds, round(plans[last].seconds, 1), speed, self.pack)
+        plan, (draft, speed) = plans[-1], fastest[len(plans) - 1]
+        choice = self._fit_batches(replace(draft, epochs=plan.epochs, train_images=plan.images), facts)
+        return Chosen(choice, plan.seeds, round(plan.seconds, 1), round(speed.images_per_second, 1), self.pack)
+
+    def _fit_batches(self, choice: Choice, facts: PackFacts) -> Choice:
+        """Batch size and learning rate for the training images that are used, unless they are given."""
+        train = choice.train_images or facts.sizes[0]
+        size = self.wanted.batch_size or choose_batch_size(train, len(facts.class_names))
+        return replace(choice, batch_size=size, lr=self.wanted.lr or choose_lr(size, bool(self.wanted.pretrained)))
 
     def _drafts(self, facts: PackFacts) -> list[Choice]:
         """The choices that are left to the speed: one for each network, the cheapest first."""
@@ -123,48 +133,70 @@ class Experiment:
                     "--network out."
                 )
             networks = [wanted.network]
-        batch_size = wanted.batch_size or choose_batch_size(train, len(facts.class_names))
         draft = Choice(
             network=networks[0],
             size=self.pack.size,
-            batch_size=batch_size,
-            lr=wanted.lr or choose_lr(batch_size, bool(wanted.pretrained)),
-            epochs=wanted.epochs or wanted_epochs(train, batch_size, bool(wanted.pretrained)),
+            batch_size=1,
+            lr=1.0,
+            epochs=1,
             flip=(0.5 if facts.channels == 3 else 0.0) if wanted.flip is None else wanted.flip,
             weight=WEIGHT if wanted.weight is None else wanted.weight,
             gamma=GAMMA if wanted.gamma is None else wanted.gamma,
             pretrained=wanted.pretrained,
             stem=stem,
         )
-        return [replace(draft, network=network) for network in networks]
+        draft = self._fit_batches(draft, facts)
+        epochs = wanted.epochs or wanted_epochs(train, draft.batch_size, bool(wanted.pretrained))
+        return [replace(draft, network=network, epochs=epochs) for network in networks]
 
     def _work(self, facts: PackFacts, draft: Choice) -> Work:
-        return Work(*facts.sizes, len(facts.class_names), len(ARMS), self.jobs, draft.epochs)
+        train, val, test = facts.sizes
+        return Work(train, val, test, len(facts.class_names), len(ARMS), self.jobs, draft.epochs)
 
     def _plan(self, work: Work, speed: Speed) -> Plan:
         return make_plan(work, speed, self.clock.left, epochs=self.wanted.epochs, seeds=self.wanted.seeds)
 
-    def _measure(self, facts: PackFacts, drafts: list[Choice], work: Work, executor: Executor) -> list[Speed]:
-        """Measure the speed of the costliest arm of each draft, as many at a time as there will be runs."""
-        recipes = [to_json(self.recipes(draft, facts)[-1]) for draft in drafts]
-        least = work.wanted * work.train / max(1.0, self.clock.left)  # even slower ones need not be measured
+    def _measure(
+        self, facts: PackFacts, drafts: list[Choice], work: Work, executor: Executor
+    ) -> list[tuple[Choice, Speed]]:
+        """Measure the costliest arm of each draft in each precision; returns the draft with the faster one, and its speed.
+
+        As many are measured at a time as there will be runs. Larger networks than can be afforded are left out.
+        """
+        precisions = PRECISIONS if self.wanted.precision == "auto" else (self.wanted.precision,)
+        groups = [[replace(draft, precision=precision) for precision in precisions] for draft in drafts]
+        told, start = self._probe(
+            {
+                "groups": [[to_json(self.recipes(each, facts)[-1]) for each in group] for group in groups],
+                "least": work.wanted * work.train / max(1.0, self.clock.left),
+                "seconds": min(LONGEST_PROBE, SHARE_OF_PROBE * self.clock.seconds),
+            },
+            executor,
+        )
+        found = []
+        for group, *speeds in zip(groups, *told, strict=False):
+            means = [fmean(each) for each in zip(*speeds, strict=True)]
+            place = len(means) - 1 if means[-1] >= WORTH * means[0] else 0
+            found.append((group[place], Speed(means[place], start)))
+        return found
+
+    def _probe(self, content: dict[str, Any], executor: Executor) -> tuple[list[list[list[float]]], float]:
+        """What as many processes measured as there will be runs at a time, and the seconds that one takes to start."""
         folder = self.folder / "speed"
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "recipes.json", json.dumps({"recipes": recipes, "least": least}).encode())
+        write_whole(folder / "recipes.json", json.dumps(content).encode())
         results = [folder / f"speed-{place}.json" for place in range(self.jobs)]
-        before = self.clock.spent
         tasks = [
             Task(result.name, (str(folder / "recipes.json"), str(result)), folder / "log.txt", program=PROBE)
             for result in results
         ]
+        before = self.clock.spent
         if set(run_tasks(executor, tasks).values()) != {"done"}:
             raise OplError(f"the speed could not be measured: {folder / 'log.txt'} says why.")
         told = [read_json(result) for result in results]
         shutil.rmtree(folder)
-        start = max(0.0, self.clock.spent - before - min(each["seconds"] for each in told))
-        return [
-            Speed(min(speeds), start) for speeds in zip(*(each["images_per_second"] for each in told), strict=False)
-        ]
+        start = max(0.0, self.clock.spent - before - fmean(each["seconds"] for each in told))
+        return [each["images_per_second"] for each in told], start
 
     def recipes(self, choice: Choice, facts: PackFacts) -> list[Recipe]:
         """The recipes of all arms."""
@@ -177,13 +209,21 @@ class Experiment:
         for recipe in recipes:
             write_whole(self.folder / f"{recipe.name}.json", (json.dumps(to_json(recipe), indent=1) + "\n").encode())
         together = self._work(facts, chosen.choice).together
-        starts = range(0, chosen.seeds, together)
-        seeds = [range(start, min(start + together, chosen.seeds)) for start in starts]
-        rounds = [jobs_of_seeds(recipes, some, self.folder) for some in seeds]
-        return run_rounds(rounds, self.folder, executor, self.clock, chosen.seconds / len(rounds))
+        seeds = self._seeds(chosen, recipes)
+        some = [seeds[start : start + together] for start in range(0, len(seeds), together)]
+        rounds = [jobs_of_seeds(recipes, each, self.folder) for each in some]
+        planned = -(-chosen.seeds // together)
+        return run_rounds(rounds, planned, self.folder, executor, self.clock, chosen.seconds / planned)
+
+    def _seeds(self, chosen: Chosen, recipes: list[Recipe]) -> list[int]:
+        """The seeds that were planned and, if some of them are left to do, more for the time that may be left."""
+        planned = list(range(chosen.seeds))
+        if self.wanted.seeds or all(job.folder.done for job in jobs_of_seeds(recipes, planned, self.folder)):
+            return planned
+        return list(range(max(chosen.seeds, MOST_SEEDS)))
 
     def finished_seeds(self, facts: PackFacts, chosen: Chosen) -> list[int]:
         """The seeds with which all arms are finished."""
         recipes = self.recipes(chosen.choice, facts)
-        jobs = {seed: jobs_of_seeds(recipes, [seed], self.folder) for seed in range(chosen.seeds)}
+        jobs = {seed: jobs_of_seeds(recipes, [seed], self.folder) for seed in range(max(chosen.seeds, MOST_SEEDS))}
         return [seed for seed, some in jobs.items() if all(job.folder.done for job in some)]

@@ -45,9 +45,10 @@ class Work:
         return max(1, self.jobs // self.arms)
 
     def seconds(self, epochs: int, speed: Speed, images: int = 0) -> float:
-        """The expected time of one run, which trains on all images or on so many."""
-        learned = epochs * (images or self.train)
-        answered = epochs * self.val + self.test
+        """The expected time of one run, which trains on all images or on so many, and validates on as many fewer."""
+        fraction = images / self.train if images else 1.0
+        learned = epochs * self.train * fraction
+        answered = epochs * self.val * fraction + self.test
         busy = (learned + answered / FORWARD) / speed.images_per_second
         return speed.start_seconds + busy + epochs * EPOCH_SECONDS + END_SECONDS
 

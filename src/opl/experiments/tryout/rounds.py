@@ -46,7 +46,7 @@ class Outcome:
     late: bool = False
     """Whether runs were stopped because the time was over."""
     skipped: int = 0
-    """Seeds that were not begun, for lack of time."""
+    """Rounds that were planned and not begun, for lack of time."""
 
 
 def jobs_of_seeds(recipes: Sequence[Recipe], seeds: Sequence[int], out: Path) -> list[Job]:
@@ -59,12 +59,13 @@ def jobs_of_seeds(recipes: Sequence[Recipe], seeds: Sequence[int], out: Path) ->
 
 
 def run_rounds(
-    rounds: Sequence[Sequence[Job]], out: Path, executor: Executor, clock: Clock, expected: float
+    rounds: Sequence[Sequence[Job]], planned: int, out: Path, executor: Executor, clock: Clock, expected: float
 ) -> Outcome:
     """Run one round of whole seeds after another, as long as there is time; the first one is always begun.
 
     Args:
         rounds: the runs that are executed together.
+        planned: how many of them were planned; the others are for time that is left.
         out: the folder of the runs, with the recipe of each arm as `<recipe>.json`.
         executor: where they are executed.
         clock: the time that is given; runs that are late are stopped, and can be resumed.
@@ -76,10 +77,10 @@ def run_rounds(
     alarm.start()
     try:
         for place, jobs in enumerate(rounds):
-            if all(job.reached for job in jobs):
+            if all(job.folder.done for job in jobs):
                 continue
             if begun and (clock.left < PATIENCE * expected):
-                outcome.skipped = len(rounds) - place
+                outcome.skipped = max(0, planned - place)
                 break
             started = time.monotonic()
             failed = run_jobs(jobs, [_words(job, out, executor) for job in jobs], executor, SHARE)
