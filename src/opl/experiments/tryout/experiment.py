@@ -159,7 +159,7 @@ class Experiment:
     def _measure(
         self, facts: PackFacts, drafts: list[Choice], work: Work, executor: Executor
     ) -> list[tuple[Choice, Speed]]:
-        """Measure the costliest arm of each draft in each precision; returns the draft with the faster one, and its speed.
+        """Measure the costliest arm of each draft in each precision; returns each with the faster one, and its speed.
 
         As many are measured at a time as there will be runs. Larger networks than can be afforded are left out.
         """
