@@ -37,6 +37,8 @@ def _code(runs: Sequence[Run]) -> list[str]:
 
 
 def _commands(group: Group) -> list[str]:
+    if group.item.command:
+        return [group.item.command]
     if group.rows and group.item.dataset:
         seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
         return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]
