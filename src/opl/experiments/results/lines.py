@@ -8,6 +8,7 @@ from typing import Any
 from ..item import Average, Item, Quoted, Row
 from ..statistics import Decision, Interval, decide, interval
 from .measures import measured_result
+from .ranges import range_of
 from .runs import DAMAGED, REFUSED, Run
 
 Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
@@ -108,7 +109,9 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     )
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in own.values())
     label = f"{row.label}, from scratch" if scratch else row.label
-    numbers, differences = ({name: interval(each[name]) for name in each} for each in (values, pairs))
+    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
+    numbers = {name: interval(values[name], within=ranges[name]) for name in values}
+    differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
     return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs)
 
 
