@@ -31,6 +31,8 @@ class Line:
     """Which runs the row lacks, and why."""
     pairs: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """The differences of each metric, seed by seed."""
+    paired: tuple[int, ...] = ()
+    """The seeds that the row and its baseline have."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """What the differences in the compared metrics show, given all comparisons of the table."""
     quoted: bool = False
@@ -97,7 +99,7 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     base, _ = _measured(item, results.get(row.baseline, {}))
     seeds, shared = tuple(sorted(own)), sorted(own.keys() & base.keys())
     values = {name: tuple(own[seed][name] for seed in seeds) for name in item.metrics}
-    compared = item.metrics if row.baseline else ()
+    compared, paired = (item.metrics, tuple(shared)) if row.baseline else ((), ())
     pairs = {name: tuple(own[seed][name] - base[seed][name] for seed in shared) for name in compared}
     alone = sorted(own.keys() - base.keys()) if row.baseline and base else []
     missing = ", ".join(
@@ -112,7 +114,7 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
     numbers = {name: interval(values[name], within=ranges[name]) for name in values}
     differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
-    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs)
+    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired)
 
 
 def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
