@@ -9,6 +9,7 @@ import numpy as np
 from ..figures.style import color
 from ..figures.training import Curve, band, curve
 from ..item import Row
+from ..results.runs import Run
 from ..statistics import ENOUGH
 from .context import Experiment
 from .figure import data_table, drawing, figure
@@ -62,15 +63,23 @@ def section(experiment: Experiment) -> Markup | None:
     if not rows:
         return None
     key = f"curves-{experiment.key}"
-    main, further = (_charts(experiment, rows, names, key) for names in (MAIN, FURTHER))
-    if not main and not further:
+    measured = {name for row in rows for run in group.of(row) for name in _names(run)}
+    main = MAIN if "val/loss" in measured else {**MAIN, "train/entropy": FURTHER["train/entropy"]}
+    further = {name: title for name, title in FURTHER.items() if name not in main}
+    first, more = (_charts(experiment, rows, names, key) for names in (main, further))
+    if not first and not more:
         return None
     return join(
         tag("p", LEAD, class_="lead"),
         filters([row.label for row in rows], "Curves", key, AT_FIRST),
-        tag("div", *main, class_="grid two", data_group=key),
-        _fold(further, key, opened=not main),
+        tag("div", *first, class_="grid two", data_group=key) if first else None,
+        _fold(more, key, opened=not first),
     )
+
+
+def _names(run: Run) -> set[str]:
+    """The numbers that the epochs of a run have."""
+    return {name for name in {**MAIN, **FURTHER} if np.isfinite(run.records.column(name)).any()}
 
 
 def _fold(charts: Sequence[Markup], key: str, opened: bool) -> Markup | None:

@@ -16,6 +16,7 @@ from .provenance import count_states
 from .thumbnails import thumbnails
 
 PAIRS = 6  # comparisons that are looked at closely
+FEW = 3  # comparisons: of more, the pictures stand at their side
 
 Part = Callable[[Experiment], Markup | None]
 
@@ -31,23 +32,27 @@ def make_experiment(group: Group, rows: Sequence[Row], runs: Sequence[Run], room
 
 
 def section(experiment: Experiment, runs: Sequence[Run]) -> tuple[Markup, dict[str, str]]:
-    """The whole experiment, and its parts by id and title."""
-    parts: dict[str, tuple[str, Part]] = {
-        "table": ("Paper and ours", lambda each: result_tables.section(each, runs)),
-        "seeds": ("Seed by seed", seeds.section),
-        "features": ("Features before and after", lambda each: _closely(each, (features.section, features.novel))),
-        "classes": ("Classes against each other", lambda each: _closely(each, (matrices.section,))),
-        "curves": ("Learning curves", curves.section),
-        "pictures": ("Fixed and broken test images", lambda each: _closely(each, (pictures.section,))),
-        "sweeps": ("Accuracy over the settings", sweeps.section),
-        "settings": ("Settings", settings.section),
+    """The whole experiment, and its parts by id, in a word each."""
+    parts: dict[str, tuple[str, str, Part]] = {
+        "table": ("Table", "Paper and ours", lambda each: result_tables.section(each, runs)),
+        "seeds": ("Seeds", "Seed by seed", seeds.section),
+        "features": (
+            "Features",
+            "Features before and after",
+            lambda each: _closely(each, (features.section, features.novel)),
+        ),
+        "classes": ("Classes", "Classes against each other", lambda each: _closely(each, (matrices.section,))),
+        "curves": ("Curves", "Learning curves", curves.section),
+        "pictures": ("Fixed, broken", "Fixed and broken test images", lambda each: _closely(each, (pictures.section,))),
+        "sweeps": ("Sweeps", "Accuracy over the settings", sweeps.section),
+        "settings": ("Settings", "Settings", settings.section),
     }
     made, titles = [], {}
-    for name, (title, make) in parts.items():
+    for name, (word, title, make) in parts.items():
         content = _made(experiment, make)
         if content:
             key = f"{experiment.key}-{name}"
-            titles[key] = title
+            titles[key] = word
             made.append(tag("div", tag("h3", title), content, id=key, class_="part"))
     return tag("section", _first(experiment, runs), *made, id=experiment.key, class_="experiment"), titles
 
@@ -69,7 +74,7 @@ def _first(experiment: Experiment, runs: Sequence[Run]) -> Markup:
         tag("p", _verdict(group, runs), class_="verdict"),
         tag("p", count_verdicts(experiment.lines), class_="tally"),
         _missing(group),
-        tag("div", plot, small, class_="first" if plot and small else None) if plot or small else None,
+        tag("div", plot, small, class_="first many" if len(forest.comparisons(experiment)) > FEW else "first"),
         class_="opening",
     )
 

@@ -174,7 +174,7 @@ def _marks(points: Array, labels: Array, classes: int, key: str) -> Markup:
     for look in range(classes):
         own = points[labels == look].tolist()
         if own:
-            paths.append(tag("path", d=symbols_path(own, look), fill=color(look), data_series=look))
+            paths.append(tag("path", d=symbols_path(own, look), fill=color(look), stroke=color(look), data_series=look))
     return tag("g", *paths, class_="cloud", id=key or None)
 
 

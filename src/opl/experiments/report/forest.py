@@ -1,10 +1,9 @@
-"""Every comparison of a table on one axis: a dot for each seed or, from five seeds on, the interval; and the verdict."""
+"""Every comparison of a table on one axis: a dot for each seed or, from five on, the interval; and the verdict."""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..results.lines import Line
 from ..results.text import describe_difference, describe_tests
 from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval
 from .context import Experiment
@@ -19,7 +18,8 @@ EDGES = (4.0, 96.0)  # the axis, in per cent of the width
 class Comparison(NamedTuple):
     """A row against its baseline in one metric."""
 
-    name: str
+    label: str
+    against: str
     difference: Interval
     pairs: tuple[float, ...]
     decision: Decision
@@ -51,7 +51,8 @@ def figure(experiment: Experiment) -> Markup | None:
     ]
     body = [_row(each, x, margin) for each in found]
     label = f"Differences, {experiment.group.title}, scale {experiment.group.scale}"
-    return tag("div", scroll_box(label, [head], body, "forest"), tag("p", _note(found, margin), class_="note"))
+    axis = tag("div", f"difference in {metric}", _scale(x), class_="axis", aria_hidden="true")  # on a phone
+    return tag("div", axis, scroll_box(label, [head], body, "forest"), tag("p", _note(found, margin), class_="note"))
 
 
 def comparisons(experiment: Experiment) -> list[Comparison]:
@@ -66,10 +67,10 @@ def comparisons(experiment: Experiment) -> list[Comparison]:
             if difference is None or not math.isfinite(difference.mean):
                 continue
             base = shown.get(bases.get(line.recipe, ""))
-            against = f" against {base.label}" if base else ""
+            against = f" against {without_shared(base.label, line.label)}" if base else ""
             metric = "" if _one_metric(experiment) else f", {item.metrics[name]}"
             pairs = line.pairs.get(name, ())
-            found.append(Comparison(f"{line.label}{against}{metric}", difference, pairs, line.decisions[name]))
+            found.append(Comparison(line.label, f"{against}{metric}", difference, pairs, line.decisions[name]))
     return found
 
 
@@ -77,6 +78,20 @@ def verdict_mark(decision: Decision) -> Markup:
     """The verdict as a colored word."""
     kind = {GAIN: " gain", LOSS: " loss"}.get(decision.verdict, " alike" if decision.equivalent else "")
     return tag("span", decision.verdict, class_=f"pill{kind}")
+
+
+def without_shared(label: str, other: str) -> str:
+    """A label without the words that another one begins with too, but for the last.
+
+    Example:
+        >>> without_shared("CIFAR-100, 20 classes CE", "CIFAR-100, 20 classes CE+OPL")
+        'CE'
+    """
+    words, beside = label.split(), other.split()
+    shared = 0
+    while shared < min(len(words), len(beside)) - 1 and words[shared] == beside[shared]:
+        shared += 1
+    return " ".join(words[shared:])
 
 
 def _one_metric(experiment: Experiment) -> bool:
@@ -97,10 +112,10 @@ def _row(each: Comparison, x: Scale, margin: float) -> Markup:
     tests = describe_tests(each.decision)
     verdict = join(verdict_mark(each.decision), tag("span", f" {tests}", class_="quiet tests") if tests else None)
     return row(
-        each.name,
+        join(each.label, tag("span", each.against, class_="quiet")),
         cell("", _strip(each, x, margin), "strip"),
-        cell("mean [95 % interval]", describe_difference(each.difference)),
-        cell("verdict", verdict, "verdict"),
+        cell("", describe_difference(each.difference)),
+        cell("verdict", verdict, "judged"),
     )
 
 

@@ -22,7 +22,7 @@ TERMS = {
     "fixed, broken": "test images that the second model gets right and the first wrong, and the other way round; the "
     "exact sign test says how often chance alone gives such unequal counts",
 }
-_WORDS = re.compile(r"(?<![\w-])(CE|OPL|s|d)(?![\w'’-])")
+_WORDS = re.compile(r"(?<![\w'’-])(CE|OPL|s|d)(?![\w'’-])")
 
 
 def explain(words: str) -> Markup:

@@ -67,7 +67,7 @@ def _pixels(arrays: dict[str, Any], known: Array) -> tuple[Array, dict[int, int]
 
 
 def _choose(known: Array, labels: Array, of: dict[int, int]) -> Array:
-    """At most `POINTS` of the rows: every n-th, counted class by class, of those with and then of those without picture."""
+    """At most `POINTS` of the rows: every n-th, counted class by class, those with a picture before the others."""
     with_picture = np.array([row in of for row in known])
     first = _every(known[with_picture], labels, PICTURES)
     rest = _every(known[~with_picture], labels, POINTS - len(first))

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from ..figures.style import shorten
 from ..item import Row
 from ..results.runs import Run, number
 from .context import Experiment
 from .figure import data_table, drawing, figure
+from .forest import without_shared
 from .html_table import cell, heading, row
 from .markup import Markup, join, tag
 from .svg import Scale, reach, short, ticks
@@ -14,7 +16,7 @@ from .svg import Scale, reach, short, ticks
 WIDTH, HEIGHT = 190, 200
 LEFT, RIGHT, TOP, BOTTOM = 46, 18, 12, 30
 MOST = 12  # comparisons that are drawn; all are in the data table
-NAME = 22  # letters of a label below its dots
+NAME = 12  # letters of a label below its dots
 
 
 def section(experiment: Experiment) -> Markup | None:
@@ -31,7 +33,7 @@ def section(experiment: Experiment) -> Markup | None:
     if name != "test/d" and (values := _values(experiment, first, "test/d")):
         drawn.insert(1, _chart(first, values, "d"))
     more = f" {len(found) - MOST} more comparisons are in the data." if len(found) > MOST else ""
-    words = f"A line joins the two runs of a seed: lines that all rise are a gain.{more}"
+    words = f"A line joins the two runs of a seed; blue ones got better, orange ones worse.{more}"
     return join(
         tag("p", words, class_="lead"),
         tag("div", *drawn, class_="grid small"),
@@ -65,31 +67,22 @@ def _chart(pair: tuple[Row, Row], values: Values, metric: str) -> Markup:
         line = short(y.at(value))
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=line, y2=line, class_="rule"))
         parts.append(tag("text", f"{value:g}", x=LEFT - 5, y=line, dy=".32em", text_anchor="end"))
-    for row_of, x in zip(pair, places, strict=True):
-        parts.append(tag("text", _short(row_of.label, pair), x=x, y=HEIGHT - 10, text_anchor="middle", class_="name"))
+    base, own = pair
+    names = (without_shared(base.label, own.label), without_shared(own.label, base.label))
+    for name, x in zip(names, places, strict=True):
+        parts.append(tag("text", shorten(name, NAME), x=x, y=HEIGHT - 10, text_anchor="middle", class_="name"))
     for seed, *both in values:
         ends = [short(y.at(value)) for value in both]
-        kind = "up" if both[1] > both[0] else "down" if both[1] < both[0] else "level"
+        better = (both[1] - both[0]) * (-1 if metric == "d" else 1)
+        kind = "better" if better > 0 else "worse" if better < 0 else "level"
         line = tag("line", x1=places[0], x2=places[1], y1=ends[0], y2=ends[1])
         dots = [tag("circle", cx=x, cy=end, r=4) for x, end in zip(places, ends, strict=True)]
-        parts.append(
-            tag("g", line, *dots, tag("title", f"seed {seed}: {both[0]:g} → {both[1]:g}"), class_=f"pair {kind}")
-        )
+        words = tag("title", f"seed {seed}: {both[0]:g} → {both[1]:g}")
+        parts.append(tag("g", line, *dots, words, class_=f"pair {kind}"))
     said = "; ".join(f"seed {seed} {before:.4g} to {after:.4g}" for seed, before, after in values)
-    base, own = pair
     label = f"{metric}, {base.label} and {own.label}: {said}."
-    caption = join(metric, tag("span", f" {own.label} against {base.label}", class_="quiet"))
+    caption = join(metric, tag("span", f" {own.label} against {names[0]}", class_="quiet"))
     return figure(caption, drawing(label, WIDTH, HEIGHT, *parts), kind="dots")
-
-
-def _short(label: str, pair: tuple[Row, Row]) -> str:
-    """A label without the words that both rows begin with."""
-    words, other = [row_of.label.split() for row_of in pair]
-    shared = 0
-    while shared < min(len(words), len(other)) - 1 and words[shared] == other[shared]:
-        shared += 1
-    kept = " ".join(label.split()[shared:])
-    return kept if len(kept) <= NAME else f"{kept[: NAME - 1]}…"
 
 
 def _table(found: Sequence[tuple[tuple[Row, Row], Values]], metric: str) -> Markup:

@@ -47,7 +47,7 @@ def reach(values: Sequence[float], least: float = 1e-6) -> tuple[float, float]:
     return low - room, high + room
 
 
-def ticks(low: float, high: float, most: int = 5) -> list[float]:
+def ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Round values from `low` to `high`, at most so many and at least one.
 
     Example:

@@ -19,6 +19,7 @@ LEAD = (
     "Means over the seeds; every dot is a seed, or from five seeds on the bar is the 95 % interval. The dashed line is "
     "the same method without OPL, trained in the same way."
 )
+LEAST = 2  # cells of a grid: two are better told by the table
 WIDTH, HEIGHT = 400, 260
 LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 38
 
@@ -31,7 +32,7 @@ def section(experiment: Experiment) -> Markup | None:
     metric, words = next(iter(group.item.metrics.items()))
     runs = [run for each in group.rows for run in group.finished(each)]
     lines = sweeps(runs, metric)
-    drawn = [_grid(grid, words, group.title) for grid in grids(runs, metric)]
+    drawn = [_grid(grid, words, group.title) for grid in grids(runs, metric) if np.isfinite(grid.means).sum() > LEAST]
     for setting in [name for name in lines if name != "gamma" or not drawn]:  # a grid already shows gamma
         drawn.append(_chart(lines[setting], SETTINGS[setting], metric, words))
     if not drawn:

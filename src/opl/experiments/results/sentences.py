@@ -11,7 +11,6 @@ from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
 from .lines import Line, lines
 from .ranges import PERCENT, range_of
 from .runs import Run, select_runs
-from .text import describe_difference
 
 D = "test/d"
 
@@ -111,14 +110,13 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     before, after = _means(line, name)
     digits = 1 if abs(difference.mean) >= 0.05 else 2
     values = f"{after:.{digits}f} against {before:.{digits}f}{' %' if percent else ''}"
-    said = describe_difference(difference)
     open_words = {
-        UNDECIDED: f"changes {metric} is undecided: {values}, {said}",
+        UNDECIDED: f"changes {metric} is undecided: {values}",
         TOO_FEW: f"changes {metric} cannot be told from so few seeds: {values}",
     }
     words = {
-        GAIN: f"raised {metric}: {values}, {said}",
-        LOSS: f"lowered {metric}: {values}, {said}",
+        GAIN: f"raised {metric}: {values}",
+        LOSS: f"lowered {metric}: {values}",
     }
     if decision.verdict in open_words:
         return "", open_words[decision.verdict]
