@@ -16,7 +16,7 @@ from typing import Any
 SIZES = {1400: 900, 800: 1000, 390: 844}
 THEMES = ("light", "dark")
 TALLEST = 16_000  # pixels of a picture: browsers draw no more
-FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND")
+FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND")
 
 
 def main() -> int:

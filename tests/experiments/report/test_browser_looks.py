@@ -73,7 +73,9 @@ def test_the_first_screen_has_verdict_plot_and_both_pictures(chromium, page):
 def test_print_is_light_without_buttons_and_with_every_chart(chromium, page):
     visit(chromium, page, 800, theme="dark")
     look(chromium, "dark", media="print")
-    shown = """return [...document.querySelectorAll(arguments[0])].filter((each) => each.getClientRects().length).length"""
+    shown = (
+        """return [...document.querySelectorAll(arguments[0])].filter((each) => each.getClientRects().length).length"""
+    )
     for hidden in (".bar", "button:not(.sort)", "select", ".filters", "details.data"):
         assert chromium.execute_script(shown, hidden) == 0, hidden
     assert chromium.execute_script(shown, "svg.chart") > 15
@@ -103,10 +105,14 @@ def findings(driver, axe):
     found = driver.execute_async_script(
         "axe.run({resultTypes: ['violations']}).then((result) => arguments[0](result.violations))"
     )
-    return json.dumps([(each["id"], each["impact"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found])
+    return json.dumps(
+        [(each["id"], each["impact"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
+    )
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1400, "light"), (1400, "dark"), (800, "light"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "theme"), [(1400, "light"), (1400, "dark"), (800, "light"), (390, "light"), (390, "dark")]
+)
 def test_axe_finds_nothing(chromium, page, axe, width, theme):
     assert findings(visit(chromium, page, width, theme), axe) == "[]"
 

@@ -37,6 +37,7 @@ FURTHER = {
 }
 POINTS = 12_000  # of all curves of an experiment
 LEAST, LONGEST = 4, 80  # epochs of a curve
+MANY = 8  # rows: of more, the data table has no column wide enough for every seed
 AT_FIRST = 6  # rows that are initially visible
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 36
@@ -160,16 +161,16 @@ def _table(plot: Plot, known: Sequence[int], key: str) -> Markup:
     body = []
     for epoch in known:
         cells = [
-            cell(each.label, _value(each, place[epoch]) if epoch in place else "-")
+            cell(each.label, _value(each, place[epoch], len(plot.curves) <= MANY) if epoch in place else "-")
             for each, place in zip(plot.curves, places, strict=True)
         ]
         body.append(row(epoch, *cells))
     return data_table(plot.title, head, body, key)
 
 
-def _value(each: Curve, place: int) -> str:
+def _value(each: Curve, place: int, with_seeds: bool) -> str:
     seeds = [value for value in np.asarray(each.values)[:, place].tolist() if math.isfinite(value)]
     if not seeds:
         return "-"
     mean = f"{math.fsum(seeds) / len(seeds):.4g}"
-    return f"{mean} ({', '.join(f'{seed:.4g}' for seed in seeds)})" if 1 < len(seeds) < ENOUGH else mean
+    return f"{mean} ({', '.join(f'{seed:.4g}' for seed in seeds)})" if with_seeds and 1 < len(seeds) < ENOUGH else mean

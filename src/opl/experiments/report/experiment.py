@@ -16,7 +16,7 @@ from .provenance import count_states
 from .thumbnails import thumbnails
 
 PAIRS = 6  # comparisons that are looked at closely
-FEW = 3  # comparisons: of more, the pictures stand at their side
+FEW = 2  # comparisons: of more, the pictures stand at their side
 
 Part = Callable[[Experiment], Markup | None]
 

@@ -51,8 +51,7 @@ def figure(experiment: Experiment) -> Markup | None:
     ]
     body = [_row(each, x, margin) for each in found]
     label = f"Differences, {experiment.group.title}, scale {experiment.group.scale}"
-    axis = tag("div", f"difference in {metric}", _scale(x), class_="axis", aria_hidden="true")  # on a phone
-    return tag("div", axis, scroll_box(label, [head], body, "forest"), tag("p", _note(found, margin), class_="note"))
+    return tag("div", scroll_box(label, [head], body, "forest"), tag("p", _note(found, margin), class_="note"))
 
 
 def comparisons(experiment: Experiment) -> list[Comparison]:

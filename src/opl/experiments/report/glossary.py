@@ -39,7 +39,7 @@ def explain(words: str) -> Markup:
         term = found[0]
         if term not in known:
             known.add(term)
-            link = tag("a", term, href=f"#{_id(term)}", class_="term", aria_describedby=_id(term))
+            link = tag("a", term, href=f"#{term_id(term)}", class_="term", aria_describedby=term_id(term))
             parts += [words[place : found.start()], link]
             place = found.end()
     return join(*parts, words[place:])
@@ -47,9 +47,10 @@ def explain(words: str) -> Markup:
 
 def section() -> Markup:
     """All terms."""
-    pairs = [tag("div", tag("dt", term), tag("dd", words, id=_id(term))) for term, words in TERMS.items()]
+    pairs = [tag("div", tag("dt", term), tag("dd", words, id=term_id(term))) for term, words in TERMS.items()]
     return tag("dl", *pairs, class_="glossary")
 
 
-def _id(term: str) -> str:
+def term_id(term: str) -> str:
+    """The id of the element that explains a term."""
     return "term-" + re.sub(r"[^a-z0-9]+", "-", term.lower()).strip("-")

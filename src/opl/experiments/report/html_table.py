@@ -1,12 +1,15 @@
 """Tables that can be sorted and become cards on a phone; ARIA roles remain valid when CSS changes `display`."""
 
+from .glossary import TERMS, term_id
 from .markup import Markup, tag
 
 
-def heading(words: object, scope: str = "col", sort: bool = True, **more: object) -> Markup:
-    """A header cell, which sorts the table when pressed."""
-    inside = tag("button", words, type="button", class_="sort") if sort else words
-    return tag("th", inside, scope=scope, role="columnheader", **more)
+def heading(words: object, sort: bool = True, **more: object) -> Markup:
+    """A header cell, which sorts the table when pressed; a term of the glossary is explained when pointed at."""
+    term = {"aria_describedby": term_id(str(words))} if str(words) in TERMS else {}
+    kind = "sort term" if term else "sort"
+    inside = tag("button", words, type="button", class_=kind, **term) if sort else words
+    return tag("th", inside, scope="col", role="columnheader", **more)
 
 
 def cell(label: str, words: object, kind: str = "number", **more: object) -> Markup:

@@ -170,7 +170,7 @@ def _changes(made: Sequence[Panel], names: Sequence[str]) -> Markup:
 def _in_words(found: Sequence[Matrix]) -> Markup:
     lists = [
         join(
-            tag("h5", each.label),
+            tag("h4", each.label),
             tag("ul", *(tag("li", line) for line in describe_neighbors(each, NEIGHBORS)), class_="columns"),
         )
         for each in found

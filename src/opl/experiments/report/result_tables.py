@@ -13,7 +13,6 @@ from ..results.text import describe_difference, number
 from .context import Experiment
 from .figure import absent
 from .forest import verdict_mark
-from .glossary import explain
 from .groups import Group
 from .html_table import cell, heading, row, scroll_box
 from .markup import Markup, join, tag
@@ -50,7 +49,7 @@ def _table(group: Group, table: Table) -> Markup:
     }
     compared = [name for name in table.item.main if len(table.item.main) <= WIDEST]
     head = [heading(table.item.what), heading("seeds", class_="number")]
-    head += [heading(explain(title), class_="number") for title in metrics.values()]
+    head += [heading(title, class_="number") for title in metrics.values()]
     head += [heading(f"difference in {metrics[name]}") for name in compared if name in metrics]
     body = [_row(line, metrics, [name for name in compared if name in metrics]) for line in table.lines]
     return scroll_box(f"{group.title}, scale {group.scale}", [head], body)
