@@ -54,6 +54,8 @@ for (const [key, boxes] of grouped) {
   for (const input of all(`[data-order="${key}"]`)) {
     input.addEventListener("change", () => {
       order = data.orders[input.value];
+      const listed = document.querySelector(`[data-names="${key}"]`);
+      if (listed) listed.textContent = order.map((i) => data.names[i]).join(", ");
       for (const image of boxes.flatMap((box) => all("img", box))) image.hidden = image.dataset.place !== input.value;
     });
   }

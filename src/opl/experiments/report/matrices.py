@@ -20,6 +20,7 @@ from .markup import Markup, join, tag
 Array = NDArray[Any]
 CLASSES = 150  # of a matrix, at most
 NEIGHBORS = 3
+NAMED = 40  # classes that are listed below the matrices
 CHANGES = 40  # pairs of classes in the data table
 SIGNED = -0.02  # a cosine below this asks for a scale with both signs
 LEAD = (
@@ -99,12 +100,21 @@ def _figure(
             tag("p", LEAD, class_="lead"),
             _switch(offered, key),
             tag("div", *(_panel(each, list(offered.values()), key) for each in made), class_="grid three"),
+            _names(names, key),
             embed(key, values),
             _changes(made, names),
             _in_words([first[0], second[0]]),
         ),
         "The picture of the classes",
     )
+
+
+def _names(names: Sequence[str], key: str) -> Markup | None:
+    """The classes in the order of the matrices; the script changes it with them."""
+    if len(names) > NAMED:
+        return None
+    listed = tag("span", ", ".join(map(shorten, names)), data_names=key)
+    return tag("p", "Classes from top to bottom and from left to right: ", listed, ".", class_="note")
 
 
 def _cells(made: Sequence[Panel]) -> list[list[list[int]]]:

@@ -46,7 +46,7 @@ def shared_samples(before: Run, after: Run) -> Samples:
     if not len(known):
         raise FolderError("the two runs keep no features of the same test images.")
     pixels, of = _pixels(one, known)
-    rows = _choose(known, labels, of)
+    rows, of = _choose(known, labels, of)
     names = before.class_names(int(labels.max(initial=0)) + 1)
     chosen = [part[[place[row] for row in rows]] for part, place in zip(features, places, strict=True)]
     pictures, kept = _kept(rows, of)
@@ -66,12 +66,12 @@ def _pixels(arrays: dict[str, Any], known: Array) -> tuple[Array, dict[int, int]
     return pixels, {int(row): place for place, row in enumerate(rows) if row in there}
 
 
-def _choose(known: Array, labels: Array, of: dict[int, int]) -> Array:
-    """At most `POINTS` of the rows: every n-th, counted class by class, those with a picture before the others."""
+def _choose(known: Array, labels: Array, of: dict[int, int]) -> tuple[Array, dict[int, int]]:
+    """At most `POINTS` of the rows, every n-th counted class by class, and those of them whose pictures are shown."""
     with_picture = np.array([row in of for row in known])
     first = _every(known[with_picture], labels, PICTURES)
-    rest = _every(known[~with_picture], labels, POINTS - len(first))
-    return np.sort(np.concatenate([first, rest]))
+    rest = _every(np.setdiff1d(known, first), labels, POINTS - len(first))
+    return np.sort(np.concatenate([first, rest])), {row: of[row] for row in first.tolist()}
 
 
 def _every(rows: Array, labels: Array, most: int) -> Array:
