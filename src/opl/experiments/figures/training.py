@@ -91,7 +91,8 @@ def band(curve: Curve) -> tuple[Array, Array, Array]:
     values = np.asarray(curve.values, dtype=float)
     found = [interval(column[np.isfinite(column)].tolist(), within=curve.within) for column in values.T]
     ends = [(one.low, one.high) if one.size > 1 else (one.mean, one.mean) for one in found]
-    return np.array([one.mean for one in found]), *(np.array(each) for each in zip(*ends, strict=True))
+    lows, highs = zip(*ends, strict=True)
+    return np.array([one.mean for one in found]), np.array(lows), np.array(highs)
 
 
 def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":

@@ -19,8 +19,12 @@ const windowAt = (svg, x, y) => {
 for (const svg of all("svg[data-lines]")) {
   const places = JSON.parse(svg.dataset.places);
   const table = document.getElementById(svg.dataset.lines);
-  const rows = [...table.tBodies[0].rows];
-  const names = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
+  const across = [...table.tHead.rows[0].cells].slice(1).map((cell) => cell.textContent);
+  const down = [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));
+  const turned = table.classList.contains("turned"); // a row for each curve, not for each epoch
+  const names = turned ? down.map((cells) => cells[0]) : across;
+  const epochs = turned ? across : down.map((cells) => cells[0]);
+  const valueAt = (n, i) => (turned ? down[n][i + 1] : down[i][n + 1]);
   const group = svg.closest("[data-group]").dataset.group;
   const cursor = svg.querySelector(".cursor");
   let place = -1;
@@ -29,9 +33,9 @@ for (const svg of all("svg[data-lines]")) {
     cursor.setAttribute("x1", places[i]);
     cursor.setAttribute("x2", places[i]);
     cursor.classList.add("on");
-    const cells = [...rows[i].cells].map((cell) => cell.textContent);
-    const shown = names.map((name, n) => [name, cells[n + 1], n]).filter(([, value, n]) => value !== "-" && isOn(group, n));
-    const lines = [`epoch ${cells[0]}`, ...shown.map(([name, value]) => `${name}: ${value}`)];
+    const known = names.map((name, n) => [name, valueAt(n, i), n]);
+    const shown = known.filter(([, value, n]) => value !== "-" && isOn(group, n));
+    const lines = [`epoch ${epochs[i]}`, ...shown.map(([name, value]) => `${name}: ${value}`)];
     showTip(lines, left, top);
     return lines;
   };

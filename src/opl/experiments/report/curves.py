@@ -37,7 +37,7 @@ FURTHER = {
 }
 POINTS = 12_000  # of all curves of an experiment
 LEAST, LONGEST = 4, 80  # epochs of a curve
-MANY = 8  # rows: of more, the data table has no column wide enough for every seed
+MANY, SOME = 8, 12  # of more rows the data table is turned, a column for each of some epochs
 AT_FIRST = 6  # rows that are initially visible
 WIDTH, HEIGHT = 400, 250
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 36
@@ -112,7 +112,7 @@ def _plot(name: str, title: str, curves: Sequence[Curve]) -> Plot:
 
 
 def _chart(plot: Plot, key: str) -> Markup:
-    known = sorted({epoch for each in plot.curves for epoch in each.epochs})
+    known = _some(sorted({epoch for each in plot.curves for epoch in each.epochs}), len(plot.curves))
     drawn = [_series(plot, each, look) for look, each in enumerate(plot.curves)]
     ends = [_end(each) for each in plot.curves]
     label = f"{plot.title}, over the epochs; at the end {', '.join(end for end in ends if end)}."
@@ -156,20 +156,31 @@ def _end(each: Curve) -> str:
 
 def _table(plot: Plot, known: Sequence[int], key: str) -> Markup:
     """The mean of each row at each epoch, and the seeds behind it where these are few."""
-    places = [{epoch: place for place, epoch in enumerate(each.epochs)} for each in plot.curves]
-    head = [heading("epoch"), *(heading(each.label, class_="number") for each in plot.curves)]
+    turned = len(plot.curves) > MANY
+    values = [[_value(each, epoch, not turned) for epoch in known] for each in plot.curves]
+    labels = [each.label for each in plot.curves]
+    if turned:
+        head = [heading("at epoch"), *(heading(epoch, class_="number") for epoch in known)]
+        cells = [[cell(f"epoch {at}", value) for at, value in zip(known, own, strict=True)] for own in values]
+        body = [row(label, *own) for label, own in zip(labels, cells, strict=True)]
+        return data_table(plot.title, head, body, key, "plain turned")
+    head = [heading("epoch"), *(heading(label, class_="number") for label in labels)]
     body = []
-    for epoch in known:
-        cells = [
-            cell(each.label, _value(each, place[epoch], len(plot.curves) <= MANY) if epoch in place else "-")
-            for each, place in zip(plot.curves, places, strict=True)
-        ]
-        body.append(row(epoch, *cells))
+    for place, epoch in enumerate(known):
+        cells_of = [cell(label, own[place]) for label, own in zip(labels, values, strict=True)]
+        body.append(row(epoch, *cells_of))
     return data_table(plot.title, head, body, key)
 
 
-def _value(each: Curve, place: int, with_seeds: bool) -> str:
-    seeds = [value for value in np.asarray(each.values)[:, place].tolist() if math.isfinite(value)]
+def _some(known: list[int], rows: int) -> list[int]:
+    """All epochs, or if there are many rows some of them, the last included."""
+    step = -(-len(known) // SOME) if rows > MANY else 1
+    return known[::-1][::step][::-1]
+
+
+def _value(each: Curve, epoch: int, with_seeds: bool) -> str:
+    column = np.asarray(each.values)[:, [at == epoch for at in each.epochs]]
+    seeds = [value for value in np.ravel(column).tolist() if math.isfinite(value)]
     if not seeds:
         return "-"
     mean = f"{math.fsum(seeds) / len(seeds):.4g}"

@@ -19,9 +19,9 @@ def figure(title: object, chart: Markup, table: Markup | None = None, kind: str 
     return tag("figure", tag("figcaption", title), chart, table, class_=kind or None)
 
 
-def data_table(label: str, head: list[Markup], body: list[Markup], key: str = "") -> Markup:
+def data_table(label: str, head: list[Markup], body: list[Markup], key: str = "", kind: str = "plain") -> Markup:
     """The numbers behind a chart, folded away."""
-    box = scroll_box(f"Data: {label}", [head], body, "plain", key)
+    box = scroll_box(f"Data: {label}", [head], body, kind, key)
     return tag("details", tag("summary", "Data"), box, class_="data")
 
 

@@ -42,10 +42,11 @@ def figure(experiment: Experiment) -> Markup | None:
     margin = margins.pop() if len(margins) == 1 else math.nan
     zone = [-margin, margin] if math.isfinite(margin) else []
     x = Scale(*reach([0.0, *zone, *(end for each in found for end in each.ends)]), *EDGES)
-    metric = experiment.group.item.metrics[experiment.group.item.main[0]] if _one_metric(experiment) else "number"
+    item = experiment.group.item
+    title = f"difference in {item.metrics[item.main[0]]}" if _one_metric(experiment) else "difference"
     head = [
         heading("compared"),
-        heading(join(f"difference in {metric}", _scale(x)), class_="strip", sort=False),
+        heading(join(title, _scale(x)), class_="strip", sort=False),
         heading("mean [95 % interval]"),
         heading("verdict"),
     ]

@@ -58,11 +58,17 @@ def _table(group: Group, table: Table) -> Markup:
 def _row(line: Line, metrics: dict[str, str], compared: Sequence[str]) -> Markup:
     cells = [cell("seeds", describe_seeds_of(line))]
     for name, title in metrics.items():
-        ours = number(line.numbers[name]) if name in line.numbers else "-"
+        ours = _ours(number(line.numbers[name])) if name in line.numbers else "-"
         theirs = tag("span", f" paper {line.paper[name]:.2f}", class_="paper") if name in line.paper else None
         cells.append(cell(title, join(ours, theirs), "number ours"))
     cells += [_difference(line, name, f"difference in {metrics[name]}") for name in compared]
     return row(line.label, *cells)
+
+
+def _ours(text: str) -> Markup:
+    """A mean, and its interval, which may stand below it where a table is wide."""
+    mean, _, ends = text.partition(" ")
+    return join(mean, tag("span", f" {ends}", class_="ends") if ends else None)
 
 
 def _difference(line: Line, name: str, label: str) -> Markup:

@@ -91,4 +91,4 @@ def _guesses(arrays: dict[str, Any], rows: Array) -> Array:
     top5 = np.asarray(arrays.get("top5", ()))
     if top5.ndim != 2 or not len(top5) > int(rows.max(initial=0)):
         return np.full(len(rows), -1)
-    return top5[rows, 0].astype(int)
+    return np.asarray(top5[rows, 0], dtype=int)
