@@ -8,7 +8,7 @@ import tarfile
 import pytest
 from _browser import look, open_browser, visit
 
-from _runs import ITEM, ITEMS, opl, write_everything, write_run, write_table
+from _runs import ITEM, ITEMS, opl, write_everything, write_run
 from opl.experiments.report.page import write_report
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
@@ -16,21 +16,28 @@ from opl.experiments.results.runs import read_runs
 OPEN = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 
+def write_pair(folder, seeds):
+    """A baseline and OPL, with all outputs."""
+    for seed in range(seeds):
+        write_run(folder, "cifar100-ce", seed, outputs=True)
+        write_run(folder, "cifar100-opl", seed, method=opl(1.0), gain=2.0, pull=0.15, outputs=True)
+
+
 def two_seeds(folder):
-    write_table(folder, seeds=2)
+    write_pair(folder, 2)
 
 
 def one_seed(folder):
-    write_table(folder, seeds=1)
+    write_pair(folder, 1)
 
 
 def one_failed(folder):
-    write_table(folder, seeds=1)
+    write_pair(folder, 1)
     write_run(folder, "cifar100-opl", 6, done=False, error="the loss is not finite: lower the learning rate.")
 
 
 def other_settings(folder):
-    write_table(folder, seeds=1)
+    write_pair(folder, 1)
     write_run(folder, "cifar100-ce", 5)
     write_run(folder, "cifar100-opl", 5, method=opl(1.0), epochs=4)
 
@@ -110,9 +117,18 @@ def findings(driver, axe):
     )
 
 
-@pytest.mark.parametrize(
-    ("width", "theme"), [(1400, "light"), (1400, "dark"), (800, "light"), (390, "light"), (390, "dark")]
-)
+SLOW = pytest.mark.slow
+LOOKS = [
+    (1400, "light"),
+    (390, "dark"),
+    pytest.param(1400, "dark", marks=SLOW),
+    pytest.param(800, "light", marks=SLOW),
+    pytest.param(800, "dark", marks=SLOW),
+    pytest.param(390, "light", marks=SLOW),
+]
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
 def test_axe_finds_nothing(chromium, page, axe, width, theme):
     assert findings(visit(chromium, page, width, theme), axe) == "[]"
 
