@@ -1,6 +1,7 @@
 """One experiment of the page: its verdict, every comparison on one axis and two pictures; then part after part."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..item import Row
 from ..results.lines import lines
@@ -99,7 +100,7 @@ def _closely(experiment: Experiment, makes: Sequence[Callable[[Experiment, int],
     """The same part for every comparison, of which one is visible; a menu chooses it in all parts alike."""
     found = []
     for place in range(len(experiment.pairs)):
-        content = join(*(_made(experiment, lambda each, make=make, place=place: make(each, place)) for make in makes))
+        content = join(*(_made(experiment, partial(_at, make, place)) for make in makes))
         found += [(place, content)] if content else []
     if not found:
         return None
@@ -109,6 +110,10 @@ def _closely(experiment: Experiment, makes: Sequence[Callable[[Experiment, int],
         for place, content in found
     ]
     return join(_menu(experiment, [place for place, _ in found]), *boxes)
+
+
+def _at(make: Callable[[Experiment, int], Markup | None], place: int, experiment: Experiment) -> Markup | None:
+    return make(experiment, place)
 
 
 def _menu(experiment: Experiment, places: Sequence[int]) -> Markup | None:

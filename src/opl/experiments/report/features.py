@@ -142,7 +142,7 @@ def _fit(points: Array, origin: bool = False) -> Array:
     middle, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-9)
     x = Scale(middle[0] - half, middle[0] + half, MARGIN, SIDE - MARGIN)
     y = Scale(middle[1] - half, middle[1] + half, SIDE - MARGIN, MARGIN)
-    return np.stack([x.at(held[:, 0]), y.at(held[:, 1])], axis=1)
+    return np.array([(x.at(across), y.at(up)) for across, up in held.tolist()])
 
 
 def _panels(key: str, rows: tuple[Row, Row], sides: list[Projection], samples: Samples) -> list[Markup]:

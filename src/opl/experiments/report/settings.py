@@ -78,7 +78,7 @@ def flatten(settings: dict[str, Any], inside: str = "") -> dict[str, str]:
         >>> flatten({"epochs": 3, "method": {"kind": "CE", "gamma": None}})
         {'epochs': '3', 'method.kind': 'CE', 'method.gamma': 'none'}
     """
-    found = {}
+    found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
             found |= flatten(value, f"{inside}{name}.")
