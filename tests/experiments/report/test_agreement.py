@@ -14,7 +14,7 @@ from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run,
 from _vouched import vouch
 from opl.experiments import cli, tables
 from opl.experiments.cluster.jobs import jobs_of
-from opl.experiments.figures import lda
+from opl.experiments.figures import lda, training
 from opl.experiments.figures.paper import draw
 from opl.experiments.report.page import write_report
 from opl.experiments.results.markdown import document
@@ -100,7 +100,7 @@ def test_curves_and_angles_end_alike_in_print_and_on_the_page(everything, page):
     words = printed(CURVES, everything)
     finished = [run for run in read_runs(everything) if run.name == "cifar100-opl"]
     end = np.mean([run.records[-1]["s"] for run in finished])
-    assert any(line.startswith(f"s, same class (higher is better), CE+OPL: {end:.3f} [") for line in words)
+    assert any(line.startswith(f"{training.MEASURES['s']}, CE+OPL: {end:.3f} [") for line in words)
     assert table_of(page, "curves-table-1-small-s")[-1][2].startswith(f"{end:.4g} (")
     for line in printed(PLANE, everything)[:2]:
         label, angle = re.fullmatch(r"(.*): mean angle between class directions (.*) degrees", line).groups()
