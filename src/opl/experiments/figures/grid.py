@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
+from ..results.ranges import PERCENT
 from ..results.runs import Rows, Run, number
 from ..results.text import describe_decision
 from ..statistics import LEVEL, Decision, Interval, decide, interval
@@ -98,7 +99,7 @@ def cells_of(rows: Rows) -> list[Cell]:
         pairs = tuple(_value(run) - base[run.seed] for run in runs if run.seed in base)
         if row.baseline and math.isfinite(weight) and math.isfinite(gamma):
             found.append((weight, gamma, pairs, row.paper.get(METRIC, math.nan)))
-    differences = [interval(pairs) for _, _, pairs, _ in found]
+    differences = [interval(pairs, within=PERCENT.of_differences) for _, _, pairs, _ in found]
     decisions = decide(differences, [pairs for _, _, pairs, _ in found])
     return [
         Cell(weight, gamma, difference, decision, theirs, pairs)

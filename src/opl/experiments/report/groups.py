@@ -46,11 +46,11 @@ class Group:
         """The finished runs of a row, sorted by seed."""
         return select_runs(self.runs, row.recipe, self.scale)
 
-    def pair(self) -> tuple[Row, Row] | None:
-        """A baseline and the row compared with it: the first such pair with OPL, otherwise the first one."""
+    def pairs(self) -> list[tuple[Row, Row]]:
+        """Every baseline with a row compared with it, both with runs here; those with OPL first."""
         by_recipe = {row.recipe: row for row in self.rows}
-        pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        return next((pair for pair in pairs if any(run.projects for run in self.of(pair[1]))), next(iter(pairs), None))
+        found = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
+        return sorted(found, key=lambda pair: not any(run.projects for run in self.of(pair[1])))
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
