@@ -30,7 +30,7 @@ PLAIN = {
 }
 ORDER = (  # each room may import those before it, and itself; rooms of one line know nothing of each other
     {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"tables"},
-    {"figures"}, {"report", "export"}, {"cluster"}, {"search"}, {"bench"}, {"cli"},
+    {"figures"}, {"report", "export"}, {"cluster"}, {"search", "tryout"}, {"bench"}, {"cli"},
 )  # fmt: skip
 TORCH_FREE = (
     "results",

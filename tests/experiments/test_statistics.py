@@ -10,7 +10,18 @@ from statistics import NormalDist
 import pytest
 
 from opl.experiments import statistics
-from opl.experiments.statistics import Interval, decide, holm, interval, p_value, sign_flip, wilson
+from opl.experiments.statistics import (
+    Interval,
+    Range,
+    decide,
+    equivalence_p_value,
+    holm,
+    interval,
+    p_value,
+    sign_flip,
+    sign_test,
+    wilson,
+)
 
 
 def test_the_interval_is_scipys():
@@ -83,7 +94,7 @@ def test_flipped_signs_are_counted_one_by_one():
 
 
 def test_the_docstrings_examples_are_true():
-    assert doctest.testmod(statistics) == (0, 9)
+    assert doctest.testmod(statistics) == (0, 13)
 
 
 def test_at_the_ends_of_wilsons_interval_the_share_is_z_standard_errors_away():
@@ -96,3 +107,52 @@ def test_at_the_ends_of_wilsons_interval_the_share_is_z_standard_errors_away():
     assert wilson(0, 0) == (0.0, 1.0)
     assert wilson(0, 1000)[0] == 0.0
     assert wilson(1000, 1000)[1] == 1.0
+
+
+def test_equivalence_is_that_of_two_one_sided_tests_of_scipy():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    chance = random.Random(2)
+    for size in (2, 3, 5, 9):
+        one = [chance.gauss(70, 1) for _ in range(size)]
+        other = [value + chance.gauss(0.1, 0.2) for value in one]
+        pairs = [b - a for a, b in zip(one, other, strict=True)]
+        difference = interval(pairs, within=Range(margin=0.5))
+        above = stats.ttest_rel(other, [value - 0.5 for value in one], alternative="greater").pvalue
+        below = stats.ttest_rel(other, [value + 0.5 for value in one], alternative="less").pvalue
+        assert equivalence_p_value(difference) == pytest.approx(max(above, below))
+        ninety = interval(pairs, level=0.9)
+        inside = ninety.low > -0.5 and ninety.high < 0.5
+        assert (equivalence_p_value(difference) < 0.05) == inside
+
+
+def test_equivalence_needs_a_margin_an_interval_and_survives_the_number_of_comparisons():
+    margin = Range(margin=0.5)
+    alike, vague = Interval(0.1, 0.4, 5, margin), Interval(0.1, 3.0, 5, margin)
+    assert decide([alike], [()])[0].verdict == "equivalent within ±0.5"
+    assert decide([Interval(0.1, 0.4, 5)], [()])[0].verdict == "undecided"  # without a margin
+    assert decide([Interval(0.1, math.nan, 1, margin)], [()])[0].verdict == "too few seeds to tell"
+    assert decide([Interval(0.4, 0.1, 5, margin)], [()])[0].verdict == "a gain"  # small, and there
+    assert decide([Interval(0.0, 0.0, 3, margin)], [()])[0].verdict == "equivalent within ±0.5"
+    together = decide([alike, *[vague] * 9], [()] * 10)
+    assert together[0].equivalence == pytest.approx(10 * equivalence_p_value(alike))
+    assert {each.verdict for each in together} == {"undecided"}
+
+
+def test_intervals_end_where_nothing_is_possible():
+    accuracy = Range(0, 100)
+    near = interval([99.0, 100.0], within=accuracy)
+    assert (near.high, near.clipped) == (100, True)
+    assert near.low == pytest.approx(99.5 - near.half)
+    assert interval([50.0, 51.0], within=accuracy).clipped is False
+    assert interval([1.0, 40.0], within=accuracy).low == 0
+    assert accuracy.of_differences == Range(-100, 100)._replace(margin=accuracy.of_differences.margin)
+    assert math.isnan(interval([99.0], within=accuracy).high)
+    assert interval([101.0, 103.0], within=accuracy).high == 102  # the mean is what it is
+
+
+def test_the_sign_test_counts_all_outcomes():
+    for wins, losses in ((31, 24), (5, 0), (3, 3), (0, 7)):
+        total = wins + losses
+        at_least = sum(math.comb(total, k) for k in range(max(wins, losses), total + 1)) / 2**total
+        assert sign_test(wins, losses) == pytest.approx(min(1.0, 2 * at_least))
+    assert sign_test(0, 0) == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .run_folder import measure_name
-from .scales import SCALES, Scale
+from .scales import SCALES, RunScale, Scale
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 """The units of a cost."""
@@ -20,7 +20,7 @@ class Row:
     paper: dict[str, float]
     baseline: str = ""
     """The recipe that this one is compared with, seed by seed; empty for the baseline itself."""
-    scales: tuple[Scale, ...] = SCALES
+    scales: tuple[RunScale, ...] = SCALES
     """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
     needs: str = ""
     """A data set without which the row is left out at the small scale, where the table has other rows to show."""
@@ -96,6 +96,8 @@ class Item:
     """Rows below the others that are means of rows."""
     others: tuple[str, ...] = ()
     """The recipes of its file that have no row: variants, and runs that others come after."""
+    command: str = ""
+    """The command that makes it, if that is not `opl reproduce`."""
     pretrained: bool = False
     """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
 

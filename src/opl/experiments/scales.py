@@ -3,14 +3,18 @@
 from typing import Literal
 
 Scale = Literal["paper", "small", "tiny"]
-RunScale = Literal["paper", "small", "tiny", "custom"]
-"""The scale of a run: `custom` if its settings differ from those of its recipe."""
+RunScale = Literal["paper", "small", "tiny", "try", "custom"]
+"""The scale of a run: `try` for a run of `opl try`, `custom` if its settings differ from those of its recipe."""
 SCALES: tuple[Scale, ...] = ("paper", "small", "tiny")
 FULL: Scale = "paper"
 """The scale of a recipe where none is named."""
+TRY: RunScale = "try"
+TABLE_SCALES: tuple[RunScale, ...] = (*SCALES, TRY)
+"""The scales of which there are tables."""
 MEANING: dict[str, str] = {
     "paper": "the paper's full protocol",
     "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
     "tiny": "a smoke run on synthetic data: the numbers mean nothing",
+    "try": "the images that were given, with a network and a schedule chosen for them and for the time given",
     "custom": "settings of its own, changed on the command line: in no table",
 }

@@ -9,7 +9,27 @@ from typing import NamedTuple
 LEVEL = 0.95
 FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
-GAIN = "a gain"
+ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
+GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
+EQUIVALENT = "equivalent within ±{:g}"
+
+
+class Range(NamedTuple):
+    """The values that a quantity can have, and how small a difference in it counts as none."""
+
+    lowest: float = -math.inf
+    highest: float = math.inf
+    margin: float = math.nan
+    """Two values are equivalent if they differ by less; NaN if nothing is claimed to be equivalent."""
+
+    @property
+    def of_differences(self) -> "Range":
+        """The range of the difference of two such values."""
+        width = self.highest - self.lowest
+        return Range(-width, width, self.margin)
+
+
+ANY = Range()
 
 
 class Interval(NamedTuple):
@@ -18,30 +38,42 @@ class Interval(NamedTuple):
     mean: float
     half: float
     size: int
+    within: Range = ANY
+    """What is possible: the ends of the interval never lie outside."""
 
     @property
     def low(self) -> float:
         """Lower end of the interval."""
-        return self.mean - self.half
+        return max(self.mean - self.half, min(self.within.lowest, self.mean))
 
     @property
     def high(self) -> float:
         """Upper end of the interval."""
-        return self.mean + self.half
+        return min(self.mean + self.half, max(self.within.highest, self.mean))
+
+    @property
+    def clipped(self) -> bool:
+        """Whether the interval would reach beyond what is possible."""
+        return self.low > self.mean - self.half or self.high < self.mean + self.half
 
 
-def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
+def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY) -> Interval:
     """Compute the mean and confidence interval of independent values.
 
+    Args:
+        values: one for each seed.
+        level: how often such an interval contains the true mean.
+        within: the values that are possible.
+
     Example:
-        >>> mean, half, count = interval([1.0, 2.0, 3.0])
-        >>> round(mean, 3), round(half, 3), count
+        >>> found = interval([1.0, 2.0, 3.0])
+        >>> round(found.mean, 3), round(found.half, 3), found.size
         (2.0, 2.484, 3)
     """
     count = len(values)
     if count < 2:
-        return Interval(fmean(values) if values else math.nan, math.nan, count)
-    return Interval(fmean(values), _quantile(level, count - 1) * stdev(values) / math.sqrt(count), count)
+        return Interval(fmean(values) if values else math.nan, math.nan, count, within)
+    return Interval(fmean(values), _quantile(level, count - 1) * stdev(values) / math.sqrt(count), count, within)
 
 
 @cache
@@ -85,6 +117,40 @@ def p_value(difference: Interval) -> float:
 
     degrees = difference.size - 1
     return float(2 * t.sf(abs(difference.mean) / difference.half * _quantile(LEVEL, degrees), degrees))
+
+
+def equivalence_p_value(difference: Interval) -> float:
+    """Compute the p-value of two one-sided t-tests: that the true difference is not within ± the margin.
+
+    It is below 0.05 exactly where the 90 % interval lies inside ± the margin. NaN without an interval or a margin.
+
+    Example:
+        >>> round(equivalence_p_value(interval([0.1, 0.0, 0.2, 0.1], within=Range(margin=0.5))), 4)
+        0.0011
+    """
+    margin, degrees = difference.within.margin, difference.size - 1
+    if math.isnan(difference.half) or math.isnan(margin):
+        return math.nan
+    room = margin - abs(difference.mean)
+    if difference.half == 0:
+        return 0.0 if room > 0 else 1.0
+    from scipy.stats import t
+
+    return float(t.sf(room / difference.half * _quantile(LEVEL, degrees), degrees))
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Compute the two-sided p-value of the exact sign test; 1 if there is neither a win nor a loss.
+
+    Example:
+        >>> sign_test(9, 1), sign_test(0, 0)
+        (0.021484375, 1.0)
+    """
+    if wins + losses == 0:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(wins, wins + losses).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -144,32 +210,43 @@ class Decision(NamedTuple):
     flips: float
     """p-value of the sign-flip test; NaN below `FLIPS_FROM` seeds."""
     verdict: str
-    """`a gain` or `a loss` after the adjustment, otherwise `undecided` or `too few seeds to tell`."""
+    """`a gain` or `a loss`, otherwise `equivalent within ±x`, `undecided` or `too few seeds to tell`."""
+    equivalence: float = math.nan
+    """p-value of the two one-sided tests, after the same adjustment; NaN without a margin."""
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the verdict is that there is no difference above the margin."""
+        return self.verdict.startswith(EQUIVALENT.split("±")[0])
 
 
 def decide(differences: Sequence[Interval], pairs: Sequence[Sequence[float]]) -> list[Decision]:
-    """Decide several comparisons together.
+    """Decide several comparisons together: first whether there is a difference, then whether there is none.
 
     Args:
-        differences: the paired difference of each comparison.
+        differences: the paired difference of each comparison; `within` has its margin of equivalence.
         pairs: its differences seed by seed, or an empty sequence where they are not known.
 
     Example:
         >>> one, two = decide([interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0])], [(), ()])
         >>> one.verdict, two.verdict
         ('a gain', 'undecided')
+        >>> [alike] = decide([interval([0.1, 0.0, 0.2], within=Range(margin=0.5))], [()])
+        >>> alike.verdict
+        'equivalent within ±0.5'
     """
     values = [p_value(difference) for difference in differences]
+    alike = holm([equivalence_p_value(difference) for difference in differences])
     count = sum(not math.isnan(value) for value in values)
     return [
-        Decision(value, adjusted, count, sign_flip(own), _verdict(difference.mean, adjusted))
-        for difference, own, value, adjusted in zip(differences, pairs, values, holm(values), strict=True)
+        Decision(value, adjusted, count, sign_flip(own), _verdict(difference, adjusted, same), same)
+        for difference, own, value, adjusted, same in zip(differences, pairs, values, holm(values), alike, strict=True)
     ]
 
 
-def _verdict(mean: float, adjusted: float) -> str:
+def _verdict(difference: Interval, adjusted: float, alike: float) -> str:
     if math.isnan(adjusted):
-        return "too few seeds to tell"
-    if adjusted >= 1 - LEVEL:
-        return "undecided"
-    return GAIN if mean > 0 else "a loss"
+        return TOO_FEW
+    if adjusted < 1 - LEVEL:
+        return GAIN if difference.mean > 0 else LOSS
+    return EQUIVALENT.format(difference.within.margin) if alike < 1 - LEVEL else UNDECIDED

@@ -29,7 +29,7 @@ def test_adding_says_what_became_of_each_run(place, capsys):
     vouch(run, done=False)
     assert cli.main(["results", "add", "runs"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("digits-ce/seed-0: not added, unfinished: 0 of 40 epochs")
+    assert printed[0].startswith("digits-ce/seed-0: not added, unfinished: 0 of 50 epochs")
     assert printed[1] == "digits-opl/seed-0: added"
     assert [path.as_posix() for path in Path("results").rglob("*.json")] == ["results/small/digits-opl/seed-0.json"]
     assert cli.main(["results", "add", "runs", "--to", "results"]) == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from opl.experiments.figures import flow, gallery, lda, plane, search, similarity, training
+from opl.experiments.figures import features, flow, gallery, lda, plane, search, similarity, training
 
 HOSTILE = (
     "<b>x</b>",
@@ -66,12 +66,21 @@ def panel(label="CE", names=("cat", "dog", "owl")):
     return lda.Panel(label, lda.project(features, labels), labels, names, lda.separation(features, labels))
 
 
+def space(label="CE", names=("cat", "dog", "owl"), signed=False):
+    labels = np.arange(60) % len(names)
+    values = rng().normal(size=(60, 8)) + 3 * np.eye(len(names), 8)[labels]
+    return features.Space(label, values if signed else np.abs(values), labels, names)
+
+
 DRAWN = {
+    "features": lambda: features.draw([space("CE"), space("CE+OPL", signed=True)]),
     "flow": lambda: flow.draw([path("CE"), path("CE+OPL")]),
     "plane": lambda: plane.draw([cloud("CE"), cloud("CE+OPL")]),
     "training": lambda: training.draw({"s": [curve("CE"), curve("CE+OPL")], "d": [curve("CE"), curve("CE+OPL")]}),
     "similarity": lambda: similarity.draw([matrix("CE"), matrix("CE+OPL")]),
-    "gallery": lambda: gallery.draw([picture("cat"), picture("owl"), picture("bee", channels=1)]),
+    "gallery": lambda: gallery.draw(
+        {"fixed": [picture("cat"), picture("owl")], "broken": [picture("bee", channels=1)], "else": []}
+    ),
     "search": lambda: search.draw({"lambda": [sweep()], "batch size": [sweep("CE", None), sweep("CE+OPL", None)]}),
     "lda": lambda: lda.draw(
         [[panel("CE"), panel("CE+OPL")], [panel("CE", ("bee", "fox")), panel("OPL", ("bee", "fox"))]]

@@ -18,8 +18,9 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 MODULES = (
-    "style", "_points", "_ring", "_sweeps", "rendering",
-    "plane", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow", "paper",
+    "style", "_points", "_ring", "_sweeps", "_picture", "rendering", "footer",
+    "plane", "features", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow",
+    "trials", "paper",
 )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ def test_hostile_names_are_drawn_as_they_are(tmp_path):
         plane.draw([cloud(HOSTILE[4], names=HOSTILE)]),
         training.draw({HOSTILE[4]: [curve(name) for name in HOSTILE]}),
         similarity.draw([matrix(HOSTILE[4], len(HOSTILE), HOSTILE)]),
-        gallery.draw([picture(name) for name in HOSTILE[4:6]], HOSTILE[4:6]),
+        gallery.draw({HOSTILE[7]: [picture(name) for name in HOSTILE[4:6]]}, HOSTILE[4:6]),
         search.draw({HOSTILE[4]: [sweep(name) for name in HOSTILE]}),
         lda.draw([[panel(HOSTILE[4], HOSTILE)]]),
     ]
@@ -109,7 +110,7 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: similarity.reorder(matrix(), by="size"),
         lambda: similarity.reorder(matrix(), groups=(1, 2)),
         lambda: similarity.describe_neighbors(matrix(), n=0),
-        lambda: gallery.draw([]),
+        lambda: gallery.draw({"fixed": [], "broken": []}),
         lambda: gallery.page([]),
         lambda: gallery.png(np.zeros((4, 4), dtype=np.uint8)),
         lambda: gallery.png(np.zeros((4, 4, 3))),

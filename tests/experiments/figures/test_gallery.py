@@ -1,4 +1,4 @@
-"""Pictures that one model mends, beside the guesses of both."""
+"""Pictures that one model fixes or breaks, beside the guesses of both."""
 
 import base64
 import io
@@ -75,20 +75,49 @@ def test_the_page_of_pictures_is_plain_values():
     }
 
 
-def test_every_row_with_a_baseline_has_its_own_pictures(monkeypatch):
-    shown = {("ce", "opl"): 2, ("imagenet-ce", "imagenet-opl"): 1, ("imagenet-ce", "imagenet-none"): 0}
-    monkeypatch.setattr(gallery, "corrections", lambda one, two: [picture()] * shown[one.name, two.name])
+def run_of(name, seed, guesses_of, labels=(0, 1, 2, 0)):
+    """A run of four test pictures of which three are kept, with one guess for each."""
+    arrays = {
+        "labels": np.array(labels),
+        "top5": np.array(guesses_of)[:, None],
+        "p5": np.array([[0.9], [0.8], [0.7], [0.6]]),
+        "pixels": np.zeros((3, 8, 8, 1), dtype=np.uint8),
+        "pixel_rows": np.array([0, 1, 2]),
+    }
+    return SimpleNamespace(
+        name=name, seed=seed, arrays=lambda _: arrays, class_names=lambda count: tuple("abc"[:count])
+    )
+
+
+def test_what_is_broken_is_what_would_be_fixed_the_other_way_and_all_pictures_are_counted():
+    before, after = run_of("ce", 0, [0, 2, 1, 1]), run_of("opl", 0, [1, 1, 2, 0])
+    assert gallery.count_changes(before, after) == (3, 1, 4)
+    assert gallery.count_changes(after, before) == (1, 3, 4)
+    assert [one.truth for one in gallery.corrections(before, after)] == ["b", "c"]  # the fourth has no pixels
+    [broken] = gallery.regressions(before, after)
+    assert (broken.truth, broken.before, broken.after) == ("a", (("a", 0.9),), (("b", 0.9),))
+
+
+def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
     rows = [
-        (Row(name.upper(), name, {}, baseline), [SimpleNamespace(name=name, seed=seed) for seed in (1, 2)])
-        for name, baseline in (
-            ("ce", ""), ("opl", "ce"), ("imagenet-ce", ""), ("imagenet-opl", "imagenet-ce"),
-            ("imagenet-none", "imagenet-ce"), ("alone", "elsewhere"),
+        (Row(f"Digits {name}", name, {}, baseline), [run_of(name, seed, found) for seed in (1, 2)])
+        for name, baseline, found in (
+            ("ce", "", [0, 2, 1, 1]), ("opl", "ce", [1, 1, 2, 0]), ("other-ce", "", [0, 1, 2, 1]),
+            ("other-opl", "other-ce", [0, 1, 2, 0]), ("worse", "other-ce", [0, 1, 1, 1]),
+            ("alone", "elsewhere", [0] * 4),
         )
     ]  # fmt: skip
     found = gallery.render(rows, "class")
-    assert {suffix: len(figure.axes) // 3 for suffix, figure in found.figures.items()} == {"": 2, "-imagenet-opl": 1}
-    assert [line.split(" shown that ")[0] for line in found.words] == ["2", "1", "0"]
-    assert found.words[1].startswith("1 shown that IMAGENET-OPL gets right and IMAGENET-CE wrong")
-    rows[1][1][:] = [SimpleNamespace(name="opl", seed=3)]
+    assert {suffix: len(figure.axes) // 3 for suffix, figure in found.figures.items()} == {"": 3, "-worse": 1}
+    assert {suffix: [run.name for run in runs] for suffix, runs in found.runs.items()} == {
+        "": ["ce", "opl"],
+        "-worse": ["other-ce", "worse"],
+    }
+    assert found.words[:2] == [
+        "Digits: opl fixes 3 of 4 test pictures: ce was wrong (surest first), seed 1; 2 shown",
+        "Digits: opl breaks 1 of 4 test pictures: ce was right (surest first), seed 1; 1 shown",
+    ]
+    assert "none among those kept" in " ".join(written(found.figures["-worse"]))
+    rows[1][1][:] = [run_of("opl", 3, [0] * 4)]
     with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
         gallery.render(rows, "class")

@@ -22,7 +22,7 @@ def cells():
     differences = [interval(values) for values in PAIRS.values()]
     decisions = decide(differences, [()] * len(PAIRS))
     return [
-        grid.Cell(*pair, difference, decision, 70.0 + place)
+        grid.Cell(*pair, difference, decision, 70.0 + place, PAIRS[pair])
         for place, (pair, difference, decision) in enumerate(zip(PAIRS, differences, decisions, strict=True))
     ]
 
@@ -37,12 +37,20 @@ def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alo
     [frame] = left.patches
     assert np.allclose(frame.get_center(), (0, 0))  # gamma 2 is the first column, weight 0.5 the first row
     texts = {tuple(text.get_position()): text.get_text() for text in left.texts}
-    assert texts[0, 0].startswith("+3.00 •\n[")
-    assert texts[0, 1].startswith("-1.53 •\n[")
-    assert texts[1, 0].startswith("+0.07\n[")
+    assert texts[0, 0] == "+3.00 •\n+3.0 +3.1 +2.9"  # fewer than five seeds, each one
+    assert texts[0, 1] == "-1.53 •\n-2.0 -1.0 -1.6"
+    assert texts[1, 0] == "+0.07\n+0.1 -0.2 +0.3"
     assert (1, 1) not in texts  # was not run
     assert [text.get_text() for text in right.texts] == ["70.00", "71.00", "72.00"]
     assert "Holm" in " ".join(written(figure))
+    assert "each seed" in " ".join(written(figure))
+
+
+def test_five_seeds_have_an_interval_and_a_single_one_has_none():
+    for values, words in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
+        difference = interval(values)
+        [cell] = grid.draw([grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)]).axes[0].texts
+        assert cell.get_text() == words
 
 
 def test_differences_are_paired_with_the_baseline_of_the_same_seed_on_validation(tmp_path):

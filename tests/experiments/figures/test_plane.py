@@ -42,14 +42,26 @@ def test_a_histogram_counts_each_feature_once_in_its_five_degrees():
     assert not _ring.shares(units[:0]).any()
 
 
-def test_every_cloud_has_its_features_its_circle_and_its_angle():
+def test_every_cloud_has_its_features_its_circle_and_its_angles_in_a_column():
     figure = plane.draw([at(0, 90, label="CE", names=("cat", "dog")), at(0, 60, label="CE+OPL", names=("cat", "dog"))])
-    assert len(figure.axes) == 4
+    assert len(figure.axes) == 6
     assert legend(figure) == ["cat", "dog"]
-    titles = [axes.get_title(loc="left") for axes in figure.axes[::2]]
-    assert titles == ["CE\nmean angle between classes 90.0°", "CE+OPL\nmean angle between classes 60.0°"]
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles[:2] == ["CE\nfeatures", "CE+OPL\nfeatures"]
+    assert titles[4:] == ["angles between classes, mean 90.0°", "angles between classes, mean 60.0°"]
     rays = [line.get_xydata()[1] for line in figure.axes[3].get_lines()]
     np.testing.assert_allclose(rays, [[1, 0], [0.5, math.sqrt(0.75)]])
+
+
+def test_the_angle_of_each_pair_is_written_once():
+    axes = plane.draw([at(0, 90, 200)]).axes[2]
+    assert {word.get_position(): word.get_text() for word in axes.texts} == {(0, 0): "90", (0, 1): "160", (1, 1): "110"}
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["class 0", "class 1"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["class 1", "class 2"]
+    low, high = axes.images[0].get_clim()
+    assert (low + high) / 2 == 90  # right angles are in the middle of the colors
+    nowhere = plane.Cloud("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("a", "b"))
+    assert np.isnan(plane.pair_angles(nowhere)).tolist() == [[True, True], [True, False]]
 
 
 def test_points_are_thinned_by_class_also_where_classes_take_turns():

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from _figure_values import DRAWN, matrix
+from _figure_values import matrix
 
 from opl.experiments.figures import similarity
 
@@ -55,16 +55,44 @@ def test_classes_without_samples_can_be_clustered_too():
     assert len(similarity.reorder(similarity.Matrix("CE", values, ("a", "b", "c")), by="cluster").class_names) == 3
 
 
+def positive(label, count=6, names=None):
+    given = matrix(label, count, names)
+    return similarity.Matrix(label, np.abs(given.values), given.class_names)
+
+
 def test_matrices_share_one_scale_and_say_their_mean():
-    figure = DRAWN["similarity"]()
+    figure = similarity.draw([positive("CE"), positive("CE+OPL")])
     assert len(figure.axes) == 3  # two and the color bar
     images = [axes.images[0] for axes in figure.axes[:2]]
     assert {image.get_clim() for image in images} == {(0, 1)}
     np.testing.assert_array_equal(images[0].get_array(), np.abs(matrix().values))
     mean = similarity.off_diagonal_mean(matrix())
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == [
-        f"{label}\noff-diagonal mean {mean:.3f}" for label in ("CE", "CE+OPL")
+        f"{label}\nmean |cos| between classes {mean:.3f}" for label in ("CE", "CE+OPL")
     ]
+    assert figure.axes[2].get_ylabel().startswith("|cos|: 0 ")
+
+
+def test_cosines_of_both_signs_are_drawn_on_a_scale_that_is_white_at_right_angles():
+    figure = similarity.draw([positive("CE"), matrix("ViT")])
+    images = [axes.images[0] for axes in figure.axes[:2]]
+    assert {image.get_clim() for image in images} == {(-1, 1)}
+    np.testing.assert_array_equal(images[1].get_array(), matrix().values)
+    assert min(images[1].cmap(images[1].norm(0.0))[:3]) > 0.95
+    assert images[1].cmap(0.9) != images[1].cmap(0.1)
+    assert figure.axes[2].get_ylabel().startswith("cos: ")
+    assert not similarity.is_signed([similarity.Matrix("CE", np.array([[1.0, -1e-5], [np.nan, 1.0]]), ("a", "b"))])
+
+
+def test_a_large_figure_names_all_of_a_hundred_classes_and_marks_the_nearest_of_each():
+    given = matrix(count=100)
+    axes = similarity.draw([given], large=True).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(given.class_names)
+    [rings] = axes.get_lines()
+    for row, column in enumerate(rings.get_xdata()):
+        others = [abs(given.values[row, other]) for other in range(100) if other != row]
+        assert abs(given.values[row, column]) == max(others)
+    assert len(similarity.draw([matrix(count=300)], large=True).axes[0].get_yticklabels()) == 20
 
 
 @pytest.mark.parametrize(("count", "shown"), [(30, 30), (31, 7), (100, 20)])

@@ -7,6 +7,7 @@ import pytest
 from _figure_values import DRAWN, curve, legend, rng
 
 from opl.experiments.figures import style, training
+from opl.experiments.statistics import Range
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -36,9 +37,19 @@ def test_an_epoch_that_no_seed_has_is_left_out():
 def test_there_is_a_panel_for_each_measure_and_one_legend():
     figure = DRAWN["training"]()
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["s", "d"]
-    assert [(len(axes.get_lines()), len(axes.collections)) for axes in figure.axes] == [(2, 2), (2, 2)]
+    assert [(len(axes.get_lines()), len(axes.collections)) for axes in figure.axes] == [(8, 0), (8, 0)]
     assert legend(figure) == ["CE", "CE+OPL"]
-    assert [line.get_color() for line in figure.axes[1].get_lines()] == [style.PALETTE[0], style.ACCENT]
+    shown = [line.get_color() for line in figure.axes[1].get_lines()]
+    assert shown == [style.PALETTE[0]] * 4 + [style.ACCENT] * 4  # a mean and three seeds each, and no band
+
+
+def test_five_seeds_or_more_have_a_band_that_ends_where_nothing_is_possible():
+    values = np.array([[0.9], [1.0], [1.0], [1.0], [1.0]])
+    few, many = (training.Curve("CE", (1,), tuple(range(n)), values[:n], Range(0, 1)) for n in (4, 5))
+    assert [len(training.draw({"d": [each]}).axes[0].collections) for each in (few, many)] == [0, 1]
+    mean, low, high = training.band(many)
+    assert (float(mean[0]), float(high[0])) == (pytest.approx(0.98), 1.0)
+    assert low[0] < 0.98
 
 
 def test_means_are_shown_and_seeds_wait_to_be_asked_for():

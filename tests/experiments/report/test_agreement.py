@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from _written_page import chart_of, page_of, table_of
 
 from _page import Reader
-from _runs import ITEM, ITEMS, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
+from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
 from _vouched import vouch
 from opl.experiments import cli, tables
 from opl.experiments.cluster.jobs import jobs_of
-from opl.experiments.figures import lda
+from opl.experiments.figures import lda, training
 from opl.experiments.figures.paper import draw
-from opl.experiments.report import charts
 from opl.experiments.report.page import write_report
 from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.results.tables import build_table
+from opl.experiments.results.terminal import show
+from opl.experiments.results.text import describe_difference
 from opl.experiments.run_folder import RunFolder, measure_name
 from opl.experiments.statistics import wilson
 
@@ -31,11 +33,6 @@ CURVES, MATRICES, NOVEL = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _small_library(monkeypatch):
-    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
-
-
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
     """Every figure's runs: three seeds of each row of table 1, and a search."""
@@ -45,24 +42,20 @@ def everything(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def page(everything):
+    return page_of(everything)
+
+
 def printed(item, folder):
     """The lines of a figure's text file."""
     draw(item, read_runs(folder), folder, "small")
     return (folder / f"{item.name}.txt").read_text().splitlines()
 
 
-def page_of(folder, items=ITEMS):
-    return Reader(write_report(folder, items).read_text(encoding="utf-8"))
-
-
-def specs(page):
-    """The charts of a page, as plotly takes them."""
-    return [values for values in page.values if isinstance(values, dict)]
-
-
-def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything):
-    words, page = printed(MATRICES, everything), page_of(everything)
-    heats = [spec["data"][0] for spec in specs(page) if spec["data"][0].get("zmax") == 1]
+def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything, page):
+    words, read = printed(MATRICES, everything), Reader(page)
+    cells = next(each["cells"] for each in read.values if "cells" in each)
     for place, row in enumerate(MATRICES.rows):
         matrices = []
         for seed in range(3):
@@ -72,60 +65,58 @@ def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything):
         mean = np.abs(np.mean(matrices, axis=0))
         assert f"{np.abs(matrices[0])[off].mean():.3f}" != f"{mean[off].mean():.3f}"  # the first seed's is another
         assert words[place] == f"{row.label}: mean of |cos| off the diagonal {mean[off].mean():.3f}"
-        assert f"{mean[off].mean():.3f} (mean of 3 seeds)" in page.words
-        assert f"{row.label}, mean of 3 seeds" in page.words  # the caption
-        np.testing.assert_allclose(heats[place]["z"], mean, atol=6e-4)
+        assert f"{row.label} mean of 3 seeds, off-diagonal mean |cos| {mean[off].mean():.3f}" in read.words
+        for line, values in enumerate(cells[place]):
+            np.testing.assert_allclose(np.abs(values), 1000 * mean[line, : line + 1], atol=0.6)
 
 
-def test_all_novel_classes_are_in_print_and_on_the_page(everything):
-    words, page = printed(NOVEL, everything), page_of(everything)
+def test_all_novel_classes_are_in_print_and_on_the_page(everything, page):
+    words = printed(NOVEL, everything)
     runs = read_runs(everything)
     rows = [(row, select_runs(runs, row.recipe, "small")) for row in NOVEL.rows]
     figure = lda.render(rows, "class").figures[""]
-    charts_of = [spec["data"] for spec in specs(page) if spec["data"][0].get("name") == "novel 0"]
+    part = page[page.index("Classes that were never trained on, by LDA") :]
     for place, (row, (run, *_)) in enumerate(rows):
         arrays = run.arrays("novel")
         features, labels = arrays["features"].astype(float), arrays["labels"]
         apart = lda.separation(features, labels)
         assert words[2 + place] == f"{row.label}, novel classes: between / within scatter {apart:.3f}"
-        assert f"{row.label} separation {apart:.2f}" in page.words
-        assert len(figure.axes[2 + place].collections) == len(charts_of[place]) == 26
-        points = lda.project(features, labels)
-        last = charts_of[place][25]
-        np.testing.assert_allclose(np.stack([last["x"], last["y"]], axis=1), points[labels == 25], atol=1e-3)
-    [legend] = [axes.get_legend() for axes in figure.axes[2:] if axes.get_legend()]
-    named = [text.get_text() for text in legend.get_texts()]
-    assert named == [*(f"novel {place}" for place in range(20)), "and 6 more"]
+        label = f"Classes that were never trained on, {row.label}: separation {apart:.2f}."
+        drawn = chart_of(part, label)
+        assert len(figure.axes[2 + place].collections) == drawn.count("<path") == 26
+        middles = [f"{value:.3g}" for value in lda.project(features, labels)[labels == 25].mean(axis=0)]
+        assert re.search(rf">novel 25</th>.*?>{re.escape(middles[0])}</td>.*?>{re.escape(middles[1])}</td>", part)
 
 
-def test_the_sweeps_are_the_same_in_print_and_on_the_page(everything):
-    words, page = printed(SEARCH, everything), page_of(everything)
-    [over] = [spec for spec in specs(page) if spec["layout"]["xaxis"].get("type") == "log"]
-    drawn = {trace["name"]: trace for trace in over["data"] if trace["mode"] == "lines+markers"}
-    assert set(drawn) == {"CE+OPL, γ 0.5", "CE+OPL, γ 1"}
-    for name, trace in drawn.items():
-        means = ", ".join(f"{x:g}: {y:.2f}" for x, y in zip(trace["x"], trace["y"], strict=True))
-        assert f"{name} over weight: {means}" in words
-    [baseline] = [trace for trace in over["data"] if trace.get("line", {}).get("dash")]
-    results = [run.result["test/top1"] for run in select_runs(read_runs(everything), "cifar100-ce", "small")]
-    assert baseline["y"][0] == pytest.approx(np.mean(results), abs=1e-2)
+def test_the_sweeps_are_the_same_in_print_and_on_the_page(everything, page):
+    words = printed(SEARCH, everything)
+    for name in ("CE+OPL, γ 0.5", "CE+OPL, γ 1"):
+        [line] = [line for line in words if line.startswith(f"{name} over weight")]
+        means = line.split(": ", 1)[1]
+        assert f"{name} {means}" in html.unescape(chart_of(page, "top-1 % over weight λ: "))
 
 
-def test_curves_and_angles_end_alike_in_print_and_on_the_page(everything):
-    words, page = printed(CURVES, everything), page_of(everything)
+def test_curves_and_angles_end_alike_in_print_and_on_the_page(everything, page):
+    words = printed(CURVES, everything)
     finished = [run for run in read_runs(everything) if run.name == "cifar100-opl"]
     end = np.mean([run.records[-1]["s"] for run in finished])
-    assert any(line.startswith(f"s, same class (higher is better), CE+OPL: {end:.3f} [") for line in words)
-    ends = [
-        trace["y"][-1]
-        for spec in specs(page)
-        for trace in spec["data"]
-        if trace.get("meta") == {"kind": "mean"} and trace["name"] == "CE+OPL" and trace["mode"] == "lines+markers"
-    ]
-    assert any(value == pytest.approx(end, abs=1e-4) for value in ends)
+    assert any(line.startswith(f"{training.MEASURES['s']}, CE+OPL: {end:.3f} [") for line in words)
+    assert table_of(page, "curves-table-1-small-s")[-1][2].startswith(f"{end:.4g} (")
     for line in printed(PLANE, everything)[:2]:
         label, angle = re.fullmatch(r"(.*): mean angle between class directions (.*) degrees", line).groups()
-        assert f"{label} mean angle between classes {angle}°" in page.words
+        assert f"{label} mean angle between classes {angle}°" in Reader(page).words
+
+
+def test_page_terminal_and_markdown_have_the_same_verdicts(everything, page, capsys):
+    table = build_table(ITEM, read_runs(everything), "small")
+    show(table)
+    terminal, markdown, words = capsys.readouterr().out, document(table), Reader(page).words
+    for line in table.lines[1:]:
+        difference, decision = line.difference["test/top1"], line.decisions["test/top1"]
+        said = f"{describe_difference(difference)}, {decision.verdict}"
+        assert said in markdown
+        assert said in " ".join(terminal.split())
+        assert f"{describe_difference(difference)} {decision.verdict}" in words
 
 
 def write_attacked(folder, item, scale):

@@ -3,22 +3,14 @@
 import json
 import math
 
-import pytest
 from _written_page import HOSTILE, page_of
 
 from _page import Reader
 from _runs import write_run
 from _vouched import vouch
 from opl.experiments.item import Item, Row
-from opl.experiments.report import charts
-from opl.experiments.report.charts import embed_json
+from opl.experiments.report.embedded import embed_json
 from opl.experiments.report.markup import tag
-
-
-@pytest.fixture(autouse=True)
-def _small_library(monkeypatch):
-    """Four megabytes of plotly in every page would only slow these tests down."""
-    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
 
 
 def test_hostile_names_and_sentences_stay_text(tmp_path):

@@ -1,27 +1,21 @@
 """The search on the page."""
 
-import pytest
-from _written_page import page_of
+import re
 
-from _page import Reader
+from _written_page import chart_of, page_of
+
 from _runs import write_everything
-from opl.experiments.report import charts
-
-
-@pytest.fixture(autouse=True)
-def _small_library(monkeypatch):
-    """Four megabytes of plotly in every page would only slow these tests down."""
-    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
 
 
 def test_a_search_is_drawn_where_settings_differ(tmp_path):
-    read = Reader(page_of(write_everything(tmp_path)))
-    heat = next(values for values in read.values if isinstance(values, dict) and "texttemplate" in values["data"][0])
-    assert heat["data"][0]["y"] == ["0.1", "0.5", "1", "2"]
-    assert heat["data"][0]["x"] == ["0.5", "1"]
-    assert heat["data"][0]["z"][2][1] is None  # weight 1 with gamma 1 was never run
-    over = next(
-        values for values in read.values if isinstance(values, dict) and values["layout"]["xaxis"].get("type") == "log"
-    )
-    lines = [trace["name"] for trace in over["data"] if trace["mode"] != "markers"]
-    assert lines == ["baseline", "baseline", "CE+OPL, γ 0.5", "CE+OPL, γ 1"]
+    page = page_of(write_everything(tmp_path))
+    part = page[page.index('id="figure-6-small-sweeps"') :]
+    heat = part[: part.index("</table>")]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in heat.split("<tr")[1:]]
+    assert rows[0][1:] == ["0.5", "1"]
+    assert [row[0] for row in rows[1:]] == ["0.1", "0.5", "1", "2"]
+    assert rows[3][2] == "-"  # weight 1 with gamma 1 was never run
+    chart = chart_of(part, "top-1 % over weight λ: ")
+    assert (chart.count('class="baseline"'), chart.count('class="thick"')) == (1, 2)
+    assert "CE+OPL, γ 0.5" in chart
+    assert chart.count('class="seed"') == 3 * (4 + 3)  # every seed is a dot

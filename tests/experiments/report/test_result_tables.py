@@ -3,22 +3,14 @@
 import html
 import re
 
-import pytest
 from _written_page import page_of
 
 from _page import Reader
 from _runs import ITEM, METRICS, write_table
-from opl.experiments.report import charts
 from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import number
-
-
-@pytest.fixture(autouse=True)
-def _small_library(monkeypatch):
-    """Four megabytes of plotly in every page would only slow these tests down."""
-    monkeypatch.setattr(charts, "library", lambda: "/* plotly */")
 
 
 def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):

@@ -103,12 +103,12 @@ def test_a_damaged_record_is_named_and_left(tmp_path, records):
 
 def test_custom_runs_are_kept_apart_and_enter_no_table(tmp_path, records):
     for name, epochs in (("a", 1), ("b", 2)):
-        changes = {"epochs": epochs, "changes": [f"epochs {epochs} (recipe: 40)"]}
+        changes = {"epochs": epochs, "changes": [f"epochs {epochs} (recipe: 50)"]}
         write_finished(tmp_path / name, top1=99.0, scale="custom", recipe=changes)
         assert words(tmp_path / name, records) == ["added"]
     assert sorted(load(file)["recipe"]["changes"][0] for file in records.rglob("*.json")) == [
-        "epochs 1 (recipe: 40)",
-        "epochs 2 (recipe: 40)",
+        "epochs 1 (recipe: 50)",
+        "epochs 2 (recipe: 50)",
     ]
     assert {path.split("/")[0] for path in files(records)} == {"custom"}
     found = screen(read_records(records), [DEMO])
@@ -149,10 +149,10 @@ def _fail(path):
     ("break_it", "said"),
     [
         (_edit, "damaged: result.json is not what the run wrote"),
-        (_unfinish, "unfinished: 0 of 40 epochs"),
+        (_unfinish, "unfinished: 0 of 50 epochs"),
         (_damage, "damaged: recipe.json is not what the run wrote"),
         (_lose_sums, "damaged: done is no list of checksums"),
-        (_retrain, "refused: other settings: epochs 3 (recipe: 40)"),
+        (_retrain, "refused: other settings: epochs 3 (recipe: 50)"),
         (_fail, "failed: the loss is not finite."),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_run_that_cannot_be_trusted_is_not_added_and_its_neighbor_is(tmp_path,
 
 
 def test_an_edited_custom_run_is_not_added(tmp_path, records):
-    _edit(write_finished(tmp_path / "runs", scale="custom", recipe={"changes": ["epochs 1 (recipe: 40)"]}))
+    _edit(write_finished(tmp_path / "runs", scale="custom", recipe={"changes": ["epochs 1 (recipe: 50)"]}))
     (outcome,) = add(tmp_path / "runs", records)
     assert outcome.sentence == "damaged: result.json is not what the run wrote"
 

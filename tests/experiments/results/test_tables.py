@@ -11,12 +11,13 @@ from scipy import stats
 
 from _runs import ITEM, write_run, write_table
 from opl.experiments.item import Item, Quoted, Row
-from opl.experiments.results import protocols, text
+from opl.experiments.results import protocols, ranges, text
 from opl.experiments.results.lines import Line, lines
 from opl.experiments.results.markdown import document, markdown
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import Table, as_json, build_table, cells
 from opl.experiments.results.terminal import show
+from opl.experiments.results.text import number
 from opl.experiments.statistics import Interval
 
 SETTING = "ResNet-56, 100 classes, 200 epochs"
@@ -94,6 +95,34 @@ def test_below_six_seeds_there_is_no_sign_flip_test(tmp_path):
     assert all(math.isnan(line.decisions["test/top1"].flips) for line in table.lines[1:])
 
 
+def test_rows_that_are_alike_are_said_to_be_within_half_a_point(tmp_path):
+    """By two one-sided tests on the same numbers, of SciPy; and everywhere in the same words."""
+    item = replace(ITEM, rows=ITEM.rows[:2])
+    for seed in range(6):
+        write_run(tmp_path, "cifar100-ce", seed)
+        write_run(tmp_path, "cifar100-opl", seed)
+    table = build_table(item, read_runs(tmp_path), "small")
+    ce, opl = (line.values["test/top1"] for line in table.lines)
+    shifted = [[value + margin for value in ce] for margin in (-0.5, 0.5)]
+    sides = zip(shifted, ("greater", "less"), strict=True)
+    p = max(stats.ttest_rel(opl, other, alternative=side).pvalue for other, side in sides)
+    assert p < 0.05
+    decision = table.lines[1].decisions["test/top1"]
+    assert (decision.equivalence, decision.verdict) == (pytest.approx(p), "equivalent within ±0.5")
+    assert f"equivalent within ±0.5 (p {decision.p:.2g}, two one-sided tests {p:.2g}" in document(table)
+    assert as_json(table)["rows"][1]["decisions"]["test/top1"]["equivalence"] == pytest.approx(p)
+
+
+def test_an_accuracy_is_never_said_to_be_above_100(tmp_path):
+    for seed in range(2):
+        write_run(tmp_path, "cifar100-ce", seed, gain=45.2)
+    [line, *_] = build_table(replace(ITEM, rows=ITEM.rows[:1]), read_runs(tmp_path), "small").lines
+    one = line.numbers["test/top1"]
+    assert one.mean + one.half > 100
+    assert number(one) == f"{one.mean:.2f} [{one.mean - one.half:.2f}, 100.00]"
+    assert text.number(line.numbers["test/top1"]) in document(Table(ITEM, "small", [line], [], []))
+
+
 def test_quoted_lines_have_only_the_papers_numbers(tmp_path):
     write_table(tmp_path, seeds=2)
     item = replace(ITEM, quoted=(Quoted("JiGen", {"test/top1": 80.51}),))
@@ -103,6 +132,6 @@ def test_quoted_lines_have_only_the_papers_numbers(tmp_path):
     assert not any(line.quoted for line in lines(item, [], "tiny"))
 
 
-@pytest.mark.parametrize(("module", "examples"), [(protocols, 2), (text, 3)])
+@pytest.mark.parametrize(("module", "examples"), [(protocols, 2), (text, 5), (ranges, 1)])
 def test_the_docstrings_examples_are_true(module, examples):
     assert doctest.testmod(module) == (0, examples)

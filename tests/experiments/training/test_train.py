@@ -10,6 +10,7 @@ import torch
 
 from opl.errors import OptionError
 from opl.experiments import tables
+from opl.experiments.data import Digits
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
@@ -18,6 +19,7 @@ from opl.optim import SGD, Steps
 
 PLAIN = replace(
     tables.recipe("digits-ce", "small"),
+    data=Digits(),
     optimizer=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
     schedule=Steps(milestones=()),
     epochs=1,

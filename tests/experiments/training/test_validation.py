@@ -71,3 +71,14 @@ def test_accuracies_and_loss_are_those_written_out():
     assert found.numbers["top1"] == pytest.approx(100 * sum(right) / IMAGES)
     assert found.numbers["top5"] == 100
     assert found.numbers["loss"] == pytest.approx(sum(losses) / IMAGES, rel=1e-5)
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn():
+    from sklearn.metrics import balanced_accuracy_score
+
+    images, rows = torch.rand(30, 1, 8, 8), torch.arange(30)
+    labels = torch.tensor([0] * 22 + [1] * 5 + [3] * 3)  # imbalanced, and one class has no images
+    net = network().eval()
+    expected = balanced_accuracy_score(labels, net(images).logits.argmax(1))
+    batches = [Batch(images[part], labels[part], rows[part], 1.0) for part in (rows[:20], rows[20:])]
+    assert validate(net, batches, CLASSES).numbers["balanced"] == pytest.approx(100 * expected)

@@ -30,6 +30,9 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "demo": Command("demo", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
+    "try": Command(
+        "try_images", "Try", "does OPL help on your images: CE against CE+OPL within a time, table and page"
+    ),
     "recipes": Command("recipes", "Recipes", "every table and figure, its scales and cost; of one, its recipes"),
     "train": Command("train", "Train", "one run of a recipe; resumes where it stopped"),
     "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),

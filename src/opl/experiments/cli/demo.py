@@ -13,12 +13,42 @@ ITEM = "demo"
 
 @dataclass(frozen=True)
 class Demo(Flags):
-    """CE against CE+OPL on scikit-learn's digits, three seeds: a table with intervals and a page."""
+    """CE against CE+OPL on scikit-learn's digits, three seeds: a table, a page, a picture, and what they show."""
 
     seeds: Seeds = item(ITEM).seeds
     out: Path = OUT
     jobs: Jobs = 2
 
     def run(self) -> int:
-        """Reproduce the demo's table."""
-        return Reproduce(ITEM, seeds=self.seeds, out=self.out, place=Placement(jobs=self.jobs)).run()
+        """Reproduce the demo's table, then say what happened and what to try next."""
+        job = Reproduce(ITEM, seeds=self.seeds, out=self.out, place=Placement(jobs=self.jobs))
+        outcome = job.run()
+        if outcome == 0:
+            folder = self.out / job.scale / ITEM
+            print("\n".join(("", *_story(folder, job.scale), "", *_next_steps(folder))))
+        return outcome
+
+
+def _story(folder: Path, scale: str) -> list[str]:
+    """What the runs show, in plain words."""
+    from ..results.conformity import screen
+    from ..results.runs import read_runs
+    from ..results.tables import build_table
+    from ..tables import ITEMS, RECIPES
+
+    ce, opl = build_table(item(ITEM), screen(read_runs(folder), ITEMS.values(), RECIPES), scale).lines
+    (d, new_d), (top1, new_top1) = ((ce.numbers[name].mean, opl.numbers[name].mean) for name in ("test/d", "test/top1"))
+    effect = "set the classes apart" if new_d < d else "did not set the classes apart"
+    change = f"{opl.difference['test/top1'].mean:+.2f}, {len(opl.seeds)} seed{'' if len(opl.seeds) == 1 else 's'}"
+    return [
+        f"OPL {effect}: d, the mean |cosine| between classes (0: right angles), {d:.2f} -> {new_d:.2f}.",
+        f"Accuracy {new_top1:.2f} against {top1:.2f} % ({change}): {opl.decisions['test/top1'].verdict}.",
+    ]
+
+
+def _next_steps(folder: Path) -> list[str]:
+    return [
+        f"Look:  {folder / 'report.html'} (the page), {folder / f'{ITEM}.png'} (the features of both)",
+        "Next:  opl try FOLDER                          does OPL help on your images? a folder per class",
+        "       opl reproduce table-1 --scale small     the paper's first table, on CIFAR-100",
+    ]

@@ -23,12 +23,13 @@ class Report(Flags):
         """Write it."""
         from ..report.page import write_report
         from ..tables import ITEMS
+        from ..tryout.stored import read_items
 
         if not self.folder.is_dir():
             raise OptionError(
                 f"there is no folder {self.folder}: give one that `opl train` or `opl reproduce` wrote to."
             )
-        print(write_report(self.folder, ITEMS, recipes=_recipes()))
+        print(write_report(self.folder, {**ITEMS, **read_items(self.folder)}, recipes=_recipes()))
         return 0
 
 

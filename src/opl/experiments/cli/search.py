@@ -139,10 +139,14 @@ class Search:
         return 0
 
     def _draw(self, best: list[Trial], importance: dict[str, float], space: tuple[Setting, ...], folder: Path) -> None:
+        from ..figures import footer
         from ..figures.style import save
         from ..figures.trials import draw
+        from ..results.runs import read_runs
 
         settings = {setting.name: [trial.words[setting.name] for trial in best] for setting in space}
         values = [trial.value for trial in best if trial.value is not None]
         log = [setting.name for setting in space if setting.log]
-        save(draw(settings, values, 0, self.metric, importance, log), folder / "trials")
+        figure = draw(settings, values, 0, self.metric, importance, log)
+        footer.add(figure, footer.describe([run for run in read_runs(folder) if run.state == "done"]))
+        save(figure, folder / "trials")

@@ -23,6 +23,7 @@ from .jpeg_copies import JpegCopies
 from .meta_dataset import MetaSource
 from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
+from .packed import PackedImages
 from .pictures import HubImages, ImageFolder, ImageNet
 from .readers.catalog import CATALOG, CatalogEntry
 from .readers.source import find, find_local, is_here
@@ -48,6 +49,7 @@ DATA_SETS = (
     HubImages,
     ImageNet,
     JpegCopies,
+    PackedImages,
     MetaSource,
     Synthetic,
     SyntheticDomains,
@@ -82,6 +84,7 @@ __all__ = [
     "Mnist",
     "NoiseMatrix",
     "Normalize",
+    "PackedImages",
     "Pacs",
     "PadCrop",
     "PairFlip",

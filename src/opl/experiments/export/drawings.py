@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..figures import similarity, training
+from ..figures import footer, similarity, training
 from ..figures.style import save
 from ..results.runs import BROKEN
 from .subject import Subject
@@ -32,9 +32,11 @@ def draw_pictures(subject: Subject) -> dict[str, bytes]:
     panels = _panels(subject)
     if panels:
         figures["training.png"] = training.draw(panels)
+        footer.add(figures["training.png"], footer.describe([*subject.baseline, *subject.seeds]))
     if "similarity" in subject.run.arrays():
         with suppress(*BROKEN):  # a file that was damaged: the card does without it
             figures["similarity.png"] = similarity.draw([similarity.matrix(subject.label, [subject.run])])
+            footer.add(figures["similarity.png"], footer.describe([subject.run]))
     with tempfile.TemporaryDirectory() as place:
         files = {name: save(figure, Path(place) / Path(name).stem)[1] for name, figure in figures.items()}
         return {name: file.read_bytes() for name, file in files.items()}

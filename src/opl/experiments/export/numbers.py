@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from ..results.measures import measured_result
+from ..results.ranges import range_of
 from ..results.runs import Run, number
 from ..statistics import Decision, Interval, decide, interval
 from .subject import Subject
@@ -32,7 +33,7 @@ class Measurement:
     @property
     def difference(self) -> Interval:
         """The mean difference to the baseline."""
-        return interval(list(self.paired.values()))
+        return interval(list(self.paired.values()), within=range_of(self.metric, self.title).of_differences)
 
 
 def measure(subject: Subject) -> list[Measurement]:
@@ -43,7 +44,7 @@ def measure(subject: Subject) -> list[Measurement]:
         own, base = (_values(subject, runs, metric) for runs in (subject.seeds, subject.baseline))
         if subject.run.seed in own:
             paired = {seed: value - base[seed] for seed, value in own.items() if seed in base}
-            mean = interval(list(own.values()))
+            mean = interval(list(own.values()), within=range_of(metric, title))
             found.append(Measurement(metric, title, own[subject.run.seed], tuple(own), mean, paired))
     return _decide(found, subject.item.main if subject.item else ())
 

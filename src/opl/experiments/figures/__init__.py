@@ -4,5 +4,6 @@ Each figure module has a value type; one adapter that builds its values from run
 `draw(...)`, which returns a matplotlib figure for print, saved with `style.save`; `page(...)`, the same for a web page
 as a plain plotly specification; `render(rows, order)`, which `paper.draw` calls; and `NEEDS`, the arrays of a run that
 it is drawn from. `plane` is figure 2, `training` 3, `similarity` 4, `gallery` 5, `search` 6, `lda` s1, `neighbors` s3,
-`grid` table 8 and `widths` table s2; `flow` is not in the paper.
+`grid` table 8 and `widths` table s2; `flow`, `features` (the demo) and `trials` (a search) are not in the paper.
+`footer` writes below every figure what it was drawn from.
 """

@@ -1,11 +1,11 @@
-"""Angles on the unit circle: a ray in each class's direction, and its histogram on the outside of the circle."""
+"""Angles on the unit circle: a ray in each class's direction, its histogram outside of the circle, and all pairs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import Array, Spec, color, numbers
+from .style import DIVERGING, Array, Spec, color, numbers, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 BINS = 72  # of 5 degrees each
 RISE = 0.6  # how far the fullest bin extends beyond the circle
 EDGE = 1.05 + RISE
+NUMBERED = 12  # classes up to which every angle is written as a number
 
 
 def shares(units: Array) -> Array:
@@ -48,8 +49,34 @@ def draw(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) ->
         x, y = 0.8 * np.cos(np.radians(degrees)), 0.8 * np.sin(np.radians(degrees))
         behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # classes often point in exactly this direction
         axes.text(x, y, f"{degrees}°", ha="center", va="center", color="0.4", fontsize=7, bbox=behind)
-    axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal")
+    axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal", anchor="W")
     axes.set_axis_off()
+
+
+def draw_pairs(axes: "Axes", angles: Array, class_names: Sequence[str]) -> None:
+    """Draw the angle between each pair of classes as the lower half of a matrix, white where it is a right angle.
+
+    Args:
+        axes: an empty square.
+        angles: (C, C) in degrees; NaN for a class without a direction.
+        class_names: one for each class.
+    """
+    count = len(class_names)
+    below = np.tril(np.ones((count, count), dtype=bool), -1)
+    shown = np.where(below, angles, np.nan)[1:, :-1]
+    axes.imshow(shown, cmap=DIVERGING, vmin=0, vmax=180, interpolation="nearest")
+    size = 8 if count <= 4 else 6 if count <= NUMBERED else 4
+    for row, column in np.argwhere(np.isfinite(shown)) if count <= NUMBERED else ():
+        shade = "white" if abs(shown[row, column] - 90) > 60 else "black"
+        words = f"{shown[row, column]:.0f}"
+        axes.text(column, row, words, ha="center", va="center", fontsize=size, color=shade)
+    names = [print_label(name, 12) for name in class_names]
+    turn = 90 if max(map(len, names)) > (5 if count <= 4 else 3) else 0
+    axes.set_xticks(range(count - 1), names[:-1], fontsize=size, rotation=turn)
+    axes.set_yticks(range(count - 1), names[1:], fontsize=size)
+    axes.tick_params(length=0)
+    axes.set_anchor("W")
+    axes.spines[:].set_visible(False)
 
 
 def trace(histogram: Array, ray: Array, peak: float) -> Spec:

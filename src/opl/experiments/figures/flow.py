@@ -75,7 +75,8 @@ def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
             _panel(axes, paths, gamma)
         grid[0].set_ylabel(S)
         handles = {str(line.get_label()): line for line in grid[0].get_lines() if line.get_label()[:1] != "_"}
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=min(len(handles), 4))
+        across = len(handles) if len(handles) <= 4 else -(-len(handles) // 2)
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=across)
     return figure
 
 

@@ -1,53 +1,46 @@
-"""Figure 5: pictures that the second model gets right and the first wrong, with the top-5 predictions of both."""
+"""Figure 5: pictures that the second model fixes and pictures that it breaks, with the top-5 predictions of both."""
 
-import base64
-import io
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
+from ._picture import HEIGHT, WIDTH, Guesses, Picture, place, png
 from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import ACCENT, Array, numbers, paper, print_label
+from .style import Array, numbers, paper, print_label
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ("test",)
-Guesses = tuple[tuple[str, float], ...]
+PRINTED = 6  # pictures of each direction, in print
+ACROSS = 2  # pictures per row
+HEAD = 0.36  # inches above the pictures of a direction
 
-SMALLEST = 96  # pixels on a page: smaller pictures are enlarged
-ACROSS = 2  # pictures per row, in print
 
+class Changes(NamedTuple):
+    """How many of the test pictures a second model fixes, and how many it breaks: right before and wrong after."""
 
-@dataclass(frozen=True, eq=False)
-class Picture:
-    """One picture, its class, and the predictions of two models.
-
-    Args:
-        pixels: (H, W, 3) or (H, W, 1), uint8.
-        truth: the name of its class.
-        before: the top predictions of the first model, each a class name and its probability.
-        after: the top predictions of the second model.
-    """
-
-    pixels: Array
-    truth: str
-    before: Guesses
-    after: Guesses
-
-    def __post_init__(self) -> None:
-        _check_pixels(self.pixels)
+    fixed: int
+    broken: int
+    total: int
 
 
 def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
     """Pairs of runs of two rows with the same seed, in the order of the second row."""
     first = {run.seed: run for run in before}
     return [(first[run.seed], run) for run in after if run.seed in first]
+
+
+def count_changes(before: Run, after: Run) -> Changes:
+    """Count what changed over all test pictures of two runs."""
+    one, two = arrays_of(before), arrays_of(after)
+    labels = np.asarray(one["labels"])
+    old, new = (np.asarray(arrays["top5"])[:, 0] == labels for arrays in (one, two))
+    return Changes(int((~old & new).sum()), int((old & ~new).sum()), len(labels))
 
 
 def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
@@ -59,6 +52,11 @@ def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
     )
     count = 1 + max(int(np.max(part)) for part in (one["labels"], one["top5"], two["top5"]))
     return find_corrected(one["pixels"], labels, old, old_p, new, new_p, before.class_names(count), limit)
+
+
+def regressions(before: Run, after: Run, limit: int = 12) -> list[Picture]:
+    """Test pictures that the first run gets right and the second wrong, what the first is surest of first."""
+    return [replace(one, before=one.after, after=one.before) for one in corrections(after, before, limit)]
 
 
 def find_corrected(
@@ -106,59 +104,34 @@ def find_corrected(
     ]
 
 
-def draw(pictures: Sequence[Picture], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
+def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
     """A matplotlib figure: each picture next to the predictions of both models, the true class in the accent color.
 
     Args:
-        pictures: for example from `find_corrected`.
+        parts: by their heading, for example the pictures that were fixed, and those that were broken; not all empty.
         names: the names of the two models.
 
     Example:
         >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
-        >>> len(draw([picture]).axes)
+        >>> len(draw({"fixed": [picture]}).axes)
         3
     """
     from matplotlib.figure import Figure
 
-    _check_some(pictures)
-    across = min(ACROSS, len(pictures))
-    rows = -(-len(pictures) // across)
+    _check_some([picture for part in parts.values() for picture in part])
     with paper():
-        height = 1.25 * rows + 0.1
-        figure = Figure(figsize=(3.6 * across, height))
-        edges = {"left": 0.01, "right": 0.99, "bottom": 0.05 / height, "top": 1 - 0.25 / height}
-        grid = figure.add_gridspec(
-            rows, 3 * across, width_ratios=(1, 1.3, 1.3) * across, wspace=0.08, hspace=0.3, **edges
-        )
-        for i, picture in enumerate(pictures):
-            row, column = divmod(i, across)
-            image, left, right = (figure.add_subplot(grid[row, 3 * column + part]) for part in range(3))
-            _show(image, picture)
-            for axes, name, guesses in ((left, names[0], picture.before), (right, names[1], picture.after)):
-                _bars(axes, name, guesses, picture.truth)
+        rows = sum(-(-len(part) // ACROSS) for part in parts.values())
+        figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
+        top = figure.get_figheight()
+        for heading, part in parts.items():
+            words = heading if part else f"{heading}, none among those kept"
+            x, y = 0.06 / (WIDTH * ACROSS), (top - 0.12) / figure.get_figheight()
+            figure.text(x, y, print_label(words, 100, 100), va="top", fontsize=9, fontweight="bold")
+            for i, picture in enumerate(part):
+                row, column = divmod(i, ACROSS)
+                place(figure, picture, names, (WIDTH * column, top - HEAD - HEIGHT * (row + 1)))
+            top -= HEAD + HEIGHT * -(-len(part) // ACROSS)
     return figure
-
-
-def png(pixels: Array) -> str:
-    """Encode a picture as a PNG data URI; small ones are enlarged without blurring their pixels.
-
-    Args:
-        pixels: (H, W, 3) or (H, W, 1), uint8.
-
-    Example:
-        >>> png(np.zeros((32, 32, 3), dtype=np.uint8))[:22]
-        'data:image/png;base64,'
-    """
-    from PIL import Image
-
-    _check_pixels(pixels)
-    height, width, channels = pixels.shape
-    factor = -(-SMALLEST // min(height, width, SMALLEST))
-    image = Image.fromarray(pixels[:, :, 0] if channels == 1 else np.ascontiguousarray(pixels))
-    image = image.resize((factor * width, factor * height), Image.Resampling.NEAREST)
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
@@ -182,13 +155,14 @@ def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """For each row and its baseline, the pictures of the lowest seed that both have; no figure if none was corrected.
+    """For each row and its baseline, what was fixed and broken in the runs of the lowest seed that both have.
 
-    The first figure has no suffix, the others that of their recipe.
+    The first figure has no suffix, the others that of their recipe; there is none where nothing changed.
     """
     by_recipe = {row.recipe: (row, runs) for row, runs in rows}
     figures: dict[str, Figure] = {}
     words: list[str] = []
+    behind: dict[str, tuple[Run, Run]] = {}
     for after, second in rows:
         if after.baseline not in by_recipe:
             continue
@@ -196,11 +170,40 @@ def render(rows: Rows, order: Order) -> Rendering:
         pairs = pair_by_seed(first, second)
         if not pairs:
             raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
-        if pictures := corrections(*pairs[0]):
-            figures[f"-{after.recipe}" if words else ""] = draw(pictures, (before.label, after.label))
-        of = f"{after.label} gets right and {before.label} wrong, of the pictures that the runs of the first seed keep"
-        words.append(f"{len(pictures)} shown that {of}")
-    return Rendering(figures, words)
+        common, names = split_common(before.label, after.label)
+        parts = _parts(*pairs[0], names)
+        ending = f"-{after.recipe}" if words else ""
+        if any(parts.values()):
+            figures[ending], behind[ending] = draw(parts, names), pairs[0]
+        start = f"{common}: " if common else ""
+        words += [f"{start}{heading}, seed {pairs[0][1].seed}; {len(part)} shown" for heading, part in parts.items()]
+    return Rendering(figures, words, behind)
+
+
+def _parts(before: Run, after: Run, names: tuple[str, str]) -> dict[str, list[Picture]]:
+    """The pictures that were fixed and those that were broken, by headings that count them over all test pictures."""
+    counted, (first, second) = count_changes(before, after), names
+    of = f"of {counted.total:,} test pictures"
+    return {
+        f"{second} fixes {counted.fixed:,} {of}: {first} was wrong (surest first)": corrections(before, after, PRINTED),
+        f"{second} breaks {counted.broken:,} {of}: {first} was right (surest first)": regressions(
+            before, after, PRINTED
+        ),
+    }
+
+
+def split_common(one: str, other: str) -> tuple[str, tuple[str, str]]:
+    """What two labels begin with, and the rest of both; a label is never left empty.
+
+    Example:
+        >>> split_common("CIFAR-100, 20 classes CE", "CIFAR-100, 20 classes CE+OPL")
+        ('CIFAR-100, 20 classes', ('CE', 'CE+OPL'))
+    """
+    first, second = one.split(), other.split()
+    same = 0
+    while same < min(len(first), len(second)) - 1 and first[same] == second[same]:
+        same += 1
+    return " ".join(first[:same]), (" ".join(first[same:]), " ".join(second[same:]))
 
 
 def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Guesses:
@@ -209,34 +212,6 @@ def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> 
 
 def _plain(guesses: Guesses) -> list[list[Any]]:
     return [[name, numbers(probability, 4)] for name, probability in guesses]
-
-
-def _show(axes: "Axes", picture: Picture) -> None:
-    axes.imshow(picture.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    axes.set_title(print_label(picture.truth, 18), fontsize=7, fontweight="bold", pad=3)
-    axes.set_anchor("N")  # aligned with the top of the bars next to it
-    axes.set_axis_off()
-
-
-def _bars(axes: "Axes", name: str, guesses: Guesses, truth: str) -> None:
-    for row, (guess, probability) in enumerate(guesses):
-        true = guess == truth
-        p = probability if np.isfinite(probability) else 0.0
-        axes.barh(row, p, height=0.86, color=ACCENT if true else "0.7", alpha=0.45)
-        weight = "bold" if true else "normal"
-        axes.text(0.02, row, print_label(guess, 18), va="center", fontsize=6, fontweight=weight)
-        axes.text(0.99, row, f"{100 * p:.0f} %", va="center", ha="right", fontsize=6)
-    axes.set(xlim=(0, 1), ylim=(max(5, len(guesses)) - 0.5, -0.5))
-    axes.set_title(print_label(name, 18), fontsize=7, pad=3)
-    axes.set_axis_off()
-
-
-def _check_pixels(pixels: Array) -> None:
-    shape = np.shape(pixels)
-    if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape or np.asarray(pixels).dtype != np.uint8:
-        raise OptionError(
-            f"a picture has shape {shape} and type {np.asarray(pixels).dtype}: give (height, width, 1 or 3) of uint8."
-        )
 
 
 def _check_some(pictures: Sequence[Picture]) -> None:

@@ -1,6 +1,7 @@
 """Table 8 as two heat maps over lambda and gamma: paired differences to cross-entropy, and the paper's accuracies."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
+from ..results.ranges import PERCENT
 from ..results.runs import Rows, Run, number
 from ..results.text import describe_decision
 from ..statistics import LEVEL, Decision, Interval, decide, interval
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "val/top1"
-WORDS = "frame: differs from CE after Holm's adjustment; dot: the 95 % interval of this cell alone excludes 0"
+SEEDS = 5  # with fewer, each seed's difference is written instead of an interval
+WORDS = (
+    "mean over the seeds, below it each seed, or from five seeds on the 95 % interval; frame: differs from CE after "
+    "Holm's adjustment; dot: the interval of this cell alone excludes 0"
+)
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,8 @@ class Cell:
     difference: Interval
     decision: Decision
     paper: float = math.nan
+    pairs: tuple[float, ...] = ()
+    """The difference of each seed."""
 
     @property
     def decided(self) -> bool:
@@ -76,7 +84,7 @@ def draw(cells: Sequence[Cell]) -> "Figure":
         _panel(left, ours, "CE+OPL minus CE, validation top-1", weights, gammas, ("PuOr_r", -reach, reach))
         low, high = (float(each(theirs)) if np.isfinite(theirs).any() else 0.0 for each in (np.nanmin, np.nanmax))
         _panel(right, theirs, "the paper's validation top-1", weights, gammas, ("cividis", low, high))
-        figure.supxlabel(WORDS, fontsize=6)
+        figure.supxlabel(textwrap.fill(WORDS, 110), fontsize=6)
     return figure
 
 
@@ -91,11 +99,11 @@ def cells_of(rows: Rows) -> list[Cell]:
         pairs = tuple(_value(run) - base[run.seed] for run in runs if run.seed in base)
         if row.baseline and math.isfinite(weight) and math.isfinite(gamma):
             found.append((weight, gamma, pairs, row.paper.get(METRIC, math.nan)))
-    differences = [interval(pairs) for _, _, pairs, _ in found]
+    differences = [interval(pairs, within=PERCENT.of_differences) for _, _, pairs, _ in found]
     decisions = decide(differences, [pairs for _, _, pairs, _ in found])
     return [
-        Cell(weight, gamma, difference, decision, theirs)
-        for (weight, gamma, _, theirs), difference, decision in zip(found, differences, decisions, strict=True)
+        Cell(weight, gamma, difference, decision, theirs, pairs)
+        for (weight, gamma, pairs, theirs), difference, decision in zip(found, differences, decisions, strict=True)
     ]
 
 
@@ -135,9 +143,11 @@ def _mark(axes: "Axes", cell: Cell, place: tuple[int, int]) -> None:
     from matplotlib.patches import Rectangle
 
     one = cell.difference
-    ends = "" if math.isnan(one.half) else f"\n[{one.low:+.2f}, {one.high:+.2f}]"
+    spread = f"\n[{one.low:+.2f}, {one.high:+.2f}]" if one.size >= SEEDS else ""
+    if 1 < len(cell.pairs) < SEEDS:
+        spread = "\n" + " ".join(f"{each:+.1f}" for each in cell.pairs)
     if one.size:
-        _write(axes, place, f"{one.mean:+.2f}{' •' if cell.apart else ''}{ends}")
+        _write(axes, place, f"{one.mean:+.2f}{' •' if cell.apart else ''}{spread}")
     if cell.decided:
         row, column = place
         axes.add_patch(Rectangle((column - 0.46, row - 0.46), 0.92, 0.92, fill=False, linewidth=1.6, edgecolor="black"))

@@ -178,7 +178,7 @@ def render(rows: Rows, order: Order) -> Rendering:
         [panel(f"{row.label}, {kind} classes", runs[0], name) for row, runs in rows] for kind, name in KINDS.items()
     ]
     words = [f"{each.label}: between / within scatter {each.separation:.3f}" for some in panels for each in some]
-    return Rendering({"": draw(panels)}, words)
+    return Rendering({"": draw(panels)}, words, {"": [runs[0] for _, runs in rows]})
 
 
 def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:

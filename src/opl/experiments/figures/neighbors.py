@@ -11,4 +11,5 @@ def render(rows: Rows, order: Order) -> Rendering:
     """The matrix of the last row, and each class's nearest and farthest classes as text."""
     row, runs = rows[-1]
     chosen = similarity.matrix(row.label, runs, order)
-    return Rendering({"": similarity.draw([chosen])}, [f"{row.label}:", *similarity.describe_neighbors(chosen)])
+    words = [f"{row.label}:", *similarity.describe_neighbors(chosen)]
+    return Rendering({"": similarity.draw([chosen], large=True)}, words, {"": runs})

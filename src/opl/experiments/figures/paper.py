@@ -7,6 +7,7 @@ from pathlib import Path
 from ...errors import FolderError
 from ..item import Item
 from ..results.runs import Run, select_runs
+from . import footer
 from .rendering import Order, Rendering
 from .style import save
 
@@ -28,9 +29,11 @@ def draw(
         missing = ", ".join(row.recipe for row, found in rows if not found) or f"any run at scale {scale}"
         raise FolderError(f"{item.name} cannot be drawn without {missing}: let opl reproduce {item.name} finish them.")
     rendered: Rendering = import_module(f"{__package__}.{item.figure}").render(rows, order)
-    written = [
-        file for ending, figure in rendered.figures.items() for file in save(figure, folder / f"{item.name}{ending}")
-    ]
+    every = [run for _, found in rows for run in found]
+    written = []
+    for ending, figure in rendered.figures.items():
+        footer.add(figure, footer.describe(rendered.runs.get(ending, every)))
+        written += save(figure, folder / f"{item.name}{ending}")
     text = folder / f"{item.name}.txt"
     text.write_text("\n".join(rendered.words) + "\n")
     return [*written, text], rendered.words

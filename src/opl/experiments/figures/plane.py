@@ -1,4 +1,4 @@
-"""Figure 2: two-dimensional features, and their angles on the unit circle as one histogram per class."""
+"""Figure 2: two-dimensional features, their angles on the unit circle as one histogram per class, and all pairs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
-from ..results.runs import Rows
+from ..results.runs import Rows, Run
 from . import _ring
 from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
 from .rendering import Order, Rendering, arrays_of, sample_rows
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NEEDS = ("test",)
+FEW = 4  # classes up to which each pair is named in words, and the matrix of their angles is small
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,19 @@ def directions(cloud: Cloud) -> Array:
     return np.array([mean / norm if (norm := np.hypot(*mean)) > 1e-9 else np.zeros(2) for mean in means])
 
 
+def pair_angles(cloud: Cloud) -> Array:
+    """(C, C) the angle in degrees between the directions of each pair of classes; NaN for a class without one.
+
+    Example:
+        >>> pair_angles(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
+        array([[ 0., 90.],
+               [90.,  0.]])
+    """
+    units = directions(cloud)
+    units = np.where(units.any(axis=1, keepdims=True), units, np.nan)
+    return np.asarray(np.degrees(np.arccos(np.clip(units @ units.T, -1, 1))))
+
+
 def mean_angle(cloud: Cloud) -> float:
     """The mean angle in degrees between the directions of two classes; NaN if fewer than two classes have one.
 
@@ -74,13 +88,15 @@ def mean_angle(cloud: Cloud) -> float:
         >>> mean_angle(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
         90.0
     """
-    pointing = [direction for direction in directions(cloud) if direction.any()]
-    cosines = np.array([one @ other for one, other in combinations(pointing, 2)])
-    return float(np.degrees(np.arccos(cosines.clip(-1, 1))).mean()) if len(cosines) else float("nan")
+    angles = pair_angles(cloud)[np.triu_indices(len(cloud.class_names), 1)]
+    angles = angles[np.isfinite(angles)]
+    return float(angles.mean()) if len(angles) else float("nan")
 
 
 def draw(clouds: Sequence[Cloud]) -> "Figure":
-    """A matplotlib figure: one row per cloud, with features on the left and angles on the right.
+    """A matplotlib figure in the paper's layout: a column per cloud, with features above and unit features below them.
+
+    The unit features are a histogram of the angles of each class. A third row has the angle of each pair of classes.
 
     Args:
         clouds: must have the same classes; all histograms share one scale.
@@ -89,20 +105,25 @@ def draw(clouds: Sequence[Cloud]) -> "Figure":
         >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
         >>> print(draw([cloud]).axes[0].get_title(loc="left"))
         OPL
-        mean angle between classes 90.0°
+        features
     """
     from matplotlib.figure import Figure
 
     names = _common_names(clouds)
     histograms, peak = _histograms(clouds)
     with paper():
-        figure = Figure(figsize=(6.4, 3.2 * len(clouds) + 0.4), layout="constrained")
-        grid = figure.subplots(len(clouds), 2, squeeze=False)
-        for cloud, shares, (left, right) in zip(clouds, histograms, grid, strict=True):
-            left.set_title(f"{print_label(cloud.label)}\n{_angle_words(cloud)}", loc="left")
-            _features(left, cloud)
-            _ring.draw(right, shares, directions(cloud), peak)
-        figure.legend(handles=handles(names), loc="outside lower center", ncols=legend_columns(names, 85))
+        heights = (3.0, 2.5, 1.2 if len(names) <= FEW else 2.9)
+        figure = Figure(figsize=(3.3 * len(clouds), sum(heights) + 0.9), layout="constrained")
+        grid = figure.subplots(3, len(clouds), squeeze=False, height_ratios=heights).T
+        for cloud, shares, (top, middle, bottom) in zip(clouds, histograms, grid, strict=True):
+            _features(top, cloud)
+            top.set_title(f"{print_label(cloud.label)}\nfeatures", loc="left")
+            _ring.draw(middle, shares, directions(cloud), peak)
+            middle.set_title("unit features, histogram of angles", loc="left")
+            _ring.draw_pairs(bottom, pair_angles(cloud), names)
+            bottom.set_title(_angle_words(cloud), loc="left")
+        columns_below = legend_columns(names, 50 * len(clouds))
+        figure.legend(handles=handles(names), loc="outside lower center", ncols=columns_below)
     return figure
 
 
@@ -140,16 +161,20 @@ def render(rows: Rows, order: Order) -> Rendering:
     found = clouds(rows)
     words = [f"{each.label}: mean angle between class directions {mean_angle(each):.1f} degrees" for each in found]
     for each in found:
-        if len(each.class_names) <= 4:
+        if len(each.class_names) <= FEW:
             words.append(f"{each.label}, pair by pair: {', '.join(_pairs(each))}")
     sizes = sorted({len(each.class_names) for each in found}, reverse=True)
-    alike = {size: [each for each in found if len(each.class_names) == size] for size in sizes}
-    return Rendering({"" if size == sizes[0] else f"-{size}": draw(some) for size, some in alike.items()}, words)
+    figures: dict[str, Figure] = {}
+    behind: dict[str, list[Run]] = {}
+    for size in sizes:
+        ending = "" if size == sizes[0] else f"-{size}"
+        some = [(each, runs[0]) for each, (_, runs) in zip(found, rows, strict=True) if len(each.class_names) == size]
+        figures[ending], behind[ending] = draw([each for each, _ in some]), [run for _, run in some]
+    return Rendering(figures, words, behind)
 
 
 def _pairs(cloud: Cloud) -> list[str]:
-    units = directions(cloud)
-    angles = np.degrees(np.arccos(np.clip(units @ units.T, -1, 1)))
+    angles = pair_angles(cloud)
     named = combinations(enumerate(cloud.class_names), 2)
     return [f"{one} and {other} {angles[i, j]:.1f}" for (i, one), (j, other) in named]
 
@@ -199,7 +224,7 @@ def _ring_axes(axis: int, domain: list[float]) -> Spec:
 
 def _angle_words(cloud: Cloud) -> str:
     angle = mean_angle(cloud)
-    return "no angle between classes" if np.isnan(angle) else f"mean angle between classes {angle:.1f}°"
+    return "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
 
 
 def _common_names(clouds: Sequence[Cloud]) -> tuple[str, ...]:

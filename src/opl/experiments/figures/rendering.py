@@ -1,5 +1,6 @@
 """The common inputs and outputs of all figures: the order of classes, the arrays of a run, figures and text."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...errors import FolderError
@@ -18,6 +19,8 @@ class Rendering(NamedTuple):
 
     figures: "dict[str, Figure]"
     words: list[str]
+    runs: Mapping[str, Sequence[Run]] = {}
+    """The runs behind a figure, by the same suffix, where these are not all runs of the rows."""
 
 
 def arrays_of(run: Run, name: str = "test") -> dict[str, Any]:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
+from ..results.ranges import PERCENT
 from ..results.runs import Rows
-from ..statistics import Interval, interval
+from ..statistics import ENOUGH, Interval, interval
 from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
 from .rendering import Order, Rendering
 from .style import (
+    BELOW,
+    LINE,
     SCALE,
     Array,
     Spec,
@@ -34,13 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
 
 NEEDS: tuple[str, ...] = ()  # only the results
-ENOUGH = 5  # seeds; fewer are also drawn as dots, one each
 
 
 def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
     """A matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
 
-    Values of fewer than five seeds are drawn as dots too. A baseline is a dashed line with a band.
+    Where there are fewer than five seeds, every seed is a dot instead. A baseline is a dashed line.
 
     Args:
         sweeps: the sweeps of each panel, by its title.
@@ -55,7 +57,8 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
     if not sweeps or not all(sweeps.values()):
         raise OptionError("a panel has no sweep to draw: give at least one panel, with at least one sweep in each.")
     with paper():
-        figure = Figure(figsize=(3.4 * len(sweeps), 2.8), layout="constrained")
+        lines = max(len(_baselines(some)) + len(some) for some in sweeps.values())
+        figure = Figure(figsize=(3.2 * len(sweeps), 2.7 + LINE * lines), layout="constrained")
         grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
         for axes, (title, some) in zip(grid, sweeps.items(), strict=True):
             axes.set_title(print_label(title), loc="left")
@@ -139,7 +142,7 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 def _interval(seeds: Sequence[float]) -> Interval:
     """The interval over the seeds with a finite result; for a single seed, `half` is 0."""
-    found = interval([seed for seed in seeds if math.isfinite(seed)])
+    found = interval([seed for seed in seeds if math.isfinite(seed)], within=PERCENT)
     return found._replace(half=0.0) if found.size == 1 else found
 
 
@@ -171,15 +174,17 @@ def _ticks(sweeps: Sequence[Sweep]) -> list[float]:
 def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     baselines = _baselines(sweeps)
     for name, seeds, look in baselines:
-        mean, half, _ = _interval(seeds)
-        axes.axhline(mean, color=color(look), linestyle="--", label=print_label(name))
-        axes.axhspan(mean - half, mean + half, color=color(look), alpha=0.2, linewidth=0)
+        one = _interval(seeds)
+        axes.axhline(one.mean, color=color(look), linestyle="--", label=print_label(name))
+        if one.size >= ENOUGH:
+            axes.axhspan(one.low, one.high, color=color(look), alpha=0.2, linewidth=0)
     for look, sweep in enumerate(sweeps, start=len(baselines)):
         found = _found(sweep)
         xs = [x for x, _ in found]
         means, name = [one.mean for _, one in found], print_label(sweep.label)
         axes.plot(xs, means, color=color(look), marker=glyph(look), markersize=4, label=name)
-        lows, highs = [one.low for _, one in found], [one.high for _, one in found]
+        wide = [one if one.size >= ENOUGH else one._replace(half=math.nan) for _, one in found]
+        lows, highs = [one.low for one in wide], [one.high for one in wide]
         axes.fill_between(xs, lows, highs, color=color(look), alpha=0.2, linewidth=0)
         axes.plot(*_dots(sweep), ".", color=color(look), markersize=3, alpha=0.7)
     ticks = _ticks(sweeps)
@@ -187,7 +192,7 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
     axes.minorticks_off()
     axes.set(xlabel=print_label(sweeps[0].setting), ylabel="accuracy (%)")
-    axes.legend()
+    axes.legend(**BELOW)
 
 
 def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, float]) -> list[Spec]:

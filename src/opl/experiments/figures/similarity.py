@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import OptionError, did_you_mean
 from ..results.runs import Rows, Run
 from .rendering import Order, Rendering, arrays_of
-from .style import SCALE, Array, Spec, layout, numbers, paper, print_label, texts
+from .style import DIVERGING, SCALE, Array, Spec, layout, numbers, paper, print_label, texts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 By = Literal["class", "cluster"]
 NEEDS = ("test",)
 ALL_NAMES, PAGE_NAMES = 30, 40  # maximum numbers of classes that are all named, in print and on a page
+MOST_NAMES = 20  # of more classes, so many are named in print
+ROUNDING = 1e-3  # a cosine this little below 0 is no sign of negative features
+LARGE, PER_NAME = 150, 0.085  # classes that are all named on a large figure, and the inches for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,26 +122,49 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
     return [_sentence(matrix, index, n) for index in range(len(matrix.class_names))]
 
 
-def draw(matrices: Sequence[Matrix]) -> "Figure":
-    """A matplotlib figure: |cosine| of each pair of classes, with all matrices side by side on a scale from 0 to 1.
+def is_signed(matrices: Sequence[Matrix]) -> bool:
+    """Whether some classes point away from each other, as only features with negative values can.
+
+    Example:
+        >>> is_signed([Matrix("ViT", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog"))])
+        True
+    """
+    return any(bool(np.nanmin(matrix.values, initial=0.0) < -ROUNDING) for matrix in matrices)
+
+
+def draw(matrices: Sequence[Matrix], *, large: bool = False) -> "Figure":
+    """A matplotlib figure: the similarity of each pair of classes, with all matrices side by side on one scale.
+
+    The scale is |cosine| from 0 to 1; if there are negative cosines, it is the cosine from -1 to 1, white at 0.
 
     Args:
         matrices: for example those of CE and of CE+OPL.
+        large: name every class, on a figure that has room for it, and mark the nearest class of each.
 
     Example:
         >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))
         OPL
-        off-diagonal mean 0.000
+        mean |cos| between classes 0.000
     """
     from matplotlib.figure import Figure
 
     if not matrices:
         raise OptionError("there is no matrix to draw: give at least one.")
+    signed = is_signed(matrices)
+    classes = max(len(matrix.class_names) for matrix in matrices)
+    side = max(3.4, PER_NAME * min(classes, LARGE) + 0.9) if large else 3.4
     with paper():
-        figure = Figure(figsize=(3.4 * len(matrices) + 0.7, 3.7), layout="constrained")
+        figure = Figure(figsize=(side * len(matrices) + 0.7, side + 0.3), layout="constrained")
         grid = figure.subplots(1, len(matrices), squeeze=False)[0]
-        images = [_image(axes, matrix) for axes, matrix in zip(grid, matrices, strict=True)]
-        figure.colorbar(images[-1], ax=list(grid), label="|cosine|", shrink=0.8)
+        for axes, matrix in zip(grid, matrices, strict=True):
+            image = _image(axes, matrix, signed)
+            _name(axes, matrix, large)
+            if large:
+                _mark_nearest(axes, matrix)
+        label = (
+            "cos: −1 opposite, 0 right angle, 1 one direction" if signed else "|cos|: 0 right angle, 1 one direction"
+        )
+        figure.colorbar(image, ax=list(grid), label=label, shrink=0.8, aspect=40 if large else 20)
     return figure
 
 
@@ -165,7 +191,7 @@ def page(matrix: Matrix) -> Spec:
         "zmin": 0,
         "zmax": 1,
         "colorscale": SCALE,
-        "colorbar": {"title": {"text": "|cosine|"}, "thickness": 14},
+        "colorbar": {"title": {"text": "|cos|"}, "thickness": 14},
         "hovertemplate": "%{y} · %{x}: %{z:.3f}<extra></extra>",
         "hoverongaps": False,
     }
@@ -216,15 +242,36 @@ def _sentence(matrix: Matrix, index: int, n: int) -> str:
     return f"{name}: {'; '.join(parts)}"
 
 
-def _image(axes: "Axes", matrix: Matrix) -> "AxesImage":
+def _image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
+    values = np.asarray(matrix.values, dtype=float) if signed else _absolute(matrix)
+    look, lowest = (DIVERGING, -1) if signed else (SCALE.lower(), 0)
+    image = axes.imshow(values, cmap=look, vmin=lowest, vmax=1, interpolation="nearest")
+    words = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
+    axes.set_title(f"{print_label(matrix.label, width=30)}\n{words}", loc="left")
+    return image
+
+
+def _name(axes: "Axes", matrix: Matrix, large: bool) -> None:
+    """Name the classes on both axes: all of them where there is room, otherwise some."""
     count = len(matrix.class_names)
-    image = axes.imshow(_absolute(matrix), cmap=SCALE.lower(), vmin=0, vmax=1, interpolation="nearest")
-    axes.set_title(
-        f"{print_label(matrix.label, width=30)}\noff-diagonal mean {off_diagonal_mean(matrix):.3f}", loc="left"
-    )
-    shown = range(0, count, 1 if count <= ALL_NAMES else 5)
+    step = 1 if count <= (LARGE if large else ALL_NAMES) else max(5, -(-count // MOST_NAMES))
+    shown = range(0, count, step)
     names = [print_label(matrix.class_names[index], 20) for index in shown]
     size = 6 if count <= 20 else 5
     axes.set_xticks(list(shown), names, rotation=90, fontsize=size)
     axes.set_yticks(list(shown), names, fontsize=size)
-    return image
+    if large:
+        axes.tick_params(length=1.5, pad=1)
+
+
+def _mark_nearest(axes: "Axes", matrix: Matrix) -> None:
+    """Put a ring into the cell of the nearest other class in each row."""
+    values = _absolute(matrix)
+    np.fill_diagonal(values, np.nan)
+    rows = np.flatnonzero(np.isfinite(values).any(axis=1))
+    if not len(rows):
+        return
+    nearest = np.nanargmax(values[rows], axis=1)
+    size = 2.5 if len(values) > ALL_NAMES else 5
+    axes.plot(nearest, rows, "o", markersize=size, markerfacecolor="none", markeredgecolor="white", markeredgewidth=0.7)
+    axes.set_xlabel("a ring marks the nearest other class of each row", fontsize=7, loc="left")

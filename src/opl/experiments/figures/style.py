@@ -27,12 +27,15 @@ PALETTE = (
     *("#8C564B", "#999933"),
 )
 SCALE = "Cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
+DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs
 
 # Seven symbols and ten colors: 70 combinations before one repeats.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
 NAME_LENGTH = 40
+BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # a legend below its panel
+LINE = 0.17  # inches of a line of a legend
 TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is cut off at the edge
 
 _PAPER: dict[Any, Any] = {
@@ -225,9 +228,14 @@ def save(figure: "Figure", stem: Path) -> list[Path]:
 
 
 def _settle(figure: "Figure") -> None:
-    """Compute the layout once: computed again it shifts slightly, and files of the same figure would differ."""
+    """Compute the layout once: computed again it shifts slightly, and files of the same figure would differ.
+
+    Legends are anchored to the area of the figure: by default they would move when the file is trimmed.
+    """
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
+    for legend in figure.legends:
+        legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 
 
 def _write(figure: "Figure", target: Path, **options: Any) -> None:

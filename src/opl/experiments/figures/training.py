@@ -1,4 +1,4 @@
-"""Figure 3: s, d and orthogonality during training, with an interval over the seeds."""
+"""Figure 3: s, d and orthogonality during training, seed by seed or, from five seeds on, with an interval."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,9 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..item import Row
+from ..results.ranges import range_of
 from ..results.runs import Rows, Run
-from ..statistics import interval
+from ..statistics import ANY, ENOUGH, Range, interval
 from .rendering import Order, Rendering
 from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
 
@@ -35,12 +36,14 @@ class Curve:
         epochs: the epochs of the columns.
         seeds: the seeds of the rows.
         values: (seeds, epochs); NaN where a run does not have the epoch.
+        within: the values that are possible.
     """
 
     label: str
     epochs: tuple[int, ...]
     seeds: tuple[int, ...]
     values: Array
+    within: Range = ANY
 
     def __post_init__(self) -> None:
         expected = (len(self.seeds), len(self.epochs))
@@ -71,7 +74,8 @@ def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve
     for row, column in zip(values, columns, strict=True):
         own = epochs < len(column)
         row[own] = column[epochs[own]]
-    return Curve(label, tuple(int(epoch) + 1 for epoch in epochs), tuple(run.seed for run in runs), values)
+    seeds = tuple(run.seed for run in runs)
+    return Curve(label, tuple(int(epoch) + 1 for epoch in epochs), seeds, values, range_of(measure))
 
 
 def band(curve: Curve) -> tuple[Array, Array, Array]:
@@ -85,10 +89,10 @@ def band(curve: Curve) -> tuple[Array, Array, Array]:
         [2.0, -0.484, 4.484]
     """
     values = np.asarray(curve.values, dtype=float)
-    found = [interval(column[np.isfinite(column)].tolist()) for column in values.T]
-    mean = np.array([one.mean for one in found])
-    half = np.array([one.half if one.size > 1 else 0.0 for one in found])
-    return mean, mean - half, mean + half
+    found = [interval(column[np.isfinite(column)].tolist(), within=curve.within) for column in values.T]
+    ends = [(one.low, one.high) if one.size > 1 else (one.mean, one.mean) for one in found]
+    lows, highs = zip(*ends, strict=True)
+    return np.array([one.mean for one in found]), np.array(lows), np.array(highs)
 
 
 def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
@@ -108,14 +112,16 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
         raise OptionError("a panel has no curve to draw: give at least one panel, with at least one curve in each.")
     order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
     with paper():
-        figure = Figure(figsize=(max(3.2, 2.5 * len(panels)), 2.6), layout="constrained")
+        figure = Figure(figsize=(max(3.2, 2.7 * len(panels)), 2.6), layout="constrained")
         grid = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (title, curves) in zip(grid, panels.items(), strict=True):
-            axes.set_title(print_label(title, width=28), loc="left")
+            axes.set_title(print_label(title, width=36), loc="left", fontsize=8)
             axes.set_xlabel("epoch")
+            axes.locator_params(axis="x", integer=True)
             for curve in curves:
                 _line(axes, curve, order.index(curve.label))
-        lines = {str(line.get_label()): line for axes in grid for line in axes.get_lines()}
+        drawn = {str(line.get_label()): line for axes in grid for line in axes.get_lines()}
+        lines = {label: line for label, line in drawn.items() if not label.startswith("_")}  # the seeds have no label
         figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=min(len(lines), 4))
     return figure
 
@@ -153,7 +159,8 @@ def render(rows: Rows, order: Order) -> Rendering:
     for title, curves in panels.items():
         for each in curves:
             mean, low, high = band(each)
-            words.append(f"{title}, {each.label}: {mean[-1]:.3f} [{low[-1]:.3f}, {high[-1]:.3f}] at the end")
+            ends = f" [{low[-1]:.3f}, {high[-1]:.3f}]" if np.isfinite(each.values[:, -1]).sum() > 1 else ""
+            words.append(f"{title}, {each.label}: {mean[-1]:.3f}{ends} at the end")
     return Rendering({"": draw(panels)}, words)
 
 
@@ -179,7 +186,11 @@ def _line(axes: "Axes", curve: Curve, look: int) -> None:
         "label": print_label(curve.label),
     }
     axes.plot(epochs, mean[there], color=shade, **symbols)
-    axes.fill_between(epochs, low[there], high[there], color=shade, alpha=0.2, linewidth=0)
+    if len(curve.seeds) >= ENOUGH:
+        axes.fill_between(epochs, low[there], high[there], color=shade, alpha=0.2, linewidth=0)
+    else:
+        for seed in np.asarray(curve.values) if len(curve.seeds) > 1 else ():
+            axes.plot(curve.epochs, seed, color=shade, alpha=0.35, linewidth=0.7)
 
 
 def _traces(curve: Curve, name: str, look: int) -> list[Spec]:

@@ -9,6 +9,10 @@ from .style import color, paper, print_label
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+WORD = 24  # letters of a word below an axis
+ROOM = 26  # letters of all words below an axis; with more, they are turned
+LETTER = 0.07  # inches of a letter
+
 
 def draw(
     settings: Mapping[str, Sequence[str]],
@@ -36,8 +40,11 @@ def draw(
 
     if not settings or not values:
         raise OptionError("no trial is finished, so there is nothing to draw: run more trials.")
+    turned = {name for name, words in settings.items() if not _are_numbers(words) and _letters(words) > ROOM}
+    longest = max((min(WORD, len(word)) for name in turned for word in settings[name]), default=0)
     with paper():
-        figure = Figure(figsize=(2.6 * len(settings) + 0.6, 2.6), layout="constrained")
+        size = (2.6 * len(settings) + 0.6, 2.9 + LETTER * longest)
+        figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(1, len(settings), squeeze=False, sharey=True)[0]
         for axes, (name, words) in zip(grid, settings.items(), strict=True):
             places = _places(words)
@@ -45,15 +52,27 @@ def draw(
             axes.plot(places[winner], values[winner], "*", color=color(2), markersize=11, label="winner")
             if name in log:
                 axes.set_xscale("log")
+                axes.xaxis.set_major_formatter(_plain_number)
+                axes.xaxis.set_minor_formatter("")
             elif not _are_numbers(words):
-                names = list(dict.fromkeys(words))
-                axes.set_xticks(range(len(names)), [print_label(word) for word in names])
+                names = [print_label(word, WORD) for word in dict.fromkeys(words)]
+                axes.set_xticks(range(len(names)), names, rotation=90 if name in turned else 0)
+                axes.set_xlim(-0.5, len(names) - 0.5)
             axes.set_xlabel(print_label(name))
             if name in importance:
                 axes.set_title(f"importance {importance[name]:.0%}", loc="left")
         grid[0].set_ylabel(print_label(metric))
-        grid[-1].legend()
+        figure.legend(*grid[-1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
+
+
+def _letters(words: Sequence[str]) -> int:
+    """The letters of all different words."""
+    return sum(min(WORD, len(word)) for word in dict.fromkeys(words))
+
+
+def _plain_number(value: float, _: int | None = None) -> str:
+    return f"{value:g}"
 
 
 def _are_numbers(words: Sequence[str]) -> bool:

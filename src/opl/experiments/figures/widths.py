@@ -7,7 +7,7 @@ from ...errors import OptionError
 from ..results.runs import Rows, Run, inner
 from ..widths import SCALING, uniform_widths
 from .rendering import Order, Rendering
-from .style import color, glyph, paper, print_label
+from .style import BELOW, color, glyph, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
     if not networks or not all(networks.values()):
         raise OptionError("a network has no widths to draw: give at least one network, with at least one stage.")
     with paper():
-        figure = Figure(figsize=(3.6 * len(networks), 2.8), layout="constrained")
+        figure = Figure(figsize=(3.6 * len(networks), 3.0), layout="constrained")
         for axes, (name, lines) in zip(
             figure.subplots(1, len(networks), squeeze=False)[0], networks.items(), strict=True
         ):
@@ -44,7 +44,7 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
                     axes.plot(layers, widths, ".", color=color(look), markersize=3, alpha=0.6)
             axes.set_title(print_label(name), loc="left")
             axes.set(xlabel="layer", ylabel="filters", ylim=(0, None))
-            axes.legend()
+            axes.legend(**BELOW, ncols=3)
     return figure
 
 

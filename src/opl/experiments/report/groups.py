@@ -8,7 +8,7 @@ from typing import cast
 
 from ..item import Item, Row
 from ..results.runs import Run, select_runs
-from ..scales import SCALES, Scale
+from ..scales import TABLE_SCALES, RunScale
 from .markup import Markup, tag
 
 OTHER = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
@@ -46,11 +46,11 @@ class Group:
         """The finished runs of a row, sorted by seed."""
         return select_runs(self.runs, row.recipe, self.scale)
 
-    def pair(self) -> tuple[Row, Row] | None:
-        """A baseline and the row compared with it: the first such pair with OPL, otherwise the first one."""
+    def pairs(self) -> list[tuple[Row, Row]]:
+        """Every baseline with a row compared with it, both with runs here; those with OPL first."""
         by_recipe = {row.recipe: row for row in self.rows}
-        pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        return next((pair for pair in pairs if any(run.projects for run in self.of(pair[1]))), next(iter(pairs), None))
+        found = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
+        return sorted(found, key=lambda pair: not any(run.projects for run in self.of(pair[1])))
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
@@ -60,14 +60,14 @@ def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
     """
     good = [run for run in runs if run.recipe and run.state != "damaged"]
     kept: list[Group] = []
-    for scale in SCALES:
+    for scale in TABLE_SCALES:
         found = [_group(item, scale, good) for item in items.values()]
         for group in sorted(found, key=lambda each: (bool(each.item.figure), -len(each.rows))):
             rest = {row.recipe for row in group.rows}
             if rest and not any(each.scale == scale and rest <= _recipes(each) for each in kept):
                 kept.append(group)
     order = list(items)
-    kept.sort(key=lambda each: (SCALES.index(each.scale), order.index(each.item.name)))
+    kept.sort(key=lambda each: (TABLE_SCALES.index(each.scale), order.index(each.item.name)))
     known = {id(run) for group in kept for run in group.runs}
     return kept + _others([run for run in good if id(run) not in known])
 
@@ -112,7 +112,7 @@ def _others(runs: list[Run]) -> list[Group]:
     for scale in sorted({run.scale for run in runs}):
         own = tuple(run for run in runs if run.scale == scale)
         names = list(dict.fromkeys(run.name for run in own))
-        rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(cast(Scale, scale),)) for name in names)
+        rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(cast(RunScale, scale),)) for name in names)
         results = [run.result for run in own if run.state == "done"]
         metrics = {key: name for key, name in OTHER.items() if all(key in result for result in results)}
         title = "runs that are in no table of the paper"

@@ -1,9 +1,9 @@
-"""One self-contained HTML page from what is on disk: no torch, no network, at most 6 MB."""
+"""One self-contained HTML page from what is on disk: no torch, no network, at most 3 MB."""
 
 import base64
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -13,28 +13,18 @@ from ..files import write_whole
 from ..item import Item
 from ..results.conformity import Recipes, screen
 from ..results.runs import Run, read_runs
-from . import curves, feature_space, overview, pictures, rerun, result_tables, sweeps
-from .charts import Charts
-from .context import Context
-from .groups import group_runs, slug
+from . import glossary, provenance, rerun
+from .context import Context, Room
+from .experiment import make_experiment, section
+from .groups import group_runs, new_rows
 from .markup import Markup, join, no_break, tag
 
-LARGEST = 6_000_000  # maximum size of the page in bytes
-ROOMS = (800_000, 250_000, 0)  # bytes for the chart data, tried in order; plotly itself takes 4.8 MB
+LARGEST = 3_000_000  # maximum size of the page in bytes
+ROOMS = (2_300_000, 700_000, 0)  # bytes for charts and pictures, tried in order
+SCRIPTS = ("page.js", "tables.js", "charts.js", "matrices.js")
+STYLES = ("style.css", "parts.css", "narrow.css")
 EMPTY = "There are no runs in this folder yet: opl reproduce demo makes some in two minutes."
-BARE = "The charts need plotly, which is not installed: pip install plotly, then make this page again."
 TINY = "Synthetic data: runs of the scale tiny only show that the code runs. Their numbers mean nothing."
-
-SECTIONS: tuple[tuple[str, str, Callable[[Context], Markup | None]], ...] = (
-    ("Overview", "What was run", overview.section),
-    ("Tables", "Paper and ours", result_tables.section),
-    ("Curves", "Learning curves", curves.section),
-    ("Geometry", "Geometry of the features", feature_space.section),
-    ("Pictures", "Right with OPL, wrong without", pictures.section),
-    ("Settings", "Accuracy over the settings", sweeps.section),
-    ("Run again", "How to run it again", rerun.section),
-)
-"""Navigation link, title and function of each section; a section whose function returns None is omitted."""
 
 
 def write_report(
@@ -68,11 +58,11 @@ def write_report(
 
 
 def _encode(folder: str, runs: Sequence[Run], items: dict[str, Item]) -> bytes:
-    """The page with all its charts, or with fewer if it would be too large."""
+    """The page with all its pictures, or with fewer if it would be too large."""
     groups = group_runs(runs, items)
     page = b""
     for room in ROOMS:
-        text = _fill(Context(folder, runs, groups, Charts(room)))
+        text = _fill(Context(folder, runs, groups, Room(room)))
         page = text.encode("utf-8", "replace")  # lone surrogates become "?"
         if len(page) <= LARGEST:
             break
@@ -80,59 +70,60 @@ def _encode(folder: str, runs: Sequence[Run], items: dict[str, Item]) -> bytes:
 
 
 def _fill(context: Context) -> str:
-    sections = _sections(context) if context.runs else {}
-    charts = context.charts
+    shown = {id(group): rows for group, rows in new_rows(context.groups)}
+    links: dict[str, str] = {}
+    sections = []
+    for group in context.groups:
+        made, parts = section(
+            make_experiment(group, shown.get(id(group), []), context.runs, context.room), context.runs
+        )
+        sections.append(made)
+        links |= parts if len(context.groups) == 1 else {group.key: f"{group.item.name}, {group.scale}"}
+    last = {
+        "glossary": ("Glossary", glossary.section()),
+        "runs": ("Runs", provenance.section(context)),
+        "again": ("Run it again", rerun.section(context)),
+    }
+    for key, (title, content) in last.items() if context.runs else ():
+        sections.append(tag("section", tag("h2", title), content, id=key))
+        links[key] = title
     body = join(
         tag("a", "Skip to the content", href="#main", class_="skip"),
-        _bar(sections),
-        tag("main", _hero(context), *sections.values(), id="main", tabindex="-1"),
+        _bar(links),
+        tag("main", _hero(context), *sections, id="main", tabindex="-1"),
         tag("footer", tag("p", f"Made by opl {__version__}, {time.strftime('%Y-%m-%d %H:%M', time.gmtime())} UTC.")),
+        tag("div", id="tip", class_="tip", hidden=True),
         tag("p", id="said", class_="hidden", role="status"),
-        *charts.blocks,
     )
-    scripts = {"page": _asset("page.js"), "plotly": charts.library if charts.blocks else ""}
-    return _document(", ".join(f"{group.item.name} ({group.scale})" for group in context.groups), body, scripts)
+    return _document(", ".join(f"{group.item.name} ({group.scale})" for group in context.groups), body)
 
 
-def _sections(context: Context) -> dict[str, Markup]:
-    """The sections that have content, by their navigation link."""
-    return {
-        word: tag("section", tag("h2", title), content, id=slug(word), aria_label=title)
-        for word, title, make in SECTIONS
-        if (content := make(context))
-    }
-
-
-def _bar(sections: Iterable[str]) -> Markup:
-    links = [tag("li", tag("a", word, href=f"#{slug(word)}")) for word in sections]
+def _bar(links: Mapping[str, str]) -> Markup:
+    items = [tag("li", tag("a", words, href=f"#{key}")) for key, words in links.items()]
     button = tag("button", tag("span", "Dark", id="theme-word"), type="button", id="theme", aria_label="Dark theme")
     brand = tag("a", "opl", tag("span", " report"), href="#main", class_="brand")
-    nav = tag("nav", tag("ul", *links, role="list"), aria_label="Sections") if links else None
+    nav = tag("nav", tag("ul", *items, role="list"), aria_label="Sections") if items else None
     return tag("header", brand, nav, button, class_="bar")
 
 
 def _hero(context: Context) -> Markup:
-    runs, groups, charts = context.runs, context.groups, context.charts
+    runs, groups = context.runs, context.groups
     title = groups[0].item.title if len(groups) == 1 else "Orthogonal Projection Loss, measured"
-    named = dict.fromkeys(group.item.name for group in groups)
     return tag(
         "div",
-        tag("p", " · ".join(named), class_="over") if named else None,
-        tag("h1", no_break(title[:1].upper() + title[1:])),
+        tag("h1", no_break(title[:1].upper() + title[1:]), class_="hidden" if len(groups) == 1 else None),
         tag("p", TINY, class_="notice", role="note") if any(run.scale == "tiny" for run in runs) else None,
-        tag("noscript", tag("p", "The charts need JavaScript.", class_="notice")) if charts.blocks else None,
-        None if charts.library else tag("p", BARE, class_="notice", role="note"),
         None if runs else tag("p", EMPTY, class_="lead"),
         class_="hero",
     )
 
 
-def _document(title: str, body: Markup, scripts: dict[str, str]) -> str:
-    """The whole file; its content security policy allows only these scripts and no network requests."""
-    hashes = " ".join(f"'sha256-{_sum(text)}'" for text in scripts.values() if text)
+def _document(title: str, body: Markup) -> str:
+    """The whole file; its content security policy allows only its own script and no network requests."""
+    script = '(() => {\n"use strict";\n' + "".join(map(_asset, SCRIPTS)) + "})();\n"
     policy = (
-        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
-        f"script-src {hashes}"
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{_sum(script)}'"
     )
     head = tag(
         "head",
@@ -141,11 +132,9 @@ def _document(title: str, body: Markup, scripts: dict[str, str]) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"opl report: {title}" if title else "opl report"),
-        tag("style", Markup(_asset("style.css"))),
+        tag("style", Markup("".join(map(_asset, STYLES)))),
     )
-    # Plotly is stored as plain text until a chart comes into view, so the page appears before 4 MB are compiled.
-    library = tag("script", Markup(scripts["plotly"]), type="text/plain", id="plotly") if scripts["plotly"] else None
-    ending = join(body, tag("script", Markup(scripts["page"])), library)
+    ending = join(body, tag("script", Markup(script)))
     return "<!doctype html>\n" + tag("html", head, "\n", tag("body", ending), lang="en") + "\n"
 
 

@@ -1,52 +1,105 @@
-"""Test pictures that OPL gets right and CE wrong, each with the top-5 predictions of both."""
+"""Test images that one of two models gets right and the other wrong: how many each way, and some of them."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..figures import gallery
-from ..item import Row
 from ..results.runs import BROKEN, Run
-from .context import Context
-from .groups import Group, badge, new_rows
-from .markup import Markup, join, no_break, tag
+from ..statistics import sign_test
+from . import confusion
+from .context import Experiment
+from .figure import absent
+from .html_table import cell, heading, row, scroll_box
+from .markup import Markup, join, tag
 
-BUDGET = 200_000  # maximum bytes for the pictures of a group
-NONE = "Among the pictures that were kept, there is none that the second model gets right and the first wrong."
-
-
-def section(context: Context) -> Markup | None:
-    """The pictures of each group that has a baseline and a row compared with it, both with saved outputs."""
-    pairs = [(group, pair) for group, rows in new_rows(context.groups) if (pair := group.pair()) and pair[1] in rows]
-    parts = [part for group, pair in pairs if (part := _article(group, *pair))]
-    return join(*parts) if parts else None
+EACH = 6  # pictures each way
+BUDGET = 150_000  # maximum bytes for the pictures of one direction
+NONE = "None of the images that were kept."
 
 
-def _article(group: Group, base: Row, own: Row) -> Markup | None:
-    for before, after in gallery.pair_by_seed(group.finished(base), group.finished(own)):
-        if "pixels" in before.arrays() and "pixels" in after.arrays():
-            words = f"{own.label} against {base.label}, seed {after.seed}; what {own.label} is surest of comes first."
-            head = [tag("h3", no_break(group.title)), badge(group.scale), tag("p", words, class_="quiet")]
-            return tag("article", *head, _cards(before, after, (base.label, own.label)))
+def section(experiment: Experiment, place: int) -> Markup | None:
+    """The counts of every seed, the pictures of the first seed that has some, and what changed in the confusions."""
+    base, own = experiment.pairs[place]
+    pairs = [
+        pair
+        for pair in gallery.pair_by_seed(experiment.group.finished(base), experiment.group.finished(own))
+        if confusion.comparable(*pair)
+    ]
+    if not pairs:
+        return None
+    names = (base.label, own.label)
+    try:
+        parts = [_counts(pairs, names), _galleries(pairs, names), confusion.table(pairs, names)]
+    except BROKEN as error:
+        return absent(f"The pictures cannot be shown: {error}")
+    return experiment.room.take(join(*parts), "The gallery of test images")
+
+
+def count_changes(before: Run, after: Run) -> tuple[int, int, int]:
+    """How many test images the second run fixes, how many it breaks, and how many there are."""
+    labels = np.asarray(before.arrays()["labels"])
+    old, new = (_right(run, labels) for run in (before, after))
+    return int((new & ~old).sum()), int((old & ~new).sum()), len(labels)
+
+
+def _right(run: Run, labels: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(np.asarray(run.arrays()["top5"])[:, 0] == labels)
+
+
+def _counts(pairs: Sequence[tuple[Run, Run]], names: tuple[str, str]) -> Markup:
+    found = [(after.seed, *count_changes(before, after)) for before, after in pairs]
+    seed, fixed, broken, total = found[0]
+    words = (
+        f"{fixed} fixed, {broken} broken of {total:,} test images by {names[1]} against {names[0]} (seed {seed}; exact "
+        f"sign test, p {sign_test(fixed, broken):.2g})"
+    )
+    if len(found) == 1:
+        return tag("p", words, ".", class_="count")
+    head = [heading(word) for word in ("seed", "fixed", "broken", "of", "p, sign test")]
+    body = [
+        row(
+            seed,
+            cell("fixed", fixed),
+            cell("broken", broken),
+            cell("of", f"{total:,}"),
+            cell("p, sign test", f"{sign_test(fixed, broken):.2g}"),
+        )
+        for seed, fixed, broken, total in found
+    ]
+    label = f"Fixed and broken images, {names[1]} against {names[0]}"
+    return join(tag("p", words, ". Every seed:", class_="count"), scroll_box(label, [head], body, "narrow"))
+
+
+def _galleries(pairs: Sequence[tuple[Run, Run]], names: tuple[str, str]) -> Markup | None:
+    for before, after in pairs:
+        if all("pixels" in run.arrays() for run in (before, after)):
+            fixed = gallery.corrections(before, after, EACH)
+            broken = gallery.corrections(after, before, EACH)
+            return join(
+                tag("h4", f"Fixed: right with {names[1]}, wrong with {names[0]}"),
+                _cards(fixed, names, ("before", "after")),
+                tag("h4", f"Broken: right with {names[0]}, wrong with {names[1]}"),
+                _cards(broken, names, ("after", "before")),
+                tag("p", f"Seed {after.seed}; what the model in the right is surest of comes first.", class_="note"),
+            )
     return None
 
 
-def _cards(before: Run, after: Run, names: tuple[str, str]) -> Markup:
-    try:
-        found = gallery.corrections(before, after)
-        shown = gallery.page(found) if found else []
-    except BROKEN as error:
-        return tag("p", f"The pictures cannot be shown: {error}", class_="absent")
+def _cards(found: Sequence[gallery.Picture], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
     room, cards = BUDGET, []
-    for picture in shown:
+    for picture in gallery.page(found) if found else []:
         room -= len(picture["image"])
-        cards += [_card(picture, names)] if room > 0 else []
-    return tag("ul", *cards, class_="gallery", role="list") if cards else tag("p", NONE, class_="absent")
+        cards += [_card(picture, names, sides)] if room > 0 else []
+    return tag("ul", *cards, class_="gallery", role="list") if cards else tag("p", NONE, class_="note")
 
 
-def _card(picture: dict[str, Any], names: tuple[str, str]) -> Markup:
+def _card(picture: dict[str, Any], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
     truth = str(picture["truth"])
     image = tag("img", src=picture["image"], alt=f"Test picture of the class {truth}", width=96, height=96)
-    lists = [_guesses(name, picture[side], truth) for name, side in zip(names, ("before", "after"), strict=True)]
+    lists = [_guesses(name, picture[side], truth) for name, side in zip(names, sides, strict=True)]
     return tag("li", tag("div", image, tag("p", truth, class_="truth"), class_="face"), *lists)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..item import Row
 from ..results.runs import Run
+from ..scales import SCALES
 from .context import Context
 from .groups import Group
 from .markup import Markup, join, tag
@@ -21,7 +22,8 @@ def section(context: Context) -> Markup:
     code = _code(context.runs)
     blocks = [_block("The code", "code", code)] if code else []
     blocks += [_block(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in context.groups]
-    blocks.append(_block("This page", "page", [f"opl report {shlex.quote(context.folder)}"]))
+    again = f"opl report {shlex.quote(context.folder)}  # where the folder {context.folder!r} is"
+    blocks.append(_block("This page", "page", [again]))
     return join(tag("p", FIRST, class_="lead"), *blocks)
 
 
@@ -37,6 +39,8 @@ def _code(runs: Sequence[Run]) -> list[str]:
 
 
 def _commands(group: Group) -> list[str]:
+    if group.item.command:
+        return [group.item.command]
     if group.rows and group.item.dataset:
         seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
         return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]
@@ -45,11 +49,14 @@ def _commands(group: Group) -> list[str]:
 
 def _trains(group: Group, row: Row) -> list[str]:
     name, scale = shlex.quote(row.recipe), shlex.quote(group.scale)
+    if group.scale not in SCALES:
+        changes = [", ".join(map(str, run.recipe.get("changes") or ["unknown"])) for run in group.of(row)]
+        return [f"# {run.where}: {words}" for run, words in zip(group.of(row), changes, strict=True)]
     return [f"opl train {name} --seed {run.seed} --scale {scale}" for run in group.of(row)]
 
 
 def _block(title: str, key: str, commands: list[str]) -> Markup:
     text = f"again-{key}"
     button = tag("button", "Copy", type="button", class_="copy", data_copy=text, aria_label=f"Copy commands: {title}")
-    code = tag("pre", tag("code", "\n".join(commands)), id=text, tabindex="0", role="region", aria_label=title)
+    code = tag("pre", tag("code", "\n".join(commands)), id=text, tabindex="0", role="group", aria_label=title)
     return tag("div", tag("div", tag("h3", title), button, class_="top"), code, class_="commands")

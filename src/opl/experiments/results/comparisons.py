@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..item import Item, Row
-from ..statistics import Interval, interval
+from ..statistics import UNDECIDED, Interval, interval
 from .conformity import describe_code
 from .measures import measured_result
+from .ranges import range_of
 from .runs import Run, describe_seeds, select_runs
 from .text import describe_difference
 
@@ -67,7 +68,8 @@ def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
             if there:
                 means = np.mean(list(there.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
-                found.append(Comparison(*names, tuple(there), interval(means), item.unit))
+                within = range_of(name, item.metrics[name]).of_differences
+                found.append(Comparison(*names, tuple(there), interval(means, within=within), item.unit))
     return found
 
 
@@ -83,7 +85,7 @@ def describe_comparison(each: Comparison) -> str:
 
 def comparison_verdict(difference: Interval) -> str:
     """`higher`, `lower` or `undecided`."""
-    return "higher" if difference.low > 0 else "lower" if difference.high < 0 else "undecided"
+    return "higher" if difference.low > 0 else "lower" if difference.high < 0 else UNDECIDED
 
 
 def _share(seed: int, result: Mapping[str, Any], name: str) -> str:

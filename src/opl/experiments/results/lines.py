@@ -8,6 +8,7 @@ from typing import Any
 from ..item import Average, Item, Quoted, Row
 from ..statistics import Decision, Interval, decide, interval
 from .measures import measured_result
+from .ranges import range_of
 from .runs import DAMAGED, REFUSED, Run
 
 Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
@@ -30,6 +31,8 @@ class Line:
     """Which runs the row lacks, and why."""
     pairs: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """The differences of each metric, seed by seed."""
+    paired: tuple[int, ...] = ()
+    """The seeds that the row and its baseline have."""
     decisions: dict[str, Decision] = field(default_factory=dict)
     """What the differences in the compared metrics show, given all comparisons of the table."""
     quoted: bool = False
@@ -96,7 +99,7 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     base, _ = _measured(item, results.get(row.baseline, {}))
     seeds, shared = tuple(sorted(own)), sorted(own.keys() & base.keys())
     values = {name: tuple(own[seed][name] for seed in seeds) for name in item.metrics}
-    compared = item.metrics if row.baseline else ()
+    compared, paired = (item.metrics, tuple(shared)) if row.baseline else ((), ())
     pairs = {name: tuple(own[seed][name] - base[seed][name] for seed in shared) for name in compared}
     alone = sorted(own.keys() - base.keys()) if row.baseline and base else []
     missing = ", ".join(
@@ -108,8 +111,10 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     )
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in own.values())
     label = f"{row.label}, from scratch" if scratch else row.label
-    numbers, differences = ({name: interval(each[name]) for name in each} for each in (values, pairs))
-    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs)
+    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
+    numbers = {name: interval(values[name], within=ranges[name]) for name in values}
+    differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
+    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired)
 
 
 def _measured(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:

@@ -110,7 +110,9 @@ def _plain(numbers: dict[str, Interval] | dict[str, Decision]) -> dict[str, dict
     """Intervals and decisions as JSON, which has no NaN: undefined values become null."""
     return {
         name: {
-            key: None if isinstance(part, float) and math.isnan(part) else part for key, part in value._asdict().items()
+            key: None if isinstance(part, float) and math.isnan(part) else part
+            for key, part in value._asdict().items()
+            if key != "within"  # the same for every number of a metric
         }
         for name, value in numbers.items()
     }

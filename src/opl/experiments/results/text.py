@@ -6,11 +6,22 @@ from ..statistics import Decision, Interval
 
 
 def number(value: Interval) -> str:
-    """`mean ± half` with 2 decimals, or 3 if |mean| < 2; `-` if there are no values."""
+    """`mean ± half` with 2 decimals, or 3 if |mean| < 2; both ends if what is possible cuts one off; `-` if empty.
+
+    Example:
+        >>> from opl.experiments.statistics import Range
+        >>> number(Interval(97.5, 0.25, 3)), number(Interval(99.5, 1.0, 3, Range(0, 100)))
+        ('97.50 ± 0.25', '99.50 [98.50, 100.00]')
+    """
     if value.size == 0:
         return "-"
     digits = 2 if abs(value.mean) >= 2 else 3
-    return f"{value.mean:.{digits}f}" + ("" if math.isnan(value.half) else f" ± {value.half:.{digits}f}")
+    mean = f"{value.mean:.{digits}f}"
+    if math.isnan(value.half):
+        return mean
+    if value.clipped:
+        return f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return f"{mean} ± {value.half:.{digits}f}"
 
 
 def describe_difference(difference: Interval) -> str:
@@ -38,6 +49,8 @@ def describe_tests(decision: Decision) -> str:
     parts = [f"p {_probability(decision.p)}"]
     if decision.comparisons > 1:
         parts.append(f"Holm {_probability(decision.adjusted)} of {decision.comparisons}")
+    if decision.equivalent:
+        parts.append(f"two one-sided tests {_probability(decision.equivalence)}")
     if not math.isnan(decision.flips):
         parts.append(f"sign flips {_probability(decision.flips)}")
     return ", ".join(parts)

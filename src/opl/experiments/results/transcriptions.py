@@ -8,8 +8,9 @@ from typing import Any
 
 from ...errors import FolderError
 from ..item import Item, Row
-from ..statistics import Interval
+from ..statistics import Interval, Range
 from .lines import Line, decide_lines
+from .ranges import range_of
 from .runs import list_seeds
 from .tables import Table
 
@@ -35,7 +36,8 @@ def read_transcription(folder: Path, item: Item, scale: str) -> Table:
 
 def _table(content: dict[str, Any], item: Item, scale: str) -> Table:
     rows = {row.recipe: row for row in (*item.rows, *(average.row for average in item.averages_at(scale)))}
-    found = [_line(each, rows[each["recipe"]]) for each in content["rows"]]
+    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
+    found = [_line(each, rows[each["recipe"]], ranges) for each in content["rows"]]
     told = {name: title for name, title in item.metrics.items() if any(name in line.numbers for line in found)}
     compared = tuple(name for name in item.main if name in told)
     narrow = replace(item, metrics=told, compared=compared, note="")  # the note is about today's runs
@@ -50,16 +52,14 @@ def _describe(content: dict[str, Any]) -> str:
     )
 
 
-def _line(content: dict[str, Any], row: Row) -> Line:
+def _line(content: dict[str, Any], row: Row, ranges: dict[str, Range]) -> Line:
     values = {name: tuple(each.values()) for name, each in content["values"].items()}
-    numbers, difference = _intervals(content["numbers"]), _intervals(content["difference"])
+    numbers = {name: _interval(each, ranges[name]) for name, each in content["numbers"].items()}
+    difference = {name: _interval(each, ranges[name].of_differences) for name, each in content["difference"].items()}
     seeds = tuple(content["seeds"])
     return Line(content["label"], row.recipe, seeds, numbers, values, row.paper, difference, "", transcribed=True)
 
 
-def _intervals(content: dict[str, dict[str, Any]]) -> dict[str, Interval]:
-    """Intervals from JSON, in which an unknown half-width is null."""
-    return {
-        name: Interval(each["mean"], math.nan if each["half"] is None else each["half"], each["size"])
-        for name, each in content.items()
-    }
+def _interval(content: dict[str, Any], within: Range) -> Interval:
+    """An interval from JSON, in which an unknown half-width is null."""
+    return Interval(content["mean"], math.nan if content["half"] is None else content["half"], content["size"], within)

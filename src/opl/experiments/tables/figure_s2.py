@@ -2,6 +2,6 @@
 
 from .table_2 import PACS, RESNET18, figure, recipes
 
-ITEM = figure("figure-s2", "ImageNet, more pictures that OPL gets right and CE wrong", RESNET18, PACS)
+ITEM = figure("figure-s2", "ImageNet, more pictures that OPL fixes and pictures that it breaks", RESNET18, PACS)
 
 __all__ = ["ITEM", "recipes"]

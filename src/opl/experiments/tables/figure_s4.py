@@ -2,6 +2,6 @@
 
 from .table_2 import SMALL_VIT, VIT, figure, recipes
 
-ITEM = figure("figure-s4", "ImageNet, further pictures that OPL gets right and CE wrong", VIT, SMALL_VIT)
+ITEM = figure("figure-s4", "ImageNet, further pictures that OPL fixes and pictures that it breaks", VIT, SMALL_VIT)
 
 __all__ = ["ITEM", "recipes"]

@@ -104,7 +104,7 @@ ITEM = Item(
 
 
 def figure(name: str, title: str, *groups: Group) -> Item:
-    """A gallery of what CE+OPL gets right and CE wrong, from the runs of some groups."""
+    """A gallery of what CE+OPL fixes and breaks, from the runs of some groups."""
     pairs = {name_of(group, key) for group in groups for key in ("ce", "opl")}
     rows = tuple(row for row in ITEM.rows if row.recipe in pairs)
     shared = replace(ITEM, home=ITEM.name, note="", others=())

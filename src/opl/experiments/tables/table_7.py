@@ -176,8 +176,7 @@ ITEM = Item(
     rows=tuple(map(_row, VARIANTS)),
     what="method",
     seeds=3,
-    cost="small: 21 min for a base network and 5 min for its adapters and episodes, on 1 core, by its speed; paper: "
-    "not measured",
+    cost="small: 14 min for a base network and 2 min for its adapters, on 1 core; paper: not measured",
     note="Ours are over 600 episodes of each target (tiny: 20), with images drawn uniformly; the paper's numbers of "
     "SUR are those of its authors from before they did so. At the small scale, PACS shows classes whose sketches were "
     "trained on, MNIST is new altogether, and the test classes of the others are new.",

@@ -26,8 +26,9 @@ PICTURE_BYTES, PICTURES, PICTURE_SIDE = 600_000, 300, 64  # of test images kept 
 class Validation(NamedTuple):
     """The result of a pass; both dictionaries are empty if there were no images.
 
-    `numbers` has `top1` and `top5` in percent, `loss`, and of the features `s`, `d`, `orthogonality` and
-    `expected_orthogonality`, the gamma that OPL needs to lower d, and the largest `class_cosine` of two class means.
+    `numbers` has `top1`, `top5` and `balanced` (the mean over classes of their top-1) in percent, `loss`, and of the
+    features `s`, `d`, `orthogonality` and `expected_orthogonality`, the gamma that OPL needs to lower d, and the
+    largest `class_cosine` of two class means.
     `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5` (N, 5) class ids
     and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a stratified sample,
     and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes without images.
@@ -59,6 +60,7 @@ def validate(
         novel: whether the classes are not those of the model, so that accuracy and loss are undefined.
     """
     sums = torch.zeros(4, dtype=torch.float64)
+    by_class = torch.zeros(2, num_classes, dtype=torch.float64)
     rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
     geometry: Geometry | None = None
     with evaluation_mode(model):
@@ -68,6 +70,7 @@ def validate(
             top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
             if not novel:
                 sums += _sums(logits, top5, labels)
+                by_class += _sums_by_class(top5, labels, num_classes)
             geometry = geometry or Geometry(features.shape[1], num_classes=num_classes)
             geometry.update(features, labels)
             if keep:
@@ -77,9 +80,10 @@ def validate(
     if group is not None:
         geometry = _shared_geometry(geometry, num_classes, group)
         dist.all_reduce(sums, group=group)
+        dist.all_reduce(by_class, group=group)
     if geometry is None:
         return Validation({}, {})
-    numbers = {**({} if novel else _accuracies(sums)), **_geometry(geometry)}
+    numbers = {**({} if novel else _accuracies(sums, by_class)), **_geometry(geometry)}
     return Validation(numbers, _arrays(rows, geometry, group) if keep else {})
 
 
@@ -99,9 +103,17 @@ def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([hits[:, 0].sum(), hits.any(1).sum(), entropy, labels.new_tensor(len(hits))]).cpu()
 
 
-def _accuracies(sums: Tensor) -> dict[str, float]:
+def _sums_by_class(top5: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """Return (2, C): top-1 hits and number of images of each class."""
+    hit = labels[top5[:, 0] == labels]
+    return torch.stack([each.cpu().bincount(minlength=num_classes) for each in (hit, labels)])
+
+
+def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:
     first, five, entropy, rows = sums.tolist()
-    return {"top1": 100 * first / rows, "top5": 100 * five / rows, "loss": entropy / rows}
+    hits, images = by_class[:, by_class[1] > 0]
+    balanced = 100 * float((hits / images).mean())
+    return {"top1": 100 * first / rows, "top5": 100 * five / rows, "balanced": balanced, "loss": entropy / rows}
 
 
 def _geometry(geometry: Geometry) -> dict[str, float]:

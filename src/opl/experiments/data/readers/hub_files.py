@@ -117,7 +117,25 @@ def _patterns(found: DataSource) -> dict[str, list[str]]:
 
 
 def _encoded(found: DataSource, entries: list[Any]) -> list[bytes]:
-    return [entry if isinstance(entry, bytes) else entry["bytes"] or _named(found, entry["path"]) for entry in entries]
+    return [encoded_picture(found, entry) for entry in entries]
+
+
+def encoded_picture(found: DataSource, entry: Any) -> bytes:
+    """Return the picture of a row, which holds it or names its file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the row has no picture, or names no file in the folder of the data set.
+    """
+    if isinstance(entry, bytes):
+        return entry
+    held = entry if isinstance(entry, dict) else {"path": entry}
+    return held.get("bytes") or _named(found, held.get("path"))
+
+
+def image_column(found: DataSource, there: list[str]) -> str:
+    """Return the column of the images."""
+    return _columns(found, there)[0]
 
 
 def _named(found: DataSource, path: object) -> bytes:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SPLIT_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 DOMAINS = "domains"  # the layout of a data set with domains, in any file format: see `domain_files`
 HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}  # names of the parts on the Hub
+CONVERTED = "refs/convert/parquet"  # the branch on which the Hub keeps data sets that it has converted
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -259,16 +260,23 @@ def _in_hub_cache(known: CatalogEntry) -> DataSource | None:
 
 
 def _download(known: CatalogEntry) -> DataSource:
-    from huggingface_hub import snapshot_download
-
     try:
-        folder = Path(snapshot_download(known.hub, repo_type="dataset", allow_patterns=["*.parquet"]))
-    except Exception as error:  # no network after all, terms not accepted, disk full, ...
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
         raise DataError(
-            f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({one_line(error)}): {_ways(known)}."
+            f"{known.name} comes from the Hub's {known.hub!r}, which needs huggingface_hub: install "
+            "'orthogonal-projection-loss[experiments]' with pip."
         ) from error
-    if found := _in_folder(known, folder, f"Hub {known.hub}"):
-        return found
+    for revision in (None, CONVERTED):
+        try:
+            folder = snapshot_download(known.hub, repo_type="dataset", revision=revision, allow_patterns=["*.parquet"])
+        except Exception as error:  # no network after all, terms not accepted, disk full, ...
+            raise DataError(
+                f"{known.name} could not be downloaded from the Hub's {known.hub!r} ({one_line(error)}): "
+                f"{_ways(known)}."
+            ) from error
+        if found := _in_folder(known, Path(folder), f"Hub {known.hub}"):
+            return found
     raise DataError(f"the Hub's {known.hub!r} has no Parquet files in the layout of {known.name}: {_ways(known)}.")
 
 

@@ -131,8 +131,8 @@ def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[st
             model, part, settings, augment=augment, mean=center, std=spread, device=fabric.device, watch=watch
         )
     for protocol, accuracies in zip(settings, found, strict=True):
-        mean, half, _ = interval(accuracies.tolist())
-        own = {protocol.metric: mean, f"{protocol.metric}/half": half}
+        over = interval(accuracies.tolist())
+        own = {protocol.metric: over.mean, f"{protocol.metric}/half": over.half}
         content = {"numbers": own, "settings": to_json(protocol), "commit": commit()}
         folder.write_measure(measure_name(protocol.metric), content, {"each": accuracies.float().numpy()})
         numbers |= own

@@ -120,5 +120,5 @@ def _chunks(episodes: MetaEpisodes, domains: int) -> Iterator[list[VariableEpiso
 
 
 def _summary(metric: str, each: Tensor) -> dict[str, float]:
-    mean, half, _ = interval(each.tolist())
-    return {metric: mean, f"{metric}/half": half}
+    found = interval(each.tolist())
+    return {metric: found.mean, f"{metric}/half": found.half}

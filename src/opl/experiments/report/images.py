@@ -1,0 +1,72 @@
+"""Matrices and small pictures as images inside the page."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Cividis, and a scale from blue over nearly white to orange: both are read alike by color-blind eyes.
+SEQUENTIAL = ("#00224e", "#414d6b", "#7d7c78", "#bcae6e", "#fee838")
+DIVERGING = ("#004b87", "#5b9bd0", "#f4f4f4", "#ef9a5c", "#a63d00")
+SIDE = 40  # pixels of a picture in a sheet, at most
+
+
+def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> str:
+    """A matrix as a PNG data URI, a pixel for each cell; cells that are not finite are transparent."""
+    from PIL import Image
+
+    share = np.clip((np.asarray(values, dtype=float) - low) / (high - low), 0, 1)
+    places = np.where(np.isfinite(share), 1 + np.round(np.nan_to_num(share) * 254), 0).astype(np.uint8)
+    image = Image.fromarray(places)
+    image.putpalette([0, 0, 0, *_ramp(stops).ravel().tolist()])
+    return _encode(image, "PNG", transparency=0, optimize=True)
+
+
+def sheet(pixels: Array, across: int) -> str:
+    """Pictures side by side and below each other, each at most 40 pixels wide, as a WebP data URI.
+
+    Args:
+        pixels: (N, H, W, 1 or 3) of uint8.
+        across: pictures in a row.
+    """
+    from PIL import Image
+
+    count, height, width, channels = pixels.shape
+    small_w, small_h = small_size(width, height)
+    whole = Image.new("RGB", (across * small_w, -(-count // across) * small_h))
+    for place, picture in enumerate(np.asarray(pixels)):
+        image = Image.fromarray(picture[:, :, 0] if channels == 1 else np.ascontiguousarray(picture))
+        small = (
+            image.resize((small_w, small_h), Image.Resampling.LANCZOS) if (small_w, small_h) != image.size else image
+        )
+        whole.paste(small, (place % across * small_w, place // across * small_h))
+    return _encode(whole, "WEBP", quality=72, method=4)
+
+
+def small_size(width: int, height: int) -> tuple[int, int]:
+    """The size of a picture in a sheet.
+
+    Example:
+        >>> small_size(64, 64), small_size(8, 8)
+        ((40, 40), (8, 8))
+    """
+    factor = min(1.0, SIDE / max(width, height))
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def _ramp(stops: tuple[str, ...]) -> Array:
+    """(255, 3) colors between the stops."""
+    known = np.array([[int(stop[place : place + 2], 16) for place in (1, 3, 5)] for stop in stops])
+    at = np.linspace(0, len(stops) - 1, 255)
+    parts = [np.interp(at, np.arange(len(stops)), channel) for channel in known.T]
+    return np.stack(parts, axis=1).round().astype(np.uint8)
+
+
+def _encode(image: Any, kind: str, **options: Any) -> str:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return f"data:image/{kind.lower()};base64,{base64.b64encode(file.getvalue()).decode()}"

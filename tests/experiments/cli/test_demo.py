@@ -1,0 +1,62 @@
+"""`opl demo`: what it says at the end, from runs that were written by hand."""
+
+import pytest
+
+from _finished_runs import write_finished
+from opl.experiments.cli import demo
+from opl.experiments.tables import recipe
+
+
+def write_runs(folder, accuracies, ds):
+    for name, tops, d in zip(("digits-ce", "digits-opl"), accuracies, ds, strict=True):
+        for seed, top1 in enumerate(tops):
+            write_finished(folder, name, seed, top1, result={"test/d": d + seed / 100})
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "ds", "said"),
+    [
+        (
+            ((97.0, 97.5, 98.0), (97.4, 97.2, 98.2)),
+            (0.72, 0.40),
+            ["OPL set the classes apart: d, the mean |cosine| between classes (0: right angles), 0.73 -> 0.41.",
+             "Accuracy 97.60 against 97.50 % (+0.10, 3 seeds): undecided."],
+        ),
+        (
+            ((90.0, 91.0, 92.0), (95.0, 96.1, 97.0)),
+            (0.40, 0.72),
+            ["OPL did not set the classes apart: d, the mean |cosine| between classes (0: right angles), 0.41 -> 0.73.",
+             "Accuracy 96.03 against 91.00 % (+5.03, 3 seeds): a gain."],
+        ),
+        (
+            ((97.0,), (97.4,)),
+            (0.72, 0.40),
+            ["OPL set the classes apart: d, the mean |cosine| between classes (0: right angles), 0.72 -> 0.40.",
+             "Accuracy 97.40 against 97.00 % (+0.40, 1 seed): too few seeds to tell."],
+        ),
+    ],
+)  # fmt: skip
+def test_the_story_is_that_of_the_runs(tmp_path, accuracies, ds, said):
+    write_runs(tmp_path, accuracies, ds)
+    assert demo._story(tmp_path, "small") == said
+
+
+def test_the_last_lines_name_the_page_the_picture_and_what_to_try(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "small" / "demo"
+    write_runs(folder, ((97.0, 97.5), (97.4, 97.2)), (0.72, 0.40))
+    monkeypatch.setattr(demo.Reproduce, "run", lambda job: 0 if job.seeds == 2 else 1)
+    assert demo.Demo(seeds=2, out=tmp_path).run() == 0
+    told = capsys.readouterr().out
+    for words in (str(folder / "report.html"), str(folder / "demo.png"), "opl try FOLDER", "opl reproduce table-1"):
+        assert words in told
+    assert demo.Demo(seeds=3, out=tmp_path).run() == 1
+    assert not capsys.readouterr().out
+
+
+def test_every_epoch_of_the_demo_is_validated_on_images_that_are_not_tested():
+    made = recipe("digits-opl", "small")
+    assert made.eval_every == 1
+    parts = made.data.load(0)
+    rows = [set(part.rows.tolist()) for part in (parts.train, parts.val, parts.test)]
+    assert [len(each) for each in rows] == [719, 180, 898]
+    assert len(set.union(*rows)) == 1797

@@ -1,0 +1,137 @@
+"""`opl try` from the pictures to the page, resumed and interrupted."""
+
+import json
+import shutil
+
+import pytest
+from _inline_try import try_images
+
+from _pictures import encoded
+from _shapes import draw, shape_folder
+from opl.experiments import cli
+from opl.experiments.tryout.stored import read_items
+
+FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "1", "--gamma", "5", "--jobs", "1", "--minutes", "5")
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """The folder of a whole `opl try`, what it printed, and the pictures; it was interrupted after the first seed."""
+    folder = tmp_path_factory.mktemp("try")
+    shape_folder(folder / "shapes", {"circle": 30, "square": 9})
+    (folder / "shapes/circle/broken.png").write_text("no picture")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ("shapes", *FAST, "--seeds", "2", "--out", "runs")
+        first = try_images(patch, words, stop_after=3)
+        second = try_images(patch, words)
+    return folder, first, second
+
+
+def test_an_interrupted_try_keeps_finished_seeds_and_resumes(tried):
+    _, first, second = tried
+    assert first == (130, ["try-shapes-ce seed 0", "try-shapes-opl seed 0", "try-shapes-ce seed 1"])
+    assert second == (0, ["try-shapes-opl seed 1"])
+
+
+def test_the_table_has_both_methods_with_both_seeds_and_the_balanced_accuracy(tried):
+    table = json.loads((tried[0] / "runs/try/shapes/table.json").read_text())
+    assert [(row["label"], row["seeds"]) for row in table["rows"]] == [("CE", [0, 1]), ("CE+OPL", [0, 1])]
+    assert "test/balanced" in table["rows"][1]["difference"]
+    assert table["scale"] == "try"
+    for words in ("9 (square) to 30 (circle)", "right in 76.9%", "1 picture that cannot be read (circle/broken.png)"):
+        assert words in table["note"]
+    assert (tried[0] / "runs/try/shapes/left-out.txt").read_text().startswith("circle/broken.png: ")
+
+
+def test_the_page_names_the_comparison_and_the_command(tried):
+    page = (tried[0] / "runs/try/shapes/report.html").read_text()
+    for words in ("CE against CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
+        assert words in page
+
+
+def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
+    copy = shutil.copytree(tried[0] / "runs", tmp_path / "runs")
+    (copy / "try/shapes/report.html").unlink()
+    assert cli.main(["report", str(copy)]) == 0
+    assert "CE against CE+OPL on your images" in (copy / "report.html").read_text()
+    assert cli.main(["check", str(copy)]) == 0
+    assert "4 runs, 0 files" in capsys.readouterr().out
+    assert [*read_items(copy)] == ["try-shapes"]
+
+
+def test_a_finished_try_trains_nothing_and_more_seeds_are_added(tried, monkeypatch, capsys):
+    monkeypatch.chdir(tried[0])
+    assert try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1")) == (0, [])
+    assert "2 of each method are finished; more seeds" in capsys.readouterr().err
+    code, runs = try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1", "--seeds", "3", "--json"))
+    assert (code, runs) == (0, ["try-shapes-ce seed 2", "try-shapes-opl seed 2"])
+    assert [row["seeds"] for row in _last_json(capsys.readouterr().out)["rows"]] == [[0, 1, 2], [0, 1, 2]]
+
+
+def _last_json(text):
+    """The last JSON object of what was printed: the runs print theirs before it."""
+    return json.loads("{" + text.rpartition("\n{")[2])
+
+
+def test_other_settings_and_other_pictures_are_refused(tried, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tried[0])
+    assert try_images(monkeypatch, ("shapes", "--out", "runs", "--epochs", "7"))[0] == 2
+    assert "was begun with --epochs 1, and 7 is given now" in capsys.readouterr().err
+    shutil.copytree(tried[0] / "runs", tmp_path / "runs")
+    shape_folder(tmp_path / "shapes", {"circle": 5, "square": 5})
+    monkeypatch.chdir(tmp_path)
+    assert try_images(monkeypatch, ("shapes", "--out", "runs"))[0] == 2
+    assert "are not those that" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatch, capsys):
+    shape_folder(tmp_path / "gray", {"circle": 12, "square": 12}, mode="L")
+    code, runs = try_images(monkeypatch, (tmp_path / "gray", "--dry-run", "--out", tmp_path, "--jobs", "1"))
+    said = " ".join(capsys.readouterr().err.split())
+    assert (code, runs) == (0, [])
+    for words in (
+        "24: 18 training, 2 validation, 4 test",
+        "resnet-10-w16 on 16 x 16 pixels",
+        "60 epochs",
+        "flips 0",
+        "gray",
+    ):
+        assert words in said
+    assert not (tmp_path / "try/gray/try.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: None, "there is no folder or file"),
+        (lambda folder: folder.mkdir(parents=True), "it is empty"),
+        (lambda folder: shape_folder(folder, {"circle": 8}), "has one class, 'circle'"),
+        (lambda folder: shape_folder(folder, {"circle": 1, "square": 2}), "has no class with at least 3"),
+    ],
+)
+def test_folders_that_cannot_be_tried_are_one_sentence(tmp_path, monkeypatch, capsys, make, words):
+    make(tmp_path / "data/here")
+    code, _ = try_images(monkeypatch, (tmp_path / "data/here", "--out", tmp_path / "runs"))
+    said = capsys.readouterr().err.strip().splitlines()
+    assert code == 2
+    assert words in said[-1]
+    assert "Traceback" not in "".join(said)
+
+
+def test_pretrained_weights_start_the_runs_and_gray_pictures_get_three_channels(tmp_path, monkeypatch, capsys):
+    from safetensors.torch import save_file
+
+    from opl.experiments.models import ResNet
+
+    save_file(ResNet(depth=10, stem="cifar", width=16).build(3, 4).state_dict(), tmp_path / "start.safetensors")
+    shape_folder(tmp_path / "gray", {"circle": 8, "square": 8}, mode="L")
+    (tmp_path / "gray/circle/more.png").write_bytes(encoded(draw("circle", 30, mode="L")))
+    words = (tmp_path / "gray", "--pretrained", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
+    assert try_images(monkeypatch, (*words, "--size", "8", "--epochs", "1", "--gamma", "5", "--jobs", "1"))[0] == 0
+    about = json.loads((tmp_path / "try/gray/try-gray-opl/seed-0/result.json").read_text())
+    assert "start.safetensors, SHA-256" in json.dumps(about)
+    assert (
+        try_images(monkeypatch, (*words[:3], "--network", "resnet-18", "--out", tmp_path / "b", "--jobs", "1"))[0] == 2
+    )
+    assert "the pretrained weights are those of resnet-10-w16" in capsys.readouterr().err
