@@ -4,18 +4,20 @@
 # make matrix the library with old and new torch       make package  wheel and sdist, built, checked, installed, tested
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
+INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
 
 .PHONY: setup demo test slow fuzz faults lint bench matrix package clean
 
 setup: .venv/.dev
 
 .venv/.base: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	@echo "setting up .venv: opl and what its experiments need (minutes the first time)"
+	@$(PYTHON) -m venv .venv
 	$(INSTALL) -e '.[experiments]'
 	@touch $@
 
 .venv/.dev: .venv/.base
+	@echo "setting up .venv: what tests and checks need"
 	$(INSTALL) -e '.[dev]'
 	@touch $@
 
@@ -43,6 +45,7 @@ bench: .venv/.base
 	$(BIN)/opl bench
 
 .venv/.nox: .venv/.base
+	@echo "setting up .venv: nox"
 	$(INSTALL) nox
 	@touch $@
 

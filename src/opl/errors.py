@@ -69,6 +69,7 @@ class DataError(OplError, LookupError):
 
 
 LONGEST = 200  # characters of a word that a message repeats
+NEAREST = 3  # names that a message suggests
 WARNING = "opl: warning:"  # prefix of warnings on the command line
 
 
@@ -76,16 +77,25 @@ class OplWarning(UserWarning):
     """A setup that is probably a mistake; training continues."""
 
 
-def did_you_mean(what: str, given: object, known: Iterable[str]) -> str:
-    """Return the error message for an unknown name, which suggests the closest known one.
+def did_you_mean(what: str, given: object, known: Iterable[str], lister: str = "") -> str:
+    """Return the error message for an unknown name, which suggests the nearest known ones, three of them at most.
+
+    Args:
+        what: what the name should be the name of.
+        given: the unknown name.
+        known: all names.
+        lister: the command that lists them.
 
     Example:
         >>> did_you_mean("form", "mean-abs", ("mean_abs", "mean"))
-        "form 'mean-abs' does not exist: did you mean 'mean_abs'? There are 'mean_abs', 'mean'."
+        "form 'mean-abs' does not exist: did you mean 'mean_abs' or 'mean'? There are no others."
     """
-    names = list(known)
+    names = list(dict.fromkeys(known))
     word = repr(given) if len(repr(given)) <= LONGEST else f"{repr(given)[:LONGEST]}..."
-    near = difflib.get_close_matches(str(given)[:LONGEST], names, n=1, cutoff=0.0)
+    near = [*map(repr, difflib.get_close_matches(str(given)[:LONGEST], names, n=NEAREST, cutoff=0.0))]
     if not near:
         return f"{what} {word} does not exist: leave it out."
-    return f"{what} {word} does not exist: did you mean {near[0]!r}? There are {', '.join(map(repr, names))}."
+    nearest = " or ".join([", ".join(near[:-1]), near[-1]]) if len(near) > 1 else near[0]
+    count = f"{len(names)} in all" if len(names) > len(near) else "no others"
+    more = f"{lister} lists them." if lister else f"There are {count}."
+    return f"{what} {word} does not exist: did you mean {nearest}? {more}"

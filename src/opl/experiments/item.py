@@ -1,10 +1,14 @@
 """A table or figure of the paper as a value: its rows, their recipes, and the paper's numbers."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .run_folder import measure_name
 from .scales import SCALES, RunScale, Scale
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+"""The units of a cost."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Item:
     seeds: int = 3
     """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
     cost: str = ""
-    """The measured cost of one run at each scale."""
+    """The measured cost of one run at each scale, as in `small: 4 to 8 min on 1 core; paper: 22 h on 2 cores`."""
     note: str = ""
     setting: str = ""
     """What the paper's numbers were measured with, such as `ResNet-56, 100 classes, 200 epochs`; heads their column."""
@@ -90,6 +94,8 @@ class Item:
     """The item whose folder holds the runs, if they are shared."""
     averages: tuple[Average, ...] = ()
     """Rows below the others that are means of rows."""
+    others: tuple[str, ...] = ()
+    """The recipes of its file that have no row: variants, and runs that others come after."""
     command: str = ""
     """The command that makes it, if that is not `opl reproduce`."""
     pretrained: bool = False
@@ -99,6 +105,25 @@ class Item:
     def main(self) -> tuple[str, ...]:
         """The numbers to compare with the baseline and the paper."""
         return self.compared or tuple(self.metrics)[:1]
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """The names of all recipes, those of rows first."""
+        return (*(row.recipe for row in self.rows), *self.others)
+
+    def cost_at(self, scale: str) -> float:
+        """The longest time of one run that `cost` names at a scale, in seconds; 0 if it names none.
+
+        Example:
+            >>> item = Item("x", "x", "x", {}, (), cost="small: 4 to 8 min on 1 core; paper: 22 h on 2 cores")
+            >>> item.cost_at("small"), item.cost_at("paper"), item.cost_at("tiny")
+            (480.0, 79200.0, 0.0)
+        """
+        sections = [(part.partition(":")[0], part) for part in map(str.strip, self.cost.split(";"))]
+        named = [part for head, part in sections if head.split(",")[0] == scale]
+        alike = [part for head, part in sections if not head.startswith(SCALES)] if scale != "tiny" else []
+        found = re.findall(r"(\d+(?:\.\d+)?) (s|min|h)\b", "; ".join(named or alike))
+        return max((float(count) * SECONDS[unit] for count, unit in found), default=0.0)
 
     def seeds_at(self, scale: str) -> int:
         """The number of runs of each row at a scale."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from .._support.ranges import Count, FolderName, Name, NotNegative, Positive, Seed, check_settings
 from ..errors import OptionError
 from ..optim import Cosine, Optimizer, Schedule, Steps
-from .scales import RunScale
+from .scales import FULL, RunScale
 from .types import DataSet, LabelNoise, Method, Model
 
 Selection = Literal["last", "best-val", "both"]
@@ -72,7 +72,7 @@ class Recipe:
     oracle: bool = False
     """Also test after every validation, and report the best as ORACLE/test/top1. It is never used for selection."""
     seed: Seed = 0
-    scale: RunScale = "paper"
+    scale: RunScale = FULL
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe of this name, for a run of the scale `custom`."""
     precision: Precision = "32-true"

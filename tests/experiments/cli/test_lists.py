@@ -1,10 +1,103 @@
-"""`opl recipes` and `opl data` print their lists."""
+"""`opl recipes` and `opl data` print their lists, of which each line is one item or data set."""
+
+import json
+import subprocess
+import sys
+
+import pytest
 
 from opl.experiments import cli
+from opl.experiments.data import CATALOG
+from opl.experiments.tables import ITEMS, item
+
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+from opl.experiments.cli import COMMANDS, main
+said = {}
+more = [["recipes"], ["recipes", "table-1"], ["train", "digits-op"]]
+for words in [*([command, "--help"] for command in COMMANDS), *more]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code or 0
+    heavy = sorted({"torch", "numpy", "matplotlib", "datasets"} & set(sys.modules))
+    said[" ".join(words)] = [code, heavy, len(out.getvalue())]
+print(json.dumps(said))
+"""
 
 
-def test_lists_are_printed(capfd):
-    assert cli.main(["recipes"]) == 0
-    assert "table-s1" in capfd.readouterr().out
-    assert cli.main(["data"]) == 0
-    assert "cifar100" in capfd.readouterr().out
+def test_help_of_every_command_and_lists_of_recipes_need_no_torch():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    assert {f"{command} --help" for command in cli.COMMANDS} <= set(said)
+    for words, (code, heavy, length) in said.items():
+        assert code == (2 if words == "train digits-op" else 0), words
+        assert heavy == [], words
+        assert length > 50, words
+
+
+def listed(words, capfd):
+    assert cli.main(words) == 0
+    return capfd.readouterr().out.splitlines()
+
+
+def test_recipes_lists_the_items_first_a_line_each(capfd):
+    lines = listed(["recipes"], capfd)
+    assert [line.split()[0] for line in lines[: len(ITEMS)]] == list(ITEMS)
+    for line, each in zip(lines, ITEMS.values(), strict=False):
+        assert each.title in line
+        assert [scale in line.rpartition("  ")[2] for scale in ("paper", "small", "tiny")] == [
+            bool(each.at(scale)) for scale in ("paper", "small", "tiny")
+        ]
+    assert "22 h" in lines[list(ITEMS).index("table-1")]
+
+
+def test_recipes_of_an_item_are_all_listed_and_words_choose_among_them(capfd):
+    lines = listed(["recipes", "table-2"], capfd)
+    assert {line.split()[0] for line in lines if line} >= set(item("table-2").recipes)
+    lines = listed(["recipes", "table-2", "ViT", "released"], capfd)
+    found = [line.split()[0] for line in lines if line and line.split()[0] in item("table-2").recipes]
+    assert found == ["imagenet-vit-s16-opl-released", "cifar100-jpegs-vit-opl-released"]
+
+
+def test_words_find_items_and_recipes_with_or_without_hyphens(capfd):
+    lines = listed(["recipes", "noise", "40"], capfd)
+    assert lines[0].split()[0] == "table-3"
+    (line,) = listed(["recipes", "resnet56", "CENTER"], capfd)
+    assert line.split() == ["cifar100-resnet56-center", "table-1", "Center"]
+
+
+def test_data_has_a_line_for_each_set_and_says_more_of_one(capfd, apart):
+    lines = listed(["data"], capfd)
+    assert [line.split()[0] for line in lines[: len(CATALOG) + 1]] == ["digits", *CATALOG]
+    assert lines[0].split()[1:4] == ["here", "10", "classes"]
+    (cifar,) = [line for line in lines if line.startswith("cifar100 ")]
+    assert "absent  100 classes    60,000 images     Hub uoft-cs/cifar100" in cifar
+    more = " ".join(listed(["data", "cifar100"], capfd))
+    assert all(words in more for words in ("not here", "train 50,000, test 10,000", "$OPL_DATA", "Krizhevsky 2009"))
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong", "nearest"),
+    [
+        (["tarin"], "command 'tarin'", ["train", "data", "search"]),
+        (["reproduce", "tabel-3"], "table or figure 'tabel-3'", ["table-3", "table-s3", "table-8"]),
+        (["train", "digits-oopl"], "recipe 'digits-oopl'", ["digits-opl", "digits-ce", "mnist-opl"]),
+        (["search", "digits-oopl"], "recipe 'digits-oopl'", ["digits-opl", "digits-ce", "mnist-opl"]),
+        (["data", "cifr10"], "data set 'cifr10'", ["cifar10", "cifar100", "cifar-fs"]),
+        (["recipes", "tabel-s1"], "'tabel-s1'", ["table-s1", "table-1", "table-s3"]),
+        (["reproduce", "demo", "--sedes", "3"], "flag '--sedes'", ["--seeds"]),
+        (["train", "digits-opl", "--optimzer.lr=3"], "flag '--optimzer.lr'", ["--optimizer.lr"]),
+        (["evaluate", "x", "geomtry"], "protocol 'geomtry'", ["geometry"]),
+    ],
+)
+def test_a_mistyped_name_gets_the_three_nearest_in_one_line(words, wrong, nearest, capfd):
+    assert cli.main(words) == 2
+    heard = capfd.readouterr()
+    (line,) = heard.err.splitlines()
+    assert heard.out == ""
+    assert f"{wrong} does not exist: did you mean {nearest[0]!r}" in line
+    suggested = line.partition("did you mean ")[2].partition("?")[0]
+    assert suggested.count("'") == 6
+    assert {f"'{name}'" for name in nearest} <= set(suggested.replace(" or ", ", ").split(", "))

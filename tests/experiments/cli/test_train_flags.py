@@ -1,7 +1,7 @@
 """The flags of the command that trains."""
 
 from opl.experiments import tables
-from opl.experiments.cli.train import change_settings
+from opl.experiments.cli.settings import change_settings
 from opl.experiments.recipe import Recipe
 from opl.experiments.serialization import to_json
 

@@ -33,7 +33,7 @@ COMMANDS = {
     "try": Command(
         "try_images", "Try", "does OPL help on your images: CE against CE+OPL within a time, table and page"
     ),
-    "recipes": Command("recipes", "Recipes", "every recipe: its table, data set, cost, the paper's number"),
+    "recipes": Command("recipes", "Recipes", "every table and figure, its scales and cost; of one, its recipes"),
     "train": Command("train", "Train", "one run of a recipe; resumes where it stopped"),
     "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
     "evaluate": Command(
@@ -106,7 +106,7 @@ def _run(words: list[str]) -> int:
     try:
         module = import_module(f".{command.module}", __name__)
     except ModuleNotFoundError as error:
-        if error.name != "tyro":
+        if (error.name or "").partition(".")[0] != "tyro":
             raise
         raise OplError(
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."

@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from tyro.extras import subcommand_cli_from_dict
 
 from ...errors import OptionError, did_you_mean
-from ..scales import Scale
+from ..scales import FULL, Scale
 from .flags import OUT
 
 Shell = Literal["bash", "zsh"]
@@ -22,7 +22,7 @@ class TrainWords:
     """One run of a recipe."""
 
     recipe: Positional[str]
-    scale: Scale = "paper"
+    scale: Scale = FULL
     out: Path = OUT
     dry_run: bool = False
 

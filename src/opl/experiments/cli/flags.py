@@ -3,16 +3,17 @@
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
 import tyro
 
 from ..._support.ranges import Range, check_settings
-from ...errors import OptionError
+from ...errors import OptionError, did_you_mean
 
 OUT = Path("runs")
 """Where runs go, where no `--out` is given."""
@@ -51,10 +52,23 @@ def read_flags(kind: Any, words: Sequence[str], **options: Any) -> Any:
             values = tyro.cli(kind, args=words, **options)
     except SystemExit as end:
         if end.code:
-            raise OptionError(_sentence(said.getvalue())) from None
+            raise OptionError(_unknown_flag(kind, words, options) or _sentence(said.getvalue())) from None
         raise
     print(said.getvalue(), end="", file=sys.stderr)
     return values
+
+
+def _unknown_flag(kind: Any, words: Sequence[str], options: dict[str, Any]) -> str:
+    """What to say of the first word that is no flag but looks like one, unless such words go elsewhere."""
+    if options.get("return_unknown_args"):
+        return ""
+    text = io.StringIO()
+    with _environment({"TERM": "dumb", "COLUMNS": WIDE}), redirect_stdout(text), suppress(SystemExit):
+        tyro.cli(kind, args=["--help"], **options)
+    known = re.findall(r"(?<![\w-])--[a-z][\w.-]*", text.getvalue())
+    given = [word.partition("=")[0] for word in words if word.startswith("--")]
+    unknown = [flag for flag in given if flag.replace("_", "-") not in known]
+    return did_you_mean("flag", unknown[0], known, f"{options['prog']} --help") if unknown else ""
 
 
 def _sentence(box: str) -> str:

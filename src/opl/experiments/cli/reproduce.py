@@ -1,10 +1,9 @@
 """`opl reproduce ITEM`: all runs of a table or figure, then the paper's numbers and ours side by side."""
 
 import json
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 from tyro.conf import OmitArgPrefixes, Positional
 
@@ -15,12 +14,15 @@ from ..cluster.measures import measure_all
 from ..cluster.placement import HERE, Placement
 from ..figures.rendering import Order
 from ..item import Item
-from ..results.conformity import screen
-from ..results.runs import DAMAGED, REFUSED, Run, read_runs
-from ..results.tables import as_json, build_table
+from ..results.grid import show_lines
 from ..scales import Scale
 from ..tables import ITEMS, RECIPES, item, recipe
+from . import plan
 from .flags import OUT, Flags, Seeds, read_flags
+from .waiting import waiting
+
+if TYPE_CHECKING:
+    from ..results.runs import Run
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Reproduce(Flags):
     """Print the table as JSON."""
     order: Order = "class"
     """Of the classes in a similarity matrix (figures 4 and s3); the other items have none."""
+    dry_run: bool = False
+    """Print the runs, which of them are done, which data sets are here and the expected time, and train nothing."""
 
     @classmethod
     def parse(cls, words: list[str]) -> Self:
@@ -50,11 +54,17 @@ class Reproduce(Flags):
     def run(self) -> int:
         """Run what is not finished, then print the table, or draw the figure."""
         chosen = self._choose()
+        with waiting(f"loading the recipes of {chosen.name}"):
+            recipe(chosen.at(self.scale)[0].recipe, self.scale)
+        if self.dry_run:
+            jobs = self._jobs(self._with_data(chosen), self._folder(chosen))
+            plan.show(chosen, jobs, self.scale, self.place)
+            return 0
         present = self._with_data(chosen)
         folder = self._make_folder(chosen)
         self._refuse_other_settings(chosen, folder)
         failed = self._run_all(present, folder)
-        runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
+        runs = _comparable_runs(folder)
         self._report(chosen, runs, folder)
         if chosen.figure and not failed:
             self._draw(present, runs, folder)
@@ -69,8 +79,17 @@ class Reproduce(Flags):
             raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: give another --scale.")
         return chosen
 
+    def _folder(self, chosen: Item) -> Path:
+        """The folder of its runs, absolute since on a cluster processes start elsewhere."""
+        return (self.out / self.scale / (chosen.home or chosen.name)).absolute()
+
+    def _jobs(self, chosen: Item, folder: Path) -> list[Job]:
+        """All runs of an item, done or not."""
+        seeds = self.seeds or chosen.seeds_at(self.scale)
+        return jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
+
     def _make_folder(self, chosen: Item) -> Path:
-        """The folder of its runs."""
+        """The folder of its runs, which is made."""
         folder = self.out / self.scale / (chosen.home or chosen.name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -82,9 +101,10 @@ class Reproduce(Flags):
 
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
         """Stop before anything is trained if a run of these rows, or one that they come after, cannot be compared."""
-        names = {job.recipe for job in jobs_of(chosen, self.scale, 1, folder, lambda name: recipe(name, self.scale))}
-        runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
-        wrong = [run for run in runs if run.state in (REFUSED, DAMAGED) and run.name in names]
+        from ..results.runs import DAMAGED, REFUSED
+
+        names = {job.recipe for job in self._jobs(chosen, folder)}
+        wrong = [run for run in _comparable_runs(folder) if run.state in (REFUSED, DAMAGED) and run.name in names]
         if wrong:
             more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
             raise FolderError(
@@ -102,20 +122,20 @@ class Reproduce(Flags):
         absent = [name for name in needed if not is_here(name)]
         present = replace(chosen, rows=tuple(row for row in chosen.rows if row.needs not in absent))
         if not present.at("small"):
-            for name in absent:
+            for name in absent if not self.dry_run else ():
                 find(name)  # from the network, or with the error that says how to get it
             return chosen
         for name in absent:
             count = sum(row.needs == name for row in chosen.at("small"))
-            print(f"left out: {count} rows that need {name}, which is not here: see opl data", file=sys.stderr)
+            show_lines([f"left out: {count} rows that need {name}, which is not here: see opl data"], stderr=True)
         return present
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure what is not there yet; the runs that failed."""
-        seeds = self.seeds or chosen.seeds_at(self.scale)
         folder = folder.absolute()  # on a cluster, processes start elsewhere
-        jobs = jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
+        jobs = self._jobs(chosen, folder)
         self._find_data(jobs)
+        show_lines(plan.announce(jobs, self.place), stderr=True)
         with self.place.executor(folder, self.scale == "tiny") as executor:
             return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
                 chosen, jobs, self.scale, folder, executor, self.place.resources
@@ -125,16 +145,16 @@ class Reproduce(Flags):
         """Stop before anything is started if the data set of a run is nowhere; on a cluster, only its machines know."""
         if self.scale == "tiny" or self.place.on != "local":
             return
-        from ..data import CATALOG, find
+        from ..data import find
 
-        names = {recipe(job.recipe, self.scale).data.name for job in jobs if not job.folder.done}
-        for name in sorted(names & CATALOG.keys()):
+        for name in plan.data_sets([job for job in jobs if not job.folder.done], self.scale):
             find(name)
 
-    def _report(self, chosen: Item, runs: list[Run], folder: Path) -> None:
+    def _report(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Write the table and the page, and print the table."""
         from ..report.page import write_report
         from ..results.markdown import document
+        from ..results.tables import as_json, build_table
         from ..results.terminal import show
 
         table = build_table(chosen, runs, self.scale)
@@ -147,13 +167,20 @@ class Reproduce(Flags):
             print(data)
             return
         show(table)
-        print(f"{stem}.md, {stem}.json and report.html are in {page.parent}")
+        show_lines([f"{stem}.md, {stem}.json and report.html are in {page.parent}"])
 
-    def _draw(self, chosen: Item, runs: list[Run], folder: Path) -> None:
+    def _draw(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Draw the figure, and print what it says."""
         from ..figures.paper import draw
 
         files, words = draw(chosen, runs, folder, self.scale, self.order)
         if not self.json:
-            print("\n".join(words))
-            print(f"{', '.join(file.name for file in files)} are there too")
+            show_lines([*words, f"{', '.join(file.name for file in files)} are there too"])
+
+
+def _comparable_runs(folder: Path) -> "list[Run]":
+    """The runs of a folder; those that may not be compared say so."""
+    from ..results.conformity import screen
+    from ..results.runs import read_runs
+
+    return screen(read_runs(folder), ITEMS.values(), RECIPES)

@@ -3,8 +3,9 @@
 import json
 import sys
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
@@ -13,7 +14,6 @@ from ..._support.ranges import Range, check_settings
 from ...errors import OplError
 from ..cluster.placement import HERE, Jobs, Placement
 from ..files import write_whole
-from ..recipe import Recipe
 from ..scales import Scale
 from ..search.searching import Search as Searching
 from ..search.searching import check_recipe, claim_folder
@@ -21,9 +21,12 @@ from ..search.space import Setting, parse_space
 from ..search.summary import as_json, markdown, sentences, table_of
 from ..search.trial import Goal, Metric, Sampler, Trial
 from ..serialization import to_json
-from ..tables import recipe
+from ..tables import check_recipe_name, cost_of, recipe
 from .flags import OUT, read_flags
-from .train import change_settings
+from .waiting import waiting
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
 
 WINNER = "winner.json"
 
@@ -60,11 +63,13 @@ class Search:
         job, rest = read_flags(cls, words, prog="opl search", return_unknown_args=True)
         for flags in (job.place, job):
             check_settings(flags, "--")
+        check_recipe_name(job.recipe)
         return replace(job, settings=tuple(rest))
 
     def run(self) -> int:
         """Search, then print the table and write the picture and the winner."""
-        base = change_settings(recipe(self.recipe, self.scale), list(self.settings))
+        with waiting(f"loading torch and the recipe {self.recipe}"):
+            base = self._build([])
         check_recipe(base, self.prune_at)
         space, goal = parse_space(self.over), Goal(self.metric)
         folder = (self.out / "search" / base.name).absolute()
@@ -75,15 +80,26 @@ class Search:
                 check_recipe(self._build([f"--{setting.name}", word]), self.prune_at)
         claim_folder(folder, self._definition(base))
         sampler = self._sampler(space, goal, folder, base.seed)
+        self._announce(space)
         with self.place.executor(folder, self.scale == "tiny") as executor:
             trials = searching.run(sampler, executor, self.place.resources)
         return self._finish(trials, sampler, space, goal, folder)
 
-    def _build(self, flags: list[str]) -> Recipe:
+    def _announce(self, space: tuple[Setting, ...]) -> None:
+        """Say what the search costs before it starts."""
+        from ..results.grid import show_lines
+
+        trials = self.trials if self.by == "optuna" else prod(len(setting.grid()) for setting in space)
+        runs = f"{trials} trials of {self.seeds} seeds: up to {trials * self.seeds} runs, {self.place.jobs} at a time"
+        show_lines([f"{runs}; a run: {cost_of(self.recipe) or 'not measured'}"], stderr=True)
+
+    def _build(self, flags: list[str]) -> "Recipe":
         """The recipe with the settings of all trials and with those of one."""
+        from .settings import change_settings
+
         return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags])
 
-    def _definition(self, base: Recipe) -> dict[str, Any]:
+    def _definition(self, base: "Recipe") -> dict[str, Any]:
         """What must be the same for a search to be continued; more of Optuna's trials may be asked for."""
         optuna = {"batch": self.batch or self.place.jobs} if self.by == "optuna" else {}
         chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
@@ -102,13 +118,15 @@ class Search:
         self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path
     ) -> int:
         """Write and print what was found."""
+        from ..results.grid import show_lines, show_rows
+
         best = goal.best(trials)
         importance = sampler.importance(trials)
         title = f"{self.recipe}, scale {self.scale}: search by {self.by}"
         write_whole(folder / "trials.md", markdown(trials, goal, importance, title).encode())
         write_whole(folder / "trials.json", (json.dumps(as_json(trials, goal, importance), indent=1) + "\n").encode())
-        _show(title, trials, goal)
-        print("\n".join(sentences(trials, goal, importance)))
+        show_rows(title, *table_of(trials, goal))
+        show_lines(sentences(trials, goal, importance))
         if not best:
             raise OplError(f"no trial finished: the logs in {folder} say why.")
         winner = self._build(best[0].flags)
@@ -132,16 +150,3 @@ class Search:
         figure = draw(settings, values, 0, self.metric, importance, log)
         footer.add(figure, footer.describe([run for run in read_runs(folder) if run.state == "done"]))
         save(figure, folder / "trials")
-
-
-def _show(title: str, trials: list[Trial], goal: Goal) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    heading, rows = table_of(trials, goal)
-    grid = Table(title=title)
-    for name in heading:
-        grid.add_column(name)
-    for row in rows:
-        grid.add_row(*row)
-    Console().print(grid)

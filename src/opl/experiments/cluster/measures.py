@@ -1,16 +1,20 @@
 """Measures of many runs: each is an `opl evaluate` command, those that were taken are kept."""
 
-import sys
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 
 from ...errors import WARNING
 from ..evaluation.registry import protocol_of
 from ..item import Item, Measure
 from ..run_folder import RunFolder
-from .executor import ENDED, SHARE, Executor, Resources, Task
+from .estimate import about
+from .executor import ENDED, SHARE, Event, Executor, Resources, Task
 from .jobs import Job
+from .screen import Screen, Step
 
 LOGS = ".measures"
 """The folder beside the runs for what is said while they are measured."""
@@ -29,33 +33,78 @@ def measure_all(
     return [job for job, words in wanted if (job.folder, words) in failed]
 
 
+@dataclass
+class Measuring:
+    """A measure of a run, and how it goes."""
+
+    name: str
+    folder: RunFolder
+    words: tuple[str, ...]
+    log: Path
+    state: str = "waiting"
+    began: float = 0.0
+    took: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is done, or failed."""
+        return self.state in ENDED
+
+    def describe(self) -> str:
+        """One line for a log."""
+        return f"{self.name}: measuring"
+
+    def conclude(self) -> str:
+        """One line for a terminal, at the end."""
+        return f"{self.name}: {self.state} in {about(self.took)}"
+
+    def step(self) -> Step:
+        """How long it runs."""
+        return Step(0, 0, about(time.monotonic() - self.began))
+
+    def follow(self, event: Event) -> None:
+        """Take over what the executor says."""
+        self.state = str(event.state)
+        if event.state == "running":
+            self.began = time.monotonic()
+        self.took = time.monotonic() - self.began if self.ended and self.began else 0.0
+
+
 def evaluate_all(
     wanted: Iterable[tuple[RunFolder, tuple[str, ...]]], out: Path, executor: Executor, resources: Resources
 ) -> list[tuple[RunFolder, tuple[str, ...]]]:
     """Evaluate runs with the words that follow `opl evaluate RUN`; returns those that failed."""
     logs = out / LOGS
-    tasks: dict[str, tuple[RunFolder, tuple[str, ...]]] = {}
+    tasks: dict[str, Measuring] = {}
     for folder, words in wanted:
         logs.mkdir(exist_ok=True)
         name = f"{folder.path.parent.name} {folder.path.name} {' '.join(words)}"
-        log = logs / f"{len(tasks)}.txt"
-        log.unlink(missing_ok=True)
-        tasks[name] = (folder, words)
-        executor.submit(Task(name, ("evaluate", str(folder.path), *words), log, resources=resources))
-    failed = []
-    for event in executor.watch():
-        if event.state == "running":
-            print(f"{event.name}: measuring", file=sys.stderr, flush=True)
-        if event.state in ENDED:
-            log = logs / f"{list(tasks).index(event.name)}.txt"
-            said = log.read_text(errors="replace") if log.exists() else ""
-            log.unlink(missing_ok=True)
-            if lines := _worth_saying(said or event.reason, event.state == "done"):
-                print(lines, file=sys.stderr)
-            failed += [] if event.state == "done" else [tasks[event.name]]
+        tasks[name] = task = Measuring(name, folder, words, logs / f"{len(tasks)}.txt")
+        task.log.unlink(missing_ok=True)
+        command = ("evaluate", str(folder.path), *words)
+        executor.submit(Task(name, command, task.log, resources=resources))
+    with Screen(list(tasks.values()), lambda running: _seconds_left(list(tasks.values()), running)) as screen:
+        for event in executor.watch():
+            task = tasks[event.name]
+            task.follow(event)
+            if event.state == "running" or screen.live:
+                screen.say(task)
+            if task.ended:
+                said = task.log.read_text(errors="replace") if task.log.exists() else ""
+                task.log.unlink(missing_ok=True)
+                if lines := _worth_saying(said or event.reason, task.state == "done"):
+                    screen.note(lines)
     if logs.exists() and not any(logs.iterdir()):
         logs.rmdir()
-    return failed
+    return [(task.folder, task.words) for task in tasks.values() if task.state in ("failed", "skipped")]
+
+
+def _seconds_left(tasks: list[Measuring], at_once: int) -> float | None:
+    """About how long those that have not ended take, by those that have."""
+    took = [task.took for task in tasks if task.took]
+    if not took:
+        return None
+    return fmean(took) * sum(not task.ended for task in tasks) / max(1, at_once)
 
 
 def _worth_saying(text: str, done: bool) -> str:

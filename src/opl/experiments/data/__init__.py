@@ -110,15 +110,17 @@ def describe() -> list[dict[str, Any]]:
 
     It neither uses the network nor decodes anything. Each entry has `name`, `here` (whether it is available), `where`
     (the folder, the Hub id, or what is wrong with it), `images` (the number available, or the size of the complete data
-    set if it is not) and `get`.
+    set if it is not), `classes`, `parts` (the images of each part of the complete data set), `source` (the shortest way
+    to get it) and `get` (every way, and the license).
     """
-    rows: list[dict[str, Any]] = [
-        {"name": "digits", "here": True, "where": "scikit-learn", "images": 1797, "get": "built in"}
-    ]
+    digits = {"name": "digits", "here": True, "where": "scikit-learn", "images": 1797, "classes": 10}
+    rows: list[dict[str, Any]] = [{**digits, "parts": {"all": 1797}, "source": "built in", "get": "built in"}]
     for known in CATALOG.values():
         hub = f"Hub {known.hub}, or " if known.hub else ""
         row = {"name": known.name, "here": False, "where": "", "images": sum(known.images.values())}
+        row |= {"classes": known.num_classes, "parts": dict(known.images)}
         folders = " or ".join(f"{name}/" for name in (known.name, known.made_of) if name)
+        row["source"] = f"Hub {known.hub}" if known.hub else f"a folder {folders} in $OPL_DATA"
         row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.license}"
         try:
             if found := find_local(known):

@@ -5,6 +5,7 @@ what it needs when it is called.
 """
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -65,13 +66,35 @@ ITEMS: dict[str, Item] = {table.ITEM.name: table.ITEM for table in _TABLES}
 def item(name: str) -> Item:
     """Look up a table or figure by name; for an unknown name the error suggests the nearest ones."""
     if name not in ITEMS:
-        raise OptionError(did_you_mean("table or figure", name, ITEMS))
+        raise OptionError(did_you_mean("table or figure", name, ITEMS, "opl recipes"))
     return ITEMS[name]
+
+
+def recipe_names() -> tuple[str, ...]:
+    """The names of all recipes, as the items declare them."""
+    return tuple(dict.fromkeys(name for item in ITEMS.values() for name in item.recipes))
+
+
+def check_recipe_name(name: str) -> None:
+    """Raise an error that suggests the nearest names if there is no such recipe; it needs no torch."""
+    if name not in recipe_names():
+        raise OptionError(did_you_mean("recipe", name, recipe_names(), "opl recipes WORD"))
 
 
 def cost_of(recipe_name: str) -> str:
     """The cost of one run of a recipe, as stated by its table; empty if no table has the recipe."""
-    return next((item.cost for item in ITEMS.values() if any(row.recipe == recipe_name for row in item.rows)), "")
+    return next((item.cost for item in ITEMS.values() if recipe_name in item.recipes), "")
+
+
+def seconds_of(recipe_name: str, scale: str) -> float:
+    """The seconds that one run of a recipe takes at a scale, as stated by its table; 0 if it states none."""
+    return next((item.cost_at(scale) for item in ITEMS.values() if recipe_name in item.recipes), 0.0)
+
+
+@cache
+def _build(build: Callable[[], tuple["Recipe", ...]]) -> tuple["Recipe", ...]:
+    """The recipes of a table, made once."""
+    return build()
 
 
 @cache
@@ -80,7 +103,7 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
     known: dict[str, dict[str, Recipe]] = {}
     owners: dict[tuple[str, str], str] = {}
     for table in _TABLES:
-        for made in table.recipes():
+        for made in _build(table.recipes):
             owner = owners.setdefault((made.name, made.scale), table.ITEM.name)
             if known.setdefault(made.name, {}).setdefault(made.scale, made) != made:
                 raise OptionError(
@@ -92,19 +115,29 @@ def recipes() -> dict[str, dict[str, "Recipe"]]:
 
 def recipe(name: str, scale: Scale) -> "Recipe":
     """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
-    known = recipes()
-    if name not in known:
-        raise OptionError(did_you_mean("recipe", name, known))
-    if scale not in known[name]:
-        raise OptionError(did_you_mean(f"scale of {name}", scale, known[name]))
-    return known[name][scale]
+    check_recipe_name(name)
+    scales = _scales_of(name)
+    if scale not in scales:
+        raise OptionError(did_you_mean(f"scale of {name}", scale, scales))
+    return scales[scale]
+
+
+@cache
+def _scales_of(name: str) -> dict[str, "Recipe"]:
+    """The recipes of a name by their scales, for which only the tables that declare it are asked."""
+    found: dict[str, Recipe] = {}
+    for table in _TABLES:
+        for made in _build(table.recipes) if name in table.ITEM.recipes else ():
+            if made.name == name:
+                found.setdefault(made.scale, made)
+    return found
 
 
 def settings_of(name: str, scale: str) -> dict[str, Any] | None:
     """The settings of a recipe as they are written to disk; None if there is no such recipe."""
     from ..serialization import to_json
 
-    found = recipes().get(name, {}).get(scale)
+    found = _scales_of(name).get(scale)
     settings: dict[str, Any] | None = to_json(found) if found else None
     return settings
 
@@ -124,4 +157,17 @@ def _complete(settings: str) -> dict[str, Any]:
 
 RECIPES = Recipes(settings_of, complete)
 
-__all__ = ["ITEMS", "MODULES", "RECIPES", "complete", "cost_of", "item", "recipe", "recipes", "settings_of"]
+__all__ = [
+    "ITEMS",
+    "MODULES",
+    "RECIPES",
+    "check_recipe_name",
+    "complete",
+    "cost_of",
+    "item",
+    "recipe",
+    "recipe_names",
+    "recipes",
+    "seconds_of",
+    "settings_of",
+]

@@ -137,6 +137,7 @@ ITEM = Item(
     cost="small: 10 min on 1 core of a busy machine (ResNet-56); paper: 22 h on 2 cores",
     note="The paper's single runs, the best test epoch; ours are the last epoch's.",
     setting="ResNet-56 and ResNet-110, 100 classes, 200 epochs",
+    others=tuple(name_of(key, network) for network in (RESNET56, RESNET110) for key in RELATIVES),
 )
 SETTING = "ResNet-56, 100 classes, 200 epochs"
 PAIR = tuple(row for row in ITEM.rows if row.recipe in (name_of("ce"), name_of("opl")))
@@ -144,7 +145,8 @@ PAIR = tuple(row for row in ITEM.rows if row.recipe in (name_of("ce"), name_of("
 
 def figure(name: str, title: str, kind: str) -> Item:
     """A figure drawn from the runs of CE and CE+OPL."""
-    return replace(ITEM, name=name, title=title, rows=PAIR, figure=kind, home=ITEM.name, note="", setting=SETTING)
+    shared = replace(ITEM, home=ITEM.name, note="", others=())
+    return replace(shared, name=name, title=title, rows=PAIR, figure=kind, setting=SETTING)
 
 
 def recipes() -> tuple["Recipe", ...]:

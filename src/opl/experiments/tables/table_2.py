@@ -70,6 +70,8 @@ PACS = Group("pacs-jpegs", "PACS", ("small",), {}, "pacs")
 CIFAR = Group("cifar100-jpegs", "CIFAR-100, 20 classes", ("small",), {}, "cifar100")
 SMALL_VIT = Group("cifar100-jpegs-vit", "CIFAR-100, 20 classes, ViT", ("small",), {}, "cifar100", smoothing=0.1)
 GROUPS = (RESNET18, RESNET50, VIT, PACS, CIFAR, SMALL_VIT)
+SCRIPT, SCRIPT_KEYS = replace(RESNET50, name="imagenet-resnet50-script"), ("ce", "opl-released")
+FOLDER, HUB = replace(RESNET18, name="folder"), replace(RESNET18, name="hub")  # your own pictures
 
 
 def name_of(group: Group, key: str) -> str:
@@ -94,6 +96,10 @@ ITEM = Item(
     cost="small: 3 min on 1 core",
     note="The last epoch is tested. The paper's CE row of ResNet-50 equals torchvision's published figures.",
     setting="ResNet-18 and ResNet-50, 1,000 classes, 90 epochs",
+    others=(
+        *(name_of(SCRIPT, key) for key in SCRIPT_KEYS),
+        *(name_of(group, key) for group in (FOLDER, HUB) for key in VARIANTS),
+    ),
 )
 
 
@@ -101,7 +107,8 @@ def figure(name: str, title: str, *groups: Group) -> Item:
     """A gallery of what CE+OPL fixes and breaks, from the runs of some groups."""
     pairs = {name_of(group, key) for group in groups for key in ("ce", "opl")}
     rows = tuple(row for row in ITEM.rows if row.recipe in pairs)
-    return replace(ITEM, name=name, title=title, rows=rows, figure="gallery", home=ITEM.name, note="")
+    shared = replace(ITEM, home=ITEM.name, note="", others=())
+    return replace(shared, name=name, title=title, rows=rows, figure="gallery")
 
 
 def recipes() -> tuple["Recipe", ...]:
@@ -208,9 +215,8 @@ def _tiny(group: Group) -> "Recipe":
 
 def _script_recipes() -> "Iterator[Recipe]":
     """ResNet-50 with the batches and the learning rate of the released script."""
-    script = replace(RESNET50, name="imagenet-resnet50-script")
-    for key in ("ce", "opl-released"):
-        recipe = _with_method(_paper(RESNET50), script, key)
+    for key in SCRIPT_KEYS:
+        recipe = _with_method(_paper(RESNET50), SCRIPT, key)
         yield replace(recipe, optimizer=replace(recipe.optimizer, lr=0.01), batch_size=1024)
 
 
@@ -219,7 +225,7 @@ def _other_recipes() -> "Iterator[Recipe]":
     from ...optim import Cosine
     from ..data import HubImages, ImageFolder
 
-    for name, data in (("folder", ImageFolder()), ("hub", HubImages())):
+    for group, data in ((FOLDER, ImageFolder()), (HUB, HubImages())):
         base = replace(_paper(RESNET18), data=data, schedule=Cosine(warmup=5))
         for key in VARIANTS:
-            yield _with_method(base, replace(RESNET18, name=name), key)
+            yield _with_method(base, group, key)

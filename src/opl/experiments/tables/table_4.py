@@ -226,6 +226,7 @@ ITEM = Item(
     compared=(CLEAN, UNDER_ATTACK, UNDER_SHORT_ATTACK),
     measures=tuple(_measure(scale) for scale in ATTACKS),
     unit="images",
+    others=tuple(name_of(dataset, PRETRAINED) for dataset in BENCHMARKS),
 )
 
 

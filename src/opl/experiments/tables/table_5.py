@@ -126,6 +126,10 @@ ITEM = Item(
         for method, numbers in QUOTED.items()
     ),
     averages=tuple(_average(network, key) for network in NETWORKS for key in VARIANTS),
+    others=(
+        *(name_of(target, RESNET50, key) for target in TARGETS for key in RELATIVES),
+        *(f"domains-{key}" for key in (*VARIANTS, *RELATIVES)),
+    ),
     pretrained=True,
 )
 

@@ -188,6 +188,11 @@ ITEM = Item(
         _measure("small", _protocols(SMALL_TARGETS, 600), SMALL_SOURCES[0]),
         _measure("tiny", _protocols(SMALL_TARGETS, 20), SMALL_SOURCES[0]),
     ),
+    others=tuple(
+        name_of(key, source)
+        for key in ("pnf", "pnf-opl", "sur", "sur-opl")
+        for source in dict.fromkeys(source for sources in OF_SCALE.values() for source in sources[1:-1])
+    ),
 )
 
 

@@ -67,6 +67,9 @@ ITEM = Item(
     note="The paper's ratio is not given, and neither is whether OPL took part in the search: here it did not.",
     setting="100 classes, 300 epochs, ratio not given",
     figure="widths",
+    others=tuple(
+        name_of(key, f"search-{number}") for key in NETWORKS for number in range(1, max(ITERATIONS.values()) + 1)
+    ),
 )
 
 

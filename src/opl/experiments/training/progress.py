@@ -1,11 +1,70 @@
-"""Progress display: a bar with the remaining time and a line per epoch; without a terminal, only the lines."""
+"""Progress display: what is trained, a bar with the remaining time, a line per epoch; elsewhere only the lines."""
 
 import sys
 import time
 from typing import Any
 
 from ..recipe import Recipe
-from ..types import EpochRecord
+from ..types import EpochRecord, Splits
+
+WIDE = 60  # columns from which on the bar has numbers beside it
+
+
+def say_start(recipe: Recipe) -> None:
+    """Say at once what is about to be loaded, on a terminal; a log gets it with what was loaded."""
+    if sys.stderr.isatty():
+        _say(_describe_start(recipe))
+
+
+def say_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> None:
+    """Say what was loaded: images, classes, weights, steps, and the epochs that an earlier process trained."""
+    if not sys.stderr.isatty():
+        _say(_describe_start(recipe))
+    resumed = f", {first} of them done before" if first else ""
+    _say(
+        f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images, "
+        f"{recipe.data.num_classes:,} classes; {weights:,} weights; {recipe.epochs} epochs of {steps:,} steps{resumed}"
+    )
+
+
+def _say(sentence: str) -> None:
+    """Print a sentence to standard error, on a terminal broken between words."""
+    if not sys.stderr.isatty():
+        print(sentence, file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    Console(stderr=True).print(sentence, highlight=False, markup=False)
+
+
+def _describe_start(recipe: Recipe) -> str:
+    return (
+        f"{recipe.name} seed {recipe.seed}, scale {recipe.scale}: loading data {recipe.data.name} and network "
+        f"{type(recipe.model).__name__}"
+    )
+
+
+def describe_epoch(record: EpochRecord) -> str:
+    """The numbers of an epoch: of validation images, or of the training images where it was not validated.
+
+    Example:
+        >>> describe_epoch({"val/loss": 0.5, "s": 0.81, "d": 0.4, "val/top1": 91.2, "train/entropy": 0.3})
+        'cross-entropy 0.500  s 0.81  d 0.40  accuracy 91.20 %'
+        >>> describe_epoch({"train/entropy": 0.3, "train/loss": 0.7, "train/s": 0.8, "train/d": 0.4})
+        'train cross-entropy 0.300  train s 0.80  train d 0.40'
+    """
+    if "val/loss" in record:
+        numbers = {
+            "cross-entropy {:.3f}": "val/loss",
+            "s {:.2f}": "s",
+            "d {:.2f}": "d",
+            "accuracy {:.2f} %": "val/top1",
+        }
+    else:
+        entropy = "train/entropy" in record
+        first = {"train cross-entropy {:.3f}": "train/entropy"} if entropy else {"train loss {:.3f}": "train/loss"}
+        numbers = first | {"train s {:.2f}": "train/s", "train d {:.2f}": "train/d"}
+    return "  ".join(form.format(record[name]) for form, name in numbers.items() if name in record)
 
 
 class Progress:
@@ -23,12 +82,15 @@ class Progress:
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        words = TextColumn("{task.description}")
-        numbers = TextColumn("{task.fields[note]}")
-        self.bar = Bar(words, BarColumn(), TimeRemainingColumn(), numbers, console=Console(stderr=True))
+        console = Console(stderr=True)
+        if console.is_dumb_terminal:
+            return self
+        words = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
+        numbers = (TextColumn("{task.fields[note]}"),) if console.width >= WIDE else ()
+        self.bar = Bar(*words, *numbers, console=console, expand=True, transient=True)
         self.bar.start()
         self.task = self.bar.add_task(
-            f"{self.recipe.name} seed {self.recipe.seed}",
+            self._epoch(self.first),
             total=self.recipe.epochs * self.steps,
             completed=self.first * self.steps,
             note="",
@@ -48,8 +110,8 @@ class Progress:
         now = time.monotonic()
         if now - self.shown > 0.1:
             speed = self.images / max(1e-9, now - self.since)
-            note = f"epoch {epoch + 1}/{self.recipe.epochs}  loss {loss:.3f}  {speed:.0f} images/s"
-            self.bar.update(self.task, note=note)
+            note = f"loss {loss:.3f} {speed:.0f} images/s"
+            self.bar.update(self.task, description=self._epoch(epoch), note=note)
             self.shown = now
 
     def epoch(self, record: EpochRecord) -> None:
@@ -57,15 +119,16 @@ class Progress:
         self.images, self.since = 0, time.monotonic()
         if not self.speak:
             return
-        val = f"  val {record['val/top1']:.2f}%" if "val/top1" in record else ""
-        line = (
-            f"{self.recipe.name} seed {self.recipe.seed}  epoch {record['epoch'] + 1}/{self.recipe.epochs}"
-            f"  loss {record['train/loss']:.4f}{val}  {record['images_per_second']:.0f} images/s"
-        )
+        numbers = f"{self._epoch(record['epoch'])}  {describe_epoch(record)}"
         if self.bar is None:
-            print(line, file=sys.stderr, flush=True)
+            name = f"{self.recipe.name} seed {self.recipe.seed}"
+            print(f"{name}  {numbers}  {record['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
         else:
-            self.bar.console.print(line)
+            self.bar.console.print(numbers, highlight=False, markup=False)
+
+    def _epoch(self, epoch: int) -> str:
+        """The number of an epoch, of the width of the last."""
+        return f"epoch {epoch + 1:>{len(str(self.recipe.epochs))}}/{self.recipe.epochs}"
 
 
 class Counter:

@@ -29,7 +29,7 @@ from .engine import launch
 from .loggers import RunLogger
 from .ownership import WHOLE, Part, Pause, owned, recorded
 from .parent import end_with_parent
-from .progress import Progress
+from .progress import Progress, say_parts, say_start
 from .ranks import is_first
 from .stopping import StopSignals
 from .train import fit
@@ -57,6 +57,8 @@ def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] |
         return folder.result()
     with StopSignals() as stop:
         try:
+            if is_first():
+                say_start(recipe)
             fabric = launch(recipe)
             with owned(fabric, recipe, folder, part.wait), recorded(recipe, folder):
                 if fabric.world_size > 1 and (recipe.strategy == "fsdp" or not fabric.is_global_zero):
@@ -143,6 +145,8 @@ class _Training:
         if self.noisy:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.restore_metrics(self.records)
+        weights = sum(value.numel() for value in self.model.parameters())
+        say_parts(self.recipe, self.splits, weights, self.data.steps, self.first)
         if self.recipe.log != "none":
             self.logger = RunLogger(self.fabric, self.recipe, self.folder, self.splits)
 
