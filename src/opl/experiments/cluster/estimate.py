@@ -2,10 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from .jobs import Job
+from typing import NamedTuple, Protocol
 
 
 class Reached(NamedTuple):
@@ -19,7 +16,35 @@ class Reached(NamedTuple):
     """Validation accuracy in percent, if it was measured after the last of them."""
 
 
-def seconds_left(jobs: Sequence["Job"], at_once: int) -> float | None:
+class Timed(Protocol):
+    """A run whose time can be estimated: see `Job`."""
+
+    recipe: str
+    epochs: int
+    cost: float
+    took: float
+
+    @property
+    def name(self) -> str:
+        """The recipe and the seed."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """The epochs after which it ends or pauses."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is done, or failed."""
+        ...
+
+    def reached(self) -> Reached:
+        """How far it is."""
+        ...
+
+
+def seconds_left(jobs: Sequence[Timed], at_once: int) -> float | None:
     """About how long the runs that have not ended still take, so many at once; None if nothing is known of one."""
     speeds = {job.name: job.reached().seconds / job.reached().epochs for job in jobs if job.reached().epochs}
     start = fmean(waits) if (waits := [job.took - job.reached().seconds for job in jobs if job.took]) else 0.0
@@ -35,7 +60,7 @@ def seconds_left(jobs: Sequence["Job"], at_once: int) -> float | None:
     return max(sum(left) / max(1, at_once), *left) if left else 0.0
 
 
-def _speed(job: "Job", jobs: Iterable["Job"], speeds: dict[str, float]) -> float | None:
+def _speed(job: Timed, jobs: Iterable[Timed], speeds: dict[str, float]) -> float | None:
     """Seconds of an epoch: its own, those of its recipe with other seeds, of all other runs, or as the item states."""
     if job.name in speeds:
         return speeds[job.name]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..figures import gallery
+from ..figures._picture import Picture
 from ..results.runs import BROKEN, Run
 from ..statistics import sign_test
 from . import confusion
@@ -88,7 +89,7 @@ def _galleries(pairs: Sequence[tuple[Run, Run]], names: tuple[str, str]) -> Mark
     return None
 
 
-def _cards(found: Sequence[gallery.Picture], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
+def _cards(found: Sequence[Picture], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
     room, cards = BUDGET, []
     for picture in gallery.page(found) if found else []:
         room -= len(picture["image"])
