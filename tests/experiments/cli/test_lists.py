@@ -81,7 +81,7 @@ def test_data_has_a_line_for_each_set_and_says_more_of_one(capfd, apart):
 @pytest.mark.parametrize(
     ("words", "wrong", "nearest"),
     [
-        (["tarin"], "command 'tarin'", ["train", "data", "search"]),
+        (["tarin"], "command 'tarin'", ["train", "data", "try"]),
         (["reproduce", "tabel-3"], "table or figure 'tabel-3'", ["table-3", "table-s3", "table-8"]),
         (["train", "digits-oopl"], "recipe 'digits-oopl'", ["digits-opl", "digits-ce", "mnist-opl"]),
         (["search", "digits-oopl"], "recipe 'digits-oopl'", ["digits-opl", "digits-ce", "mnist-opl"]),
