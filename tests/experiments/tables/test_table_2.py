@@ -67,7 +67,7 @@ def test_workers_change_no_byte_of_a_run(tmp_path):
 )
 def test_a_gallery_is_drawn_from_the_runs(tmp_path, capfd, name, recipes):
     assert cli.main(["reproduce", name, "--scale", "tiny", "--seeds", "1", "--out", str(tmp_path)]) == 0
-    assert "gets right and" in capfd.readouterr().out
+    assert "CE was right (surest first), seed 0" in capfd.readouterr().out
     assert (tmp_path / "tiny" / "table-2" / f"{recipes}-opl" / "seed-0" / "done").exists()
 
 

@@ -25,7 +25,7 @@ ITEM = Item(
     rows=(
         Row("half width, CE", HALF, {}),
         Row("half width, CE with label smoothing", SMOOTH, {}, baseline=HALF),
-        Row("half width, CE, SGD instead of Muon", SGD, {}, baseline=HALF),
+        Row("half width, CE, SGD instead of Muon", SGD, {}),
         Row("full width, CE with label smoothing", FULL, {}, scales=LONG),
         Row("full width, CE with label smoothing, CIFAR-10", TEN, {}, scales=LONG),
     ),

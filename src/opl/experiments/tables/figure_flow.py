@@ -4,23 +4,31 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..item import Row
-from . import table_1, table_8
+from . import table_8
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
 GAMMAS = (0.5, 1.0, 2.0)
-CE = table_1.PAIR[0]
 ITEM = replace(
-    table_1.figure("figure-flow", "CIFAR-100, s and d during training in the flow of OPL (not in the paper)", "flow"),
+    table_8.ITEM,
+    name="figure-flow",
+    title="CIFAR-100, s and d during training in the flow of OPL (not in the paper)",
+    metrics={"val/top1": "validation top-1 %", "test/s": "s", "test/d": "d"},
     rows=(
-        CE,
-        *(Row(f"CE+OPL, gamma {gamma:g}", table_8.name_of(1.0, gamma), {}, baseline=CE.recipe) for gamma in GAMMAS),
+        Row("CE", table_8.CE, {}),
+        *(
+            Row(f"CE+OPL, gamma {gamma:g}", table_8.name_of(table_8.CHOSEN[0], gamma), {}, baseline=table_8.CE)
+            for gamma in GAMMAS
+        ),
     ),
+    compared=("val/top1",),
     setting="",
+    figure="flow",
+    home=table_8.ITEM.name,
 )
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows, with all of tables 1 and 8."""
-    return (*table_1.recipes(), *table_8.recipes())
+    """The recipes of the rows, and all of table 8."""
+    return table_8.recipes()
