@@ -96,7 +96,7 @@ def test_wrong_words_are_one_sentence_and_code_2(words, said, tmp_path, capfd):
 
 def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd, monkeypatch):
     name = "cifar100-noisy-uniform-ce"
-    changed = {"tiny": tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))}
-    monkeypatch.setitem(tables.recipes(), name, changed)
+    changed = tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))
+    monkeypatch.setattr(tables, "_scales_of", lambda asked: {"tiny": changed})
     assert cli.main(["train", name, "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "'/nowhere/m.npy' cannot be read" in capfd.readouterr().err

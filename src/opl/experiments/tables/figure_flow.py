@@ -23,6 +23,7 @@ ITEM = replace(
         ),
     ),
     compared=("val/top1",),
+    note="",
     setting="",
     figure="flow",
     home=table_8.ITEM.name,
