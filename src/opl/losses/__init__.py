@@ -22,7 +22,7 @@ from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
-from .prototypes import PrototypeProjectionLoss, update_prototypes
+from .prototypes import PrototypeProjectionLoss, prototype_projection, update_prototypes
 from .truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "class_balanced_weights",
     "distillation_projection",
     "knowledge_distillation",
+    "prototype_projection",
     "update_centers",
     "update_prototypes",
 ]
