@@ -24,7 +24,7 @@ def test_mended_pictures_are_those_of_a_loop():
     expected = [i for _, i in sorted(found)]
     got = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=100)
     assert len(got) == len(expected) > 5
-    for picture, i in zip(got, expected, strict=True):  # noqa: F402
+    for picture, i in zip(got, expected, strict=True):
         np.testing.assert_array_equal(picture.pixels, pixels[i])
         assert picture.truth == names[labels[i]] == picture.after[0][0] != picture.before[0][0]
         assert picture.before == tuple((names[c], p) for c, p in zip(old[i], old_p[i], strict=True))
