@@ -25,7 +25,7 @@ GRACE = 10.0  # seconds in which the children of an ended process must end
 MEMORY = 6 * 2**30  # bytes that a command may take, so that an endless file does not take the machine down
 SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl: orphans become children of this process; a signal once the parent dies
 HEAVY = (
-    "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "plotly.graph_objects", "matplotlib.figure",
+    "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "matplotlib.figure",
     "scipy.stats", "sklearn.datasets", "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli",
     "opl.experiments.cli.settings", "opl.experiments.training.run", "opl.experiments.cluster.jobs",
     "opl.experiments.evaluation.predict", "opl.experiments.evaluation.attack.evaluate",

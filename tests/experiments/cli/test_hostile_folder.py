@@ -11,7 +11,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 MODULES = (
     "json", "random", "struct", "pickle", "copy", "types_", "signal", "socket", "secrets", "tempfile", "threading",
     "multiprocessing", "subprocess", "encodings_", "sitecustomize", "usercustomize", "torch", "numpy", "scipy", "PIL",
-    "sklearn", "rich", "tyro", "yaml", "safetensors", "lightning_fabric", "datasets", "pyarrow", "matplotlib", "plotly",
+    "sklearn", "rich", "tyro", "yaml", "safetensors", "lightning_fabric", "datasets", "pyarrow", "matplotlib",
     "opl", "cluster", "worker", "decode",
 )  # fmt: skip
 TINY = ("--scale", "tiny", "--out", "runs")

@@ -1,4 +1,4 @@
-"""Values for every figure, as it is drawn in print and on the page, and the words of a drawn one."""
+"""Values for every figure, and the words of a drawn one."""
 
 import numpy as np
 
@@ -85,15 +85,6 @@ DRAWN = {
     "lda": lambda: lda.draw(
         [[panel("CE"), panel("CE+OPL")], [panel("CE", ("bee", "fox")), panel("OPL", ("bee", "fox"))]]
     ),
-}
-PAGES = {
-    "flow": lambda names: flow.page([path(names[0]), path(names[1])]),
-    "plane": lambda names: plane.page([cloud(names[0], names=names), cloud(names[1], names=names)]),
-    "training": lambda names: training.page([curve(names[0]), curve(names[1])], names[0]),
-    "similarity": lambda names: similarity.page(matrix(names[0], len(names), names)),
-    "search": lambda names: search.page([sweep(names[0]), sweep(names[1], None)], names[0], names[1]),
-    "heat": lambda names: search.heat([0.1, 1.0], [0.5], np.array([[71.0], [np.nan]]), names[:2]),
-    "lda": lambda names: lda.page([panel(names[0], names), panel(names[1], names)]),
 }
 
 

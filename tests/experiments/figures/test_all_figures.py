@@ -1,7 +1,6 @@
-"""What all figures promise: pages that plotly accepts, hostile names, gaps, and sentences for what cannot be drawn."""
+"""What all figures promise: hostile names, gaps, and sentences for what cannot be drawn."""
 
 import doctest
-import json
 import math
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from _figure_values import HOSTILE, PAGES, at, cloud, curve, guesses, legend, matrix, panel, picture, sweep
+from _figure_values import HOSTILE, at, cloud, curve, guesses, legend, matrix, panel, picture, sweep
 
 from opl.errors import OptionError
 from opl.experiments.figures import gallery, grid, lda, plane, search, similarity, style, training
@@ -22,30 +21,6 @@ MODULES = (
     "plane", "features", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow",
     "trials", "paper",
 )  # fmt: skip
-
-
-@pytest.mark.parametrize("names", [("cat", "dog", "owl"), HOSTILE], ids=["plain", "hostile"])
-@pytest.mark.parametrize("name", PAGES)
-def test_plotly_accepts_every_page_and_json_too(name, names):
-    plotly = pytest.importorskip("plotly.graph_objects", reason="plotly is not installed")
-    page = PAGES[name](names)
-    text = json.dumps(page, allow_nan=False)
-    assert set(page) == {"data", "layout"}
-    plotly.Figure(page)
-    assert json.loads(text) == page  # nothing but lists, dicts, numbers, words and None
-    assert "<b>" not in text
-    assert "<img" not in text
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_page_itself_chooses_the_colors_of_letters_and_axes(name):
-    layout = PAGES[name](("cat", "dog", "owl"))["layout"]
-    assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
-    assert "title" not in layout
-    assert "color" not in layout["font"]
-    axes = [value for key, value in layout.items() if key.startswith(("xaxis", "yaxis"))]
-    assert all(axis["automargin"] for axis in axes)
-    assert not any("color" in key for axis in axes for key in axis)
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of the figure has no such letter: a box is drawn
@@ -78,22 +53,12 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
     ]
     for figure in figures:
         figure.draw_without_rendering()
-    pages = [
-        plane.page([plane.Cloud("CE", bad, labels, ("a", "b"))]),
-        training.page([training.Curve("CE", (1, 2), (0,), np.full((1, 2), np.nan))], "s"),
-        similarity.page(similarity.Matrix("CE", np.full((2, 2), np.inf), ("a", "b"))),
-        search.page([nothing], "lambda", "accuracy"),
-        search.heat([1.0], [1.0], np.array([[np.nan]])),
-        lda.page([lda.Panel("CE", bad, labels, ("a", "b"), math.inf)]),
-    ]
-    json.dumps(pages, allow_nan=False)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         lambda: plane.draw([]),
-        lambda: plane.page([]),
         lambda: plane.Cloud("CE", np.zeros((0, 2)), np.zeros(0, dtype=int), ("a",)),
         lambda: plane.Cloud("CE", np.zeros((3, 3)), np.zeros(3, dtype=int), ("a",)),
         lambda: plane.Cloud("CE", np.zeros((3, 2)), np.zeros(2, dtype=int), ("a",)),
@@ -101,7 +66,6 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: plane.draw([at(0, 90), at(0, 90, names=("x", "y"))]),
         lambda: training.draw({}),
         lambda: training.draw({"s": []}),
-        lambda: training.page([], "s"),
         lambda: training.Curve("CE", (1, 2), (0,), np.zeros((2, 1))),
         lambda: training.Curve("CE", (), (), np.zeros((0, 0))),
         lambda: similarity.draw([]),
@@ -111,9 +75,8 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: similarity.reorder(matrix(), groups=(1, 2)),
         lambda: similarity.describe_neighbors(matrix(), n=0),
         lambda: gallery.draw({"fixed": [], "broken": []}),
-        lambda: gallery.page([]),
-        lambda: gallery.png(np.zeros((4, 4), dtype=np.uint8)),
-        lambda: gallery.png(np.zeros((4, 4, 3))),
+        lambda: gallery.Picture(np.zeros((4, 4), dtype=np.uint8), "cat", (), ()),
+        lambda: gallery.Picture(np.zeros((4, 4, 3)), "cat", (), ()),
         lambda: gallery.find_corrected(np.zeros((50, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg")),
         lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("ab")),
         lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *guesses(), tuple("abcdefg"), limit=-1),
@@ -122,16 +85,12 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         ),
         lambda: search.draw({}),
         lambda: search.draw({"lambda": []}),
-        lambda: search.page([], "lambda", "accuracy"),
         lambda: search.Sweep("CE", "lambda", (), (), None),
         lambda: search.Sweep("CE", "lambda", (1.0,), (), None),
         lambda: search.Sweep("CE", "lambda", (0.0,), ((1.0,),), None),
-        lambda: search.heat([1.0], [1.0, 2.0], np.zeros((2, 1))),
-        lambda: search.heat([], [], np.zeros((0, 0))),
         lambda: grid.draw([]),
         lambda: lda.draw([]),
         lambda: lda.draw([[]]),
-        lambda: lda.page([]),
         lambda: lda.Panel("CE", np.zeros((2, 3)), np.zeros(2, dtype=int), ("a",), 0.0),
         lambda: lda.project(np.zeros((3, 4)), np.zeros(2)),
         lambda: lda.project(np.zeros((3, 4)), np.zeros(3)),
@@ -152,7 +111,7 @@ def test_neither_torch_nor_pyplot_is_needed_and_heavy_guests_come_late():
 import sys
 sys.modules["torch"] = None
 import {names}
-heavy = [name for name in ("matplotlib", "plotly", "scipy", "sklearn", "PIL") if name in sys.modules]
+heavy = [name for name in ("matplotlib", "scipy", "sklearn", "PIL") if name in sys.modules]
 assert not heavy, heavy
 training = opl.experiments.figures.training
 training.draw({{"s": [training.Curve("CE", (1,), (0,), training.np.ones((1, 1)))]}})

@@ -1,12 +1,10 @@
 """Pictures that one model fixes or breaks, beside the guesses of both."""
 
-import base64
-import io
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from _figure_values import DRAWN, guesses, picture, rng, written
+from _figure_values import DRAWN, guesses, rng, written
 
 from opl.errors import FolderError
 from opl.experiments.figures import gallery, style
@@ -26,7 +24,7 @@ def test_mended_pictures_are_those_of_a_loop():
     expected = [i for _, i in sorted(found)]
     got = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=100)
     assert len(got) == len(expected) > 5
-    for picture, i in zip(got, expected, strict=True):  # noqa: F402
+    for picture, i in zip(got, expected, strict=True):
         np.testing.assert_array_equal(picture.pixels, pixels[i])
         assert picture.truth == names[labels[i]] == picture.after[0][0] != picture.before[0][0]
         assert picture.before == tuple((names[c], p) for c, p in zip(old[i], old_p[i], strict=True))
@@ -34,23 +32,6 @@ def test_mended_pictures_are_those_of_a_loop():
     short = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=3)
     assert [one.truth for one in short] == [one.truth for one in got[:3]]
     assert gallery.find_corrected(pixels[:0], labels, old, old_p, new, new_p, names) == []
-
-
-@pytest.mark.parametrize(
-    ("size", "enlarged"),
-    [((8, 8), (96, 96)), ((28, 28), (112, 112)), ((32, 64), (192, 96)), ((96, 96), (96, 96)), ((224, 200), (200, 224))],
-)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_a_small_picture_is_enlarged_without_a_blur(size, enlarged, channels):
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
-    pixels = rng().integers(0, 256, (*size, channels), dtype=np.uint8)
-    head, data = gallery.png(pixels).split(",")
-    assert head == "data:image/png;base64"
-    shown = image.open(io.BytesIO(base64.b64decode(data)))
-    assert shown.size == enlarged
-    factor = enlarged[1] // size[0]
-    back = np.asarray(shown).reshape(size[0] * factor, size[1] * factor, channels)[::factor, ::factor]
-    np.testing.assert_array_equal(back, pixels)
 
 
 def test_each_picture_stands_beside_the_guesses_of_both_models():
@@ -63,16 +44,6 @@ def test_each_picture_stands_beside_the_guesses_of_both_models():
     from matplotlib.colors import to_rgb
 
     assert {bar.get_facecolor()[:3] for bar in true} == {to_rgb(style.ACCENT)}
-
-
-def test_the_page_of_pictures_is_plain_values():
-    [one] = gallery.page([picture("<b>cat</b>")])
-    assert one.pop("image").startswith("data:image/png;base64,")
-    assert one == {
-        "truth": "<b>cat</b>",
-        "before": [["dog", 0.6], ["<b>cat</b>", 0.4]],
-        "after": [["<b>cat</b>", 0.9], ["dog", 0.1]],
-    }
 
 
 def run_of(name, seed, guesses_of, labels=(0, 1, 2, 0)):

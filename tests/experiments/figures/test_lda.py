@@ -76,12 +76,3 @@ def test_each_row_of_panels_has_one_legend():
     assert figure.axes[0].get_title(loc="left") == f"CE\nseparation {panel().separation:.2f}"
     ragged = lda.draw([[panel()], [panel(), panel()]])
     assert not ragged.axes[1].axison
-
-
-def test_classes_of_different_panels_share_a_color_only_with_themselves():
-    page = lda.page([panel("base", ("cat", "dog")), panel("novel", ("dog", "owl"))])
-    assert [trace["name"] for trace in page["data"]] == ["cat", "dog", "dog", "owl"]
-    colors = [trace["marker"]["color"] for trace in page["data"]]
-    assert colors[1] == colors[2]
-    assert len(set(colors)) == 3
-    assert [trace["showlegend"] for trace in page["data"]] == [True, True, False, True]

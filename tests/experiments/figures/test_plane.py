@@ -70,16 +70,3 @@ def test_points_are_thinned_by_class_also_where_classes_take_turns():
     assert np.bincount(kept).tolist() == [200, 200, 200]
     figure = plane.draw([cloud(samples=9000)])
     assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) <= 2000
-    page = plane.page([cloud(samples=9000)])
-    assert sum(len(trace["x"]) for trace in page["data"] if trace["mode"] == "markers") == 600
-
-
-def test_a_class_toggles_in_all_parts_of_the_plane():
-    page = plane.page([cloud("CE"), cloud("CE+OPL")])
-    assert len(page["data"]) == 2 * 3 * 2
-    assert [trace["legendgroup"] for trace in page["data"]] == ["cat", "dog", "owl"] * 4
-    assert [trace["showlegend"] for trace in page["data"]] == [True] * 3 + [False] * 9
-    assert {trace["type"] for trace in page["data"]} == {"scatter"}
-    places = [(trace["xaxis"], trace["yaxis"]) for trace in page["data"][::3]]
-    assert places == [("x1", "y1"), ("x3", "y3"), ("x2", "y2"), ("x4", "y4")]
-    assert [note["text"].split("<br>")[0] for note in page["layout"]["annotations"]] == ["CE", "CE+OPL"]

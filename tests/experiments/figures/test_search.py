@@ -1,4 +1,4 @@
-"""Accuracy over a setting: sweeps, baselines and heat maps as they are drawn."""
+"""Accuracy over a setting: sweeps and baselines as they are drawn."""
 
 import numpy as np
 import pytest
@@ -9,26 +9,51 @@ from opl.experiments.figures import search
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_sweeps_have_intervals_and_the_baseline_a_band():
+FEW, MANY = (70.0, 71.0, 72.0, 73.0), (70.0, 71.0, 72.0, 73.0, 74.5)
+
+
+def band_at(x, collection):
+    """The lower and upper end of a band at one value of the setting."""
+    ys = [y for place, y in collection.get_paths()[0].vertices if place == x]
+    return min(ys), max(ys)
+
+
+def test_sweeps_and_the_baseline_have_the_intervals_of_scipy():
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
-    line, band, points, dots = search.page([sweep()], "lambda", "accuracy")["data"]
-    assert line["y"] == [70.5, 70.5]
-    half = stats.t.ppf(0.975, 1) * 0.5
-    np.testing.assert_allclose(band["y"], [70.5 + half] * 2 + [70.5 - half] * 2, atol=1e-3)
-    assert points["y"] == [71.5, 73.25, 70.0]
-    np.testing.assert_allclose(points["error_y"]["array"], [half, half / 2, 0], atol=1e-3)
-    assert (line["name"], points["name"]) == ("baseline", "CE+OPL")
-    assert (dots["x"], dots["y"]) == ([0.1, 0.1, 1.0, 1.0, 2.0], [71.0, 72.0, 73.0, 73.5, 70.0])
+    seeds = tuple(value + 3 for value in MANY)
+    [axes] = search.draw({"lambda": [search.Sweep("CE+OPL", "lambda", (0.5, 1.0), (MANY, seeds), MANY)]}).axes
+    level, means, _ = axes.get_lines()
+    assert level.get_ydata() == pytest.approx([np.mean(MANY)] * 2)
+    assert means.get_ydata() == pytest.approx([np.mean(MANY), np.mean(seeds)])
+    expected = [stats.t.interval(0.95, 4, loc=np.mean(some), scale=stats.sem(some)) for some in (MANY, seeds)]
+    [band] = axes.collections
+    assert [band_at(x, band) for x in (0.5, 1.0)] == [pytest.approx(ends) for ends in expected]
+    [level_band] = axes.patches
+    assert (level_band.get_y(), level_band.get_y() + level_band.get_height()) == pytest.approx(expected[0])
+
+
+def test_a_baseline_of_few_seeds_has_no_band():
+    [axes] = search.draw({"lambda": [sweep()]}).axes
+    assert axes.get_lines()[0].get_ydata() == pytest.approx([70.5, 70.5])
+    assert not axes.patches
 
 
 def test_baselines_that_are_the_same_are_drawn_once():
     one, other = (70.0, 71.0), (60.0, 61.0)
-    names = [
-        trace["name"] for trace in search.page([sweep("a", one), sweep("b", one), sweep("c", None)], "", "")["data"]
+    assert legend(search.draw({"lambda": [sweep("a", one), sweep("b", one), sweep("c", None)]})) == [
+        *("baseline", "a", "b", "c")
     ]
-    assert names == ["baseline", "baseline", "a", "a", "b", "b", "c", "c"]
-    names = [trace["name"] for trace in search.page([sweep("a", one), sweep("b", other)], "", "")["data"]]
-    assert names == ["baseline of a", "baseline of a", "baseline of b", "baseline of b", "a", "a", "b", "b"]
+    assert legend(search.draw({"lambda": [sweep("a", one), sweep("b", other)]})) == [
+        *("baseline of a", "baseline of b", "a", "b")
+    ]
+
+
+def test_values_of_five_seeds_or_more_are_a_band_alone():
+    [axes] = search.draw({"batch size": [search.Sweep("CE", "batch size", (64, 128), (FEW, MANY), None)]}).axes
+    means, dots = axes.get_lines()
+    assert means.get_xdata().tolist() == [64, 128]
+    assert dots.get_xydata().tolist() == [[64, value] for value in FEW]
+    assert {x for path in axes.collections[0].get_paths() for x, _ in path.vertices} == {128}
 
 
 def test_the_axes_are_logarithmic_with_the_values_that_were_tried():
@@ -39,25 +64,9 @@ def test_the_axes_are_logarithmic_with_the_values_that_were_tried():
     assert [label.get_text() for label in right.get_xticklabels()] == ["64", "128", "512"]
     assert right.get_lines()[0].get_xdata().tolist() == [64, 512]  # in order, and nothing where there is no number
     assert (left.get_xlabel(), right.get_xlabel()) == ("lambda", "batch size")
-    axis = search.page([batches], "batch size", "")["layout"]["xaxis"]
-    assert (axis["type"], axis["tickvals"], axis["ticktext"]) == ("log", [64, 128, 512], ["64", "128", "512"])
 
 
 def test_the_sweeps_in_print_have_the_baseline_in_the_legend():
     figure = DRAWN["search"]()
     assert legend(figure) == ["baseline", "CE+OPL", "CE", "CE+OPL"]
     assert [len(axes.collections) for axes in figure.axes] == [1, 2]  # a band for each sweep
-
-
-def test_values_of_five_seeds_or_more_are_a_band_alone():
-    few, many = ((70.0, 71.0, 72.0, 73.0), (70.0, 71.0, 72.0, 73.0, 74.0))
-    drawn = search.page([search.Sweep("CE", "batch size", (64, 128), (few, many), None)], "", "")["data"]
-    assert [trace["x"] for trace in drawn] == [[64, 128], [64] * 4]
-    assert [len(trace["x"]) for trace in search.page([search.Sweep("CE", "n", (64,), (many,))], "", "")["data"]] == [1]
-
-
-def test_the_heat_map_writes_its_numbers_and_leaves_gaps_empty():
-    [cells] = search.heat([0.1, 1.0], [2.0, 0.5], np.array([[70.126, 71.0], [np.nan, 72.2]]))["data"]
-    assert cells["text"] == [["70.13", "71.00"], ["", "72.20"]]
-    assert cells["z"] == [[70.126, 71.0], [None, 72.2]]
-    assert (cells["y"], cells["x"]) == (["0.1", "1"], ["2", "0.5"])

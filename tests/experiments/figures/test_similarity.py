@@ -81,7 +81,12 @@ def test_cosines_of_both_signs_are_drawn_on_a_scale_that_is_white_at_right_angle
     assert min(images[1].cmap(images[1].norm(0.0))[:3]) > 0.95
     assert images[1].cmap(0.9) != images[1].cmap(0.1)
     assert figure.axes[2].get_ylabel().startswith("cos: ")
-    assert not similarity.is_signed([similarity.Matrix("CE", np.array([[1.0, -1e-5], [np.nan, 1.0]]), ("a", "b"))])
+
+
+@pytest.mark.parametrize(("cosine", "signed"), [(-1e-5, False), (-0.01, False), (-0.03, True), (np.nan, False)])
+def test_a_cosine_just_below_zero_asks_for_no_other_scale(cosine, signed):
+    values = np.array([[1.0, cosine], [np.nan, 1.0]])
+    assert similarity.is_signed([positive("CE"), similarity.Matrix("SiLU", values, ("a", "b"))]) is signed
 
 
 def test_a_large_figure_names_all_of_a_hundred_classes_and_marks_the_nearest_of_each():
@@ -101,16 +106,3 @@ def test_beyond_thirty_classes_every_fifth_is_named(count, shown):
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == [f"class {i}" for i in range(0, count, 1 if count == 30 else 5)]
     assert len(labels) == len(axes.get_xticklabels()) == shown
-
-
-def test_the_page_of_a_matrix_names_both_classes_of_a_cell():
-    page = similarity.page(matrix(names=("0", "1", "2", "3", "4", "5")))
-    [cells] = page["data"]
-    assert cells["x"] == cells["y"] == ["0", "1", "2", "3", "4", "5"]
-    assert page["layout"]["xaxis"]["type"] == page["layout"]["yaxis"]["type"] == "category"
-    np.testing.assert_allclose(cells["z"], np.abs(matrix().values), atol=5e-4)
-    assert cells["hovertemplate"] == "%{y} · %{x}: %{z:.3f}<extra></extra>"
-    assert page["layout"]["xaxis"].get("showticklabels", True)
-    large = similarity.page(matrix(count=41))["layout"]
-    assert not large["xaxis"]["showticklabels"]
-    assert not large["yaxis"]["showticklabels"]

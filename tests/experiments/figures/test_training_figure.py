@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from _figure_values import DRAWN, curve, legend, rng
+from _figure_values import DRAWN, legend, rng
 
 from opl.experiments.figures import style, training
 from opl.experiments.statistics import Range
@@ -28,8 +28,6 @@ def test_the_band_is_scipys_interval_over_the_seeds_that_are_there():
 def test_an_epoch_that_no_seed_has_is_left_out():
     gap = training.Curve("CE", (1, 2, 3), (0,), np.array([[1.0, np.nan, 3.0]]))
     assert math.isnan(training.band(gap)[0][1])
-    assert training.page([gap], "s")["data"][0]["y"] == [1.0, None, 3.0]
-    assert training.page([gap], "s")["data"][1]["x"] == [1, 3, 3, 1]
     [line] = training.draw({"s": [gap]}).axes[0].get_lines()
     assert line.get_xdata().tolist() == [1, 3]
 
@@ -50,16 +48,3 @@ def test_five_seeds_or_more_have_a_band_that_ends_where_nothing_is_possible():
     mean, low, high = training.band(many)
     assert (float(mean[0]), float(high[0])) == (pytest.approx(0.98), 1.0)
     assert low[0] < 0.98
-
-
-def test_means_are_shown_and_seeds_wait_to_be_asked_for():
-    data = training.page([curve("CE", seeds=3), curve("CE+OPL", seeds=2)], "s")["data"]
-    mean = {"kind": "mean"}
-    seeds = [{"kind": "seed", "seed": seed} for seed in range(3)]
-    assert [trace["meta"] for trace in data] == [mean, mean, *seeds, mean, mean, *seeds[:2]]
-    assert all(trace.get("visible", True) is (trace["meta"] == mean) for trace in data)
-    assert [trace["name"] for trace in data] == ["CE"] * 5 + ["CE+OPL"] * 4
-    np.testing.assert_allclose(data[3]["y"], curve().values[1], atol=1e-5)
-    for kind in ("mean", "seed"):  # whichever the page shows, the legend names each curve once
-        listed = [trace["name"] for trace in data if trace["meta"]["kind"] == kind and trace.get("showlegend", True)]
-        assert listed == ["CE", "CE+OPL"]

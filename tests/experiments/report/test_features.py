@@ -13,7 +13,6 @@ from _runs import ITEM, PLANE, opl, write_run, write_table
 from opl.experiments.report.confusion import confusion_matrix
 from opl.experiments.report.features import project
 from opl.experiments.report.images import DIVERGING, heat_map
-from opl.experiments.report.pictures import count_changes
 from opl.experiments.report.samples import shared_samples
 from opl.experiments.results.runs import read_runs
 
@@ -93,7 +92,6 @@ def test_fixed_and_broken_images_are_counted_one_by_one(tmp_path):
     for truth, old, new in zip(labels, before.arrays()["top5"][:, 0], after.arrays()["top5"][:, 0], strict=True):
         fixed += old != truth == new
         broken += old == truth != new
-    assert count_changes(before, after) == (fixed, broken, 400)
     assert f"{fixed} fixed, {broken} broken of 400 test images by CE+OPL against CE (seed 0; exact sign test, p" in page
     assert "Fixed: right with CE+OPL, wrong with CE" in page
     assert "Broken: right with CE, wrong with CE+OPL" in page

@@ -31,19 +31,14 @@ class Demo(Flags):
 
 def _story(folder: Path, scale: str) -> list[str]:
     """What the runs show, in plain words."""
+    from ..report.glossary import TERMS
     from ..results.conformity import screen
     from ..results.runs import read_runs
-    from ..results.tables import build_table
+    from ..results.sentences import describe_effect
     from ..tables import ITEMS, RECIPES
 
-    ce, opl = build_table(item(ITEM), screen(read_runs(folder), ITEMS.values(), RECIPES), scale).lines
-    (d, new_d), (top1, new_top1) = ((ce.numbers[name].mean, opl.numbers[name].mean) for name in ("test/d", "test/top1"))
-    effect = "set the classes apart" if new_d < d else "did not set the classes apart"
-    change = f"{opl.difference['test/top1'].mean:+.2f}, {len(opl.seeds)} seed{'' if len(opl.seeds) == 1 else 's'}"
-    return [
-        f"OPL {effect}: d, the mean |cosine| between classes (0: right angles), {d:.2f} -> {new_d:.2f}.",
-        f"Accuracy {new_top1:.2f} against {top1:.2f} % ({change}): {opl.decisions['test/top1'].verdict}.",
-    ]
+    runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
+    return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)"]
 
 
 def _next_steps(folder: Path) -> list[str]:

@@ -143,11 +143,12 @@ class Try(Flags):
             raise OplError(
                 f"no seed was finished with all methods in {self.minutes:g} minutes{why}: resume with {self._command()}"
             )
-        table, page = write_results(experiment.folder, item, ITEMS, RECIPES)
+        table, effect, page = write_results(experiment.folder, item, ITEMS, RECIPES)
         if self.json:
             print(json.dumps(as_json(table), indent=1))
         else:
             show(table)
+            print(effect)
             print(f"table.md, table.json and report.html are in {page.parent}")
         self._say(self._next(chosen, seeds, outcome))
         return 1 if outcome.failed else 0

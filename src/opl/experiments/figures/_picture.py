@@ -1,7 +1,5 @@
-"""One picture with the predictions of two models: as a value, in print, and as a PNG for a page."""
+"""One picture with the predictions of two models: as a value, and in print."""
 
-import base64
-import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,8 +14,7 @@ if TYPE_CHECKING:
 
 Guesses = tuple[tuple[str, float], ...]
 
-SMALLEST = 96  # pixels on a page: smaller pictures are enlarged
-WIDTH, HEIGHT = 3.6, 1.3  # inches of a picture with its predictions, in print
+WIDTH, HEIGHT = 3.6, 1.3  # inches of a picture with its predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,28 +35,6 @@ class Picture:
 
     def __post_init__(self) -> None:
         _check_pixels(self.pixels)
-
-
-def png(pixels: Array) -> str:
-    """Encode a picture as a PNG data URI; small ones are enlarged without blurring their pixels.
-
-    Args:
-        pixels: (H, W, 3) or (H, W, 1), uint8.
-
-    Example:
-        >>> png(np.zeros((32, 32, 3), dtype=np.uint8))[:22]
-        'data:image/png;base64,'
-    """
-    from PIL import Image
-
-    _check_pixels(pixels)
-    height, width, channels = pixels.shape
-    factor = -(-SMALLEST // min(height, width, SMALLEST))
-    image = Image.fromarray(pixels[:, :, 0] if channels == 1 else np.ascontiguousarray(pixels))
-    image = image.resize((factor * width, factor * height), Image.Resampling.NEAREST)
-    file = io.BytesIO()
-    image.save(file, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def place(figure: "Figure", picture: Picture, names: tuple[str, str], corner: tuple[float, float]) -> None:

@@ -1,18 +1,18 @@
-"""Labeled points in a plane: checked, subsampled, and drawn in print or on a page."""
+"""Labeled points in a plane: checked, subsampled and drawn."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import OptionError
-from .style import Array, Spec, color, glyph, marker, numbers, print_label
+from .style import Array, color, glyph, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-PRINTED, ON_PAGE = 2000, 600  # points drawn: more would overlap in print and make a page large
+PRINTED = 2000  # points drawn: more would overlap
 LEGEND = 24  # characters of a name in a printed legend
 ENTRIES = 20  # classes that a printed legend names
 
@@ -86,77 +86,3 @@ def legend_columns(class_names: Sequence[str], width: int) -> int:
     """
     longest = min(LEGEND, max(map(len, class_names)))
     return min(len(class_names), max(1, width // (longest + 7)))  # 7 for the symbol and the gaps around it
-
-
-def traces(
-    points: Array, labels: Array, names: Sequence[str], column: int, looks: Sequence[int] | None = None
-) -> list[Spec]:
-    """The points for plotly: one trace per class, toggled together with that class in the other columns.
-
-    Args:
-        points: (N, 2).
-        labels: (N,).
-        names: one for each class, as returned by `texts`.
-        column: the subplot, counted from 1.
-        looks: the index of each class's color and symbol; by default its label.
-    """
-    points, labels = thin_out(points, labels, ON_PAGE)
-    looks = range(len(names)) if looks is None else looks
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": numbers(points[labels == index, 0]),
-            "y": numbers(points[labels == index, 1]),
-            "marker": {"color": color(look), "symbol": marker(look), "size": 5, "opacity": 0.65},
-            "name": name,
-            "legendgroup": name,
-            "hovertemplate": "%{x}, %{y}",
-            "xaxis": f"x{column}",
-            "yaxis": f"y{column}",
-        }
-        for index, (name, look) in enumerate(zip(names, looks, strict=True))
-    ]
-
-
-def list_once(all_traces: list[Spec]) -> list[Spec]:
-    """The traces, with a legend entry only for the first of each group.
-
-    Example:
-        >>> [trace["showlegend"] for trace in list_once([{"legendgroup": "cat"}, {"legendgroup": "cat"}])]
-        [True, False]
-    """
-    groups = [trace["legendgroup"] for trace in all_traces]
-    return [
-        {**trace, "showlegend": groups.index(group) == i}
-        for i, (trace, group) in enumerate(zip(all_traces, groups, strict=True))
-    ]
-
-
-def columns(count: int, gap: float = 0.08) -> list[list[float]]:
-    """The start and end of each of `count` subplots side by side, from 0 to 1.
-
-    Example:
-        >>> columns(2, gap=0.1)
-        [[0.0, 0.45], [0.55, 1.0]]
-    """
-    width = (1 - gap * (count - 1)) / count
-    return [[round(start, 4), round(start + width, 4)] for start in (i * (width + gap) for i in range(count))]
-
-
-def keys(column: int) -> tuple[str, str]:
-    """The layout keys of the two axes of a subplot, counted from 1.
-
-    Example:
-        >>> keys(1), keys(2)
-        (('xaxis', 'yaxis'), ('xaxis2', 'yaxis2'))
-    """
-    number = "" if column == 1 else column
-    return f"xaxis{number}", f"yaxis{number}"
-
-
-def heading(words: str, domain: Sequence[float]) -> dict[str, Any]:
-    """A title above a subplot. `words` is not escaped: pass names through `text` first."""
-    middle = round(sum(domain) / 2, 4)
-    place = {"x": middle, "xref": "paper", "xanchor": "center", "y": 1, "yref": "paper", "yanchor": "bottom"}
-    return {"text": words, "showarrow": False, **place}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .style import DIVERGING, Array, Spec, color, numbers, print_label
+from .style import DIVERGING, Array, color, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,21 +77,6 @@ def draw_pairs(axes: "Axes", angles: Array, class_names: Sequence[str]) -> None:
     axes.tick_params(length=0)
     axes.set_anchor("W")
     axes.spines[:].set_visible(False)
-
-
-def trace(histogram: Array, ray: Array, peak: float) -> Spec:
-    """One class for plotly: a line from the center along its ray, then its bins, separated by gaps."""
-    gap = np.full((1, 2), np.nan)
-    bins = [part for outline in _outlines(histogram, peak) for part in (gap, outline)]
-    points = np.concatenate([np.stack([np.zeros(2), ray]), *bins])
-    x, y = numbers(points[:, 0]), numbers(points[:, 1])
-    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "fill": "toself", "hoverinfo": "name"}
-
-
-def circle(axis: int) -> Spec:
-    """The unit circle as a plotly shape."""
-    corners = {"x0": -1, "x1": 1, "y0": -1, "y1": 1, "xref": f"x{axis}", "yref": f"y{axis}"}
-    return {"type": "circle", **corners, "line": {"color": "rgba(127,127,127,0.6)", "width": 1}}
 
 
 def _outlines(histogram: Array, peak: float) -> Array:

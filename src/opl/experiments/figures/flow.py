@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows
 from .rendering import Order, Rendering
-from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
+from .style import Array, color, glyph, paper, print_label
 from .training import band, curve
 
 if TYPE_CHECKING:
@@ -103,43 +103,6 @@ def _grid() -> tuple[Array, Array]:
     ticks = np.linspace(0.04, 0.96, ARROWS)
     d, s = (part.ravel() for part in np.meshgrid(ticks, ticks))
     return d[s >= d], s[s >= d]
-
-
-def page(paths: Sequence[Path]) -> Spec:
-    """A plotly figure of the paths, with the lines on which d stands still for each gamma.
-
-    Example:
-        >>> len(page([Path("CE", np.array([0.5]), np.array([0.5]))])["data"])
-        4
-    """
-    _check(paths)
-    still = np.linspace(0, 1, 21)
-    lines = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"d stands still for gamma {gamma:g}",
-            "x": numbers(still),
-            "y": numbers(1 - gamma * (1 - still)),
-            "line": {"dash": "dot", "width": 1, "color": "#999999"},
-        }
-        for gamma in GAMMAS
-    ]
-    drawn = [
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": name,
-            "x": numbers(path.other),
-            "y": numbers(path.same),
-            "line": {"color": color(look)},
-            "marker": {"symbol": marker(look), "size": 7},
-        }
-        for look, (path, name) in enumerate(zip(paths, texts([path.label for path in paths]), strict=True))
-    ]
-    ranges = {"range": [0, 1]}
-    axes = {"xaxis": {"title": axis_title(D), **ranges}, "yaxis": {"title": axis_title(S), **ranges}}
-    return {"data": [*lines, *drawn], "layout": layout(**axes)}
 
 
 def render(rows: Rows, order: Order) -> Rendering:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
-from ._picture import HEIGHT, WIDTH, Guesses, Picture, place, png
+from ._picture import HEIGHT, WIDTH, Guesses, Picture, place
 from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, numbers, paper, print_label
+from .style import Array, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +118,8 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
     """
     from matplotlib.figure import Figure
 
-    _check_some([picture for part in parts.values() for picture in part])
+    if not any(parts.values()):
+        raise OptionError("there is no picture to show: give at least one, or leave the figure out if none was mended.")
     with paper():
         rows = sum(-(-len(part) // ACROSS) for part in parts.values())
         figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
@@ -132,26 +133,6 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
                 place(figure, picture, names, (WIDTH * column, top - HEAD - HEIGHT * (row + 1)))
             top -= HEAD + HEIGHT * -(-len(part) // ACROSS)
     return figure
-
-
-def page(pictures: Sequence[Picture]) -> list[dict[str, Any]]:
-    """For a web page: each picture as `image` (a data URI), `truth`, `before` and `after` (lists of name, probability).
-
-    Names are not escaped here; the page escapes them when it writes them.
-
-    Args:
-        pictures: for example from `find_corrected`.
-
-    Example:
-        >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
-        >>> page([picture])[0]["before"]
-        [['dog', 0.9]]
-    """
-    _check_some(pictures)
-    return [
-        {"image": png(one.pixels), "truth": one.truth, "before": _plain(one.before), "after": _plain(one.after)}
-        for one in pictures
-    ]
 
 
 def render(rows: Rows, order: Order) -> Rendering:
@@ -208,15 +189,6 @@ def split_common(one: str, other: str) -> tuple[str, tuple[str, str]]:
 
 def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Guesses:
     return tuple((class_names[int(i)], float(p)) for i, p in zip(classes, probabilities, strict=True))
-
-
-def _plain(guesses: Guesses) -> list[list[Any]]:
-    return [[name, numbers(probability, 4)] for name, probability in guesses]
-
-
-def _check_some(pictures: Sequence[Picture]) -> None:
-    if not pictures:
-        raise OptionError("there is no picture to show: give at least one, or leave the figure out if none was mended.")
 
 
 def _check(pixels: Array, labels: Array, guesses: tuple[Array, ...], class_names: Sequence[str], limit: int) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
-from ._points import check, columns, handles, heading, keys, list_once, scatter, traces
+from ._points import check, handles, scatter
 from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, Spec, layout, paper, print_label, text, texts
+from .style import Array, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,34 +144,6 @@ def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
     return figure
 
 
-def page(panels: Sequence[Panel]) -> Spec:
-    """A plotly figure: the panels side by side, one trace per class; a class is toggled in all panels at once.
-
-    Args:
-        panels: for example those of CE and of CE+OPL.
-
-    Example:
-        >>> panel = Panel("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("cat", "dog"), separation=2.0)
-        >>> [trace["name"] for trace in page([panel, panel])["data"]]
-        ['cat', 'dog', 'cat', 'dog']
-    """
-    if not panels:
-        raise OptionError("there is no panel to draw: give at least one.")
-    domains = columns(len(panels))
-    known = list(dict.fromkeys(name for panel in panels for name in texts(panel.class_names)))
-    data: list[Spec] = []
-    axes: Spec = {}
-    for number, (panel, domain) in enumerate(zip(panels, domains, strict=True), start=1):
-        names = texts(panel.class_names)
-        data += traces(panel.points, panel.labels, names, number, [known.index(name) for name in names])
-        x, y = keys(number)
-        axes |= {x: {"domain": domain, "anchor": f"y{number}"}, y: {"anchor": f"x{number}"}}
-    titles = [
-        heading(_title(text(one.label), one, "<br>"), domain) for one, domain in zip(panels, domains, strict=True)
-    ]
-    return {"data": list_once(data), "layout": layout(**axes, annotations=titles, height=420, legend={"y": 1.14})}
-
-
 def render(rows: Rows, order: Order) -> Rendering:
     """Base classes above, novel classes below, one column for each row's first run; their separation as text."""
     panels = [
@@ -207,12 +179,8 @@ def _discriminants(features: Array, labels: Array) -> Array:
 
 def _panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
-    axes.set_title(_title(print_label(panel.label, width=32), panel, "\n"), loc="left")
+    axes.set_title(f"{print_label(panel.label, width=32)}\nseparation {panel.separation:.2f}", loc="left")
     if not any(other.class_names == panel.class_names for other in neighbor):
         entries = handles(panel.class_names)
         small: dict[str, Any] = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ROOM else {}
         axes.legend(handles=entries, loc="center left", bbox_to_anchor=(1.01, 0.5), **small)
-
-
-def _title(label: str, panel: Panel, line_end: str) -> str:
-    return f"{label}{line_end}separation {panel.separation:.2f}"

@@ -10,9 +10,9 @@ import numpy as np
 from ...errors import OptionError
 from ..results.runs import Rows, Run
 from . import _ring
-from ._points import check, columns, finite, handles, heading, keys, legend_columns, list_once, scatter, traces
+from ._points import check, finite, handles, legend_columns, scatter
 from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, Spec, color, layout, paper, print_label, text, texts
+from .style import Array, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,35 +127,6 @@ def draw(clouds: Sequence[Cloud]) -> "Figure":
     return figure
 
 
-def page(clouds: Sequence[Cloud]) -> Spec:
-    """A plotly figure: one column per cloud, with features above and angles below.
-
-    Each cloud has one trace of points per class, followed by one trace of angles per class.
-
-    Args:
-        clouds: must have the same classes; a class is toggled in all of them at once.
-
-    Example:
-        >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
-        >>> [trace["name"] for trace in page([cloud])["data"]]
-        ['zero', 'one', 'zero', 'one']
-    """
-    names, domains = texts(_common_names(clouds)), columns(len(clouds))
-    histograms, peak = _histograms(clouds)
-    data: list[Spec] = []
-    axes: Spec = {}
-    for upper, (cloud, shares, domain) in enumerate(zip(clouds, histograms, domains, strict=True), start=1):
-        lower = upper + len(clouds)
-        rings = [_ring.trace(*one, peak) for one in zip(shares, directions(cloud), strict=True)]
-        data += traces(cloud.features, cloud.labels, names, upper)
-        data += [ring | _look(look, names[look], lower) for look, ring in enumerate(rings)]
-        axes |= _features_axes(upper, domain) | _ring_axes(lower, domain)
-    titles = [heading(f"{text(c.label)}<br>{_angle_words(c)}", d) for c, d in zip(clouds, domains, strict=True)]
-    circles = [_ring.circle(len(clouds) + column) for column in range(1, len(clouds) + 1)]
-    more = layout(**axes, annotations=titles, shapes=circles, height=760, legend={"y": 1.07})
-    return {"data": list_once(data), "layout": more}
-
-
 def render(rows: Rows, order: Order) -> Rendering:
     """One figure per number of classes; as text, the mean angle of each row and, for few classes, of each pair."""
     found = clouds(rows)
@@ -200,26 +171,6 @@ def _features(axes: "Axes", cloud: Cloud) -> None:
         line(0, color="0.85", linewidth=0.8, zorder=0)
     scatter(axes, cloud.features, cloud.labels)
     axes.set_aspect("equal", adjustable="datalim")
-
-
-def _look(index: int, name: str, axis: int) -> Spec:
-    line = {"color": color(index), "width": 1.5}
-    return {"name": name, "legendgroup": name, "line": line, "xaxis": f"x{axis}", "yaxis": f"y{axis}"}
-
-
-def _features_axes(axis: int, domain: list[float]) -> Spec:
-    """Axes with equal units, in the upper half; their ranges grow until both fit."""
-    x, y = keys(axis)
-    upright = {"domain": [0.54, 1.0], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
-    return {x: {"domain": domain, "anchor": f"y{axis}"}, y: upright}
-
-
-def _ring_axes(axis: int, domain: list[float]) -> Spec:
-    """Square axes without tick labels, in the lower half."""
-    base = {"range": [-_ring.EDGE, _ring.EDGE], "visible": False, "constrain": "domain"}
-    upright = {**base, "domain": [0.0, 0.46], "anchor": f"x{axis}", "scaleanchor": f"x{axis}"}
-    x, y = keys(axis)
-    return {x: {**base, "domain": domain, "anchor": f"y{axis}"}, y: upright}
 
 
 def _angle_words(cloud: Cloud) -> str:

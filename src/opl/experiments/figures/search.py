@@ -1,10 +1,8 @@
-"""Figure 6: accuracy over lambda and over the batch size; and the heat map of lambda and gamma on the page."""
+"""Figure 6: accuracy over lambda and over the batch size."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from ...errors import OptionError
 from ..results.ranges import PERCENT
@@ -12,29 +10,13 @@ from ..results.runs import Rows
 from ..statistics import ENOUGH, Interval, interval
 from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps
 from .rendering import Order, Rendering
-from .style import (
-    BELOW,
-    LINE,
-    SCALE,
-    Array,
-    Spec,
-    axis_title,
-    color,
-    glyph,
-    layout,
-    marker,
-    numbers,
-    paper,
-    print_label,
-    text,
-    texts,
-)
+from .style import BELOW, LINE, color, glyph, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "heat", "page", "render", "sweeps"]
+__all__ = ["NEEDS", "SETTINGS", "Grid", "Sweep", "draw", "grids", "render", "sweeps"]
 
 NEEDS: tuple[str, ...] = ()  # only the results
 
@@ -66,68 +48,6 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
     return figure
 
 
-def page(sweeps: Sequence[Sweep], xlabel: str, ylabel: str) -> Spec:
-    """A plotly figure: two traces per baseline, its line and its band, then each sweep, and dots where seeds are few.
-
-    Args:
-        sweeps: all over the same setting.
-        xlabel: name of the setting.
-        ylabel: name of the metric.
-
-    Example:
-        >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
-        >>> [trace["name"] for trace in page([sweep], "lambda", "accuracy (%)")["data"]]
-        ['baseline', 'baseline', 'CE+OPL', 'CE+OPL']
-    """
-    if not sweeps:
-        raise OptionError("there is no sweep to draw: give at least one.")
-    data = [trace for name, seeds, look in _baselines(sweeps) for trace in _level(name, seeds, look, _reach(sweeps))]
-    names, first = texts([sweep.label for sweep in sweeps]), len(_baselines(sweeps))
-    data += [trace for i, sweep in enumerate(sweeps) for trace in _points(sweep, names[i], first + i)]
-    ticks = _ticks(sweeps)
-    across = {"type": "log", "tickvals": ticks, "ticktext": [f"{x:g}" for x in ticks], "title": axis_title(xlabel)}
-    return {"data": data, "layout": layout(xaxis=across, yaxis={"title": axis_title(ylabel)})}
-
-
-def heat(
-    rows: Sequence[float], columns: Sequence[float], values: Array, names: tuple[str, str] = ("lambda", "gamma")
-) -> Spec:
-    """Table 8 as a plotly heat map with its numbers in the cells; a cell without a number is empty.
-
-    Args:
-        rows: the values of the first setting.
-        columns: the values of the second setting.
-        values: (rows, columns); NaN for a pair without a result.
-        names: the names of the two settings.
-
-    Example:
-        >>> heat([0.1, 1.0], [0.5], np.array([[71.3], [np.nan]]))["data"][0]["text"]
-        [['71.30'], ['']]
-    """
-    if np.shape(values) != (len(rows), len(columns)) or not np.size(values):
-        raise OptionError(
-            f"the values have shape {np.shape(values)} for {len(rows)} rows and {len(columns)} columns: give one for "
-            "each pair, at least one."
-        )
-    z = numbers(values, 4)
-    down, across = text(names[0]), text(names[1])
-    cells = {
-        "type": "heatmap",
-        "x": texts([f"{x:g}" for x in columns]),
-        "y": texts([f"{y:g}" for y in rows]),
-        "z": z,
-        "text": [["" if cell is None else f"{cell:.2f}" for cell in row] for row in z],
-        "texttemplate": "%{text}",
-        "colorscale": SCALE,
-        "colorbar": {"thickness": 14},
-        "hovertemplate": f"{down} %{{y}}, {across} %{{x}}: %{{z:.2f}}<extra></extra>",
-        "hoverongaps": False,
-    }
-    axis = {"type": "category", "showgrid": False}
-    upright = {**axis, "autorange": "reversed", "title": axis_title(names[0])}
-    return {"data": [cells], "layout": layout(xaxis={**axis, "title": axis_title(names[1])}, yaxis=upright)}
-
-
 def render(rows: Rows, order: Order) -> Rendering:
     """One panel per setting that the runs vary, and the means as text."""
     panels = sweeps(run for _, runs in rows for run in runs)
@@ -141,9 +61,8 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _interval(seeds: Sequence[float]) -> Interval:
-    """The interval over the seeds with a finite result; for a single seed, `half` is 0."""
-    found = interval([seed for seed in seeds if math.isfinite(seed)], within=PERCENT)
-    return found._replace(half=0.0) if found.size == 1 else found
+    """The interval over the seeds with a finite result."""
+    return interval([seed for seed in seeds if math.isfinite(seed)], within=PERCENT)
 
 
 def _found(sweep: Sweep) -> list[tuple[float, Interval]]:
@@ -160,11 +79,6 @@ def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], in
             owners.setdefault(tuple(sweep.baseline), sweep.label)
     named = ["baseline"] if len(owners) == 1 else [f"baseline of {label}" for label in owners.values()]
     return [(name, seeds, look) for look, (name, seeds) in enumerate(zip(named, owners, strict=True))]
-
-
-def _reach(sweeps: Sequence[Sweep]) -> tuple[float, float]:
-    ticks = _ticks(sweeps)
-    return ticks[0], ticks[-1]
 
 
 def _ticks(sweeps: Sequence[Sweep]) -> list[float]:
@@ -195,53 +109,8 @@ def _panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
     axes.legend(**BELOW)
 
 
-def _level(name: str, seeds: Sequence[float], look: int, reach: tuple[float, float]) -> list[Spec]:
-    """A baseline: a dashed line and a band over the whole width."""
-    one, (left, right) = _interval(seeds), reach
-    base = {"type": "scatter", "mode": "lines", "name": text(name), "legendgroup": text(name)}
-    mean, low, high = numbers([one.mean, one.low, one.high], 4)
-    line = {**base, "x": [left, right], "y": [mean, mean], "line": {"color": color(look), "dash": "dash"}}
-    around = {
-        **base,
-        "x": [left, right, right, left],
-        "y": [high, high, low, low],
-        "fill": "toself",
-        "opacity": 0.25,
-        "line": {"color": color(look), "width": 0},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    return [line, around]
-
-
 def _dots(sweep: Sweep) -> tuple[list[float], list[float]]:
     """The setting and the result of every seed, where these are fewer than `ENOUGH`."""
     few = [(x, seeds) for x, seeds in zip(sweep.xs, sweep.values, strict=True) if len(seeds) < ENOUGH]
     pairs = [(float(x), value) for x, seeds in few for value in seeds if math.isfinite(value)]
     return [x for x, _ in pairs], [value for _, value in pairs]
-
-
-def _points(sweep: Sweep, name: str, look: int) -> list[Spec]:
-    found, (xs, ys) = _found(sweep), _dots(sweep)
-    means = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": [x for x, _ in found],
-        "y": numbers([one.mean for _, one in found], 4),
-        "error_y": {"type": "data", "array": numbers([one.half for _, one in found], 4)},
-        "line": {"color": color(look)},
-        "marker": {"symbol": marker(look), "size": 8},
-        "legendgroup": name,
-    }
-    dots = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": xs,
-        "y": numbers(ys, 4),
-        "marker": {"color": color(look), "size": 4, "opacity": 0.7},
-        "legendgroup": name,
-        "showlegend": False,
-    }
-    return [means, dots] if xs else [means]

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import OptionError, did_you_mean
 from ..results.runs import Rows, Run
 from .rendering import Order, Rendering, arrays_of
-from .style import DIVERGING, SCALE, Array, Spec, layout, numbers, paper, print_label, texts
+from .style import DIVERGING, SCALE, Array, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 By = Literal["class", "cluster"]
 NEEDS = ("test",)
-ALL_NAMES, PAGE_NAMES = 30, 40  # maximum numbers of classes that are all named, in print and on a page
-MOST_NAMES = 20  # of more classes, so many are named in print
-ROUNDING = 1e-3  # a cosine this little below 0 is no sign of negative features
+ALL_NAMES = 30  # classes up to which all are named
+MOST_NAMES = 20  # of more classes, so many are named
+SIGNED = -0.02  # a cosine below this asks for a scale with both signs; activations such as SiLU dip just below 0
 LARGE, PER_NAME = 150, 0.085  # classes that are all named on a large figure, and the inches for each
 
 
@@ -123,13 +123,13 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
 
 
 def is_signed(matrices: Sequence[Matrix]) -> bool:
-    """Whether some classes point away from each other, as only features with negative values can.
+    """Whether some classes clearly point away from each other, as only features with negative values can.
 
     Example:
         >>> is_signed([Matrix("ViT", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog"))])
         True
     """
-    return any(bool(np.nanmin(matrix.values, initial=0.0) < -ROUNDING) for matrix in matrices)
+    return any(bool(np.nanmin(matrix.values, initial=0.0) < SIGNED) for matrix in matrices)
 
 
 def draw(matrices: Sequence[Matrix], *, large: bool = False) -> "Figure":
@@ -168,38 +168,6 @@ def draw(matrices: Sequence[Matrix], *, large: bool = False) -> "Figure":
     return figure
 
 
-def page(matrix: Matrix) -> Spec:
-    """A plotly heat map of |cosine|, with the class names on both axes.
-
-    Args:
-        matrix: any matrix; NaN is an empty cell.
-
-    Example:
-        >>> page(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))["data"][0]["z"]
-        [[1.0, 0.5], [0.5, 1.0]]
-    """
-    names = texts(matrix.class_names)
-    # type "category", because the class names of the digits would otherwise be parsed as numbers
-    axis = {"type": "category", "constrain": "domain", "constraintoward": "right", "showgrid": False}
-    if len(names) > PAGE_NAMES:
-        axis |= {"showticklabels": False, "ticks": ""}
-    cells = {
-        "type": "heatmap",
-        "x": names,
-        "y": names,
-        "z": numbers(_absolute(matrix)),
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": SCALE,
-        "colorbar": {"title": {"text": "|cos|"}, "thickness": 14},
-        "hovertemplate": "%{y} · %{x}: %{z:.3f}<extra></extra>",
-        "hoverongaps": False,
-    }
-    turn = 90 if max(map(len, names)) > 3 else 0  # long names would overlap if they were horizontal
-    upright = {**axis, "constraintoward": "top", "autorange": "reversed", "scaleanchor": "x"}
-    return {"data": [cells], "layout": layout(xaxis={**axis, "tickangle": turn}, yaxis=upright, height=560)}
-
-
 def render(rows: Rows, order: Order) -> Rendering:
     """The matrices of the rows, and the off-diagonal mean of each as text."""
     matrices = [matrix(row.label, runs, order) for row, runs in rows]
@@ -235,7 +203,7 @@ def _sentence(matrix: Matrix, index: int, n: int) -> str:
         return f"{name}: no other class to compare it with"
     nearest, farthest = others[:n], others[n:][-n:][::-1]
     parts = [
-        f"{word} " + ", ".join(f"{matrix.class_names[other]} {numbers(row[other], 2):.2f}" for other in some)
+        f"{word} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in some)
         for word, some in (("nearest", nearest), ("farthest", farthest))
         if some
     ]
@@ -244,7 +212,7 @@ def _sentence(matrix: Matrix, index: int, n: int) -> str:
 
 def _image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
     values = np.asarray(matrix.values, dtype=float) if signed else _absolute(matrix)
-    look, lowest = (DIVERGING, -1) if signed else (SCALE.lower(), 0)
+    look, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
     image = axes.imshow(values, cmap=look, vmin=lowest, vmax=1, interpolation="nearest")
     words = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
     axes.set_title(f"{print_label(matrix.label, width=30)}\n{words}", loc="left")

@@ -1,14 +1,11 @@
-"""Shared by all figures: colors and symbols, safe labels, numbers as JSON, and atomic file writes."""
+"""Shared by all figures: colors and symbols, safe labels, and atomic file writes."""
 
-import html
-import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FolderError
@@ -16,7 +13,6 @@ from ...errors import FolderError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Spec = dict[str, Any]
 Array = NDArray[Any]
 
 # The color-blind safe palette of Okabe and Ito, with black replaced by a gray that is also visible on dark pages and
@@ -26,7 +22,7 @@ PALETTE = (
     *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
     *("#8C564B", "#999933"),
 )
-SCALE = "Cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
+SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
 DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs
 
 # Seven symbols and ten colors: 70 combinations before one repeats.
@@ -60,7 +56,7 @@ def color(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """The plotly symbol with this index, so that color is never the only difference.
+    """The symbol with this index, so that color is never the only difference.
 
     Example:
         >>> marker(0), marker(1)
@@ -70,7 +66,7 @@ def marker(index: int) -> str:
 
 
 def glyph(index: int) -> str:
-    """The matplotlib name of the same symbol.
+    """The same symbol as matplotlib calls it.
 
     Example:
         >>> glyph(1)
@@ -91,45 +87,6 @@ def shorten(name: str, length: int = NAME_LENGTH) -> str:
     return shown if len(shown) <= length else shown[: length - 1] + "…"
 
 
-def text(name: str) -> str:
-    """A name as a label on a page: shortened and with HTML escaped, because plotly interprets some HTML in labels.
-
-    Quotes are not escaped: plotly would show the escape codes.
-
-    Example:
-        >>> text("<b>cat & dog</b>")
-        '&lt;b&gt;cat &amp; dog&lt;/b&gt;'
-    """
-    return html.escape(shorten(name), quote=False)
-
-
-def axis_title(words: str) -> Spec:
-    """The title of a plotly axis; empty for empty `words`.
-
-    Example:
-        >>> axis_title("epoch"), axis_title("")
-        ({'text': 'epoch'}, {'text': ''})
-    """
-    return {"text": text(words) if words else ""}
-
-
-def texts(names: Sequence[str]) -> list[str]:
-    """Names as the categories of an axis: like `text`, and made unique, because plotly merges equal ones.
-
-    Example:
-        >>> texts(["cat", "cat", "dog"])
-        ['cat', 'cat (2)', 'dog']
-    """
-    given: dict[str, int] = {}
-    for name in map(text, names):
-        shown, copy = name, 1
-        while shown in given:
-            copy += 1
-            shown = f"{name} ({copy})"
-        given[shown] = copy
-    return list(given)
-
-
 def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
     """A name as a label in a matplotlib figure: shortened, and never parsed as a formula or as a hidden entry.
 
@@ -144,46 +101,6 @@ def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) 
     """
     shown = textwrap.fill(shorten(name, length), width).replace("$", r"\$")
     return " " + shown if shown.startswith("_") else shown  # legends omit labels that start with an underscore
-
-
-def numbers(values: Any, digits: int = 3) -> Any:
-    """Rounded Python floats, in lists nested like the array; None for values that are not finite.
-
-    Example:
-        >>> numbers(np.array([[0.12345, np.nan]]))
-        [[0.123, None]]
-    """
-    array = np.asarray(values, dtype=float)
-    if array.ndim:
-        return [numbers(part, digits) for part in array]
-    return round(float(array), digits) + 0.0 if math.isfinite(array) else None  # + 0.0 turns -0.0 into 0.0
-
-
-def layout(**more: Any) -> Spec:
-    """The plotly layout shared by all charts, merged with the given parts.
-
-    The page sets the colors of text and axes for its light and dark themes, so none are set here.
-
-    Args:
-        more: parts of a layout; a dict is merged with the default one, and every axis starts from the same settings.
-
-    Example:
-        >>> layout(xaxis={"title": {"text": "epoch"}})["xaxis"]["automargin"]
-        True
-    """
-    merged: Spec = {
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, sans-serif"},
-        "margin": {"l": 48, "r": 16, "t": 24, "b": 40},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {},
-        "yaxis": {},
-    }
-    for key, value in more.items():
-        merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
-    axes = [key for key in merged if key.startswith(("xaxis", "yaxis"))]
-    return {**merged, **{key: {"automargin": True, **merged[key]} for key in axes}}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from ..results.ranges import range_of
 from ..results.runs import Rows, Run
 from ..statistics import ANY, ENOUGH, Range, interval
 from .rendering import Order, Rendering
-from .style import Array, Spec, axis_title, color, glyph, layout, marker, numbers, paper, print_label, texts
+from .style import Array, color, glyph, paper, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,32 +126,6 @@ def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
     return figure
 
 
-def page(curves: Sequence[Curve], ylabel: str) -> Spec:
-    """A plotly figure: for each curve its mean, the interval around it, and a hidden line per seed.
-
-    The first two have the `meta` `{"kind": "mean"}`, the others `{"kind": "seed", "seed": n}`; the page shows one kind.
-
-    Args:
-        curves: all of the same metric.
-        ylabel: name of the metric.
-
-    Example:
-        >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
-        >>> [trace["meta"]["kind"] for trace in page([curve], "s")["data"]]
-        ['mean', 'mean', 'seed']
-    """
-    if not curves:
-        raise OptionError("there is no curve to draw: give at least one.")
-    names = texts([curve.label for curve in curves])
-    data = [
-        trace
-        for look, (curve, name) in enumerate(zip(curves, names, strict=True))
-        for trace in _traces(curve, name, look)
-    ]
-    axes = {"xaxis": {"title": axis_title("epoch")}, "yaxis": {"title": axis_title(ylabel)}}
-    return {"data": data, "layout": layout(**axes, hovermode="x unified")}
-
-
 def render(rows: Rows, order: Order) -> Rendering:
     """Orthogonality, s and d of each row, and their final values as text."""
     panels = {title: [_whole_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
@@ -191,42 +165,3 @@ def _line(axes: "Axes", curve: Curve, look: int) -> None:
     else:
         for seed in np.asarray(curve.values) if len(curve.seeds) > 1 else ():
             axes.plot(curve.epochs, seed, color=shade, alpha=0.35, linewidth=0.7)
-
-
-def _traces(curve: Curve, name: str, look: int) -> list[Spec]:
-    base = {"type": "scatter", "mode": "lines", "name": name, "legendgroup": name, "line": {"color": color(look)}}
-    seeds = [_seed_trace(curve, row, base) for row in range(len(curve.seeds))]
-    return [*_mean_traces(curve, look, base), *seeds]
-
-
-def _mean_traces(curve: Curve, look: int, base: Spec) -> list[Spec]:
-    """The mean, with a few symbols, and the interval as one outline: along the upper end and back along the lower."""
-    epochs, (mean, low, high) = _epochs(curve), (numbers(part, 5) for part in band(curve))
-    there = [i for i, value in enumerate(mean) if value is not None]
-    back, meta = there[::-1], {"kind": "mean"}
-    symbols = {"symbol": marker(look), "size": 7, "maxdisplayed": 10}
-    line = {**base, "mode": "lines+markers", "x": epochs, "y": mean, "marker": symbols, "meta": meta}
-    around = {
-        **base,
-        "x": [epochs[i] for i in there + back],
-        "y": [high[i] for i in there] + [low[i] for i in back],
-        "line": {"color": color(look), "width": 0},
-        "fill": "toself",
-        "opacity": 0.25,
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "meta": meta,
-    }
-    return [line, around]
-
-
-def _seed_trace(curve: Curve, row: int, base: Spec) -> Spec:
-    """One seed's line; the first seed of a curve provides its legend entry when the means are hidden."""
-    seed = int(curve.seeds[row])
-    values = {"x": _epochs(curve), "y": numbers(curve.values[row], 5), "hovertemplate": f"%{{y}} (seed {seed})"}
-    hidden = {"visible": False, "showlegend": row == 0, "meta": {"kind": "seed", "seed": seed}}
-    return {**base, **values, **hidden, "line": {**base["line"], "width": 1}}
-
-
-def _epochs(curve: Curve) -> list[int]:
-    return [int(epoch) for epoch in curve.epochs]

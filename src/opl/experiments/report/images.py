@@ -13,6 +13,7 @@ Array = NDArray[Any]
 SEQUENTIAL = ("#00224e", "#414d6b", "#7d7c78", "#bcae6e", "#fee838")
 DIVERGING = ("#004b87", "#5b9bd0", "#f4f4f4", "#ef9a5c", "#a63d00")
 SIDE = 40  # pixels of a picture in a sheet, at most
+SMALLEST = 96  # pixels of the shorter side of a picture that stands alone
 
 
 def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> str:
@@ -35,16 +36,30 @@ def sheet(pixels: Array, across: int) -> str:
     """
     from PIL import Image
 
-    count, height, width, channels = pixels.shape
+    count, height, width, _ = pixels.shape
     small_w, small_h = small_size(width, height)
     whole = Image.new("RGB", (across * small_w, -(-count // across) * small_h))
     for place, picture in enumerate(np.asarray(pixels)):
-        image = Image.fromarray(picture[:, :, 0] if channels == 1 else np.ascontiguousarray(picture))
+        image = _image(picture)
         small = (
             image.resize((small_w, small_h), Image.Resampling.LANCZOS) if (small_w, small_h) != image.size else image
         )
         whole.paste(small, (place % across * small_w, place // across * small_h))
     return _encode(whole, "WEBP", quality=72, method=4)
+
+
+def enlarged(pixels: Array) -> str:
+    """A picture as a PNG data URI; a small one is enlarged without blurring its pixels.
+
+    Args:
+        pixels: (H, W, 1 or 3) of uint8.
+    """
+    from PIL import Image
+
+    height, width, _ = pixels.shape
+    factor = -(-SMALLEST // min(height, width, SMALLEST))
+    image = _image(pixels).resize((factor * width, factor * height), Image.Resampling.NEAREST)
+    return _encode(image, "PNG", optimize=True)
 
 
 def small_size(width: int, height: int) -> tuple[int, int]:
@@ -56,6 +71,12 @@ def small_size(width: int, height: int) -> tuple[int, int]:
     """
     factor = min(1.0, SIDE / max(width, height))
     return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def _image(pixels: Array) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else np.ascontiguousarray(pixels))
 
 
 def _ramp(stops: tuple[str, ...]) -> Array:

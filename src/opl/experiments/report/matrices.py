@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..figures.similarity import Matrix, describe_neighbors, matrix, off_diagonal_mean, reorder
+from ..figures.similarity import Matrix, describe_neighbors, is_signed, matrix, off_diagonal_mean, reorder
 from ..figures.style import shorten
 from ..item import Row
 from ..results.runs import BROKEN, Run, describe_seeds
@@ -22,7 +22,6 @@ CLASSES = 150  # of a matrix, at most
 NEIGHBORS = 3
 NAMED = 40  # classes that are listed below the matrices
 CHANGES = 40  # pairs of classes in the data table
-SIGNED = -0.02  # a cosine below this asks for a scale with both signs
 LEAD = (
     "The cosine between the mean test features of every two classes: OPL asks for 0 off the diagonal. The third matrix "
     "is the change of |cosine|: blue pairs came nearer to right angles, orange ones moved away from them."
@@ -60,8 +59,7 @@ def section(experiment: Experiment, place: int) -> Markup | None:
 def panels(first: tuple[Matrix, list[int]], second: tuple[Matrix, list[int]]) -> list[Panel]:
     """Before, after, and the change of |cosine|."""
     before, after = (np.asarray(each[0].values, dtype=float) for each in (first, second))
-    signed = min(float(np.nanmin(before)), float(np.nanmin(after))) < SIGNED
-    scale = (-1.0, 1.0, DIVERGING) if signed else (0.0, 1.0, SEQUENTIAL)
+    scale = (-1.0, 1.0, DIVERGING) if is_signed([first[0], second[0]]) else (0.0, 1.0, SEQUENTIAL)
     made = []
     for found, seeds in (first, second):
         words = f"{describe_seeds(seeds)}, off-diagonal mean |cos| {off_diagonal_mean(found):.3f}"

@@ -1,19 +1,16 @@
 """Test images that one of two models gets right and the other wrong: how many each way, and some of them."""
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..figures import gallery
-from ..figures._picture import Picture
+from ..figures._picture import Guesses, Picture
 from ..results.runs import BROKEN, Run
 from ..statistics import sign_test
 from . import confusion
 from .context import Experiment
 from .figure import absent
 from .html_table import cell, heading, row, scroll_box
+from .images import enlarged
 from .markup import Markup, join, tag
 
 EACH = 6  # pictures each way
@@ -39,19 +36,8 @@ def section(experiment: Experiment, place: int) -> Markup | None:
     return experiment.room.take(join(*parts), "The gallery of test images")
 
 
-def count_changes(before: Run, after: Run) -> tuple[int, int, int]:
-    """How many test images the second run fixes, how many it breaks, and how many there are."""
-    labels = np.asarray(before.arrays()["labels"])
-    old, new = (_right(run, labels) for run in (before, after))
-    return int((new & ~old).sum()), int((old & ~new).sum()), len(labels)
-
-
-def _right(run: Run, labels: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.asarray(np.asarray(run.arrays()["top5"])[:, 0] == labels)
-
-
 def _counts(pairs: Sequence[tuple[Run, Run]], names: tuple[str, str]) -> Markup:
-    found = [(after.seed, *count_changes(before, after)) for before, after in pairs]
+    found = [(after.seed, *gallery.count_changes(before, after)) for before, after in pairs]
     seed, fixed, broken, total = found[0]
     words = (
         f"{fixed} fixed, {broken} broken of {total:,} test images by {names[1]} against {names[0]} (seed {seed}; exact "
@@ -78,36 +64,38 @@ def _galleries(pairs: Sequence[tuple[Run, Run]], names: tuple[str, str]) -> Mark
     for before, after in pairs:
         if all("pixels" in run.arrays() for run in (before, after)):
             fixed = gallery.corrections(before, after, EACH)
-            broken = gallery.corrections(after, before, EACH)
+            broken = gallery.regressions(before, after, EACH)
             return join(
                 tag("h4", f"Fixed: right with {names[1]}, wrong with {names[0]}"),
-                _cards(fixed, names, ("before", "after")),
+                _cards(fixed, names),
                 tag("h4", f"Broken: right with {names[0]}, wrong with {names[1]}"),
-                _cards(broken, names, ("after", "before")),
+                _cards(broken, names),
                 tag("p", f"Seed {after.seed}; what the model in the right is surest of comes first.", class_="note"),
             )
     return None
 
 
-def _cards(found: Sequence[Picture], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
+def _cards(found: Sequence[Picture], names: tuple[str, str]) -> Markup:
     room, cards = BUDGET, []
-    for picture in gallery.page(found) if found else []:
-        room -= len(picture["image"])
-        cards += [_card(picture, names, sides)] if room > 0 else []
+    for picture in found:
+        image = enlarged(picture.pixels)
+        room -= len(image)
+        cards += [_card(picture, image, names)] if room > 0 else []
     return tag("ul", *cards, class_="gallery", role="list") if cards else tag("p", NONE, class_="note")
 
 
-def _card(picture: dict[str, Any], names: tuple[str, str], sides: tuple[str, str]) -> Markup:
-    truth = str(picture["truth"])
-    image = tag("img", src=picture["image"], alt=f"Test picture of the class {truth}", width=96, height=96)
-    lists = [_guesses(name, picture[side], truth) for name, side in zip(names, sides, strict=True)]
+def _card(picture: Picture, source: str, names: tuple[str, str]) -> Markup:
+    truth = picture.truth
+    image = tag("img", src=source, alt=f"Test picture of the class {truth}", width=96, height=96)
+    guesses = zip(names, (picture.before, picture.after), strict=True)
+    lists = [_guesses(name, some, truth) for name, some in guesses]
     return tag("li", tag("div", image, tag("p", truth, class_="truth"), class_="face"), *lists)
 
 
-def _guesses(name: str, guesses: Sequence[tuple[str, float | None]], truth: str) -> Markup:
+def _guesses(name: str, guesses: Guesses, truth: str) -> Markup:
     lines = []
     for guess, probability in guesses:
-        percent = 100 * min(1.0, max(0.0, probability or 0.0))
+        percent = 100 * min(1.0, max(0.0, probability))  # NaN becomes 0
         words = [tag("span", guess, class_="guess"), tag("span", f"{percent:.0f} %", class_="number")]
         right = guess == truth
         mark = tag("span", " (right)", class_="hidden") if right else None

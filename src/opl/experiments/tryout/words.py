@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..data.readers.listing import count, name_some
 from ..data.readers.pack import PackFacts
@@ -104,13 +105,23 @@ def command(target: str, out: Path, minutes: float, wanted: Preferences) -> str:
     return shlex.join(["opl", "try", target, "--out", str(out), "--minutes", f"{minutes:g}", *flags])
 
 
-def write_results(folder: Path, item: Item, items: Mapping[str, Item], recipes: Recipes) -> tuple[Table, Path]:
-    """Write the table and the page of a folder; returns the table, and the path of the page."""
+class Results(NamedTuple):
+    """What a folder shows: its table, the effect of OPL in a sentence, and the path of its page."""
+
+    table: Table
+    effect: str
+    page: Path
+
+
+def write_results(folder: Path, item: Item, items: Mapping[str, Item], recipes: Recipes) -> Results:
+    """Write the table and the page of a folder."""
     from ..report.page import write_report
     from ..results.markdown import document
+    from ..results.sentences import describe_effect
 
     runs = screen(read_runs(folder), [*items.values(), item], recipes)
     table = build_table(item, runs, TRY)
     (folder / "table.md").write_text(document(table) + "\n")
     (folder / "table.json").write_text(json.dumps(as_json(table), indent=1) + "\n")
-    return table, write_report(folder, {**items, item.name: item}, runs=runs)
+    page = write_report(folder, {**items, item.name: item}, runs=runs)
+    return Results(table, describe_effect(item, runs, TRY), page)
