@@ -65,9 +65,17 @@ def click(driver, selector):
     return element
 
 
+def draw(driver):
+    """Wait until the page was drawn twice: it hears only then that it was scrolled, and hides what it tells."""
+    driver.execute_async_script(
+        "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
+    )
+
+
 def point_at(driver, element, x, y):
     """Move the mouse to a place inside an element, given as shares of its width and height."""
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+    draw(driver)
     box = driver.execute_script("return (({left, top, width, height}) => [left, top, width, height])"
                                 "(arguments[0].getBoundingClientRect())", element)  # fmt: skip
     at = {"x": box[0] + x * box[2], "y": box[1] + y * box[3]}
@@ -77,5 +85,6 @@ def point_at(driver, element, x, y):
 def press(driver, element, *keys):
     """Focus an element and press keys."""
     driver.execute_script("arguments[0].focus()", element)
+    draw(driver)
     for key in keys:
         driver.switch_to.active_element.send_keys(key)
