@@ -4,14 +4,22 @@ import json
 import shutil
 
 import pytest
-from _inline_try import try_images
 
+from _inline import inlined
 from _pictures import encoded
 from _shapes import draw, shape_folder
 from opl.experiments import cli
+from opl.experiments.tryout import experiment, probe
 from opl.experiments.tryout.stored import read_items
 
-FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "1", "--gamma", "5", "--jobs", "1", "--minutes", "5")
+FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1", "--minutes", "5")
+
+
+def try_images(monkeypatch, words, stop_after=1000):
+    """Run `opl try` in this process, interrupted after so many runs; returns its exit code and the runs."""
+    with inlined(monkeypatch, stop_after, probe.main) as executor, monkeypatch.context() as patch:
+        patch.setattr(experiment, "LONGEST_PROBE", 0.05)
+        return cli.main(["try", *map(str, words)]), executor.executed
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +89,7 @@ def _last_json(text):
 def test_other_settings_and_other_pictures_are_refused(tried, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--epochs", "7"))[0] == 2
-    assert "was begun with --epochs 1, and 7 is given now" in capsys.readouterr().err
+    assert "was begun with --epochs 2, and 7 is given now" in capsys.readouterr().err
     shutil.copytree(tried[0] / "runs", tmp_path / "runs")
     shape_folder(tmp_path / "shapes", {"circle": 5, "square": 5})
     monkeypatch.chdir(tmp_path)
@@ -132,7 +140,7 @@ def test_pretrained_weights_start_the_runs_and_gray_pictures_get_three_channels(
     shape_folder(tmp_path / "gray", {"circle": 8, "square": 8}, mode="L")
     (tmp_path / "gray/circle/more.png").write_bytes(encoded(draw("circle", 30, mode="L")))
     words = (tmp_path / "gray", "--pretrained", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
-    assert try_images(monkeypatch, (*words, "--size", "8", "--epochs", "1", "--gamma", "5", "--jobs", "1"))[0] == 0
+    assert try_images(monkeypatch, (*words, "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1"))[0] == 0
     about = json.loads((tmp_path / "try/gray/try-gray-opl/seed-0/result.json").read_text())
     assert "start.safetensors, SHA-256" in json.dumps(about)
     assert (

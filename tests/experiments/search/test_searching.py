@@ -3,14 +3,20 @@
 import json
 
 import pytest
-from _inline import search
 
+from _inline import inlined
 from opl.experiments import cli
 from opl.experiments.run_folder import MODEL, RunFolder
 from opl.experiments.training import run as training
 
 OVER = ("--over", "method.weight=0.1,2", "method.gamma=0.5,2")
 TINY = ("digits-opl", "--scale", "tiny", "--epochs", "2", "--data.val", "24", *OVER)
+
+
+def search(monkeypatch, words, stop_after=1000):
+    """Run `opl search` in this process, interrupted after so many runs; returns its exit code and the runs."""
+    with inlined(monkeypatch, stop_after) as executor:
+        return cli.main(["search", *words]), executor.executed
 
 
 def words(out, by="grid", *more):
