@@ -62,7 +62,7 @@ def test_a_dry_run_without_any_data_asks_no_network(apart, tmp_path, capfd):
     ("cost", "place", "said"),
     [
         (30.0, Placement(jobs=2), ["2 runs to train, about 30 s with 2 at a time, by the cost of a run"]),
-        (0.0, Placement(), ["2 runs to train, for which no time is known before the first epoch"]),
+        (0.0, Placement(), ["2 runs to train, no time is known before the first epoch"]),
         (
             7200.0,
             Placement(on="slurm"),

@@ -58,7 +58,7 @@ def _expect(jobs: Sequence[Job], place: Placement) -> str:
     """The expected time, and what it is taken from."""
     seconds = seconds_left(jobs, place.jobs)
     if seconds is None:
-        return "for which no time is known before the first epoch"
+        return "no time is known before the first epoch"
     source = "by earlier epochs here" if any(job.reached().epochs for job in jobs) else "by the cost of a run"
     where = f"{place.jobs} at a time" if place.on == "local" else f"one after another; on {place.on} many at once"
     return f"about {about(seconds)} with {where}, {source}"
