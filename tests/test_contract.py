@@ -50,7 +50,7 @@ MEMORIES = (
     ("CenterLoss", "centers"),
     ("PrototypeProjectionLoss", "centers"),
     ("CenteredProjectionLoss", "sums"),
-    ("OrthogonalProjectionLoss, auto", "rule.means.sums"),
+    ("OrthogonalProjectionLoss, auto", "rule.within"),
     ("OrthogonalProjectionLoss, ramp", "rule.step"),
 )
 STEPPED = ("ASoftmaxHead", "LSoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss")

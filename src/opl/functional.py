@@ -115,7 +115,7 @@ def gamma_needed(same: Tensor, other: Tensor) -> Tensor:
         tensor(0.0900)
     """
     tiny = 1e-6  # all features in one direction: s = d = 1
-    return ((1 - same).clamp(min=0) + tiny) / ((1 - other).clamp(min=0) + tiny)
+    return (1 - same).clamp(min=tiny) / (1 - other).clamp(min=tiny)
 
 
 def gamma_limit(same: Tensor, other: Tensor, positives: float = math.inf) -> Tensor:
@@ -144,8 +144,12 @@ def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0, epsilon:
         >>> log_ratio(torch.tensor(0.9), torch.tensor(0.9))
         tensor(0.)
     """
+    away = (other + epsilon).log()
+    weighted = away if isinstance(gamma, float) and gamma == 1 else gamma * away
+    if is_readable(same) and same.item() > 0:  # the rest is zero
+        return weighted - (same + epsilon).log()
     up = same.clamp(min=0)
-    return gamma * (other + epsilon).log() - ((up + epsilon).log() + (same - up) / epsilon)
+    return torch.add(weighted - (up + epsilon).log(), same - up, alpha=-1 / epsilon)
 
 
 def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ignore_index: int = IGNORE_INDEX) -> str:
@@ -179,6 +183,11 @@ def check_ignore_index(ignore_index: int) -> None:
 def is_number(value: object) -> bool:
     """Return whether `value` is a real number, from Python or NumPy, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_readable(value: Tensor) -> bool:
+    """Return whether Python may read a number at no cost: on the CPU, outside of a graph that is compiled."""
+    return value.is_cpu and not torch.compiler.is_compiling()
 
 
 def similarities(

@@ -12,7 +12,8 @@ from torch import nn
 import opl
 from _gloo import together
 from _said import says
-from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors
+from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, functional
+from opl._support import gamma as gamma_module
 from opl.losses.centered import CenteredProjectionLoss
 from opl.losses.prototypes import PrototypeProjectionLoss, prototype_projection
 
@@ -54,7 +55,9 @@ def same_by_value_and_gradient(loss, by_loops, features, labels):
     torch.testing.assert_close(gradient_of(lambda x: twin(x, labels), features), wanted, rtol=1e-8, atol=1e-12)
 
 
-def test_the_log_ratio_equals_loops():
+@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
+def test_the_log_ratio_equals_loops(readable, monkeypatch):
+    monkeypatch.setattr(functional, "is_readable", lambda value: readable)
     features, labels = batch()
 
     def by_loops(x):
@@ -66,7 +69,9 @@ def test_the_log_ratio_equals_loops():
         same_by_value_and_gradient(OrthogonalProjectionLoss(form="log_ratio").double(), by_loops, x, labels)
 
 
-def test_gamma_auto_is_what_the_running_means_need():
+@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
+def test_gamma_auto_is_what_the_running_means_need(readable, monkeypatch):
+    monkeypatch.setattr(gamma_module, "is_readable", lambda value: readable)
     loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.2, margin=0.3, momentum=0.5)).double()
     sums, weight = torch.zeros(2, dtype=torch.float64), 0.0
     for seed in range(3):
@@ -75,7 +80,7 @@ def test_gamma_auto_is_what_the_running_means_need():
         s, d, _ = pairs_by_loops(features, labels)
         sums, weight = 0.5 * sums + 0.5 * torch.stack([s, d]), 0.5 * weight + 0.5
         mean_s, mean_d = sums / weight
-        gamma = max(0.2, float((1 - mean_s + 1e-6) / (1 - mean_d + 1e-6)) + 0.3)
+        gamma = max(0.2, float((1 - mean_s) / (1 - mean_d)) + 0.3)
 
         def by_loops(x, gamma=gamma, labels=labels):
             s, d, _ = pairs_by_loops(x, labels)
@@ -87,12 +92,22 @@ def test_gamma_auto_is_what_the_running_means_need():
     torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
 
 
-def test_a_batch_without_a_pair_does_not_move_the_mean_of_s():
+def test_a_batch_without_pairs_of_both_kinds_does_not_move_gamma():
     loss = OrthogonalProjectionLoss(gamma="auto")
+    loss(*batch())
+    before = copy.deepcopy(loss.state_dict())
     loss(torch.randn(4, 3).abs(), torch.arange(4))
-    sums, weights = loss.rule.means.sums, loss.rule.means.weights
-    assert (sums[0], weights[0]) == (0, 0)
-    assert weights[1] > 0
+    loss(torch.randn(4, 3).abs(), torch.zeros(4, dtype=torch.long))
+    assert loss.state_dict() == before
+    loss(*batch())
+    assert loss.state_dict() != before
+
+
+def test_gamma_auto_of_features_in_one_direction_is_finite():
+    loss = OrthogonalProjectionLoss(gamma="auto")
+    for _ in range(3):
+        value = loss(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]))
+    torch.testing.assert_close(value, torch.tensor(1.1))  # 1 - 1 + (1 + 0.1) * 1
 
 
 @pytest.mark.parametrize("shape", ["linear", "cosine"])

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import OptionError, did_you_mean
-from ..functional import GAMMA, gamma_needed, is_number
+from ..functional import GAMMA, is_number, is_readable
 from .ranges import Count, FractionBelowOne, check_settings
-from .running_mean import MOMENTUM, RunningMean
+from .running_mean import MOMENTUM
 from .step_counter import StepCounter, ramp
 
 Shape = Literal["linear", "cosine"]
+_TINY = 1e-6  # all features in one direction: s = d = 1
 
 
 @dataclass(frozen=True)
@@ -64,17 +65,46 @@ class ConstantGamma:
 
 
 class NeededGamma(nn.Module):
-    """Gamma by the rule of `AutoGamma`; its state is the running means of s and d."""
+    """Gamma by the rule of `AutoGamma`; its state is two numbers, the running sums of 1 - s and 1 - d.
+
+    Their quotient needs no correction for the first batches. A batch without pairs of either kind does not count.
+    """
+
+    within: Tensor
+    between: Tensor
 
     def __init__(self, settings: AutoGamma) -> None:
         super().__init__()
         self.settings = settings
-        self.means = RunningMean((1.0, 0.0), settings.momentum)
+        self.register_buffer("within", torch.tensor(0.0))
+        self.register_buffer("between", torch.tensor(1e-30))  # so that gamma is its floor before the first batch
 
     def forward(self, same: Tensor, other: Tensor) -> Tensor | float:
         """Return gamma for a batch with this s and d."""
-        mean_same, mean_other = self.means(same, other)
-        return (gamma_needed(mean_same, mean_other) + self.settings.margin).clamp(min=self.settings.floor)
+        return (self._by_numbers if is_readable(same) else self._by_tensors)(same, other)
+
+    @torch.no_grad()
+    def _by_tensors(self, same: Tensor, other: Tensor) -> Tensor:
+        within, between = self.within.to(same), self.between.to(same)
+        if self.training:
+            share = ((same != 0) & (other != 0)).to(same.dtype) * (1 - self.settings.momentum)
+            within = within.lerp((1 - same).clamp(min=_TINY), share)
+            between = between.lerp((1 - other).clamp(min=_TINY), share)
+            # not in place, because a compiled backward pass would read the new values
+            self.within, self.between = within.to(self.within.dtype), between.to(self.between.dtype)
+        gamma: Tensor = (within / between + self.settings.margin).clamp(min=self.settings.floor)
+        return gamma
+
+    def _by_numbers(self, same: Tensor, other: Tensor) -> float:
+        """The same in less time than a dozen operations on tensors take."""
+        within, between, s, d = self.within.item(), self.between.item(), same.item(), other.item()
+        if self.training and s and d:
+            share = 1 - self.settings.momentum
+            within += share * (max(_TINY, 1 - s) - within)
+            between += share * (max(_TINY, 1 - d) - between)
+            self.within.fill_(within)
+            self.between.fill_(between)
+        return float(max(within / between + self.settings.margin, self.settings.floor))  # a NaN stays one
 
 
 class RampedGamma(StepCounter):

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 MOMENTUM = 0.99  # about the last hundred batches
+_TINY = 1e-30  # what the initial values weigh, beside 1 - momentum for a number
 
 
 class RunningMean(nn.Module):
@@ -18,20 +19,18 @@ class RunningMean(nn.Module):
 
     def __init__(self, initial: tuple[float, ...], momentum: float = MOMENTUM) -> None:
         super().__init__()
-        self.initial, self.momentum = initial, momentum
-        self.register_buffer("sums", torch.zeros(len(initial)))
-        self.register_buffer("weights", torch.zeros(len(initial)))
+        self.momentum = momentum
+        self.register_buffer("sums", _TINY * torch.tensor(initial))
+        self.register_buffer("weights", torch.full((len(initial),), _TINY))
 
     @torch.no_grad()
     def forward(self, *values: Tensor) -> Tensor:
         """Add numbers, in training mode, and return the (N,) means."""
-        latest = torch.stack([value.detach() for value in values])
-        sums, weights = self.sums.to(latest.dtype), self.weights.to(latest.dtype)
+        latest = torch.stack(values)
+        sums, weights = self.sums.to(latest), self.weights.to(latest)
         if self.training:
-            there = latest != 0
-            sums = torch.where(there, self.momentum * sums + (1 - self.momentum) * latest, sums)
-            weights = torch.where(there, self.momentum * weights + (1 - self.momentum), weights)
+            share = latest.ne(0).to(latest.dtype) * (1 - self.momentum)
+            sums, weights = sums.lerp(latest, share), torch.addcmul(weights, 1 - weights, share)
             # not in place, because a compiled backward pass would read the new values
             self.sums, self.weights = sums.to(self.sums.dtype), weights.to(self.weights.dtype)
-        before = torch.tensor(self.initial, dtype=latest.dtype, device=latest.device)
-        return torch.where(weights > 0, sums / weights.where(weights > 0, 1), before)
+        return sums / weights
