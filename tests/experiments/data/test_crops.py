@@ -38,6 +38,19 @@ def test_a_crop_of_a_decoded_picture_is_pillows():
     assert np.array_equal(got, np.asarray(expected))
 
 
+@pytest.mark.parametrize("kind", ["PNG", "TIFF"])
+def test_of_16_bits_of_gray_the_upper_8_are_taken(kind):
+    values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64) * 16
+    got = decode_crop(encoded(Image.fromarray(values), kind), lambda w, h: central_box(w, h, 1.0), 64, "RGB")
+    assert np.array_equal(got, np.repeat((values // 256)[..., None], 3, axis=2))
+
+
+def test_floating_point_pixels_are_refused_with_what_to_do():
+    picture = encoded(Image.fromarray(np.zeros((8, 8), np.float32)), "TIFF")
+    with pytest.raises(ValueError, match="save it with 8 or 16"):
+        decode_crop(picture, lambda w, h: central_box(w, h, 1.0), 8, "RGB")
+
+
 @pytest.mark.parametrize("side", [500, 501, 515])
 def test_a_jpeg_decoded_at_a_reduced_size_looks_the_same(side, monkeypatch):
     sizes = []

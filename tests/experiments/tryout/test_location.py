@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 def test_class_folders_with_folders_below_hidden_and_other_files(tmp_path):
     shape_folder(tmp_path, {"circle": 2, "square": 2})
     shape_folder(tmp_path / "circle", {"square": 1})  # a nested folder is part of its class
-    for name in ("circle/.hidden.png", "circle/notes.txt", "loose.png"):
+    for name in ("circle/.hidden.png", "circle/notes.txt", "loose.png", "README.md"):
         (tmp_path / name).write_bytes(encoded(draw("circle", 99)))
     (tmp_path / "nothing").mkdir()
     (tmp_path / ".git").mkdir()
@@ -31,7 +31,8 @@ def test_class_folders_with_folders_below_hidden_and_other_files(tmp_path):
     assert found.layout == "class folders"
     said = " ".join(found.notes)
     for word in (
-        "1 file without",
+        "2 files without",
+        "README.md",
         "circle/notes.txt",
         "1 picture in no class",
         "loose.png",

@@ -65,7 +65,7 @@ def decode_crop(data: bytes, box_of: Callable[[int, int], Box], size: int, mode:
     """
     from PIL import Image
 
-    from .readers.decode import open_picture
+    from .readers.decode import open_picture, to_mode
 
     with open_picture(data) as picture:
         width, height = picture.size
@@ -79,6 +79,5 @@ def decode_crop(data: bytes, box_of: Callable[[int, int], Box], size: int, mode:
             min(picture.width, (left + wide) * across),
             min(picture.height, (top + tall) * down),
         )
-        whole = picture if picture.mode == mode else picture.convert(mode)
-        resized = whole.resize((size, size), Image.Resampling.BILINEAR, box=box)
+        resized = to_mode(picture, mode).resize((size, size), Image.Resampling.BILINEAR, box=box)
     return np.asarray(resized).reshape(size, size, -1)

@@ -17,7 +17,7 @@ from ....errors import DataError
 from ...files import read_limited
 from . import hub_files
 from .class_source import ClassSource
-from .decode import MOST_PIXELS, Pixels, open_picture
+from .decode import MOST_PIXELS, Pixels, open_picture, to_mode
 from .label_values import class_ids
 from .layouts import MOST_BYTES, PICTURES
 from .resize import channels_first
@@ -137,7 +137,7 @@ def _opened(picture: Picture) -> Image.Image:
         return Image.fromarray(picture).convert("RGB")
     try:
         data = picture if isinstance(picture, bytes) else read_limited(picture, MOST_BYTES)
-        return open_picture(data).convert("RGB")
+        return to_mode(open_picture(data), "RGB")
     except (OSError, SyntaxError, ValueError) as error:
         name = "" if isinstance(picture, bytes) else f"{picture.name}: "
         raise ValueError(f"{name}{error}") from error

@@ -45,6 +45,20 @@ def open_picture(picture: bytes, formats: tuple[str, ...] = FORMATS) -> Image.Im
     return opened
 
 
+def to_mode(picture: Image.Image, mode: str) -> Image.Image:
+    """Convert a picture to Pillow's `L` or `RGB`; of 16 bits of gray the upper 8 stay, where Pillow cuts off at 255.
+
+    Raises:
+        ValueError: its pixels have no range that is known, such as floating-point numbers.
+    """
+    if picture.mode.startswith(("I", "F")):
+        values = np.asarray(picture)
+        if picture.mode == "F" or values.min() < 0 or values.max() >= 1 << 16:
+            raise ValueError("a picture with more than 16 bits a pixel: save it with 8 or 16")
+        picture = Image.fromarray((values >> 8).astype(np.uint8))
+    return picture if picture.mode == mode else picture.convert(mode)
+
+
 def decode(pictures: list[bytes], mode: str) -> Pixels:
     """Decode pictures of the same size to (n, C, H, W) pixels; `mode` is Pillow's `L` or `RGB`."""
     arrays, first = [], open_picture(pictures[0])
@@ -54,7 +68,7 @@ def decode(pictures: list[bytes], mode: str) -> Pixels:
         opened = _open_similar(picture, first.format or "")
         if opened.size != first.size:
             raise ValueError(f"images of different sizes: {first.size[::-1]} and {opened.size[::-1]}")
-        arrays.append(np.asarray(opened.convert(mode)))
+        arrays.append(np.asarray(to_mode(opened, mode)))
     stacked = np.stack(arrays)
     return stacked[:, None] if stacked.ndim == 3 else np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
 

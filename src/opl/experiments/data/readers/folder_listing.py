@@ -47,7 +47,8 @@ def list_class_folders(folder: Path) -> Listing | None:
     if not files:
         return None
     for top in {base, *(each.parent for classes in parts.values() for each in classes)}:
-        remains.loose += [_inside(file, folder) for file in _visible_files(top) if file.suffix.lower() in PICTURES]
+        for file in _visible_files(top):
+            (remains.loose if file.suffix.lower() in PICTURES else remains.others).append(_inside(file, folder))
     notes = [] if base == folder else [f"The classes are the folders in {_inside(base, folder)}."]
     return Listing(
         str(folder),

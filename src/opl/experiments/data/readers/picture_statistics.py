@@ -11,7 +11,7 @@ from .source import one_line
 
 SAMPLE = 1000  # pictures, evenly spaced
 SIDE = 128  # pixels to which they are reduced
-GRAY = ("1", "L", "LA", "I;16")  # Pillow's modes
+GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes
 
 
 class Pictures(Protocol):

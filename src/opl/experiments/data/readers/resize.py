@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from ...files import read_limited
-from .decode import Pixels, open_picture
+from .decode import Pixels, open_picture, to_mode
 from .layouts import MOST_BYTES
 
 
@@ -25,7 +25,7 @@ def resize_pictures(
     def pixels(picture: bytes | Path) -> Any:
         try:
             data = picture if isinstance(picture, bytes) else read_limited(picture, MOST_BYTES)
-            opened = open_picture(data).convert("RGB")
+            opened = to_mode(open_picture(data), "RGB")
         except (OSError, SyntaxError, ValueError) as error:
             name = "" if isinstance(picture, bytes) else f"{picture.name}: "
             raise ValueError(f"{name}{error}") from error
