@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Self
 
@@ -52,7 +53,8 @@ def read_flags(kind: Any, words: Sequence[str], **options: Any) -> Any:
             values = tyro.cli(kind, args=words, **options)
     except SystemExit as end:
         if end.code:
-            raise OptionError(_unknown_flag(kind, words, options) or _sentence(said.getvalue())) from None
+            sentence = _sentence(said.getvalue())
+            raise OptionError(_unknown_word(sentence) or _unknown_flag(kind, words, options) or sentence) from None
         raise
     print(said.getvalue(), end="", file=sys.stderr)
     return values
@@ -63,12 +65,26 @@ def _unknown_flag(kind: Any, words: Sequence[str], options: dict[str, Any]) -> s
     if options.get("return_unknown_args"):
         return ""
     text = io.StringIO()
-    with _environment({"TERM": "dumb", "COLUMNS": WIDE}), redirect_stdout(text), suppress(SystemExit):
-        tyro.cli(kind, args=["--help"], **options)
+    jobs = [*takewhile(lambda word: not word.startswith("-"), words)]  # a command's job has flags of its own
+    with _environment({"TERM": "dumb", "COLUMNS": WIDE}), redirect_stdout(text), redirect_stderr(io.StringIO()):
+        for args in ([*jobs, "--help"], ["--help"]):
+            with suppress(SystemExit):
+                tyro.cli(kind, args=args, **options)
     known = re.findall(r"(?<![\w-])--[a-z][\w.-]*", text.getvalue())
     given = [word.partition("=")[0] for word in words if word.startswith("--")]
     unknown = [flag for flag in given if flag.replace("_", "-") not in known]
-    return did_you_mean("flag", unknown[0], known, f"{options['prog']} --help") if unknown else ""
+    command = re.search(r"usage: ([^\[]*[^\[ ])", text.getvalue())
+    lister = f"{command[1] if command else options['prog']} --help"
+    return did_you_mean("flag", unknown[0], known, lister) if unknown else ""
+
+
+def _unknown_word(sentence: str) -> str:
+    """What to say, with the nearest names, where tyro says that a word is none of the words that can stand there."""
+    choice = re.search(r"invalid choice '(.*)' for argument '(.*)': expected one of \((.*)\)", sentence)
+    if not choice:
+        return ""
+    place = choice[2] if choice[2].startswith("-") else "word"
+    return did_you_mean(place, choice[1], re.findall(r"'([^']*)'", choice[3]))
 
 
 def _sentence(box: str) -> str:

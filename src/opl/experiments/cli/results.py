@@ -7,10 +7,11 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional
 
-from ...errors import FolderError, OptionError
+from ...errors import FolderError, OptionError, did_you_mean
 from .flags import read_flags
 
 RECORDS, DOCUMENT = Path("results"), Path("RESULTS.md")
+JOBS = ("add", "write")
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Results:
     @classmethod
     def parse(cls, words: list[str]) -> "Results":
         """Read the job and its flags."""
+        if words and not words[0].startswith("-") and words[0] not in JOBS:
+            raise OptionError(did_you_mean("job", words[0], JOBS))
         return cls(read_flags(Job, words, prog="opl results", description=cls.__doc__))
 
     def run(self) -> int:
