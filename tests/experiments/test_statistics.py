@@ -49,7 +49,8 @@ def test_one_value_has_no_interval_and_none_has_no_mean():
         (Interval(0.2, 0.5, 3), "undecided"),
         (Interval(0.2, math.nan, 1), "too few seeds to tell"),
         (Interval(0.0, 0.0, 3), "undecided"),
-        (Interval(0.5, 0.0, 3), "a gain"),
+        (Interval(0.5, 0.0, 3), "undecided"),
+        (Interval(0.5, 0.0, 6), "a gain"),
     ],
 )
 def test_a_gain_is_claimed_only_above_zero(difference, words):
@@ -132,7 +133,7 @@ def test_equivalence_needs_a_margin_an_interval_and_survives_the_number_of_compa
     assert decide([Interval(0.1, 0.4, 5)], [()])[0].verdict == "undecided"  # without a margin
     assert decide([Interval(0.1, math.nan, 1, margin)], [()])[0].verdict == "too few seeds to tell"
     assert decide([Interval(0.4, 0.1, 5, margin)], [()])[0].verdict == "a gain"  # small, and there
-    assert decide([Interval(0.0, 0.0, 3, margin)], [()])[0].verdict == "equivalent within ±0.5"
+    assert decide([Interval(0.0, 0.0, 5, margin)], [()])[0].verdict == "equivalent within ±0.5"
     together = decide([alike, *[vague] * 9], [()] * 10)
     assert together[0].equivalence == pytest.approx(10 * equivalence_p_value(alike))
     assert {each.verdict for each in together} == {"undecided"}
@@ -156,3 +157,14 @@ def test_the_sign_test_counts_all_outcomes():
         at_least = sum(math.comb(total, k) for k in range(max(wins, losses), total + 1)) / 2**total
         assert sign_test(wins, losses) == pytest.approx(min(1.0, 2 * at_least))
     assert sign_test(0, 0) == 1
+
+
+def test_equal_differences_of_few_seeds_decide_nothing():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    for count, verdict in ((2, "undecided"), (5, "undecided"), (6, "a gain")):
+        [decision] = decide([interval([1.5] * count)], [()])
+        assert decision.p == pytest.approx(stats.binomtest(count, count).pvalue)
+        assert decision.verdict == verdict
+    for count, verdict in ((4, "undecided"), (5, "equivalent within ±0.5")):
+        [decision] = decide([interval([0.1] * count, within=Range(margin=0.5))], [()])
+        assert decision.verdict == verdict

@@ -105,6 +105,8 @@ def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
 def p_value(difference: Interval) -> float:
     """Compute the two-sided p-value of the t-test that an interval belongs to; NaN for fewer than two values.
 
+    Values that are all equal say nothing about their spread, so theirs is that of the sign test.
+
     Example:
         >>> round(p_value(interval([1.0, 2.0, 3.0])), 4)
         0.0742
@@ -112,7 +114,7 @@ def p_value(difference: Interval) -> float:
     if math.isnan(difference.half):
         return math.nan
     if difference.half == 0:
-        return 0.0 if difference.mean else 1.0
+        return 2 * 0.5**difference.size if difference.mean else 1.0
     from scipy.stats import t
 
     degrees = difference.size - 1
@@ -123,6 +125,7 @@ def equivalence_p_value(difference: Interval) -> float:
     """Compute the p-value of two one-sided t-tests: that the true difference is not within ± the margin.
 
     It is below 0.05 exactly where the 90 % interval lies inside ± the margin. NaN without an interval or a margin.
+    Equal values inside the margin get the p-value of a one-sided sign test.
 
     Example:
         >>> round(equivalence_p_value(interval([0.1, 0.0, 0.2, 0.1], within=Range(margin=0.5))), 4)
@@ -133,7 +136,7 @@ def equivalence_p_value(difference: Interval) -> float:
         return math.nan
     room = margin - abs(difference.mean)
     if difference.half == 0:
-        return 0.0 if room > 0 else 1.0
+        return 0.5**difference.size if room > 0 else 1.0
     from scipy.stats import t
 
     return float(t.sf(room / difference.half * _quantile(LEVEL, degrees), degrees))
