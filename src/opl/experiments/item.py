@@ -75,6 +75,8 @@ class Item:
     """What a row stands for; the heading of the first column."""
     seeds: int = 3
     """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
+    first_seed: int = 0
+    """The first of their seeds: not 0 where others were spent on choosing what is run here."""
     cost: str = ""
     """The measured cost of one run at each scale, as in `small: 4 to 8 min on 1 core; paper: 22 h on 2 cores`."""
     note: str = ""
@@ -98,6 +100,8 @@ class Item:
     """The recipes of its file that have no row: variants, and runs that others come after."""
     command: str = ""
     """The command that makes it, if that is not `opl reproduce`."""
+    headline: str = ""
+    """The recipe of the row whose comparison is told first; if empty, that of the first row with OPL."""
     pretrained: bool = False
     """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
 

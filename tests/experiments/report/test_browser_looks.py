@@ -77,9 +77,13 @@ def test_the_first_screen_has_verdict_plot_and_both_pictures(chromium, page):
     assert max(ends) <= 900
 
 
-def test_print_is_light_without_buttons_and_with_every_chart(chromium, page):
-    visit(chromium, page, 800, theme="dark")
+def test_print_is_light_without_buttons_with_every_chart_and_tables_that_stay_tables(chromium, page):
+    visit(chromium, page, 700, theme="dark")  # about a sheet of A4, where a screen shows cards
     look(chromium, "dark", media="print")
+    rows = "return [...document.querySelectorAll('.cards tr')].map((each) => getComputedStyle(each).display)"
+    assert set(chromium.execute_script(rows)) == {"table-row"}
+    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert chromium.execute_script(wide) <= 0
     shown = (
         """return [...document.querySelectorAll(arguments[0])].filter((each) => each.getClientRects().length).length"""
     )

@@ -77,6 +77,16 @@ def test_the_verdict_is_a_sentence_made_from_the_runs(tmp_path, gain, seeds, sai
     assert f"{own:.{digits}f} against {ce:.{digits}f} %, {seeds} seed" in sentence
 
 
+def test_an_item_can_name_the_comparison_that_is_told_first(tmp_path):
+    runs = read_runs(write_table(tmp_path, seeds=3))
+    other = ITEM.rows[-1]
+    assert describe_effect(ITEM, runs, "small").startswith("OPL ")
+    chosen = replace(ITEM, headline=other.recipe)
+    assert describe_effect(chosen, runs, "small").startswith(f"{other.label} ")
+    page = page_of(tmp_path, {"table-1": chosen})
+    assert re.search(r"<option[^>]*>([^<]*)", page).group(1) == f"{other.label} against CE"
+
+
 def test_d_that_rises_is_not_called_a_gain(tmp_path):
     sentence = describe_effect(PAIR, write_pair(tmp_path, 0.3, 3, pull=0.6), "small")
     assert sentence.startswith("OPL moved the classes closer together (d 0.80 → 0.90); ")
@@ -96,6 +106,11 @@ def test_verdicts_are_counted(tmp_path):
     said = count_verdicts(found)
     assert said.startswith("All 3 comparisons, after Holm's adjustment: 1 gain, 1 loss")
     assert count_verdicts(found[:2]) == ""
+
+
+def test_rows_without_runs_are_no_comparisons(tmp_path):
+    write_pair(tmp_path, 0.3, 3)
+    assert count_verdicts(lines(ITEM, read_runs(tmp_path), "small")) == ""
 
 
 def test_the_docstrings_examples_are_true():

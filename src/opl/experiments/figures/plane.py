@@ -1,7 +1,6 @@
 """Figure 2: two-dimensional features, their angles on the unit circle as one histogram per class, and all pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from ...errors import OptionError
 from ..results.runs import Rows, Run
 from . import _ring
 from ._points import check, finite, handles, legend_columns, scatter
+from .features import Space
 from .rendering import Order, Rendering, arrays_of, sample_rows
 from .style import Array, paper, print_label
 
@@ -22,21 +22,8 @@ NEEDS = ("test",)
 FEW = 4  # classes up to which each pair is named in words, and the matrix of their angles is small
 
 
-@dataclass(frozen=True, eq=False)
-class Cloud:
-    """The two-dimensional features of one model.
-
-    Args:
-        label: name of the model, for example "CE+OPL".
-        features: (N, 2); rows that are not finite are not drawn.
-        labels: (N,), integer class ids.
-        class_names: one for each class.
-    """
-
-    label: str
-    features: Array
-    labels: Array
-    class_names: tuple[str, ...]
+class Cloud(Space):
+    """The two-dimensional features of one model; rows that are not finite are not drawn."""
 
     def __post_init__(self) -> None:
         check(self.label, self.features, self.labels, self.class_names)

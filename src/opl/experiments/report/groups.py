@@ -47,10 +47,13 @@ class Group:
         return select_runs(self.runs, row.recipe, self.scale)
 
     def pairs(self) -> list[tuple[Row, Row]]:
-        """Every baseline with a row compared with it, both with runs here; those with OPL first."""
+        """Every baseline with a row compared with it, both with runs here; the headline first, then those with OPL."""
         by_recipe = {row.recipe: row for row in self.rows}
         found = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        return sorted(found, key=lambda pair: not any(run.projects for run in self.of(pair[1])))
+        return sorted(found, key=lambda pair: (pair[1].recipe != self.item.headline, not self._projects(pair[1])))
+
+    def _projects(self, row: Row) -> bool:
+        return any(run.projects for run in self.of(row))
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:

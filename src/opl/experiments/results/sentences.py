@@ -16,12 +16,12 @@ D = "test/d"
 
 
 def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
-    """A baseline and the row compared with it, both with runs: the first such pair with OPL, otherwise the first."""
+    """A baseline and the row compared with it, both with runs: the headline, the first with OPL, or the first."""
     there = {run.name for run in runs if run.scale == scale}
     with_opl = {run.name for run in runs if run.scale == scale and run.projects}
     by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in there}
     pairs = [(by_recipe[row.baseline], row) for row in by_recipe.values() if row.baseline in by_recipe]
-    return next((pair for pair in pairs if pair[1].recipe in with_opl), next(iter(pairs), None))
+    return min(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl), default=None)
 
 
 def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
@@ -50,9 +50,9 @@ def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
 def count_verdicts(found: Sequence[Line]) -> str:
     """How many comparisons of a table are what; empty for fewer than two.
 
-    A verdict of equivalence keeps its margin.
+    Rows without a run are not compared. A verdict of equivalence keeps its margin.
     """
-    verdicts = Counter(decision.verdict for line in found for decision in line.decisions.values())
+    verdicts = Counter(decision.verdict for line in found if line.paired for decision in line.decisions.values())
     if verdicts.total() < 2:
         return ""
     plural = {GAIN: "gains", LOSS: "losses"}

@@ -55,6 +55,7 @@ ITEM = Item(
     note="The validation set is held out of the training images; the test set takes no part in this table.",
     setting=table_1.SETTING,
     figure="grid",
+    headline=name_of(*CHOSEN),
 )
 
 
