@@ -144,7 +144,7 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str],
     names = list(dict.fromkeys(name for row in item.at(scale) for name in _chain(row.recipe, look)))
     return [
         Job(name, seed, look(name).epochs, RunFolder.of(out, name, seed), look(name).after, cost=item.cost_at(scale))
-        for seed in range(seeds)
+        for seed in range(item.first_seed, item.first_seed + seeds)
         for name in names
     ]
 
