@@ -38,7 +38,7 @@ SECTIONS = {
     "ranks": "ranks:ranks",
     "cost": "cost:cost",
 }
-SMALL = 0.01
+SMALL = 0.005
 NAMES = tuple(name.replace(" ", "-") for name in SECTIONS)
 
 
