@@ -95,10 +95,24 @@ def test_records_of_several_folders_add_up_to_more_seeds(runs, tmp_path):
 def test_a_record_names_no_folder_of_the_machine_and_has_no_nan(tmp_path):
     data = {**settings_of("digits-ce", "small")["data"], "root": "/elsewhere/data"}
     teacher = {"recipe": {"data": data}, "sha256": "1"}
-    write_finished(tmp_path / "runs", recipe={"data": data}, result={"val/loss": float("nan"), "after": teacher})
+    result = {"val/loss": float("nan"), "after": teacher}
+    write_finished(tmp_path / "runs", recipe={"data": data}, result=result, splits={"source": "/elsewhere/data/digits"})
     record = make_record(read_runs(tmp_path / "runs")[0])
     assert "elsewhere" not in json.dumps(record, allow_nan=False)
     assert "val/loss" not in record["result"]
+    assert record["splits"]["source"] == "digits"
+
+
+def test_the_folder_of_the_data_makes_no_other_images(tmp_path):
+    runs, records = tmp_path / "runs", tmp_path / "results"
+    write_finished(runs, "digits-ce", splits={"source": "/here/digits"})
+    write_finished(runs, "digits-opl", splits={"source": "hub/digits"})
+    assert {each.word for each in add(runs, records).values()} == {"added"}
+    assert {run.state for run in screen(read_records(records), [DEMO])} == {"done"}
+    write_finished(runs, "digits-opl", 1, splits={"val": [0, 1, 3]})
+    write_finished(runs, "digits-ce", 1, splits={"val": [0, 1, 2]})
+    refused = add(runs, records)["digits-opl/seed-1"]
+    assert (refused.word, "other images" in refused.sentence) == ("not added", True)
 
 
 def test_an_edited_record_is_refused_and_says_so(runs, tmp_path):

@@ -8,7 +8,7 @@ in them, the SHA-256 of the weights, and a checksum of the record itself.
 import hashlib
 import json
 import math
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ...errors import FolderError
@@ -131,9 +131,10 @@ def read_records(folder: Path) -> list[Run]:
 
 
 def _sizes(splits: dict[str, Any]) -> dict[str, Any]:
-    """Lists of images and classes as their lengths, with a checksum of the lists."""
-    sizes = {name: len(value) if isinstance(value, list) else value for name, value in splits.items()}
-    return {**sizes, SHA: _sum(splits)} if splits else {}
+    """Lists of images and classes as their lengths, with a checksum of the lists; of the data's folder only its name."""
+    parts = {**splits, "source": PurePath(str(splits.get("source", ""))).name}
+    sizes = {name: len(value) if isinstance(value, list) else value for name, value in parts.items()}
+    return {**sizes, SHA: _sum(parts)} if splits else {}
 
 
 def _rates(noise: dict[str, Any]) -> dict[str, Any]:
