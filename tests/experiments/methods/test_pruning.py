@@ -77,6 +77,28 @@ def test_widths_are_recorded_once_every_layer_has_lost_a_filter():
     assert objective.widths == [[2, 3], [2, 2]]
 
 
+def test_widths_are_recorded_at_the_latest_when_the_given_fraction_is_removed():
+    model = network(4, 4)
+    objective = Pruning(warmup=0, every=1, filters=1, until=1.0, latest=0.25).build(TaskShape(2, 4))
+    take(objective, model, 0)
+    take(objective, model, 1, ((1, 2, 3, 4), (9, 9, 9, 9)))
+    assert objective.widths == []
+    take(objective, model, 2, ((0, 2, 3, 4), (9, 9, 9, 9)))  # 2 of 8
+    assert objective.widths == [[2, 4]]
+
+
+def test_gates_keep_half_precision_and_measure_in_it():
+    model = network(3, 4)
+    objective = Pruning(warmup=0, every=2).build(TaskShape(2, 4))
+    kinds = []
+    for gate in gates_of(model):
+        gate.register_forward_hook(lambda gate, given, out: kinds.append((given[0].dtype, out.dtype)))
+    with torch.autocast("cpu", torch.bfloat16):
+        take(objective, model, 0)
+    assert set(kinds) == {(torch.bfloat16, torch.bfloat16)}
+    assert all(gate.importance.dtype == torch.float32 and gate.importance.all() for gate in gates_of(model))
+
+
 def test_removed_filters_stay_zero_whatever_is_trained():
     model = network(3, 4)
     objective = Pruning(warmup=0, every=2, filters=2, until=0.9).build(TaskShape(2, 4))

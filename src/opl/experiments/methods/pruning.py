@@ -24,8 +24,9 @@ class Pruning(Method):
 
     The importance of a filter is the mean over these mini-batches of `(gate * dL/dgate) ** 2`. The search ends when the
     fraction `until` of all filters is removed, or when a layer would lose its last one. The widths that are left after
-    each removal are recorded once every layer has lost a filter; a power law per layer is fitted to them at the end. A
-    search without a record keeps the proportions of its network.
+    each removal are recorded once every layer has lost a filter, or once the fraction `latest` of all filters is
+    removed; a power law per layer is fitted to them at the end. A search without a record keeps the proportions of its
+    network.
     """
 
     warmup: CountOrZero = 10
@@ -35,6 +36,8 @@ class Pruning(Method):
     filters: Count = 10
     """Filters of one removal."""
     until: PositiveFraction = 0.95
+    latest: PositiveFraction = 1.0
+    """Narrow networks have layers that keep all their filters, and without this setting their search records nothing."""
 
     def build(self, shape: TaskShape) -> "PruningObjective":
         """Build the objective; its state has the records and whether the search has ended."""
@@ -102,10 +105,11 @@ class PruningObjective(SupervisedObjective):
         for gate, part in zip(gates, parts, strict=True):
             gate.open[part] = 0
             gate.importance.zero_()
-        if all(gate.width < len(gate.open) for gate in gates):
-            self.widths.append(left)
         total = len(importance)
-        if total - sum(left) >= self.settings.until * total:
+        removed = total - sum(left)
+        if all(gate.width < len(gate.open) for gate in gates) or removed >= self.settings.latest * total:
+            self.widths.append(left)
+        if removed >= self.settings.until * total:
             self.stopped.fill_(value=True)
 
 

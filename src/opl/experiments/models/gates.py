@@ -26,7 +26,7 @@ class Gate(nn.Module):
         if self.measuring and self.training and torch.is_grad_enabled():
             gate = gate.clone().requires_grad_()
             gate.register_hook(self._add)  # type: ignore[no-untyped-call]
-        return x * gate[:, None, None]
+        return x * gate.to(x.dtype)[:, None, None]  # else the gates would turn half precision into single
 
     @property
     def width(self) -> int:
