@@ -1,5 +1,6 @@
 """The global batch for real: gloo, two and three processes, even and uneven batches, every form."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -109,15 +110,34 @@ def test_fewer_bytes_cross_the_network_by_the_chosen_way():
     script = Path(opl.__file__).parents[2] / "benchmarks" / "network.py"
     if not Path("/proc/self/io").exists():
         pytest.skip("needs Linux's /proc/self/io to count the bytes that a process sends")
-    done = subprocess.run(
-        [sys.executable, str(script), "--rows", "256", "--dim", "64", "--classes", "10", "--steps", "20", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    import json
-
+    settings = ["--rows", "256", "--dim", "64", "--classes", "10", "--steps", "20", "--json"]
+    words = [sys.executable, str(script), *settings]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout.splitlines()[-1])  # gloo of some torch versions prints lines of its own
     assert row["chosen"] == "class_sums"
     assert row["class_sums"] < 0.5 * row["features"]
+
+
+AND_LEAVE = """
+import os, sys, torch, opl
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+features = torch.rand(8, 4, requires_grad=True)
+opl.OrthogonalProjectionLoss(global_batch=True)(features, torch.arange(8) % 2).backward()
+during = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
+dist.destroy_process_group()
+after = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
+print([sum("gloo" in name for name in names) for names in (during, after)])
+"""
+
+
+def test_no_thread_of_a_group_outlives_it(tmp_path):
+    """Such a thread aborts the process now and then while Python shuts down."""
+    if not Path("/proc/self/task").exists():
+        pytest.skip("needs Linux's /proc/self/task to list the threads of a process")
+    words = [sys.executable, "-c", AND_LEAVE, str(tmp_path / "store")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+    during, after = json.loads(done.stdout.splitlines()[-1])
+    assert during > 0
+    assert (after, done.returncode) == (0, 0), done.stderr

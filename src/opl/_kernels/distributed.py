@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._compile import _disable_dynamo
 
 from ..errors import DistributedError, OplError, OptionError, did_you_mean
 from .class_sums import gradient
 from .classes import Classes, Hard, Soft, classes_of, sums_are_exact
+from .eager import outside_graphs
 from .layout import Layout, closest, layout, layout_of_sums, soft_alone
 from .normalize import inverse_norms
 from .tiled import PairSum, attach, finish, pair_sum
@@ -38,7 +38,7 @@ class Header(NamedTuple):
     nonnegative: int
 
 
-@_disable_dynamo  # torch.compiler.disable that waits for the first call to import torch._dynamo, which takes seconds
+@outside_graphs
 def global_similarities(
     features: Tensor,
     labels: Tensor,
@@ -188,7 +188,7 @@ def agree(
     return batch, headers
 
 
-@_disable_dynamo
+@outside_graphs
 def check_and_agree(
     features: Tensor, labels: Tensor, ignore_index: int, group: Any, check: Callable[[ValidBatch], object]
 ) -> ValidBatch:
@@ -201,7 +201,7 @@ def check_and_agree(
     return agree(features, labels, ignore_index, group, check)[0]
 
 
-@_disable_dynamo
+@outside_graphs
 def add_up(tensors: tuple[Tensor, ...], group: Any) -> tuple[Tensor, ...]:
     """Return each tensor's sum over the processes, with one all-reduce."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo
 
+from .._kernels.eager import outside_graphs
 from .._kernels.first_derivative import first_derivative_only
 from .._kernels.normalize import accumulation_dtype, full_precision
 from .._support.arguments import as_integers, as_vectors, kept_rows
@@ -21,7 +21,7 @@ FIRST_DERIVATIVE_ONLY = (
 )
 
 
-@_disable_dynamo  # torch.compiler.disable that waits for the first call to import torch._dynamo, which takes seconds
+@outside_graphs
 def ole(
     features: Tensor,
     labels: Tensor,

@@ -37,7 +37,7 @@ class Pruning(Method):
     """Filters of one removal."""
     until: PositiveFraction = 0.95
     latest: PositiveFraction = 1.0
-    """Narrow networks have layers that keep all their filters, and without this setting their search records nothing."""
+    """Narrow networks have layers that keep all their filters, whose search would end without a record."""
 
     def build(self, shape: TaskShape) -> "PruningObjective":
         """Build the objective; its state has the records and whether the search has ended."""

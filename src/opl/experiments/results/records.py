@@ -131,7 +131,7 @@ def read_records(folder: Path) -> list[Run]:
 
 
 def _sizes(splits: dict[str, Any]) -> dict[str, Any]:
-    """Lists of images and classes as their lengths, with a checksum of the lists; of the data's folder only its name."""
+    """Lists of images and classes as their lengths, with a checksum of the lists; of the folder only its name."""
     parts = {**splits, "source": PurePath(str(splits.get("source", ""))).name}
     sizes = {name: len(value) if isinstance(value, list) else value for name, value in parts.items()}
     return {**sizes, SHA: _sum(parts)} if splits else {}

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/eager.py
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
@@ -101,7 +102,7 @@ def _leave() -> None:
     """Destroy the process group when Python exits, not after a run: the next run of a script would race for its port.
 
     DDP contains reference cycles, so it is garbage-collected first: otherwise it keeps gloo's threads alive, and one of
-    those occasionally aborts the process while Python shuts down.
+    those occasionally aborts the process while Python shuts down. `launch` keeps torch's compiler from doing the same.
     """
     if torch.distributed.is_initialized():
         end_within(GRACE, 1, "the other processes of the run did not let this one go, so it ended by itself.")
