@@ -8,7 +8,7 @@ import pytest
 
 from _finished_runs import write_finished
 from _vouched import vouch
-from opl.experiments import cli
+from opl.experiments import cli, tables
 
 ROOT = Path(__file__).parents[3]
 BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
@@ -50,12 +50,18 @@ def test_adding_another_result_needs_the_flag(place, capsys):
     [
         (("add", "nowhere"), "there is no folder nowhere"),
         (("add", "empty"), "there are no runs below empty"),
-        (("write",), "there is no folder results"),
-        (("write", "--records", "empty"), "RESULTS.md is not a text"),
+        (("write",), "RESULTS.md is not a text"),
+        (("write", "--file", "text.md"), "there is no folder results"),
+        (("draw", "figure-6"), "there is no folder results"),
+        (("draw", "figure-6", "--records", "empty"), "cannot be drawn without cifar100-search-ce, "),
+        (("draw", "figure-6", "--records", "empty", "--to", "nowhere"), "there is no folder nowhere"),
+        (("draw", "figure-3"), "(table-8, table-s2, figure-6 have)"),
+        (("draw", "figure-66"), "did you mean 'figure-6'"),
     ],
 )
 def test_wrong_words_are_one_sentence(place, capsys, words, said):
     (place / "empty").mkdir()
+    (place / "text.md").write_text(f"{BEGIN}\n{END}\n")
     assert cli.main(["results", *words]) == 2
     printed = capsys.readouterr().err
     assert said in printed
@@ -124,3 +130,21 @@ def test_results_md_agrees_with_the_records_of_this_repository_without_torch():
     words = [sys.executable, "-c", script]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
+    rows = [row.recipe for row in tables.item("table-8").rows]
+    for seed in range(2):  # each in a folder of its own, as on two days
+        for number, name in enumerate(rows):
+            method = tables.settings_of(name, "small")["method"]
+            about = {"opl": {"kind": "OPL", "weight": method["weight"], "gamma": method["gamma"]}} if number else {}
+            result = {"val/top1": 60.0 + number + number * seed / 10}
+            write_finished(place / str(seed), name, seed, about=about, result=result)
+        assert cli.main(["results", "add", str(seed)]) == 0
+    capsys.readouterr()
+    assert cli.main(["results", "draw", "table-8"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "drawn: table-8.pdf, table-8.png, table-8.txt"
+    for number, line in enumerate(lines[: len(rows) - 1], 1):
+        assert f": {(number + number * 1.1) / 2:+.2f} [" in line
+    assert Path("table-8.png").stat().st_size > 10_000

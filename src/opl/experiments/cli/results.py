@@ -1,8 +1,8 @@
-"""`opl results add DIR` and `opl results write`: records of finished runs, and RESULTS.md made from them."""
+"""`opl results add DIR`, `write` and `draw ITEM`: records of finished runs, and the text and figures made from them."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from tyro.conf import Positional
@@ -11,7 +11,7 @@ from ...errors import FolderError, OptionError, did_you_mean
 from .flags import read_flags
 
 RECORDS, DOCUMENT = Path("results"), Path("RESULTS.md")
-JOBS = ("add", "write")
+JOBS = ("add", "write", "draw")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ class Write:
         from ..results.document import render_document
         from ..tables import ITEMS
 
-        if not self.records.is_dir():
-            raise OptionError(f"there is no folder {self.records}: `opl results add DIR` makes it.")
         before = self._read()
         after = render_document(before, self.records, ITEMS)
         if after == before:
@@ -83,14 +81,50 @@ class Write:
             raise OptionError(f"{self.file} is not a text that can be read: name one with --file.") from error
 
 
-Job = Annotated[Add, tyro.conf.subcommand("add")] | Annotated[Write, tyro.conf.subcommand("write")]
+@dataclass(frozen=True)
+class Draw:
+    """Draw a figure of final numbers from the records, so that seeds of several days and machines are in it."""
+
+    item: Positional[str]
+    """For instance figure-6."""
+    scale: Literal["paper", "small"] = "small"
+    records: Path = RECORDS
+    """The folder of records."""
+    to: Path = Path()
+    """The folder of the PDF, the PNG and the text."""
+
+    def run(self) -> int:
+        """Draw it, and print what it says."""
+        from ..figures.paper import FROM_RECORDS, draw
+        from ..results.document import read_comparable
+        from ..tables import ITEMS, item
+
+        chosen = item(self.item)
+        if chosen.figure not in FROM_RECORDS:
+            others = ", ".join(name for name, each in ITEMS.items() if each.figure in FROM_RECORDS)
+            raise OptionError(
+                f"{chosen.name} has no figure that records are enough for ({others} have): opl reproduce {chosen.name} "
+                "draws from run folders what there is to draw."
+            )
+        if not self.to.is_dir():
+            raise OptionError(f"there is no folder {self.to}: make it, or give another --to.")
+        files, words = draw(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
+        print("\n".join([*words, f"drawn: {', '.join(map(str, files))}"]))
+        return 0
+
+
+Job = (
+    Annotated[Add, tyro.conf.subcommand("add")]
+    | Annotated[Write, tyro.conf.subcommand("write")]
+    | Annotated[Draw, tyro.conf.subcommand("draw")]
+)
 
 
 @dataclass(frozen=True)
 class Results:
-    """Records of finished runs, and the text that is made from them."""
+    """Records of finished runs, and the text and figures that are made from them."""
 
-    job: Add | Write
+    job: Add | Write | Draw
 
     @classmethod
     def parse(cls, words: list[str]) -> "Results":

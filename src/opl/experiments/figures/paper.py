@@ -11,6 +11,8 @@ from . import footer
 from .rendering import Order, Rendering
 from .style import save
 
+FROM_RECORDS = ("grid", "search", "widths")  # figures of final numbers, which records of runs have
+
 
 def draw(
     item: Item, runs: Sequence[Run], folder: Path, scale: str, order: Order = "class"

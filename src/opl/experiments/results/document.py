@@ -21,7 +21,7 @@ SCALES = ("paper", "small")  # of tiny and custom runs there is no table
 
 def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
     """The text with the table of every block made anew from the records of a folder; needs no torch."""
-    runs = screen(refuse_older_settings(read_records(folder)), items.values())
+    runs = read_comparable(folder, items)
 
     def render(words: list[str], place: int) -> str:
         copied, (item, scale) = words[:1] == [TRANSCRIBED], _chosen(words, place, items)
@@ -30,6 +30,13 @@ def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
         return render_table(item, runs, scale, folder)
 
     return render_blocks(text, render)
+
+
+def read_comparable(folder: Path, items: Mapping[str, Item]) -> list[Run]:
+    """The records of a folder as runs; those that may not be compared say so."""
+    if not folder.is_dir():
+        raise FolderError(f"there is no folder {folder}: `opl results add DIR` makes it.")
+    return screen(refuse_older_settings(read_records(folder)), items.values())
 
 
 def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> str:
