@@ -1,7 +1,7 @@
 """The screen of the study, not in the paper: variants of OPL and their weights, compared on validation images alone.
 
-The plan, written before any run, is docs/study.md: `opl reproduce study-screen --seeds 1` is its first round, after which
-only the chosen weight of each arm is trained with two more seeds.
+The plan, written before any run, is docs/study.md: `opl reproduce study-screen --seeds 1` is its first round, after
+which only the chosen weight of each arm is trained with two more seeds.
 """
 
 from collections.abc import Callable
