@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..results.protocols import describe_network
+from ..results.protocols import count_of, describe_network
 from ..results.runs import Run, inner, list_seeds
 
 if TYPE_CHECKING:
@@ -63,5 +63,5 @@ def _describe_data(run: Run) -> str:
     if kind.startswith("Synthetic") or source == "synthetic":
         name = f"synthetic data like {like}" if like else "synthetic data"
     target: list[str] = [f"target {data['target']}"] if data.get("target") else []
-    classes: Any = run.splits().get("class_names")
-    return ", ".join([name, *target, *([f"{len(classes)} classes"] if isinstance(classes, list) and classes else [])])
+    classes = count_of(run.splits().get("class_names"))
+    return ", ".join([name, *target, *([f"{classes} classes"] if classes else [])])

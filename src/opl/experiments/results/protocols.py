@@ -60,7 +60,7 @@ def _protocol(run: Run) -> Protocol:
     recipe, data, selection = run.recipe, inner(run.recipe, "data"), str(run.recipe.get("selection", "?"))
     synthetic = f" like {data['like']}" if data.get("like") else ""
     target = f", target {data['target']}" if data.get("target") else ""
-    classes = _size(run.splits().get("class_names"))
+    classes = count_of(run.splits().get("class_names"))
     return Protocol(
         describe_network(inner(recipe, "model")),
         f"{data.get('kind', '?')}{synthetic}{target}" + (f", {classes} classes" if classes else ""),
@@ -74,7 +74,7 @@ def _images(runs: Iterable[Run]) -> str:
     sizes: dict[str, set[int]] = {part: set() for part in PARTS}
     for run in runs:
         for part, found in sizes.items():
-            found.add(_size(run.splits().get(part)))
+            found.add(count_of(run.splits().get(part)))
     known = {part: found - {0} for part, found in sizes.items()}
     texts = [f"{_range(found)} {PARTS[part]}" for part, found in known.items() if found]
     return f"{', '.join(texts)} images" if texts else "number of images unknown"
@@ -85,7 +85,7 @@ def _range(sizes: set[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def _size(value: object) -> int:
+def count_of(value: object) -> int:
     """A number of images or classes, which `splits.json` has as a list or as a number."""
     if isinstance(value, list):
         return len(value)
