@@ -13,8 +13,9 @@ by the statistics of CIFAR-10; here the last epoch is tested, and the statistics
 of ResNet-18 have at least 10 filters, where the published search adds 10 filters to a layer with fewer.
 
 The small scale searches twice, at a quarter (VGG-11) or an eighth (ResNet-18) of the widths and on 20 classes, and
-trains what it finds, in bf16. There layers are so narrow that some keep all their filters, so records begin at the
-latest when half of all filters are gone.
+trains what it finds, in bf16, with a higher learning rate for the few epochs (chosen after one trial of cross-entropy
+with 0.1 and 0.4). There layers are so narrow that some keep all their filters, so records begin at the latest when half
+of all filters are gone.
 """
 
 from dataclasses import dataclass, replace
@@ -115,8 +116,9 @@ def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
         paper,
         data=Cifar100(classes=20, val=0, jitter=0.0),
         model=_model(network, NETWORKS[network].ratio),
+        optimizer=SGD(lr=0.4, momentum=0.5, weight_decay=5e-4),
         schedule=OneCycle(),
-        epochs=10,
+        epochs=12,
         batch_size=64,
         precision="bf16-mixed",
         channels_last=True,
@@ -128,6 +130,7 @@ def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
         small,
         data=Synthetic(like="cifar100", classes=10, rows=160, val=0, test=40),
         model=_model(network, 0.0625),
+        optimizer=paper.optimizer,
         epochs=2,
         batch_size=16,
         precision="32-true",
@@ -166,6 +169,7 @@ def _searches(network: "ScaledNetwork") -> "Iterator[Recipe]":
             method=Pruning(warmup=2, every=5, filters=round(16 * NETWORKS[network].ratio), latest=0.5),
             optimizer=optimizer,
             schedule=Staircase(hold=2, every=2),
+            epochs=10,
         ),
         replace(
             tiny,
