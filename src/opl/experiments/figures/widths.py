@@ -44,6 +44,7 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
                     axes.plot(layers, widths, ".", color=color(look), markersize=3, alpha=0.6)
             axes.set_title(print_label(name), loc="left")
             axes.set(xlabel="layer", ylabel="filters", ylim=(0, None))
+            axes.xaxis.get_major_locator().set_params(integer=True)
             axes.legend(**BELOW, ncols=3)
     return figure
 

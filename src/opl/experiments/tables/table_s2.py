@@ -68,8 +68,7 @@ ITEM = Item(
     metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
     rows=tuple(row for key, network in NETWORKS.items() for row in _rows(key, network)),
     what="network",
-    cost="small: 4 min (VGG-11) or 6 to 35 min (ResNet-18, by the widths that are found) on 1 core, and about as long "
-    "for each of two searches",
+    cost="small: 3 min (VGG-11) or 4 min (ResNet-18) on 1 core, and 1 to 3 min for each of two searches",
     note="The paper's ratio is not given, and neither is whether OPL took part in the search: here it did not.",
     setting="100 classes, 300 epochs, ratio not given",
     figure="widths",
