@@ -51,7 +51,7 @@ ITEM = Item(
             for gamma, number in zip(GAMMAS, numbers, strict=True)
         ),
     ),
-    cost="small: 4 to 8 min on 1 core; paper: 22 h on 2 cores",
+    cost="small: 3 to 5 min on 1 core; paper: 22 h on 2 cores",
     note="The validation set is held out of the training images; the test set takes no part in this table.",
     setting=table_1.SETTING,
     figure="grid",
