@@ -1,7 +1,12 @@
 """The study keeps to its plan, docs/study.md: equal weights for all arms, and new seeds for the confirmation."""
 
+from dataclasses import replace
+
+import pytest
+
+from opl.experiments import methods
 from opl.experiments.cluster.jobs import jobs_of
-from opl.experiments.tables import item, recipe
+from opl.experiments.tables import item, recipe, study
 from opl.experiments.tables.study_screen import ARMS
 
 
@@ -27,3 +32,18 @@ def test_every_arm_of_the_screen_has_the_same_weights_and_otherwise_the_settings
         assert (other.data, other.model, other.optimizer, other.schedule, other.epochs) == (
             base.data, base.model, base.optimizer, base.schedule, base.epochs,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["study-noise", "study-few-shot", "study-domains"])
+def test_elsewhere_the_winner_stands_in_the_place_of_opl_and_nothing_else_differs(name):
+    ours, weight = study.WINNER, study.CHOSEN[study.WINNER]
+    winner = recipe(f"screen-resnet8-{ours}-{weight:g}", "small").method.opl
+    rows = [row for row in item(name).rows if row.recipe.startswith("study-")]
+    assert {scale for row in rows for scale in row.scales} == {"paper", "small", "tiny"}
+    for row in rows:
+        for scale in row.scales:
+            with_winner, with_opl = recipe(row.recipe, scale), recipe(row.baseline, scale)
+            assert with_opl.method.opl == methods.OPL()
+            assert with_winner.method.opl == winner
+            assert type(with_winner.method.baseline()) in (type(with_opl.method.baseline()), methods.Composite)
+            assert replace(with_winner, name="x", method=with_opl.method) == replace(with_opl, name="x")

@@ -45,6 +45,9 @@ MODULES = (
     "fast",
     "study_screen",
     "study",
+    "study_noise",
+    "study_few_shot",
+    "study_domains",
 )
 """The modules of this package, in the order in which their items are listed."""
 

@@ -4,6 +4,7 @@ The plan, written before any run, is docs/study.md. `CHOSEN` is filled in from t
 seeds are none of the screen's, and the recipes have names of their own, so that no other run of these settings joins.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,17 @@ from . import fast, study_screen
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
+    from ..types import Method
 
 CHOSEN: dict[str, float] = {"opl": 1.0, "opl-gamma-1": 1.0}
 """The arms that are confirmed, with their weights; until the screen has ended, those of the paper."""
+WINNER = "opl-gamma-1"
+"""The arm that won the screen."""
+WINNER_LABEL = f"{study_screen.ARMS[WINNER][0]}, weight {CHOSEN[WINNER]:g}"
 
 
 def name_of(arm: str) -> str:
-    """The name of the recipe of an arm."""
+    """The name of the recipe of an arm, or of a recipe of another table with the winner in place of OPL."""
     return f"study-{arm}"
 
 
@@ -52,9 +57,27 @@ def recipes() -> tuple["Recipe", ...]:
         for made in (
             replace(base, name=name_of("ce")),
             replace(base, name=name_of("smooth"), method=smooth),
-            *(
-                replace(base, name=name_of(arm), method=study_screen.ARMS[arm][1](methods, weight))
-                for arm, weight in CHOSEN.items()
-            ),
+            *(replace(base, name=name_of(arm), method=_method(arm)) for arm in CHOSEN),
         )
     )
+
+
+def with_winner(recipes: "Iterable[Recipe]", names: Mapping[str, str]) -> "tuple[Recipe, ...]":
+    """Those recipes with OPL that `names` has a new name for, with the winner in place of OPL."""
+    from ..methods.auxiliaries import AuxiliaryMethod
+
+    alone = _method(WINNER)
+
+    def substitute(method: "Method") -> "Method":
+        return replace(method, auxiliary=(alone.opl,)) if isinstance(method, AuxiliaryMethod) else alone
+
+    return tuple(
+        replace(each, name=names[each.name], method=substitute(each.method)) for each in recipes if each.name in names
+    )
+
+
+def _method(arm: str) -> "Method":
+    """Cross-entropy with an arm of the study, at its weight."""
+    from .. import methods
+
+    return study_screen.ARMS[arm][1](methods, CHOSEN[arm])

@@ -10,7 +10,7 @@ The paper gives weight 1 and gamma 0.5 for OPL everywhere; the script's defaults
 was released for SKD with OPL: here OPL is applied to the same samples as cross-entropy, all four rotations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
@@ -202,7 +202,7 @@ def _numbers(shots: tuple[float, float]) -> dict[str, float]:
     return dict(zip((each.metric for each in SHOTS), shots, strict=True))
 
 
-def _row(dataset: str, key: str) -> Row:
+def row(dataset: str, key: str) -> Row:
     """The row of a variant; those that are not in the paper are run at its scale and, for CIFAR-FS, at the tiny one."""
     variant, column, benchmark = VARIANTS[key], list(BENCHMARKS).index(dataset), BENCHMARKS[dataset]
     extra: tuple[Scale, ...] = ("paper",) if benchmark.needs else ("paper", "tiny")
@@ -221,7 +221,7 @@ ITEM = Item(
     title="Few-shot learning, 5-way accuracy",
     dataset="cifar-fs, mini-imagenet, tiered-imagenet",
     metrics={each.metric: f"{each.shot}-shot %" for each in SHOTS},
-    rows=tuple(_row(dataset, key) for dataset in BENCHMARKS for key in VARIANTS),
+    rows=tuple(row(dataset, key) for dataset in BENCHMARKS for key in VARIANTS),
     what="method",
     seeds=2,
     cost="small, CIFAR-FS: 4 min (RFS) or 11 min (SKD) on 1 core; paper, CIFAR-FS: 44 h (RFS) on 1 core, by its speed",
@@ -241,11 +241,16 @@ ITEM = Item(
 
 def recipes() -> tuple["Recipe", ...]:
     """Every variant of every data set, at every scale at which the data set is run."""
+    return recipes_of(VARIANTS)
+
+
+def recipes_of(keys: Iterable[str]) -> tuple["Recipe", ...]:
+    """The recipes of some variants."""
     return tuple(
         _recipe(dataset, scale, base, key)
         for dataset, benchmark in BENCHMARKS.items()
         for scale, base in benchmark.bases.items()
-        for key in VARIANTS
+        for key in keys
     )
 
 

@@ -1,0 +1,81 @@
+"""What the screen of the study chose, by the rules of docs/study.md: weights by seed 0, the winner by all seeds.
+
+python benchmarks/screen.py FOLDER
+
+Every number is of validation images at the last epoch. Of each arm the weight with the highest accuracy at seed 0 is
+taken, and of label smoothing the amount. Then come the means over all seeds that arm and cross-entropy share, and
+whether the arm kept its own prediction: d, or for prototypes the largest class cosine, below that of cross-entropy.
+"""
+
+import argparse
+from statistics import fmean
+
+from opl.experiments.results.runs import Run, read_runs
+from opl.experiments.tables.study_screen import ARMS, SMOOTHINGS, WEIGHTS, name_of
+
+PREDICTIONS = {"auto": "d", "log-ratio": "d", "ramp-1": "d", "ramp-2": "d", "prototypes": "class_cosine"}
+PAPER = ("opl", "opl-gamma-1")  # no variants, so they cannot win
+TIE = 0.1  # points
+NUMBERS = ("val/top1", "s", "d", "class_cosine")
+
+Table = dict[tuple[str, int], Run]
+
+
+def last(runs: Table, name: str, seed: int, number: str) -> float:
+    """A number of the last epoch of a run."""
+    return float(runs[name, seed].records[-1][number])
+
+
+def choose(runs: Table, arm: str, values: tuple[float, ...]) -> float | None:
+    """The weight, or amount of smoothing, with the highest accuracy at seed 0; None before all of them are there."""
+    if any((name_of(arm, value), 0) not in runs for value in values):
+        return None
+    return max(values, key=lambda value: last(runs, name_of(arm, value), 0, "val/top1"))
+
+
+def means(runs: Table, name: str) -> dict[str, float]:
+    """The means of an arm over its seeds."""
+    seeds = [seed for known, seed in runs if known == name]
+    return {number: fmean(last(runs, name, seed, number) for seed in seeds) for number in NUMBERS}
+
+
+def show_round_one(runs: Table) -> None:
+    """Print the accuracy of every weight at seed 0."""
+    print(f"seed 0, validation top-1 %, {name_of('ce')} {last(runs, name_of('ce'), 0, 'val/top1'):.2f}")
+    for arm, values in {"smooth": SMOOTHINGS, **dict.fromkeys(ARMS, WEIGHTS)}.items():
+        there = [value for value in values if (name_of(arm, value), 0) in runs]
+        words = "  ".join(f"{value:g}: {last(runs, name_of(arm, value), 0, 'val/top1'):.2f}" for value in there)
+        print(f"{arm:<14}{words}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder")
+    finished = [run for run in read_runs(parser.parse_args().folder) if run.folder.done]
+    runs: Table = {(run.name, run.seed): run for run in finished if run.scale == "small"}
+    show_round_one(runs)
+    base = means(runs, name_of("ce"))
+    print(f"\n{'arm':<14}{'weight':>8}{'seeds':>7}{'top-1 %':>9}{'- CE':>8}{'s':>8}{'d':>8}{'cosine':>8}  prediction")
+    found: dict[str, float] = {}
+    for arm, values in {"ce": (), "smooth": SMOOTHINGS, **dict.fromkeys(ARMS, WEIGHTS)}.items():
+        weight = choose(runs, arm, values) if values else None
+        if weight is None and values:
+            continue
+        name = name_of(arm, weight)
+        own, seeds = means(runs, name), sum(known == name for known, _ in runs)
+        number = PREDICTIONS.get(arm)
+        kept = "" if number is None else f"{number} {'falls' if own[number] < base[number] else 'does not fall'}"
+        print(
+            f"{arm:<14}{'' if weight is None else f'{weight:g}':>8}{seeds:>7}{own['val/top1']:>9.2f}"
+            f"{own['val/top1'] - base['val/top1']:>+8.2f}{own['s']:>8.3f}{own['d']:>8.3f}{own['class_cosine']:>8.3f}"
+            f"  {kept}"
+        )
+        if arm in ARMS and arm not in PAPER:
+            found[arm] = own["val/top1"]
+    best = max(found.values(), default=0.0)
+    near = [arm for arm, value in found.items() if value >= best - TIE]
+    print(f"\nvariants within {TIE:g} points of the highest mean: {', '.join(near) or 'none are there yet'}")
+
+
+if __name__ == "__main__":
+    main()
