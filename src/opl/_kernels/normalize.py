@@ -30,20 +30,33 @@ def inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
     """Return (B,) one over the norm of each row; 0 for a zero row, which has no direction, and for an ignored row."""
     if torch.is_grad_enabled() or is_traced():
         return _differentiable_inverse_norms(x, ignored)
-    if x.device.type == "cpu" and ignored is None and len(x):
-        norms: Tensor = torch.linalg.vector_norm(x, dim=1)
-        low, high = (value.item() for value in torch.aminmax(norms))
-        if low > 1e-15 and high < 1e15:  # no zero rows, and no square left the range of fp32
-            return norms.reciprocal_()
+    norms = _ordinary_norms(x, ignored)
+    if norms is not None:
+        return norms.reciprocal_()
     norms = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
     return norms.reciprocal().masked_fill_(_unusable(norms, x, ignored), 0).to(x.dtype)
 
 
 def _differentiable_inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
     """Return the same with derivatives of any order: zero rows bypass the square root, whose slope at 0 is infinite."""
+    ordinary = _ordinary_norms(x, ignored)
+    if ordinary is not None:
+        return ordinary.reciprocal()
     hidden = _unusable(torch.linalg.vector_norm(x.detach(), dim=1, dtype=accumulation_dtype(x)), x, ignored)
     norms: Tensor = torch.linalg.vector_norm(x.masked_fill(hidden[:, None], 1), dim=1, dtype=accumulation_dtype(x))
     return norms.reciprocal().masked_fill(hidden, 0).to(x.dtype)
+
+
+def _ordinary_norms(x: Tensor, ignored: Tensor | None) -> Tensor | None:
+    """Return the (B,) norms of rows that are neither zero nor ignored, in their own precision.
+
+    None where that would not do, or cannot be known without a synchronization.
+    """
+    if x.device.type != "cpu" or ignored is not None or not len(x) or is_traced():
+        return None
+    norms: Tensor = torch.linalg.vector_norm(x, dim=1)
+    low, high = (value.item() for value in torch.aminmax(norms.detach()))
+    return norms if low > 1e-15 and high < 1e15 else None  # no zero rows, and no square left the range of fp32
 
 
 def _unusable(norms: Tensor, x: Tensor, ignored: Tensor | None) -> Tensor:
