@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from opl.experiments.figures import features, flow, gallery, lda, plane, search, similarity, training
+from opl.experiments.figures import features, flow, forest, gallery, lda, plane, search, similarity, training
+from opl.experiments.results.ranges import PERCENT
+from opl.experiments.statistics import decide, interval
 
 HOSTILE = (
     "<b>x</b>",
@@ -72,7 +74,14 @@ def space(label="CE", names=("cat", "dog", "owl"), signed=False):
     return features.Space(label, values if signed else np.abs(values), labels, names)
 
 
+def contrast(label="CE+OPL", seeds=6, shift=1.0):
+    pairs = tuple((rng().normal(size=seeds) + shift).tolist())
+    difference = interval(pairs, within=PERCENT.of_differences)
+    return forest.Contrast(label, difference, decide([difference], [pairs])[0], pairs)
+
+
 DRAWN = {
+    "forest": lambda: forest.draw([contrast(), contrast("CE with label smoothing", 3, -9.0), contrast("new", 0)]),
     "features": lambda: features.draw([space("CE"), space("CE+OPL", signed=True)]),
     "flow": lambda: flow.draw([path("CE"), path("CE+OPL")]),
     "plane": lambda: plane.draw([cloud("CE"), cloud("CE+OPL")]),

@@ -11,15 +11,15 @@ import pytest
 from _figure_values import HOSTILE, at, cloud, curve, guesses, legend, matrix, panel, picture, sweep
 
 from opl.errors import OptionError
-from opl.experiments.figures import gallery, grid, lda, plane, search, similarity, style, training
+from opl.experiments.figures import forest, gallery, grid, lda, plane, search, similarity, style, training
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 MODULES = (
-    "style", "_points", "_ring", "_sweeps", "_picture", "rendering", "footer",
+    "style", "_points", "_ring", "_sweeps", "_picture", "_pairs", "rendering", "footer",
     "plane", "features", "training", "similarity", "neighbors", "gallery", "search", "grid", "widths", "lda", "flow",
-    "trials", "paper",
+    "trials", "forest", "paper",
 )  # fmt: skip
 
 
@@ -89,6 +89,7 @@ def test_values_that_are_no_numbers_are_left_out_of_every_figure():
         lambda: search.Sweep("CE", "lambda", (1.0,), (), None),
         lambda: search.Sweep("CE", "lambda", (0.0,), ((1.0,),), None),
         lambda: grid.draw([]),
+        lambda: forest.draw([]),
         lambda: lda.draw([]),
         lambda: lda.draw([[]]),
         lambda: lda.Panel("CE", np.zeros((2, 3)), np.zeros(2, dtype=int), ("a",), 0.0),

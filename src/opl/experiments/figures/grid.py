@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
-from ..results.ranges import PERCENT
-from ..results.runs import Rows, Run, number
+from ..results.runs import Rows, number
 from ..results.text import describe_decision
-from ..statistics import LEVEL, Decision, Interval, decide, interval
+from ..statistics import LEVEL, Decision, Interval
+from ._pairs import paired
 from .rendering import Order, Rendering
 from .style import Array, paper
 
@@ -59,6 +59,7 @@ def draw(cells: Sequence[Cell]) -> "Figure":
         cells: at least one; pairs without a cell stay empty.
 
     Example:
+        >>> from opl.experiments.statistics import decide, interval
         >>> one = interval([0.5, 0.7, 0.6])
         >>> draw([Cell(1.0, 0.5, one, decide([one], [()])[0], 72.2)]).axes[0].get_xlabel()
         'γ'
@@ -90,21 +91,13 @@ def draw(cells: Sequence[Cell]) -> "Figure":
 
 def cells_of(rows: Rows) -> list[Cell]:
     """The cells of a table of which each row but the baseline varies the weight and gamma of OPL."""
-    by_recipe = {row.recipe: {run.seed: _value(run) for run in runs} for row, runs in rows}
     found = []
-    for row, runs in rows:
+    for row, runs, pairs, difference, decision in paired(rows, METRIC):
         opl = runs[0].opl or {}
         weight, gamma = (number(opl.get(name)) for name in ("weight", "gamma"))
-        base = by_recipe.get(row.baseline, {})
-        pairs = tuple(_value(run) - base[run.seed] for run in runs if run.seed in base)
-        if row.baseline and math.isfinite(weight) and math.isfinite(gamma):
-            found.append((weight, gamma, pairs, row.paper.get(METRIC, math.nan)))
-    differences = [interval(pairs, within=PERCENT.of_differences) for _, _, pairs, _ in found]
-    decisions = decide(differences, [pairs for _, _, pairs, _ in found])
-    return [
-        Cell(weight, gamma, difference, decision, theirs, pairs)
-        for (weight, gamma, pairs, theirs), difference, decision in zip(found, differences, decisions, strict=True)
-    ]
+        if math.isfinite(weight) and math.isfinite(gamma):
+            found.append(Cell(weight, gamma, difference, decision, row.paper.get(METRIC, math.nan), pairs))
+    return found
 
 
 def render(rows: Rows, order: Order) -> Rendering:
@@ -115,10 +108,6 @@ def render(rows: Rows, order: Order) -> Rendering:
         for cell in cells
     ]
     return Rendering({"": draw(cells)}, [*words, WORDS])
-
-
-def _value(run: Run) -> float:
-    return number(run.result.get(METRIC))
 
 
 def _panel(

@@ -11,7 +11,7 @@ from . import footer
 from .rendering import Order, Rendering
 from .style import save
 
-FROM_RECORDS = ("grid", "search", "widths")  # figures of final numbers, which records of runs have
+FROM_RECORDS = ("forest", "grid", "search", "widths")  # figures of final numbers, which records of runs have
 
 
 def draw(

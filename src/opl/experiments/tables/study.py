@@ -43,6 +43,8 @@ ITEM = Item(
     seeds=6,
     first_seed=3,
     note="A plan that was written before the runs: docs/study.md.",
+    figure="forest",
+    headline=name_of(WINNER),
 )
 
 
