@@ -102,3 +102,12 @@ def compare_with_loops(rank: int, world: int) -> None:
 @pytest.mark.parametrize("world", [2, 3])
 def test_a_balanced_criterion_of_several_processes_equals_loops_over_the_whole_batch(tmp_path, world):
     together(compare_with_loops, world, tmp_path, world)
+
+
+def test_fabric_in_mixed_precision_allows_no_balance_and_a_sentence_says_so():
+    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    criterion = opl.regularize(nn.CrossEntropyLoss(), net, balanced=True)
+    logits = fabric.setup_module(net)(torch.randn(12, 6))
+    with pytest.raises(opl.errors.OptionError, match=r"balanced=True .*fabric\.backward.*give a weight"):
+        criterion(logits, torch.arange(12) % 3)

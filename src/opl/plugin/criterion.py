@@ -191,8 +191,16 @@ class RegularizedCriterion(nn.Module):
 
 
 def base_gradients(base: Tensor, inputs: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
-    """The gradients of the base loss at the features; raise `OptionError` if it does not depend on them."""
-    found = torch.autograd.grad(base, inputs, retain_graph=True, allow_unused=True)
+    """The gradients of the base loss at the features; raise `OptionError` where they cannot be had."""
+    try:
+        found = torch.autograd.grad(base, inputs, retain_graph=True, allow_unused=True)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # Lightning Fabric allows no gradient but its own in mixed precision
+        raise OptionError(
+            f"balanced=True takes a gradient while the loss is computed, which is not possible here ({error}): leave "
+            "balanced out and give a weight."
+        ) from error
     some = tuple(slope for slope in found if slope is not None)
     if not some:
         raise OptionError(

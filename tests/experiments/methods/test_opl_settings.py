@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from lightning_fabric import Fabric
 from torch import nn
 
 from opl.errors import OptionError
@@ -51,6 +52,15 @@ def test_every_variant_trains_and_records_what_explains_it(name):
     assert set(terms.parts) == {"entropy", "projection"}
     assert set(terms.measures) == measures
     torch.testing.assert_close(terms.total, terms.parts["entropy"] + terms.parts["projection"])
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_variant_trains_under_fabric_in_mixed_precision(name):
+    fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
+    model = fabric.setup_module(Net())
+    terms = Composite(auxiliary=(VARIANTS[name],)).build(SHAPE)(model, batch())
+    fabric.backward(terms.total)
+    assert all(value.grad.isfinite().all() and value.grad.any() for value in model.parameters())
 
 
 def test_a_balanced_weight_makes_the_gradient_of_opl_as_large_as_that_of_cross_entropy():

@@ -70,7 +70,8 @@ class ProjectionTerm(Term):
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return the loss unscaled; a balance changes its gradient, not its value."""
-        found = self.loss.diagnose(output.features, batch.labels)
+        features = output.features.view_as(output.features)  # a tensor of our own: the engine watches the model's
+        found = self.loss.diagnose(features, batch.labels)
         named = {"s": found.same, "d": found.other, **{name: found._asdict()[name] for name in DIAGNOSED}}
         self.measures = {name: value.detach() for name, value in named.items() if value is not None}
         if self.balance is None:
@@ -81,7 +82,7 @@ class ProjectionTerm(Term):
                 f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
             )
         slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
-        scaled: Tensor = self.balance(found.loss, (output.features,), (slope,))
+        scaled: Tensor = self.balance(found.loss, (features,), (slope,))
         return scaled
 
     def after_epoch(self, record: Mapping[str, Any]) -> None:
