@@ -24,6 +24,8 @@ class Row:
     """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
     needs: str = ""
     """A data set without which the row is left out at the small scale, where the table has other rows to show."""
+    seeds: int = 0
+    """The number of its runs where it has fewer than the table, beginning with the same seed; 0 for as many."""
 
     @property
     def left_out(self) -> str:

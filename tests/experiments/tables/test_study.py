@@ -7,18 +7,27 @@ import pytest
 from opl.experiments import methods
 from opl.experiments.cluster.jobs import jobs_of
 from opl.experiments.tables import item, recipe, study
-from opl.experiments.tables.study_screen import ARMS
+from opl.experiments.tables.study_screen import ARMS, CHOSEN
 
 
-def seeds_of(name, tmp_path):
+def runs_of(name, tmp_path):
     table = item(name)
     jobs = jobs_of(table, "small", table.seeds_at("small"), tmp_path, lambda each: recipe(each, "small"))
-    return {job.seed for job in jobs}
+    return [(job.recipe, job.seed) for job in jobs]
 
 
 def test_the_confirmation_has_six_seeds_and_none_of_the_screens(tmp_path):
-    assert seeds_of("study-screen", tmp_path) == {0, 1, 2}
-    assert seeds_of("study", tmp_path) == {3, 4, 5, 6, 7, 8}
+    assert {seed for _, seed in runs_of("study-screen", tmp_path)} == {0, 1, 2}
+    assert {seed for _, seed in runs_of("study", tmp_path)} == {3, 4, 5, 6, 7, 8}
+
+
+def test_the_second_round_of_the_screen_has_cross_entropy_and_one_weight_of_each_arm(tmp_path):
+    runs = runs_of("study-screen", tmp_path)
+    assert len(runs) == len(set(runs)) == 31 + 22
+    assert sum(seed == 0 for _, seed in runs) == 31
+    for seed in (1, 2):
+        arms = [name.removeprefix("screen-resnet8-").rpartition("-")[0] or "ce" for name, own in runs if own == seed]
+        assert arms == ["ce", "smooth", *ARMS]
 
 
 def test_every_arm_of_the_screen_has_the_same_weights_and_otherwise_the_settings_of_cross_entropy():
@@ -36,8 +45,7 @@ def test_every_arm_of_the_screen_has_the_same_weights_and_otherwise_the_settings
 
 @pytest.mark.parametrize("name", ["study-noise", "study-few-shot", "study-domains"])
 def test_elsewhere_the_winner_stands_in_the_place_of_opl_and_nothing_else_differs(name):
-    ours, weight = study.WINNER, study.CHOSEN[study.WINNER]
-    winner = recipe(f"screen-resnet8-{ours}-{weight:g}", "small").method.opl
+    winner = recipe(f"screen-resnet8-{study.WINNER}-{CHOSEN[study.WINNER]:g}", "small").method.opl
     rows = [row for row in item(name).rows if row.recipe.startswith("study-")]
     assert {scale for row in rows for scale in row.scales} == {"paper", "small", "tiny"}
     for row in rows:

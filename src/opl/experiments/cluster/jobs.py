@@ -141,12 +141,17 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str],
 
     A run that others come after, or that is a member of a row's family, is among them, also where it is no row.
     """
-    names = list(dict.fromkeys(name for row in item.at(scale) for name in _chain(row.recipe, look)))
     return [
         Job(name, seed, look(name).epochs, RunFolder.of(out, name, seed), look(name).after, cost=item.cost_at(scale))
-        for seed in range(item.first_seed, item.first_seed + seeds)
-        for name in names
+        for place, seed in enumerate(range(item.first_seed, item.first_seed + seeds))
+        for name in _names(item, scale, place, look)
     ]
+
+
+def _names(item: Item, scale: str, place: int, look: Callable[[str], "Recipe"]) -> dict[str, None]:
+    """The recipes that are run with the seed at a place, in order, each once."""
+    rows = [row for row in item.at(scale) if not row.seeds or place < row.seeds]
+    return dict.fromkeys(name for row in rows for name in _chain(row.recipe, look))
 
 
 def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:

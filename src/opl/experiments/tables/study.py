@@ -1,7 +1,8 @@
 """The confirming runs of the study, not in the paper: the winner of the screen against CE, once, on the test images.
 
-The plan, written before any run, is docs/study.md. `CHOSEN` is filled in from the screen before these runs begin. The
-seeds are none of the screen's, and the recipes have names of their own, so that no other run of these settings joins.
+The plan, written before any run, is docs/study.md. Weights and winner are those of the screen, written here before
+these runs began. The seeds are none of the screen's, and the recipes have names of their own, so that no other run of
+these settings joins.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..types import Method
 
-CHOSEN: dict[str, float] = {"opl": 1.0, "opl-gamma-1": 1.0}
-"""The arms that are confirmed, with their weights; until the screen has ended, those of the paper."""
-WINNER = "opl-gamma-1"
+WINNER = "ramp-1"
 """The arm that won the screen."""
-WINNER_LABEL = f"{study_screen.ARMS[WINNER][0]}, weight {CHOSEN[WINNER]:g}"
+LABELS = {
+    arm: f"{study_screen.ARMS[arm][0]}, weight {study_screen.CHOSEN[arm]:g}" for arm in ("opl", "opl-gamma-1", WINNER)
+}
+"""The arms that are confirmed."""
+WINNER_LABEL = LABELS[WINNER]
 
 
 def name_of(arm: str) -> str:
@@ -35,10 +38,7 @@ ITEM = Item(
     rows=(
         Row("CE", name_of("ce"), {}),
         Row("CE with label smoothing", name_of("smooth"), {}, baseline=name_of("ce")),
-        *(
-            Row(f"{study_screen.ARMS[arm][0]}, weight {weight:g}", name_of(arm), {}, baseline=name_of("ce"))
-            for arm, weight in CHOSEN.items()
-        ),
+        *(Row(label, name_of(arm), {}, baseline=name_of("ce")) for arm, label in LABELS.items()),
     ),
     seeds=6,
     first_seed=3,
@@ -59,7 +59,7 @@ def recipes() -> tuple["Recipe", ...]:
         for made in (
             replace(base, name=name_of("ce")),
             replace(base, name=name_of("smooth"), method=smooth),
-            *(replace(base, name=name_of(arm), method=_method(arm)) for arm in CHOSEN),
+            *(replace(base, name=name_of(arm), method=_method(arm)) for arm in LABELS),
         )
     )
 
@@ -82,4 +82,4 @@ def _method(arm: str) -> "Method":
     """Cross-entropy with an arm of the study, at its weight."""
     from .. import methods
 
-    return study_screen.ARMS[arm][1](methods, CHOSEN[arm])
+    return study_screen.ARMS[arm][1](methods, study_screen.CHOSEN[arm])
