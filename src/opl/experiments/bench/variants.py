@@ -1,8 +1,8 @@
 """Speed and memory of the variants of OPL beside OPL, forward and backward, at several batch sizes, in one run.
 
-Losses take turns, call by call; medians are reported, and their ratios to OPL. Memory is the peak above what is there
-before the call, each in a fresh process, in feature matrices. `balanced` includes the gradient of cross-entropy at the
-features, in closed form.
+Losses take turns, call by call, in memory that is kept; medians are reported, and their ratios to OPL. Memory is the
+peak above what is there before the call, each in a fresh process, in feature matrices. `balanced` includes the gradient
+of cross-entropy at the features, in closed form.
 """
 
 import sys
@@ -19,7 +19,7 @@ from ...losses import CenteredProjectionLoss, OrthogonalProjectionLoss, Prototyp
 from . import Options
 from .loss import Case, batch_of, describe, progress
 from .memory import measure_peak, run_in_child
-from .timing import take_turns
+from .timing import keep_freed_memory, take_turns
 
 DIM, CLASSES = 512, 100
 CASES = [Case(rows, DIM, CLASSES, False) for rows in (128, 512, 2048, 8192)]
@@ -30,6 +30,7 @@ Call = Callable[[Tensor, Tensor], Tensor]
 def measure(options: Options) -> dict[str, Any]:
     """Milliseconds and peak memory of each loss, by batch size."""
     rows = []
+    keep_freed_memory()
     for case in progress(CASES, "variants", options.quiet):
         row = {**describe(case), "ms": _times(case, options.seconds)}
         if options.memory and sys.platform == "linux":
