@@ -6,8 +6,8 @@ import pytest
 
 from opl.experiments import methods
 from opl.experiments.cluster.jobs import jobs_of
-from opl.experiments.tables import item, recipe, study
-from opl.experiments.tables.study_screen import ARMS, CHOSEN
+from opl.experiments.tables import item, recipe
+from opl.experiments.tables.study_screen import ARMS, CHOSEN, WINNER
 
 
 def runs_of(name, tmp_path):
@@ -45,7 +45,7 @@ def test_every_arm_of_the_screen_has_the_same_weights_and_otherwise_the_settings
 
 @pytest.mark.parametrize("name", ["study-noise", "study-few-shot", "study-domains"])
 def test_elsewhere_the_winner_stands_in_the_place_of_opl_and_nothing_else_differs(name):
-    winner = recipe(f"screen-resnet8-{study.WINNER}-{CHOSEN[study.WINNER]:g}", "small").method.opl
+    winner = recipe(f"screen-resnet8-{WINNER}-{CHOSEN[WINNER]:g}", "small").method.opl
     rows = [row for row in item(name).rows if row.recipe.startswith("study-")]
     assert {scale for row in rows for scale in row.scales} == {"paper", "small", "tiny"}
     for row in rows:
@@ -55,3 +55,9 @@ def test_elsewhere_the_winner_stands_in_the_place_of_opl_and_nothing_else_differ
             assert with_winner.method.opl == winner
             assert type(with_winner.method.baseline()) in (type(with_opl.method.baseline()), methods.Composite)
             assert replace(with_winner, name="x", method=with_opl.method) == replace(with_opl, name="x")
+
+
+@pytest.mark.parametrize("name", ["study-screen", "study", "study-noise", "study-few-shot", "study-domains"])
+def test_the_comparison_that_is_told_first_is_that_of_the_winner(name):
+    told = recipe(item(name).headline, "small").method.opl
+    assert told == recipe(f"screen-resnet8-{WINNER}-{CHOSEN[WINNER]:g}", "small").method.opl

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
     from ..types import Method
 
-WINNER = "ramp-1"
-"""The arm that won the screen."""
 LABELS = {
-    arm: f"{study_screen.ARMS[arm][0]}, weight {study_screen.CHOSEN[arm]:g}" for arm in ("opl", "opl-gamma-1", WINNER)
+    arm: f"{study_screen.ARMS[arm][0]}, weight {study_screen.CHOSEN[arm]:g}"
+    for arm in ("opl", "opl-gamma-1", study_screen.WINNER)
 }
 """The arms that are confirmed."""
-WINNER_LABEL = LABELS[WINNER]
+WINNER_LABEL = LABELS[study_screen.WINNER]
 
 
 def name_of(arm: str) -> str:
@@ -44,7 +43,8 @@ ITEM = Item(
     first_seed=3,
     note="A plan that was written before the runs: docs/study.md.",
     figure="forest",
-    headline=name_of(WINNER),
+    cost=fast.ITEM.cost,
+    headline=name_of(study_screen.WINNER),
 )
 
 
@@ -68,7 +68,7 @@ def with_winner(recipes: "Iterable[Recipe]", names: Mapping[str, str]) -> "tuple
     """Those recipes with OPL that `names` has a new name for, with the winner in place of OPL."""
     from ..methods.auxiliaries import AuxiliaryMethod
 
-    alone = _method(WINNER)
+    alone = _method(study_screen.WINNER)
 
     def substitute(method: "Method") -> "Method":
         return replace(method, auxiliary=(alone.opl,)) if isinstance(method, AuxiliaryMethod) else alone

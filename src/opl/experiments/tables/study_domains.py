@@ -44,6 +44,7 @@ ITEM = replace(
     averages=tuple(average for key in KEYS for average in _averages(key)),
     others=(),
     home=table_5.ITEM.name,
+    headline=next(iter(NAMES.values())),
 )
 
 

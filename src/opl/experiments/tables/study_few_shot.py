@@ -34,6 +34,7 @@ ITEM = replace(
     setting="",
     quoted=(),
     home=table_6.ITEM.name,
+    headline=next(iter(NAMES.values())),
 )
 
 

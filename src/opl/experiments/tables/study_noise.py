@@ -32,6 +32,7 @@ ITEM = replace(
     title="Label noise, 40 %: the winner of the study against the paper's OPL (not in the paper)",
     rows=tuple(row for place in PLACES for row in _rows(*place)),
     note="The winner is compared with OPL.",
+    headline=NAMES[table_3.name_of(table_3.MNIST, table_3.UNIFORM, "tl-opl")],
 )
 
 
