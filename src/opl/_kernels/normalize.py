@@ -30,10 +30,10 @@ def inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
     """Return (B,) one over the norm of each row; 0 for a zero row, which has no direction, and for an ignored row."""
     if torch.is_grad_enabled() or is_traced():
         return _differentiable_inverse_norms(x, ignored)
-    norms = _ordinary_norms(x, ignored)
-    if norms is not None:
-        return norms.reciprocal_()
-    norms = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
+    ordinary = _ordinary_norms(x, ignored)
+    if ordinary is not None:
+        return ordinary.reciprocal_()
+    norms: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
     return norms.reciprocal().masked_fill_(_unusable(norms, x, ignored), 0).to(x.dtype)
 
 

@@ -21,7 +21,6 @@ LABELS = {
     for arm in ("opl", "opl-gamma-1", study_screen.WINNER)
 }
 """The arms that are confirmed."""
-WINNER_LABEL = LABELS[study_screen.WINNER]
 
 
 def name_of(arm: str) -> str:
@@ -64,14 +63,22 @@ def recipes() -> tuple["Recipe", ...]:
     )
 
 
+def winner_row(opl: Row, names: Mapping[str, str]) -> Row:
+    """The row of a recipe of `names` with the winner in place of OPL, compared with OPL."""
+    label = f"{opl.label.removesuffix('+OPL')}, {LABELS[study_screen.WINNER]}"
+    return replace(opl, label=label, recipe=names[opl.recipe], baseline=opl.recipe)
+
+
 def with_winner(recipes: "Iterable[Recipe]", names: Mapping[str, str]) -> "tuple[Recipe, ...]":
     """Those recipes with OPL that `names` has a new name for, with the winner in place of OPL."""
     from ..methods.auxiliaries import AuxiliaryMethod
 
     alone = _method(study_screen.WINNER)
+    winner = alone.opl
+    assert winner is not None
 
     def substitute(method: "Method") -> "Method":
-        return replace(method, auxiliary=(alone.opl,)) if isinstance(method, AuxiliaryMethod) else alone
+        return replace(method, auxiliary=(winner,)) if isinstance(method, AuxiliaryMethod) else alone
 
     return tuple(
         replace(each, name=names[each.name], method=substitute(each.method)) for each in recipes if each.name in names

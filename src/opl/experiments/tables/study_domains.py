@@ -23,8 +23,7 @@ NAMES = {
 
 def _rows(target: str, key: str) -> tuple[Row, Row]:
     opl = replace(table_5.row(NETWORK, target, key), paper={}, baseline="")
-    label = f"{opl.label.removesuffix('+OPL')}, {study.WINNER_LABEL}"
-    return opl, replace(opl, label=label, recipe=NAMES[opl.recipe], baseline=opl.recipe)
+    return opl, study.winner_row(opl, NAMES)
 
 
 def _averages(key: str) -> tuple[Average, Average]:

@@ -21,8 +21,7 @@ NAMES = {
 
 def _rows(dataset: str) -> tuple[Row, Row, Row]:
     without, opl = (replace(table_6.row(dataset, key), paper={}) for key in KEYS)
-    label = f"{opl.label.removesuffix('+OPL')}, {study.WINNER_LABEL}"
-    return without, opl, replace(opl, label=label, recipe=NAMES[opl.recipe], baseline=opl.recipe)
+    return without, opl, study.winner_row(opl, NAMES)
 
 
 ITEM = replace(

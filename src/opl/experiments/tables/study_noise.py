@@ -22,8 +22,7 @@ NAMES = {
 
 def _rows(dataset: str, noise: str) -> tuple[Row, Row, Row]:
     without, opl = (table_3_beyond.row(dataset, noise, key) for key in KEYS)
-    label = f"{opl.label.removesuffix('+OPL')}, {study.WINNER_LABEL}"
-    return without, opl, replace(opl, label=label, recipe=NAMES[opl.recipe], baseline=opl.recipe)
+    return without, opl, study.winner_row(opl, NAMES)
 
 
 ITEM = replace(
