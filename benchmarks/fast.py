@@ -1,9 +1,10 @@
 """What each speed-up of the fast network gains: images a second of processor time, one thread, versions in turns.
 
-    python benchmarks/fast.py [--full] [--batch 256] [--rounds 3]
+    python benchmarks/fast.py [--full] [--batch 256] [--rounds 3] [--return-memory]
 
 Every line adds one thing to the line before: channels_last, bf16, `torch.compile`, and images that grow from 20 to 32
 pixels as in `opl reproduce fast`. A step is forward, cross-entropy, backward and Muon, on random images.
+As in training, freed memory is kept; with `--return-memory` the allocator does as it likes.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
+from opl.experiments.allocator import keep_freed_memory
 from opl.experiments.data.fast_cifar import SIZES
 from opl.experiments.models import FastNet
 from opl.optim import Muon
@@ -78,8 +80,11 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the full width instead of half")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--return-memory", action="store_true", help="do not keep freed memory")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    if not given.return_memory:
+        keep_freed_memory()
     steps = {version: make_step(version, given.full, given.batch) for version in VERSIONS}
     seconds: dict[Version, dict[int, list[float]]] = {
         version: {pixels: [] for pixels in shares_of_sizes(version.growing)} for version in VERSIONS

@@ -3,10 +3,7 @@
 import itertools
 import multiprocessing
 import os
-import platform
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -134,31 +131,3 @@ def test_a_signal_to_the_whole_group_leaves_the_workers_to_the_run(folder, signu
         os.kill(worker.pid, signum)
     rest = [number for batch in served for number in numbers(batch)]
     assert sorted([*first, *rest]) == list(range(COUNT))
-
-
-MAPPED_BLOCKS = """
-import ctypes
-import torch
-from opl.experiments.data.encoded import return_large_blocks
-
-class Facts(ctypes.Structure):  # glibc's mallinfo2: the fourth number counts the blocks that were mapped one by one
-    _fields_ = tuple((name, ctypes.c_size_t) for name in "abcdefghij")
-
-def mapped(megabytes):
-    before = facts().d
-    batch = torch.empty(megabytes << 20, dtype=torch.uint8)
-    return facts().d - before
-
-facts = ctypes.CDLL(None).mallinfo2
-facts.restype = Facts
-torch.empty(31 << 20, dtype=torch.uint8)  # freed at once: from then on glibc keeps smaller blocks
-usual = mapped(9)
-return_large_blocks()
-print(usual, mapped(20), mapped(28))
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator than glibc's")
-def test_the_memory_of_a_batch_goes_back_to_the_system_whatever_was_freed_before():
-    words = [sys.executable, "-c", MAPPED_BLOCKS]
-    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0 1 1\n"

@@ -1,26 +1,10 @@
 """Times of several versions of one job that take turns, so that whatever else the machine does meets all of them."""
 
-import ctypes
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 MIN_TURNS = 4  # the first warms up
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
-ALWAYS = 2**30  # bytes
-
-
-def keep_freed_memory() -> None:
-    """Have glibc keep all memory that this process frees; elsewhere, do nothing.
-
-    Otherwise it returns some large blocks to the system and not others, depending on what small blocks lie between
-    them, and of two equal calls one has 20 % more time for new pages.
-    """
-    with suppress(AttributeError, OSError, TypeError):
-        allocator = ctypes.CDLL(None)
-        allocator.mallopt(M_TRIM_THRESHOLD, ALWAYS)
-        allocator.mallopt(M_MMAP_THRESHOLD, ALWAYS)
 
 
 def time_call(call: Callable[[], object]) -> float:

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from ..._support.balance import GradientBalance, entropy_gradient
 from ..._support.gamma import Ramp
 from ...losses import CenteredProjectionLoss, OrthogonalProjectionLoss, PrototypeProjectionLoss
+from ..allocator import keep_freed_memory
 from . import Options
 from .loss import Case, batch_of, describe, progress
 from .memory import measure_peak, run_in_child
-from .timing import keep_freed_memory, take_turns
+from .timing import take_turns
 
 DIM, CLASSES = 512, 100
 CASES = [Case(rows, DIM, CLASSES, False) for rows in (128, 512, 2048, 8192)]

@@ -1,10 +1,8 @@
 """Encoded images: decoded and cropped when a batch needs them, by loader processes, never all at once."""
 
-import ctypes
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ...errors import DataError
+from ..allocator import return_large_blocks
 from ..types import Images, Request
 from .crops import TRIES, Box, central_box, decode_crop, random_box
 from .readers.picture_index import PictureFiles
@@ -23,7 +22,6 @@ from .readers.picture_statistics import undecodable
 Job = tuple[Any, Any]  # rows of the files, and the random numbers of their crops or None
 BYTES_AT_ONCE = 32 << 20  # of floats, when images are read without training
 BLOCK = 8 << 20  # bytes of memory from which a freed block goes back to the system
-M_MMAP_THRESHOLD = -3  # glibc's number for that
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class EncodedImages(Images):
 
     def serve(self, requests: Iterable[Request]) -> Iterator[tuple[Tensor, Tensor]]:
         """Decode the images of each request, in order, while later requests are decoded by the other processes."""
-        return_large_blocks()
+        return_large_blocks(BLOCK)
         decoder, labels = self._decoder(), deque[Tensor]()
 
         def jobs() -> Iterator[Job]:
@@ -103,16 +101,6 @@ class EncodedImages(Images):
         assert self.files is not None
         assert self.decoding is not None
         return _Decoder(self.files, self.decoding)
-
-
-def return_large_blocks() -> None:
-    """Have glibc return the memory of batches to the system as soon as they are freed; elsewhere, do nothing.
-
-    By default it keeps blocks of up to 32 MiB once such a block was freed, and batches of several sizes leave holes
-    between them: an epoch of 20,000 images grew from 300 MB to 1 GB.
-    """
-    with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, BLOCK)
 
 
 def _leave_stopping_to_the_run(worker: int) -> None:

@@ -16,6 +16,7 @@ import torch.distributed.nn.functional  # before a group exists: see opl/_kernel
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
+from ..allocator import keep_freed_memory
 from ..recipe import Recipe
 from .ranks import connect_restarted, describe_loss, start_ranks
 from .stopping import GRACE, end_within
@@ -66,6 +67,8 @@ def launch(recipe: Recipe) -> Any:
         _set_pg_timeout(timedelta(seconds=recipe.timeout))
         atexit.unregister(_leave)
         atexit.register(_leave)
+    if fabric.device.type == "cpu":
+        keep_freed_memory()
     return fabric
 
 
