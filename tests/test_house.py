@@ -14,6 +14,7 @@ import opl
 SOURCE = Path(opl.__file__).parent
 LIBRARY = {"functional", "plugin", "geometry", "optim", "errors", "losses", "heads", "_kernels", "_support"}
 PLAIN = {
+    "allocator",
     "types",
     "recipe",
     "run_folder",
@@ -44,6 +45,7 @@ TORCH_FREE = (
     "failures",
     "radius",
     "widths",
+    "allocator",
 )
 
 
