@@ -4,7 +4,7 @@ RFS trains a classifier of the base classes with its own schedule; `-script` use
 with OPL, which is the same for all data sets and has twice the batch size. The last weights are tested. `-distilled` is
 a new network that learns from the labels and from the network of the previous run; `-distilled-2` learns from the
 labels and from `-distilled`. SKD's first generation (the paper's "SKD") also predicts rotations; `-gen1` continues from
-its weights without labels.
+its weights without labels. The small scale has one cycle of the learning rate instead of steps, and bf16.
 
 The paper gives weight 1 and gamma 0.5 for OPL everywhere; the script's defaults differed and changed over time. No code
 was released for SKD with OPL: here OPL is applied to the same samples as cross-entropy, all four rotations.
@@ -23,7 +23,7 @@ from ..serialization import to_json
 
 if TYPE_CHECKING:
     from ..models import ResNet12
-    from ..recipe import Recipe
+    from ..recipe import Precision, Recipe
     from ..types import DataSet, Method
 
 SHOTS = (FewShot(shot=1), FewShot(shot=5))
@@ -38,7 +38,11 @@ class Base:
     data: "Callable[[ModuleType], DataSet]"
     model: "Callable[[ModuleType], ResNet12]"
     epochs: dict[Training, tuple[int, ...]]
-    """For each kind of training: the number of epochs, then the epochs at which the learning rate drops to a tenth."""
+    """For each kind of training: the number of epochs, then the epochs at which the learning rate drops to a tenth.
+
+    Without drops the learning rate has one cycle.
+    """
+    precision: "Precision" = "32-true"
 
 
 @dataclass(frozen=True)
@@ -72,11 +76,12 @@ BENCHMARKS = {
                 lambda models: models.ResNet12(block=2),
                 {"rfs": (90, 45, 60, 75), "script": (100, 60, 80), "skd": (65, 60), "gen1": (65, 60)},
             ),
-            # All base classes with fewer images, a quarter of the width or less; drops and ramp at the same fractions.
+            # All base classes and their images, a quarter of the width or less; the ramp ends at the same fractions.
             "small": Base(
-                lambda data: data.CifarFS(holdout=100, per_class=120),
-                lambda models: models.ResNet12(widths=(16, 32, 64, 128), block=2, ramp=710),
-                {"rfs": (8, 4, 5, 7), "script": (8, 4, 5, 7), "skd": (5, 4), "gen1": (8, 5)},
+                lambda data: data.CifarFS(holdout=100),
+                lambda models: models.ResNet12(widths=(16, 32, 64, 128), block=2, ramp=2200),
+                {"rfs": (6,), "script": (6,), "skd": (4,), "gen1": (4,)},
+                "bf16-mixed",
             ),
             "tiny": _tiny("cifar-fs", classes=8),
         },
@@ -92,7 +97,8 @@ BENCHMARKS = {
             "small": Base(
                 lambda data: data.MiniImageNet(holdout=100, per_class=60),
                 lambda models: models.ResNet12(widths=(16, 32, 64, 128), ramp=320),
-                {"rfs": (8, 5, 6), "script": (8, 5, 6), "skd": (5, 4), "gen1": (8, 5)},
+                {"rfs": (8,), "script": (8,), "skd": (5,), "gen1": (8,)},
+                "bf16-mixed",
             ),
             "tiny": _tiny("mini-imagenet", classes=8),
         },
@@ -109,7 +115,8 @@ BENCHMARKS = {
             "small": Base(
                 lambda data: data.TieredImageNet(holdout=20, per_class=12),
                 lambda models: models.ResNet12(widths=(16, 32, 64, 128), ramp=50),
-                {"rfs": (8, 4, 5, 7), "script": (8, 5, 6), "skd": (6, 3, 4, 5), "gen1": (8, 5)},
+                {"rfs": (8,), "script": (8,), "skd": (6,), "gen1": (8,)},
+                "bf16-mixed",
             ),
             "tiny": _tiny("tiered-imagenet", classes=10),
         },
@@ -255,7 +262,7 @@ def recipes_of(keys: Iterable[str]) -> tuple["Recipe", ...]:
 
 
 def _recipe(dataset: str, scale: Scale, base: Base, key: str) -> "Recipe":
-    from ...optim import SGD, Steps
+    from ...optim import SGD, OneCycle, Steps
     from .. import data, methods, models
     from ..recipe import Recipe
 
@@ -267,11 +274,12 @@ def _recipe(dataset: str, scale: Scale, base: Base, key: str) -> "Recipe":
         model=model,
         method=variant.method(methods),
         optimizer=SGD(lr=0.05, weight_decay=5e-4),
-        schedule=Steps(milestones=tuple(drops), factor=0.1),
+        schedule=Steps(milestones=tuple(drops), factor=0.1) if drops else OneCycle(),
         epochs=epochs,
         batch_size=128 if variant.training == "script" else 64,
         after=name_of(dataset, variant.after) if variant.after else "",
         scale=scale,
+        precision=base.precision,
     )
     if variant.training != "gen1":
         return recipe
