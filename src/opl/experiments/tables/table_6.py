@@ -79,8 +79,8 @@ BENCHMARKS = {
             # All base classes and their images, a quarter of the width or less; the ramp ends at the same fractions.
             "small": Base(
                 lambda data: data.CifarFS(holdout=100),
-                lambda models: models.ResNet12(widths=(16, 32, 64, 128), block=2, ramp=2200),
-                {"rfs": (6,), "script": (6,), "skd": (4,), "gen1": (4,)},
+                lambda models: models.ResNet12(widths=(16, 32, 64, 128), block=2, ramp=4400),
+                {"rfs": (12,), "script": (12,), "skd": (8,), "gen1": (8,)},
                 "bf16-mixed",
             ),
             "tiny": _tiny("cifar-fs", classes=8),
