@@ -1,6 +1,7 @@
 """The examples run as the README says, and show what they promise."""
 
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -64,3 +65,24 @@ def test_torchrun_trains_the_global_batch_as_one_process_would():
     gaps = [float(gap) for gap in re.findall(r"largest difference to one process ([\d.e+-]+)", out)]
     assert len(gaps) == 2
     assert max(gaps) < 1e-9
+
+
+def test_a_loss_of_your_own_differs_from_the_baseline_in_the_method_alone(tmp_path):
+    words = (str(EXAMPLES / "own_loss.py"), "--out", str(tmp_path))
+    out = run(*words)
+    own, baseline = (
+        [float(word) for word in re.search(rf"^{name} +([\d. ]+)$", out, re.MULTILINE)[1].split()]
+        for name in ("own", "CE")
+    )
+    assert max(own) > 20  # chance is 10
+    first, second = (mine - theirs for mine, theirs in zip(own, baseline, strict=True))
+    half = 12.706 * abs(first - second) / 2  # Student's t with one degree of freedom
+    said = [float(word) for word in re.search(r"own - CE: (\S+) \[(\S+), (\S+)\], 2 seeds", out).groups()]
+    middle = (first + second) / 2
+    assert said == pytest.approx([middle, middle - half, middle + half], abs=0.1)
+    settings = [
+        json.loads((tmp_path / name / "seed-0" / "recipe.json").read_text())["recipe"]
+        for name in ("own", "cifar100-fast-half")
+    ]
+    assert {key for key, value in settings[0].items() if value != settings[1][key]} == {"name", "method"}
+    assert run(*words) == out  # from the finished runs

@@ -31,7 +31,7 @@ ITEM = Item(
     ),
     what="setting",
     seeds=2,
-    cost="small: 8 min (half width) on 2 cores",
+    cost="small: 8 min (half width) on 2 cores; paper: 22 min (full width) on 2 cores",
 )
 
 

@@ -1,0 +1,62 @@
+"""A loss of your own against cross-entropy, with the fast network on CIFAR-100: 8 minutes a run on 2 CPU cores.
+
+export OPL_DATA=FOLDER                               # with cifar100/ in it, or nothing to take it from the Hub
+python examples/own_loss.py --scale small --seeds 6  # about 71 % with cross-entropy; resumes where it stopped
+python examples/own_loss.py                          # synthetic images, a few seconds
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opl.experiments import tables
+from opl.experiments.methods.base import SupervisedObjective
+from opl.experiments.statistics import interval
+from opl.experiments.training.run import run
+from opl.experiments.types import Method, TaskShape
+
+
+class PolyLoss(nn.Module):
+    """Cross-entropy plus `weight` times the probability that the right class lacks; the sum over the batch."""
+
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        right = logits.softmax(1).gather(1, labels[:, None])
+        return F.cross_entropy(logits, labels, reduction="sum") + self.weight * (1 - right).sum()
+
+
+@dataclass(frozen=True)
+class Poly(Method):  # 1. its settings, which the run folder records
+    weight: float = 1.0
+
+    def build(self, shape: TaskShape) -> SupervisedObjective:
+        return SupervisedObjective(PolyLoss(self.weight), "poly")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=("small", "tiny"), default="tiny")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("runs/own-loss"))
+    given = parser.parse_args()
+    fast = tables.recipe("cifar100-fast-half", given.scale)
+    recipes = {"CE": fast, "own": replace(fast, name="own", method=Poly())}  # 2. all else is the same
+    accuracy = {
+        name: [run(replace(recipe, seed=seed), given.out)["test/top1"] for seed in range(given.seeds)]
+        for name, recipe in recipes.items()
+    }
+    for name, values in accuracy.items():
+        print(f"{name:<4}", *(f"{value:.2f}" for value in values))
+    pairs = zip(accuracy["own"], accuracy["CE"], strict=True)
+    difference = interval([own - baseline for own, baseline in pairs])
+    print(f"own - CE: {difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}], {difference.size} seeds")
+
+
+if __name__ == "__main__":
+    main()
