@@ -10,6 +10,7 @@ from opl.experiments.cli.reproduce import Reproduce
 from opl.experiments.data import is_here
 from opl.experiments.results.lines import lines
 from opl.experiments.results.runs import read_runs
+from opl.experiments.results.tables import build_table, cells
 
 
 @pytest.fixture
@@ -77,3 +78,10 @@ def test_the_table_says_why_a_row_has_no_runs(tmp_path):
         found = {line.recipe: line.missing for line in lines(table, read_runs(tmp_path), scale)}
         assert found["mini-imagenet-rfs"] == said
         assert found["cifar-fs-rfs"] == ""
+
+
+def test_a_row_that_was_left_out_has_its_reason_in_place_of_a_difference(tmp_path):
+    _, rows = cells(build_table(tables.item("table-6"), read_runs(tmp_path), "small"))
+    shown = {row[0]: row[-1] for row in rows}
+    assert shown["miniImageNet RFS+OPL"] == "left out, needs mini-imagenet: see opl data"
+    assert shown["CIFAR-FS RFS+OPL"] == "-, too few seeds to tell"
