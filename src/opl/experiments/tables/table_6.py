@@ -231,7 +231,7 @@ ITEM = Item(
     rows=tuple(row(dataset, key) for dataset in BENCHMARKS for key in VARIANTS),
     what="method",
     seeds=2,
-    cost="small, CIFAR-FS: 4 min (RFS) or 11 min (SKD) on 1 core; paper, CIFAR-FS: 44 h (RFS) on 1 core, by its speed",
+    cost="small, CIFAR-FS: 9 min (RFS) or 20 min (SKD) on 1 core; paper, CIFAR-FS: 44 h (RFS) on 1 core, by its speed",
     note="Ours are over 3,000 episodes (tiny: 100). The paper's RFS and SKD rows are copied from their papers, over "
     "600 episodes; its OPL rows are over 3,000. The quoted methods have networks, images and episodes of their own.",
     setting="ResNet-12, all base classes, epochs not named",
