@@ -89,7 +89,7 @@ def test_two_processes_train_against_attacks_as_one_does(tmp_path, one_thread):
     loop = {"random_start": False, "steps": 2}
     madry = replace(base, name="madry", method=AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),)))
     mart = replace(base, name="mart", method=MART(**loop))
-    data = replace(base.data, test_fraction=0.9)
+    data = replace(base.data, test_fraction=0.9, val=20)
     norms = replace(base, name="norms", model=CifarResNet(8, 8), data=data, method=TRADES(steps=1))
     alone_and_in_two(tmp_path, madry, mart, norms)  # norms: batch norms, two passes, one backward
     for name in ("madry", "mart"):
