@@ -42,13 +42,15 @@ class Poly(Method):  # 1. its settings, which the run folder records
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", choices=("small", "tiny"), default="tiny")
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2, help="two or more, for an interval")
     parser.add_argument("--out", type=Path, default=Path("runs/own-loss"))
     given = parser.parse_args()
+    if given.seeds < 2:
+        parser.error(f"--seeds is {given.seeds}, and an interval needs pairs of runs: give 2 or more.")
     fast = tables.recipe("cifar100-fast-half", given.scale)
     recipes = {"CE": fast, "own": replace(fast, name="own", method=Poly())}  # 2. all else is the same
     accuracy = {
-        name: [run(replace(recipe, seed=seed), given.out)["test/top1"] for seed in range(given.seeds)]
+        name: [run(replace(recipe, seed=seed), given.out / given.scale)["test/top1"] for seed in range(given.seeds)]
         for name, recipe in recipes.items()
     }
     for name, values in accuracy.items():

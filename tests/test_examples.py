@@ -81,7 +81,7 @@ def test_a_loss_of_your_own_differs_from_the_baseline_in_the_method_alone(tmp_pa
     middle = (first + second) / 2
     assert said == pytest.approx([middle, middle - half, middle + half], abs=0.1)
     settings = [
-        json.loads((tmp_path / name / "seed-0" / "recipe.json").read_text())["recipe"]
+        json.loads((tmp_path / "tiny" / name / "seed-0" / "recipe.json").read_text())["recipe"]
         for name in ("own", "cifar100-fast-half")
     ]
     assert {key for key, value in settings[0].items() if value != settings[1][key]} == {"name", "method"}
