@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from opl.experiments.cluster.executor import Resources, Task
-from opl.experiments.cluster.processes import Processes
+from opl.experiments.runner.executor import Resources, Task
+from opl.experiments.runner.processes import Processes
 
 SLEEP = "import sys, time; time.sleep(float(sys.argv[2])); open(sys.argv[1], 'a').write('x\\n')"
 
@@ -33,7 +33,7 @@ def memory() -> float:
 def build(given: argparse.Namespace, folder: Path):
     if given.on == "local":
         return Processes(given.at_once)
-    from opl.experiments.cluster.ray_tasks import RayCluster
+    from opl.experiments.runner.ray_tasks import RayCluster
 
     return RayCluster(folder)
 

@@ -56,7 +56,7 @@ def records(epochs: int) -> Iterator[dict[str, Any]]:
 
 def names() -> Iterator[tuple[str, int]]:
     """The recipes of all tables at the small scale with seed 0, then all with seed 1, and so on."""
-    from opl.experiments.tables import ITEMS
+    from opl.experiments.paper import ITEMS
 
     known = dict.fromkeys(row.recipe for item in ITEMS.values() for row in item.at("small"))
     for seed in count():
@@ -68,8 +68,8 @@ def write_run(out: Path, name: str, seed: int, **changes: Any) -> None:
     """One finished run, whose weights are a few numbers of its own."""
     import torch
 
+    from opl.experiments.paper import ITEMS, settings_of
     from opl.experiments.run_folder import RunFolder
-    from opl.experiments.tables import ITEMS, settings_of
 
     folder = RunFolder.of(out, name, seed)
     settings = {**(settings_of(name, "small") or {}), "seed": seed, **changes}
@@ -103,8 +103,8 @@ def run(words: list[str]) -> Cost:
 
 def page_seconds(folder: Path) -> float:
     """CPU time of reading all runs and writing their page, in this process."""
+    from opl.experiments.paper import ITEMS, RECIPES
     from opl.experiments.report.page import write_report
-    from opl.experiments.tables import ITEMS, RECIPES
 
     begun = time.process_time()
     write_report(folder, ITEMS, recipes=RECIPES)

@@ -10,8 +10,8 @@ whether the arm kept its own prediction: d, or for prototypes the largest class 
 import argparse
 from statistics import fmean
 
+from opl.experiments.paper.study_screen import ARMS, SMOOTHINGS, WEIGHTS, name_of
 from opl.experiments.results.runs import Run, read_runs
-from opl.experiments.tables.study_screen import ARMS, SMOOTHINGS, WEIGHTS, name_of
 
 PREDICTIONS = {"auto": "d", "log-ratio": "d", "ramp-1": "d", "ramp-2": "d", "prototypes": "class_cosine"}
 PAPER = ("opl", "opl-gamma-1")  # no variants, so they cannot win

@@ -45,8 +45,8 @@ def main() -> int:
 
 
 def _page(folder: Path) -> Path:
+    from opl.experiments.paper import ITEMS, RECIPES
     from opl.experiments.report.page import write_report
-    from opl.experiments.tables import ITEMS, RECIPES
 
     return write_report(folder, ITEMS, recipes=RECIPES).resolve()
 

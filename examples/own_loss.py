@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods.base import SupervisedObjective
 from opl.experiments.statistics import interval
 from opl.experiments.training.run import run
@@ -47,7 +47,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.seeds < 2:
         parser.error(f"--seeds is {given.seeds}, and an interval needs pairs of runs: give 2 or more.")
-    fast = tables.recipe("cifar100-fast-half", given.scale)
+    fast = paper.recipe("cifar100-fast-half", given.scale)
     recipes = {"CE": fast, "own": replace(fast, name="own", method=Poly())}  # 2. all else is the same
     accuracy = {
         name: [run(replace(recipe, seed=seed), given.out / given.scale)["test/top1"] for seed in range(given.seeds)]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from lightning_fabric import Fabric
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data import Digits
 from opl.experiments.methods import (
     LGM,
@@ -25,7 +25,7 @@ from opl.experiments.methods import (
 )
 from opl.experiments.training.build import batches, build_objective
 
-DIGITS = replace(tables.recipe("digits-ce", "small"), data=Digits(), epochs=3)
+DIGITS = replace(paper.recipe("digits-ce", "small"), data=Digits(), epochs=3)
 METHODS = {
     "center": Composite(auxiliary=(Center(weight=0.1),)),
     "ole": Composite(auxiliary=(OLE(),)),

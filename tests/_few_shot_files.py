@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import torch
 
 from _image_files import png
-from opl.experiments.data.readers.few_shot_classes import CIFAR_FS
+from opl.experiments.data.read.few_shot_classes import CIFAR_FS
 
 PARTS = ("train", "val", "test")
 CIFAR_100 = sorted(name for names in CIFAR_FS.values() for name in names)

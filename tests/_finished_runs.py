@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from _vouched import vouch
-from opl.experiments.tables import settings_of
+from opl.experiments.paper import settings_of
 
 ABOUT = {
     "opl": None,

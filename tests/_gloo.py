@@ -45,7 +45,7 @@ for recipe in json.loads(Path(sys.argv[1]).read_text()):
 
 def alone_and_in_two(folder: Path, *recipes: Any) -> None:
     """Train recipes in this process, into FOLDER/1, and then in two others that work together, into FOLDER/2."""
-    from opl.experiments.serialization import to_json
+    from opl.experiments.settings import to_json
     from opl.experiments.training.run import run
 
     for recipe in recipes:

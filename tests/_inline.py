@@ -3,8 +3,8 @@
 from contextlib import contextmanager
 
 from opl.experiments import cli
-from opl.experiments.cluster.executor import CHILD, Event
-from opl.experiments.cluster.placement import Placement
+from opl.experiments.runner.executor import CHILD, Event
+from opl.experiments.runner.placement import Placement
 
 
 class Inline:

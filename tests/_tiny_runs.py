@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.training.run import run
 
-TINY = {name: tables.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
+TINY = {name: paper.recipe(f"cifar100-resnet56-{name}", "tiny") for name in ("ce", "opl")}
 
 
 def write_tiny_runs(runs):

@@ -18,8 +18,8 @@ ALLOWED = {  # tests of what a pickle does to our own objects, and of pickles th
     "tests/test_plugin_models.py": {"pickle.loads", "torch.load"},
     "tests/test_client_sentences.py": {"torch.load"},
     "tests/test_geometry_metric.py": {"pickle.loads"},
-    "tests/experiments/data/readers/test_unpickle.py": {"pickle.loads"},
-    "tests/experiments/data/readers/test_few_shot_parts.py": {"pickle.loads"},
+    "tests/experiments/data/read/test_unpickle.py": {"pickle.loads"},
+    "tests/experiments/data/read/test_few_shot_parts.py": {"pickle.loads"},
 }
 
 

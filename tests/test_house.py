@@ -26,17 +26,17 @@ PLAIN = {
     "files",
     "differences",
     "failures",
-    "serialization",
+    "settings",
     "widths",
 }
 ORDER = (  # each room may import those before it, and itself; rooms of one line know nothing of each other
-    {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"tables"},
-    {"figures"}, {"report", "export"}, {"cluster"}, {"search", "tryout"}, {"bench"}, {"cli"},
+    {"library"}, {"plain"}, {"data", "models"}, {"methods"}, {"training"}, {"evaluation"}, {"results"}, {"paper"},
+    {"charts"}, {"report", "export"}, {"runner"}, {"search", "tryout"}, {"bench"}, {"cli"},
 )  # fmt: skip
 TORCH_FREE = (
     "results",
-    "tables",
-    "figures",
+    "paper",
+    "charts",
     "report",
     "scales",
     "statistics",

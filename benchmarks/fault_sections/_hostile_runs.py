@@ -87,9 +87,9 @@ def _finished(names: tuple[str, ...], recipe_name: str) -> Callable[[Path], Path
     def make(scratch: Path) -> Path:
         import torch
 
+        from opl.experiments.paper import recipe
         from opl.experiments.run_folder import RunFolder
-        from opl.experiments.serialization import to_json
-        from opl.experiments.tables import recipe
+        from opl.experiments.settings import to_json
 
         place = new_place(scratch)
         settings = {**to_json(recipe("digits-opl", "tiny")), "name": recipe_name}

@@ -28,7 +28,7 @@ torch.empty(31 << 20, dtype=torch.uint8)  # freed at once: from then on glibc ke
 """
 
 TRAIN = """
-from opl.experiments.tables import recipe
+from opl.experiments.paper import recipe
 from opl.experiments.training.run import run
 print(mapped(64))
 run(recipe("digits-ce", "tiny"), sys.argv[1])

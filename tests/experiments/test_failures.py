@@ -7,7 +7,7 @@ import os
 import pytest
 
 from opl.errors import MachineError, OptionError
-from opl.experiments.data.readers.cache import cache_folder
+from opl.experiments.data.read.cache import cache_folder
 from opl.experiments.failures import CURES, explain
 
 

@@ -11,7 +11,7 @@ from opl.errors import OptionError
 from opl.experiments.data import DATA_SETS, NOISES, NoiseMatrix
 from opl.experiments.methods import METHODS
 from opl.experiments.models import MODELS, PreActResNet18, Vgg11
-from opl.experiments.tables import recipe, recipes
+from opl.experiments.paper import recipe, recipes
 from opl.experiments.training.checks import check_recipe
 from opl.optim import AdamW, OneCycle
 

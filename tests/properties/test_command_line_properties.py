@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from _finished_runs import write_finished
 from _vouched import vouch
 from opl.experiments import cli
-from opl.experiments.serialization import to_json
-from opl.experiments.tables import ITEMS, recipe, recipes
+from opl.experiments.paper import ITEMS, recipe, recipes
+from opl.experiments.settings import to_json
 
 costly = settings(max_examples=max(8, settings.default.max_examples // 5))  # a recipe's flags take tyro 50 ms
 REALLY_RUN = ("recipes", "report", "results", "data", "evaluate", "export", "train")

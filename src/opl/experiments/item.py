@@ -93,7 +93,7 @@ class Item:
     unit: str = "episodes"
     """What a measure has one value for, so that runs can be compared on the same units."""
     figure: str = ""
-    """For a figure: the module of `opl.experiments.figures` that draws it."""
+    """For a figure: the module of `opl.experiments.charts` that draws it."""
     home: str = ""
     """The item whose folder holds the runs, if they are shared."""
     averages: tuple[Average, ...] = ()

@@ -4,7 +4,7 @@ import pytest
 
 from _finished_runs import write_finished
 from opl.experiments.cli import demo
-from opl.experiments.tables import recipe
+from opl.experiments.paper import recipe
 
 
 def write_runs(folder, accuracies, ds):

@@ -5,10 +5,10 @@ import pytest
 from _finished_runs import write_finished
 from opl.experiments import cli
 from opl.experiments.cli.plan import announce
-from opl.experiments.cluster.jobs import Job
-from opl.experiments.cluster.placement import Placement
+from opl.experiments.paper import recipe
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import recipe
+from opl.experiments.runner.jobs import Job
+from opl.experiments.runner.placement import Placement
 
 
 def test_dry_run_shows_the_settings_and_the_cost(capfd):

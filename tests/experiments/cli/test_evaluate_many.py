@@ -3,9 +3,9 @@
 import torch
 
 from opl.experiments import cli
-from opl.experiments.cluster.placement import Placement
-from opl.experiments.cluster.processes import Processes
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.runner.placement import Placement
+from opl.experiments.runner.processes import Processes
 
 
 def test_all_finished_runs_below_a_folder_are_measured_and_one_failure_stops_none(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,7 @@ import pytest
 
 from opl.experiments import cli
 from opl.experiments.data import CATALOG
-from opl.experiments.tables import ITEMS, item
+from opl.experiments.paper import ITEMS, item
 
 WITHOUT_TORCH = """
 import contextlib, io, json, sys

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 
 
 def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
@@ -14,7 +14,7 @@ def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
 
 
 def test_a_scale_without_runs_is_refused(tmp_path, capfd, monkeypatch):
-    rows = tuple(replace(row, scales=("paper",)) for row in tables.ITEMS["demo"].rows)
-    monkeypatch.setitem(tables.ITEMS, "demo", replace(tables.ITEMS["demo"], rows=rows))
+    rows = tuple(replace(row, scales=("paper",)) for row in paper.ITEMS["demo"].rows)
+    monkeypatch.setitem(paper.ITEMS, "demo", replace(paper.ITEMS["demo"], rows=rows))
     assert cli.main(["reproduce", "demo", "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "no runs at scale tiny" in capfd.readouterr().err

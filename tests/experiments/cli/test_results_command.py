@@ -8,8 +8,8 @@ import pytest
 
 from _finished_runs import write_finished
 from _vouched import vouch
-from opl.experiments import cli, tables
-from opl.experiments.figures import footer
+from opl.experiments import cli, paper
+from opl.experiments.charts import footer
 from opl.experiments.results.records import read_records
 
 ROOT = Path(__file__).parents[3]
@@ -135,10 +135,10 @@ def test_results_md_agrees_with_the_records_of_this_repository_without_torch():
 
 
 def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
-    rows = [row.recipe for row in tables.item("table-8").rows]
+    rows = [row.recipe for row in paper.item("table-8").rows]
     for seed in range(2):  # each in a folder of its own, as on two days
         for number, name in enumerate(rows):
-            method = tables.settings_of(name, "small")["method"]
+            method = paper.settings_of(name, "small")["method"]
             about = {"opl": {"kind": "OPL", "weight": method["weight"], "gamma": method["gamma"]}} if number else {}
             result = {"val/top1": 60.0 + number + number * seed / 10}
             write_finished(place / str(seed), name, seed, about=about, result=result)

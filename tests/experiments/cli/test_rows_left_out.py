@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from opl.errors import DataError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.cli.reproduce import Reproduce
 from opl.experiments.data import is_here
 from opl.experiments.results.lines import lines
@@ -37,7 +37,7 @@ def test_a_data_set_is_here_if_its_files_are(nowhere):
 
 
 def test_rows_without_their_data_are_left_out_in_one_line(nowhere, capsys):
-    table = tables.item("table-3")
+    table = paper.item("table-3")
     present = Reproduce("table-3")._with_data(table)
     assert capsys.readouterr().err == "left out: 12 rows that need cifar10, which is not here: see opl data\n"
     assert {row.recipe for row in table.at("small")} - {row.recipe for row in present.at("small")} == {
@@ -49,7 +49,7 @@ def test_rows_without_their_data_are_left_out_in_one_line(nowhere, capsys):
 
 
 def test_other_scales_leave_nothing_out(nowhere, capsys):
-    table = tables.item("table-6")
+    table = paper.item("table-6")
     assert len(Reproduce("table-6")._with_data(table).at("small")) == 4
     for scale in ("paper", "tiny"):
         assert Reproduce("table-6", scale)._with_data(table) is table
@@ -57,7 +57,7 @@ def test_other_scales_leave_nothing_out(nowhere, capsys):
 
 
 def test_a_table_without_any_data_says_how_to_get_it(nowhere):
-    table = tables.item("table-3")
+    table = paper.item("table-3")
     needy = replace(table, rows=tuple(row for row in table.rows if row.needs))
     with pytest.raises(DataError, match=r"there is no cifar10 here: give its folder with --data\.root"):
         Reproduce("table-3")._with_data(needy)
@@ -73,7 +73,7 @@ def test_without_its_data_a_table_starts_no_run(nowhere, tmp_path, capsys, scale
 
 
 def test_the_table_says_why_a_row_has_no_runs(tmp_path):
-    table = tables.item("table-6")
+    table = paper.item("table-6")
     for scale, said in (("small", "left out, needs mini-imagenet: see opl data"), ("tiny", "")):
         found = {line.recipe: line.missing for line in lines(table, read_runs(tmp_path), scale)}
         assert found["mini-imagenet-rfs"] == said
@@ -81,7 +81,7 @@ def test_the_table_says_why_a_row_has_no_runs(tmp_path):
 
 
 def test_a_row_that_was_left_out_has_its_reason_in_place_of_a_difference(tmp_path):
-    _, rows = cells(build_table(tables.item("table-6"), read_runs(tmp_path), "small"))
+    _, rows = cells(build_table(paper.item("table-6"), read_runs(tmp_path), "small"))
     shown = {row[0]: row[-1] for row in rows}
     assert shown["miniImageNet RFS+OPL"] == "left out, needs mini-imagenet: see opl data"
     assert shown["CIFAR-FS RFS+OPL"] == "-, too few seeds to tell"

@@ -13,10 +13,10 @@ from _finished_runs import write_finished
 from _terminal import on_terminal
 from _vouched import vouch
 from opl.experiments import cli
-from opl.experiments.cluster import jobs, screen
-from opl.experiments.cluster.processes import Processes
+from opl.experiments.paper import item, recipes
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import item, recipes
+from opl.experiments.runner import jobs, screen
+from opl.experiments.runner.processes import Processes
 from opl.experiments.training.engine import import_fabric
 
 SIZES = [(80, 24), (200, 50), (40, 12)]

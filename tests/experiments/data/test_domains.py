@@ -125,7 +125,7 @@ def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
     # whoever decodes again fails
-    monkeypatch.setattr("opl.experiments.data.readers.domain_files.resize_pictures", None)
+    monkeypatch.setattr("opl.experiments.data.read.domain_files.resize_pictures", None)
     again = replace(data, target="photo").load(0)
     assert torch.equal(first.train.pixels, again.train.pixels)
     monkeypatch.undo()

@@ -25,9 +25,9 @@ from opl.experiments.data import (
     describe,
 )
 from opl.experiments.data.few_shot import hold_out
-from opl.experiments.data.readers import source
-from opl.experiments.data.readers.few_shot_classes import CIFAR_FS, MINI_IMAGENET
-from opl.experiments.serialization import from_json, to_json
+from opl.experiments.data.read import source
+from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET
+from opl.experiments.settings import from_json, to_json
 
 pytestmark = pytest.mark.usefixtures("apart")
 

@@ -11,7 +11,7 @@ import torch
 from _image_files import write_mnist
 from opl.errors import OptionError
 from opl.experiments.data import Cifar100, Mnist
-from opl.experiments.data.readers import cache
+from opl.experiments.data.read import cache
 
 pytestmark = pytest.mark.usefixtures("apart")
 

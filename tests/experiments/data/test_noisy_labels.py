@@ -13,7 +13,7 @@ from opl.errors import DataError, OptionError
 from opl.experiments.data import ClassDependent, Digits, NoiseMatrix, PairFlip, Synthetic, UniformNoise
 from opl.experiments.data import noisy_labels as module
 from opl.experiments.data.noisy_labels import corrupt_labels, draw_labels, pruning_purity
-from opl.experiments.data.readers.catalog import CATALOG
+from opl.experiments.data.read.catalog import CATALOG
 
 TEN = CATALOG["cifar10"].names
 CLOTHES = CATALOG["fashion-mnist"].names

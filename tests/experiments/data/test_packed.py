@@ -6,7 +6,7 @@ import torch
 
 from opl.errors import DataError
 from opl.experiments.data import PackedImages
-from opl.experiments.data.readers.pack import PackFacts, read_facts, write_pack
+from opl.experiments.data.read.pack import PackFacts, read_facts, write_pack
 
 COUNTS = ((6, 3), (1, 1), (2, 2))
 

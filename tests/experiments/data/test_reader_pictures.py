@@ -8,7 +8,7 @@ import torch
 from _pictures import class_folders, encoded, flat, number_of, parquet
 from opl.errors import DataError, OptionError
 from opl.experiments.data import HubImages, ImageFolder, ImageNet, JpegCopies
-from opl.experiments.serialization import from_json, to_json
+from opl.experiments.settings import from_json, to_json
 from opl.experiments.training.build import KINDS
 from opl.experiments.types import DataSet
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from opl.errors import DataError
-from opl.experiments.data.readers.few_shot_classes import CIFAR_FS
+from opl.experiments.data.read.few_shot_classes import CIFAR_FS
 from opl.experiments.data.specification import (
     OFFICIAL,
     built_in,

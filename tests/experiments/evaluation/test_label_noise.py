@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.data import NoiseMatrix, UniformNoise
 from opl.experiments.evaluation.label_noise import label_noise, probability_larger
 from opl.experiments.run_folder import RunFolder
@@ -76,7 +76,7 @@ def test_equal_ones_count_half_as_in_all_pairs():
 def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_path, capfd):
     file = tmp_path / "matrix.json"
     file.write_text(json.dumps(UniformNoise(0.4).matrix(tuple("0123456789")).tolist()))
-    recipe = tables.recipe("digits-ce", "small")
+    recipe = paper.recipe("digits-ce", "small")
     run(replace(recipe, epochs=3, noise=NoiseMatrix(str(file))), tmp_path)
     file.unlink()
     folder = RunFolder.of(tmp_path, recipe.name, 0)
@@ -97,7 +97,7 @@ def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_p
 
 
 def test_a_run_without_wrong_labels_gets_a_sentence_and_code_2(tmp_path, capfd):
-    recipe = tables.recipe("digits-ce", "tiny")
+    recipe = paper.recipe("digits-ce", "tiny")
     run(recipe, tmp_path)
     assert cli.main(["evaluate", str(tmp_path / recipe.name / "seed-0"), "noise"]) == 2
     assert "without label noise" in capfd.readouterr().err

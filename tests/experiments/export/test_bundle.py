@@ -12,7 +12,7 @@ from _finished_runs import load
 from _said import says
 from _vouched import vouch
 from opl.errors import FolderError, OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.export import checked_network
 from opl.experiments.export.bundle import export_run
 from opl.experiments.methods import Composite, CosFace
@@ -104,7 +104,7 @@ def test_an_edited_run_is_refused(run, tmp_path, name):
 
 def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_path):
     target = tmp_path / "export"
-    tiny = tables.recipe("digits-opl", "tiny")
+    tiny = paper.recipe("digits-opl", "tiny")
     changed = replace(tiny, epochs=1, scale="custom", changes=("epochs 1 (recipe: 4)",))
     for number, recipe in enumerate((tiny, changed)):
         path = write_untrained(tmp_path / f"tiny-{number}", recipe)

@@ -88,9 +88,9 @@ def test_a_run_alone_has_no_interval_and_no_comparison(tmp_path):
 
 
 def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
-    from opl.experiments import tables
+    from opl.experiments import paper
 
-    card = card_of(write_untrained(tmp_path / "runs", tables.recipe("digits-opl", "small")), tmp_path / "export")
+    card = card_of(write_untrained(tmp_path / "runs", paper.recipe("digits-opl", "small")), tmp_path / "export")
     assert "No runs of the baseline, CE, lie beside the run" in card
     assert "One seed shows nothing about others" in card
 

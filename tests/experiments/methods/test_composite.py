@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from _digits_methods import DIGITS, METHODS, objective_of
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import LGM, OPL, Anchor, Center, Composite, CrossEntropy, CrossEntropyOPL, Perpetual
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
@@ -37,7 +37,7 @@ def test_every_method_learns_the_digits(tmp_path, name):
 
 
 def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path, one_thread):
-    base = tables.recipe("digits-ce", "small")
+    base = paper.recipe("digits-ce", "small")
     base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02))
     centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
     gaussians = Composite(head=LGM(weight=0.01, double_every=5), criterion=Anchor(warmup=1))

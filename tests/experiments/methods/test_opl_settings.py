@@ -8,11 +8,11 @@ from lightning_fabric import Fabric
 from torch import nn
 
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import Composite, OPLVariant
+from opl.experiments.paper.study_screen import ARMS
 from opl.experiments.run_folder import MODEL, RunFolder
-from opl.experiments.serialization import from_json, to_json
-from opl.experiments.tables.study_screen import ARMS
+from opl.experiments.settings import from_json, to_json
 from opl.experiments.training.run import run
 from opl.experiments.types import Batch, Output, TaskShape
 
@@ -129,7 +129,7 @@ def test_every_arm_of_the_screen_is_another_method():
 
 def test_a_killed_run_resumes_with_the_state_of_its_variant(tmp_path, stopped, one_thread):
     variant = OPLVariant(variant="prototypes", rule="linear", gamma=0.0, end=1.0, balanced=True)
-    recipe = replace(tables.recipe("digits-ce", "tiny"), method=Composite(auxiliary=(variant,)), epochs=2)
+    recipe = replace(paper.recipe("digits-ce", "tiny"), method=Composite(auxiliary=(variant,)), epochs=2)
     run(recipe, tmp_path / "straight")
     stopped(recipe, tmp_path / "killed", 1)
     run(recipe, tmp_path / "killed")

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import OPL, RSC
 from opl.experiments.methods.rsc import channel_scores, label_probability, mask_largest, select_largest
 from opl.experiments.models import MnistNet, Network, ResNet
@@ -226,7 +226,7 @@ def test_settings_that_make_no_sense_are_refused(changes, says):
 
 
 def test_a_run_stopped_and_resumed_ends_with_the_same_bytes(tmp_path, stopped):
-    recipe = replace(tables.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
+    recipe = replace(paper.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
     run(recipe, tmp_path / "whole")
     stopped(recipe, tmp_path / "again", 1)
     run(recipe, tmp_path / "again")

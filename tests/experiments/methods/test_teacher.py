@@ -6,10 +6,10 @@ import pytest
 from _taught_net import TinyNet, built, small_batch
 
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import OPL, Distillation, Rotations, TwinDistillation
 
-DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
 
 
 @pytest.mark.parametrize("method", [Distillation(), TwinDistillation()])

@@ -8,7 +8,7 @@ from torch import nn
 
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data import Digits, UniformNoise
 from opl.experiments.methods import OPL, Center, TruncatedLq
 from opl.experiments.models import MnistNet
@@ -21,7 +21,7 @@ from opl.losses.truncated import generalized_cross_entropy
 from opl.optim import SGD, Steps
 
 DIGITS = replace(
-    tables.recipe("digits-ce", "small"),
+    paper.recipe("digits-ce", "small"),
     name="noisy-digits",
     method=TruncatedLq(start=2, every=2),
     noise=UniformNoise(0.4),
@@ -269,6 +269,6 @@ def test_settings_that_cannot_be_used_get_their_sentence(tmp_path):
     with pytest.raises(OptionError, match=r"--data\.val"):
         run(replace(DIGITS, name="a", data=replace(DIGITS.data, val=0)), tmp_path)
     with pytest.raises(OptionError, match=r"selection best-val .* --data\.val"):
-        run(replace(tables.recipe("digits-ce", "small"), name="b", data=Digits(), selection="best-val"), tmp_path)
+        run(replace(paper.recipe("digits-ce", "small"), name="b", data=Digits(), selection="best-val"), tmp_path)
     with pytest.raises(OptionError, match="eval_every"):
         run(replace(DIGITS, name="c", eval_every=5), tmp_path)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.models import Standardize
 from opl.experiments.models.standardize import StandardizeEach
 from opl.experiments.training.build import build_model
 
-DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
 
 
 def test_a_network_with_its_normalization_inside_answers_as_one_without():

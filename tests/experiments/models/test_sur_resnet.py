@@ -22,9 +22,9 @@ def family(width=8, classes=5):
     base, member = SurResNet(width).build(3, 7), SurResNet(width, adapters=True).build(3, classes)
     for _ in range(3):
         base(torch.randn(8, 3, 32, 32) * 2 + 1)
-    from opl.experiments import tables
+    from opl.experiments import paper
 
-    recipe = replace(tables.recipe("meta-pnf", "tiny"), name="member", after="base")
+    recipe = replace(paper.recipe("meta-pnf", "tiny"), name="member", after="base")
     inherit(member, base, recipe)
     return base, member
 

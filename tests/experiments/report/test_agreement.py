@@ -12,10 +12,9 @@ from _written_page import chart_of, page_of, table_of
 from _page import Reader
 from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
 from _vouched import vouch
-from opl.experiments import cli, tables
-from opl.experiments.cluster.jobs import jobs_of
-from opl.experiments.figures import lda, training
-from opl.experiments.figures.paper import draw
+from opl.experiments import cli, paper
+from opl.experiments.charts import lda, training
+from opl.experiments.charts.paper import draw
 from opl.experiments.report.page import write_report
 from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs, select_runs
@@ -23,6 +22,7 @@ from opl.experiments.results.tables import build_table
 from opl.experiments.results.terminal import show
 from opl.experiments.results.text import describe_difference
 from opl.experiments.run_folder import RunFolder, measure_name
+from opl.experiments.runner.jobs import jobs_of
 from opl.experiments.statistics import wilson
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -123,10 +123,10 @@ def write_attacked(folder, item, scale):
     """Every run of table 4, attacked with a few images each."""
     chance = np.random.default_rng(0)
     [measure] = [measure for measure in item.measures if scale in measure.scales]
-    for job in jobs_of(item, scale, 3, folder, lambda name: tables.recipe(name, scale)):
+    for job in jobs_of(item, scale, 3, folder, lambda name: paper.recipe(name, scale)):
         path = write_run(folder, job.recipe, job.seed, scale=scale, epochs=job.epochs)
         about = json.loads((path / "recipe.json").read_text())
-        about["recipe"] = {**tables.settings_of(job.recipe, scale), "seed": job.seed}
+        about["recipe"] = {**paper.settings_of(job.recipe, scale), "seed": job.seed}
         (path / "recipe.json").write_text(json.dumps(about))
         vouch(path)
         for name, settings in zip(measure.names, measure.settings, strict=True):
@@ -141,7 +141,7 @@ def write_attacked(folder, item, scale):
 def test_the_page_copies_what_the_file_and_the_terminal_have(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", None)  # all is there: nothing is trained or measured
     folder = tmp_path / "small" / "table-4"
-    item = tables.item("table-4")
+    item = paper.item("table-4")
     write_attacked(folder, item, "small")
     assert cli.main(["reproduce", "table-4", "--scale", "small", "--seeds", "3", "--out", str(tmp_path)]) == 0
     file = (folder / "table.md").read_text()

@@ -4,13 +4,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.recipe import Recipe
 from opl.experiments.training.run import run
 
 
 def tiny(name: str = "digits-opl", **changes) -> Recipe:
-    return replace(tables.recipe(name, "tiny"), **changes)
+    return replace(paper.recipe(name, "tiny"), **changes)
 
 
 def test_the_report_needs_no_torch(tmp_path):

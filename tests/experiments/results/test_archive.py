@@ -6,12 +6,12 @@ import pytest
 
 from _finished_runs import dump, load, write_finished, write_measure
 from _vouched import vouch
+from opl.experiments.paper import RECIPES, item
 from opl.experiments.results.archive import add_runs, refuse_older_settings
 from opl.experiments.results.conformity import Recipes, screen
 from opl.experiments.results.records import read_records
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
-from opl.experiments.tables import RECIPES, item
 
 DEMO = item("demo")
 FILE = "small/digits-ce/seed-0.json"

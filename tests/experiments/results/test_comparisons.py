@@ -9,13 +9,13 @@ from scipy import stats
 
 from opl.experiments.evaluation.few_shot.settings import FewShot
 from opl.experiments.item import Item, Row
+from opl.experiments.paper import item
 from opl.experiments.report.page import write_report
 from opl.experiments.results.comparisons import compare, describe_comparison, wilson_lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table, cells
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import wilson
-from opl.experiments.tables import item
 
 
 def made_up_runs(out):

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opl.experiments.figures.training import curve
+from opl.experiments.charts.training import curve
 from opl.experiments.results import epochs as module
 from opl.experiments.results.epochs import EpochRecords
 from opl.experiments.results.records import run_of

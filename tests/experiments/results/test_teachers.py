@@ -8,11 +8,11 @@ import torch
 
 from _vouched import sha256
 from opl.experiments import cli
+from opl.experiments.paper import ITEMS, RECIPES, recipe
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.serialization import to_json
-from opl.experiments.tables import ITEMS, RECIPES, recipe
+from opl.experiments.settings import to_json
 from opl.experiments.training.run import run
 
 

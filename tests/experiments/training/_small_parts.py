@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from unittest import mock
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data.digits import Digits
 from opl.experiments.recipe import Recipe
 from opl.experiments.training.progress import Progress
@@ -31,7 +31,7 @@ class FewDigits(Digits):
 
 def few(train: int, val: int = 0, test: int = 0, **changes) -> Recipe:
     settings = {"epochs": 1, "batch_size": 4, "data": FewDigits(train_images=train, val_images=val, test_images=test)}
-    return replace(tables.recipe("digits-opl", "small"), **{**settings, **changes})
+    return replace(paper.recipe("digits-opl", "small"), **{**settings, **changes})
 
 
 @contextmanager

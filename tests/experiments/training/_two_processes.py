@@ -18,7 +18,7 @@ from _small_parts import TERM, at_step, few, send
 
 from _digits_methods import METHODS
 from opl.errors import OplError, StoppedError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data.batches import Batches
 from opl.experiments.data.noisy_labels import UniformNoise
 from opl.experiments.methods import CrossEntropy, TruncatedLq
@@ -97,7 +97,7 @@ def skip(out: Path) -> None:
 
 def lost(which: int, signum: int, out: Path) -> None:
     """A run of which one process is killed or stopped after some steps."""
-    recipe = replace(tables.recipe("digits-opl", "small"), devices=2, timeout=15.0, checkpoint_every="3 steps")
+    recipe = replace(paper.recipe("digits-opl", "small"), devices=2, timeout=15.0, checkpoint_every="3 steps")
     here = int(os.environ.get("LOCAL_RANK", "0")) == which
     first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
     with at_step(0, 7, send(signum)) if here and first else nullcontext():

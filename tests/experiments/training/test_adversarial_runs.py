@@ -7,17 +7,17 @@ import torch
 
 from _gloo import alone_and_in_two
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data import Synthetic
 from opl.experiments.methods import MART, OPL, TRADES, AdversarialTraining
 from opl.experiments.models import CifarResNet, ResNet
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.serialization import to_json
+from opl.experiments.settings import to_json
 from opl.experiments.training.build import build_model, parse_recipe
 from opl.experiments.training.run import run
 from opl.optim import SGD
 
-DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
 ATTACKED = replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model")
 
 

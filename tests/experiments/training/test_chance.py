@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import torch
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import OPL, Rotations
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
 
-TINY = tables.recipe("cifar-fs-rfs-opl", "tiny")
+TINY = paper.recipe("cifar-fs-rfs-opl", "tiny")
 
 
 def test_dropout_and_dropblock_are_functions_of_the_step(tmp_path, stopped):

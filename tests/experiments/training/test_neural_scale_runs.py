@@ -5,21 +5,21 @@ from dataclasses import replace
 import pytest
 from _small_parts import at_step
 
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.export.checked_network import export_network
 from opl.experiments.methods import CrossEntropy, Pruning
 from opl.experiments.models import Vgg11
 from opl.experiments.models.gates import gates_of
+from opl.experiments.paper import table_s2
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.tables import table_s2
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
 from opl.experiments.widths import PowerLaw, count_parameters, rebuild, uniform_widths
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SEARCH = tables.recipe(table_s2.name_of("vgg11", "search-1"), "tiny")
+SEARCH = paper.recipe(table_s2.name_of("vgg11", "search-1"), "tiny")
 
 
 def die():
@@ -43,7 +43,7 @@ def test_a_search_that_was_killed_and_resumed_ends_with_the_same_widths(tmp_path
 
 def test_every_iteration_starts_from_the_fit_of_the_one_before_and_the_training_from_the_last(tmp_path):
     first, second, final = (table_s2.name_of("vgg11", ending) for ending in ("search-1", "search-2", "ce"))
-    results = {name: run(tables.recipe(name, "tiny"), tmp_path) for name in (first, second, final)}
+    results = {name: run(paper.recipe(name, "tiny"), tmp_path) for name in (first, second, final)}
     uniform = uniform_widths("vgg11", 0.0625)
     path = [list(uniform)]
     for before, name in ((first, second), (second, final)):
@@ -57,7 +57,7 @@ def test_every_iteration_starts_from_the_fit_of_the_one_before_and_the_training_
     assert export_network(folder)[0].model == Vgg11(tuple(path[-1]))  # others need no run of the search
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count == count_parameters("vgg11", path[-1], 10) <= count_parameters("vgg11", uniform, 10)
-    assert [found.state for found in screen(read_runs(tmp_path), tables.ITEMS.values(), tables.RECIPES)] == ["done"] * 3
+    assert [found.state for found in screen(read_runs(tmp_path), paper.ITEMS.values(), paper.RECIPES)] == ["done"] * 3
 
 
 def test_a_search_that_ends_early_says_so_and_may_be_compared(tmp_path):
@@ -73,7 +73,7 @@ def test_rows_differ_in_their_method_alone_and_searches_have_no_opl():
     for scale in ("paper", "small", "tiny"):
         for row in table_s2.ITEM.at(scale):
             if row.baseline:
-                ours, base = tables.recipe(row.recipe, scale), tables.recipe(row.baseline, scale)
+                ours, base = paper.recipe(row.recipe, scale), paper.recipe(row.baseline, scale)
                 assert replace(ours, name=base.name, method=CrossEntropy()) == base
     searches = [recipe for recipe in table_s2.recipes() if "search" in recipe.name]
     assert len(searches) == 2 * (15 + 2 + 2)
@@ -82,10 +82,10 @@ def test_rows_differ_in_their_method_alone_and_searches_have_no_opl():
 
 def test_the_paper_scale_takes_the_published_widths_and_schedule():
     for row in table_s2.ITEM.rows:
-        recipe = tables.recipe(row.recipe, "paper")
+        recipe = paper.recipe(row.recipe, "paper")
         assert (recipe.model.source, recipe.model.ratio, recipe.after) == ("stored", 1.0, "")
         rates = [0.1 * recipe.schedule(epoch * 391, 391, 300) for epoch in (0, 99, 100, 199, 200, 249, 250, 299)]
         assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001])
-    search = tables.recipe(table_s2.name_of("resnet18", "search-1"), "paper")
+    search = paper.recipe(table_s2.name_of("resnet18", "search-1"), "paper")
     rates = [0.1 * search.schedule(epoch * 196, 196, 120) for epoch in (0, 9, 10, 19, 20, 30)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.01 / 1.5, 0.01 / 1.5**2])

@@ -7,11 +7,11 @@ import pytest
 
 from opl.errors import FolderError
 from opl.experiments import cli
+from opl.experiments.paper import ITEMS, RECIPES, recipe
 from opl.experiments.recipe import Recipe
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
-from opl.experiments.serialization import to_json
-from opl.experiments.tables import ITEMS, RECIPES, recipe
+from opl.experiments.settings import to_json
 from opl.experiments.training import ownership
 from opl.experiments.training import run as running
 from opl.experiments.training.progress import Progress

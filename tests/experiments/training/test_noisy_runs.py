@@ -9,16 +9,16 @@ import torch
 
 from _vouched import vouch
 from opl.errors import FolderError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.data import ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.serialization import to_json
+from opl.experiments.settings import to_json
 from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
 
 
 def tiny(name, **changes):
-    return replace(tables.recipe(f"cifar100-noisy-{name}", "tiny"), epochs=1, **changes)
+    return replace(paper.recipe(f"cifar100-noisy-{name}", "tiny"), epochs=1, **changes)
 
 
 def test_every_variant_of_a_seed_sees_the_same_labels_and_the_folder_tells_them(tmp_path):
@@ -45,7 +45,7 @@ def test_every_variant_of_a_seed_sees_the_same_labels_and_the_folder_tells_them(
 def test_the_network_is_trained_on_the_wrong_labels_and_tested_on_the_right_ones(tmp_path):
     wrong = tmp_path / "all-wrong.json"  # every label is the next class
     wrong.write_text(json.dumps(torch.eye(10).roll(1, dims=1).tolist()))
-    recipe = tables.recipe("digits-ce", "small")
+    recipe = paper.recipe("digits-ce", "small")
     data = replace(recipe.data, val=100)
     result = run(replace(recipe, data=data, epochs=12, noise=NoiseMatrix(str(wrong))), tmp_path)
     assert result["noise/train"] == 1.0
@@ -97,6 +97,6 @@ def test_wrong_words_are_one_sentence_and_code_2(words, said, tmp_path, capfd):
 def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd, monkeypatch):
     name = "cifar100-noisy-uniform-ce"
     changed = tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))
-    monkeypatch.setattr(tables, "_scales_of", lambda asked: {"tiny": changed})
+    monkeypatch.setattr(paper, "_scales_of", lambda asked: {"tiny": changed})
     assert cli.main(["train", name, "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "'/nowhere/m.npy' cannot be read" in capfd.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data import SyntheticDomains
 from opl.experiments.methods import CrossEntropyOPL
 from opl.experiments.run_folder import RunFolder
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 
 
 def tiny(**changes):
-    return replace(tables.recipe("pacs-art-erm", "tiny"), **changes)
+    return replace(paper.recipe("pacs-art-erm", "tiny"), **changes)
 
 
 @pytest.mark.parametrize(

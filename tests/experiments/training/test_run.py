@@ -10,18 +10,18 @@ import pytest
 import torch
 
 from opl.errors import DivergedError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.methods import CrossEntropyOPL
 from opl.experiments.methods.base import Objective
 from opl.experiments.recipe import Recipe
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.serialization import to_json
+from opl.experiments.settings import to_json
 from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
 
 
 def tiny(name: str = "digits-opl", **changes) -> Recipe:
-    return replace(tables.recipe(name, "tiny"), **changes)
+    return replace(paper.recipe(name, "tiny"), **changes)
 
 
 def command(*words: str) -> subprocess.CompletedProcess:
@@ -46,7 +46,7 @@ def kinds(value) -> str:
     return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
 
 
-TINY = [name for name in reversed(tables.recipes()) if "tiny" in tables.recipes()[name]]
+TINY = [name for name in reversed(paper.recipes()) if "tiny" in paper.recipes()[name]]
 DIFFERENT = {kinds(to_json(tiny(name))): name for name in TINY}.values()
 
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from opl.errors import FolderError, OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.methods import OPL, Center, CrossEntropy, Distillation, TwinDistillation
 from opl.experiments.models import CifarResNet
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 
-DIGITS = replace(tables.recipe("digits-ce", "small"), epochs=2)
+DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
 
 
 def test_a_run_learns_from_the_run_that_it_comes_after(tmp_path):
@@ -47,7 +47,7 @@ def test_a_run_that_inherits_starts_from_the_weights_of_the_other(tmp_path):
 
 
 def test_another_number_of_classes_is_refused_until_the_classifier_is_new(tmp_path):
-    data = tables.recipe("cifar100-resnet56-ce", "tiny").data
+    data = paper.recipe("cifar100-resnet56-ce", "tiny").data
     base = replace(DIGITS, data=replace(data, rows=16, test=8, classes=4), model=CifarResNet(8, 8), epochs=1)
     run(replace(base, name="four"), tmp_path)
     six = replace(base, name="six", data=replace(base.data, classes=6), after="four", inherit=True)

@@ -14,7 +14,7 @@ from _small_parts import TERM, at_step, few, send
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from opl.errors import DivergedError, OptionError, StoppedError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.data.batches import Batches
 from opl.experiments.data.noisy_labels import UniformNoise
 from opl.experiments.methods import Center, Composite, TruncatedLq
@@ -113,7 +113,7 @@ def test_the_command_says_in_one_line_how_to_resume(tmp_path, capfd, signum, cod
         rf"opl: stopped by {name} in epoch 1, step \d+ of \d+: the same command resumes from here.", said
     )
     assert signal.getsignal(signum) is not None
-    assert folder(tmp_path, tables.recipe("digits-opl", "tiny")).error() is None
+    assert folder(tmp_path, paper.recipe("digits-opl", "tiny")).error() is None
     assert cli.main(words) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opl.errors import OptionError
-from opl.experiments import tables
+from opl.experiments import paper
 from opl.experiments.data import Digits
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
@@ -18,7 +18,7 @@ from opl.experiments.training.run import run
 from opl.optim import SGD, Steps
 
 PLAIN = replace(
-    tables.recipe("digits-ce", "small"),
+    paper.recipe("digits-ce", "small"),
     data=Digits(),
     optimizer=SGD(lr=0.05, momentum=0.0, weight_decay=0.0),
     schedule=Steps(milestones=()),
@@ -74,7 +74,7 @@ def test_the_best_epoch_by_validation_is_tested(tmp_path):
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_other_precisions_learn_too(tmp_path, precision):
-    recipe = replace(tables.recipe("digits-opl", "small"), epochs=12, precision=precision)
+    recipe = replace(paper.recipe("digits-opl", "small"), epochs=12, precision=precision)
     assert trained(tmp_path, precision, recipe).result()["test/top1"] > 50
 
 

@@ -7,7 +7,7 @@ import pytest
 from _pictures import encoded, parquet
 from _shapes import draw, shape_folder
 from opl.errors import DataError
-from opl.experiments.data.readers import hub
+from opl.experiments.data.read import hub
 from opl.experiments.tryout.location import list_pictures, short_name
 
 pytestmark = pytest.mark.usefixtures("apart")

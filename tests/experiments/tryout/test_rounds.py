@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from opl.experiments.cluster.executor import Event
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.runner.executor import Event
 from opl.experiments.tryout.rounds import Clock, jobs_of_seeds, run_rounds
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 from _pictures import encoded
 from _shapes import draw, shape_folder
 from opl.errors import DataError
-from opl.experiments.data.readers.pack import read_arrays
+from opl.experiments.data.read.pack import read_arrays
 from opl.experiments.tryout.location import list_pictures
 from opl.experiments.tryout.survey import PackSettings, look_at, pack_key, pack_pictures
 from opl.experiments.tryout.words import describe_images, is_imbalanced, warnings_about

@@ -22,7 +22,7 @@ from ...optim import SGD
 from ..data import Batches, ColorJitter, Flip, PadCrop
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import CifarResNet, Network
-from ..tables import recipe
+from ..paper import recipe
 from ..training.stopping import StopSignals
 from ..training.train import fit
 from ..types import Batch, EpochRecord, Images, TaskShape

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..cluster.lifeline import hold_lifeline
+from ..runner.lifeline import hold_lifeline
 from . import main
 
 if __name__ == "__main__":

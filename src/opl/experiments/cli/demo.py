@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..cluster.placement import Jobs, Placement
-from ..tables import item
+from ..paper import item
+from ..runner.placement import Jobs, Placement
 from .flags import OUT, Flags, Seeds
 from .reproduce import Reproduce
 
@@ -31,11 +31,11 @@ class Demo(Flags):
 
 def _story(folder: Path, scale: str) -> list[str]:
     """What the runs show, in plain words."""
+    from ..paper import ITEMS, RECIPES
     from ..report.glossary import TERMS
     from ..results.conformity import screen
     from ..results.runs import read_runs
     from ..results.sentences import describe_effect
-    from ..tables import ITEMS, RECIPES
 
     runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
     return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)"]

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..._support.ranges import check_settings
 from ...errors import OptionError
-from ..cluster.measures import evaluate_all
-from ..cluster.placement import Placement
 from ..evaluation.registry import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
+from ..runner.measures import evaluate_all
+from ..runner.placement import Placement
 from .flags import HELP, Parser, read_flags
 
 

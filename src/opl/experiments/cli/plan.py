@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ..cluster.estimate import about, seconds_left
-from ..cluster.jobs import Job
-from ..cluster.placement import Placement
 from ..item import Item
+from ..paper import recipe
+from ..runner.estimate import about, seconds_left
+from ..runner.jobs import Job
+from ..runner.placement import Placement
 from ..scales import Scale
-from ..tables import recipe
 
 
 def announce(jobs: Sequence[Job], place: Placement) -> list[str]:

@@ -6,9 +6,9 @@ from tyro.conf import Positional
 
 from ...errors import OptionError, did_you_mean
 from ..item import Item
+from ..paper import ITEMS
 from ..results.grid import show_columns, show_lines
 from ..scales import SCALES
-from ..tables import ITEMS
 from .flags import Flags
 
 UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))

@@ -21,8 +21,8 @@ class Report(Flags):
 
     def run(self) -> int:
         """Write it."""
+        from ..paper import ITEMS
         from ..report.page import write_report
-        from ..tables import ITEMS
         from ..tryout.stored import read_items
 
         if not self.folder.is_dir():
@@ -35,7 +35,7 @@ class Report(Flags):
 
 def _recipes() -> "Recipes | None":
     """All recipes, if torch is there to build them; the page itself does not need it."""
-    from ..tables import RECIPES
+    from ..paper import RECIPES
 
     try:
         import torch  # noqa: F401

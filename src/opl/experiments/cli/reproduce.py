@@ -9,14 +9,14 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from ..._support.ranges import check_settings
 from ...errors import FolderError, OptionError
-from ..cluster.jobs import Job, jobs_of, run_all
-from ..cluster.measures import measure_all
-from ..cluster.placement import HERE, Placement
-from ..figures.rendering import Order
+from ..charts.rendering import Order
 from ..item import Item
+from ..paper import ITEMS, RECIPES, item, recipe
 from ..results.grid import show_lines
+from ..runner.jobs import Job, jobs_of, run_all
+from ..runner.measures import measure_all
+from ..runner.placement import HERE, Placement
 from ..scales import Scale
-from ..tables import ITEMS, RECIPES, item, recipe
 from . import plan
 from .flags import OUT, Flags, Seeds, read_flags
 from .waiting import waiting
@@ -171,7 +171,7 @@ class Reproduce(Flags):
 
     def _draw(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Draw the figure, and print what it says."""
-        from ..figures.paper import draw
+        from ..charts.paper import draw
 
         files, words = draw(chosen, runs, folder, self.scale, self.order)
         if not self.json:

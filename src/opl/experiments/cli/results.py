@@ -27,9 +27,9 @@ class Add:
 
     def run(self) -> int:
         """Add them, and say what became of each run."""
+        from ..paper import ITEMS, RECIPES
         from ..results.archive import KEPT, add_runs
         from ..results.runs import read_runs
-        from ..tables import ITEMS, RECIPES
 
         if not self.folder.is_dir():
             raise OptionError(f"there is no folder {self.folder}: give one that `opl reproduce` or `opl train` wrote.")
@@ -56,8 +56,8 @@ class Write:
     def run(self) -> int:
         """Write the text, if it changes."""
         from ..files import write_whole
+        from ..paper import ITEMS
         from ..results.document import render_document
-        from ..tables import ITEMS
 
         before = self._read()
         after = render_document(before, self.records, ITEMS)
@@ -95,9 +95,9 @@ class Draw:
 
     def run(self) -> int:
         """Draw it, and print what it says."""
-        from ..figures.paper import FROM_RECORDS, draw
+        from ..charts.paper import FROM_RECORDS, draw
+        from ..paper import ITEMS, item
         from ..results.document import read_comparable
-        from ..tables import ITEMS, item
 
         chosen = item(self.item)
         if chosen.figure not in FROM_RECORDS:

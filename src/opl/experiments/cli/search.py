@@ -12,16 +12,16 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from ..._support.ranges import Range, check_settings
 from ...errors import OplError
-from ..cluster.placement import HERE, Jobs, Placement
 from ..files import write_whole
+from ..paper import check_recipe_name, cost_of, recipe
+from ..runner.placement import HERE, Jobs, Placement
 from ..scales import Scale
 from ..search.searching import Search as Searching
 from ..search.searching import check_recipe, claim_folder
 from ..search.space import Setting, parse_space
 from ..search.summary import as_json, markdown, sentences, table_of
 from ..search.trial import Goal, Metric, Sampler, Trial
-from ..serialization import to_json
-from ..tables import check_recipe_name, cost_of, recipe
+from ..settings import to_json
 from .flags import OUT, read_flags
 from .waiting import waiting
 
@@ -139,9 +139,9 @@ class Search:
         return 0
 
     def _draw(self, best: list[Trial], importance: dict[str, float], space: tuple[Setting, ...], folder: Path) -> None:
-        from ..figures import footer
-        from ..figures.style import save
-        from ..figures.trials import draw
+        from ..charts import footer
+        from ..charts.style import save
+        from ..charts.trials import draw
         from ..results.runs import read_runs
 
         settings = {setting.name: [trial.words[setting.name] for trial in best] for setting in space}

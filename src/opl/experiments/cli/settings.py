@@ -13,7 +13,7 @@ from ..differences import FREE, describe_changes
 from ..files import read_limited
 from ..recipe import Recipe
 from ..scales import SCALES
-from ..serialization import to_json
+from ..settings import to_json
 from .flags import read_flags
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import OptionError
+from ..paper import check_recipe_name, cost_of, recipe, seconds_of
 from ..scales import FULL, SCALES
-from ..tables import check_recipe_name, cost_of, recipe, seconds_of
 from .flags import HELP, OUT, Parser
 from .waiting import waiting
 
@@ -71,7 +71,7 @@ class Train:
     def run(self) -> int:
         """Train, or say what would be trained."""
         if self.dry_run:
-            from ..serialization import to_json
+            from ..settings import to_json
 
             print(json.dumps(to_json(self.recipe), indent=1))
             print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
@@ -92,8 +92,8 @@ class Train:
         """Say on a terminal what long work costs before it starts."""
         seconds = seconds_of(self.recipe.name, self.recipe.scale)
         if seconds >= LONG and sys.stderr.isatty():
-            from ..cluster.estimate import about
             from ..results.grid import show_lines
+            from ..runner.estimate import about
 
             show_lines([f"a run takes about {about(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
 

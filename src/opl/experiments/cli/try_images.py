@@ -15,7 +15,7 @@ from ..tryout.preferences import Preferences
 from .flags import OUT, Flags, read_flags
 
 if TYPE_CHECKING:
-    from ..data.readers.pack import PackFacts
+    from ..data.read.pack import PackFacts
     from ..item import Item
     from ..tryout.experiment import Chosen, Experiment
     from ..tryout.rounds import Outcome
@@ -51,7 +51,7 @@ class Try(Flags):
 
     def run(self) -> int:
         """Look at the images, train what fits into the time, and tell what was found."""
-        from ..cluster.placement import Placement
+        from ..runner.placement import Placement
         from ..tryout.experiment import Experiment
         from ..tryout.location import short_name
         from ..tryout.rounds import Clock
@@ -132,9 +132,9 @@ class Try(Flags):
         self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen", item: "Item", outcome: "Outcome"
     ) -> int:
         """Write and print what was found; 1 if a run failed."""
+        from ..paper import ITEMS, RECIPES
         from ..results.tables import as_json
         from ..results.terminal import show
-        from ..tables import ITEMS, RECIPES
         from ..tryout.words import write_results
 
         seeds = experiment.finished_seeds(facts, chosen)

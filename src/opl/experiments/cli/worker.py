@@ -12,7 +12,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from ..cluster.lifeline import hold_lifeline
+from ..runner.lifeline import hold_lifeline
 from . import main
 
 TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that was told to end, and did

@@ -25,8 +25,8 @@ from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .packed import PackedImages
 from .pictures import HubImages, ImageFolder, ImageNet
-from .readers.catalog import CATALOG, CatalogEntry
-from .readers.source import find, find_local, is_here
+from .read.catalog import CATALOG, CatalogEntry
+from .read.source import find, find_local, is_here
 from .split import split, subset
 from .synthetic import Synthetic
 from .synthetic_domains import SyntheticDomains

@@ -12,7 +12,7 @@ from .file_data_set import FileDataSet, superclasses_of
 from .photos import PhotoAugmentation
 
 if TYPE_CHECKING:
-    from .readers.cache import DecodedData
+    from .read.cache import DecodedData
 
 
 @dataclass(frozen=True)

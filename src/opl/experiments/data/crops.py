@@ -65,7 +65,7 @@ def decode_crop(data: bytes, box_of: Callable[[int, int], Box], size: int, mode:
     """
     from PIL import Image
 
-    from .readers.decode import open_picture, to_mode
+    from .read.decode import open_picture, to_mode
 
     with open_picture(data) as picture:
         width, height = picture.size

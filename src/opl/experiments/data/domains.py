@@ -29,12 +29,12 @@ from .augment import (
     Grayscale,
     RandomResizedCrop,
 )
-from .readers.catalog import CATALOG, CatalogEntry
-from .readers.domain_lists import read_lists
+from .read.catalog import CATALOG, CatalogEntry
+from .read.domain_lists import read_lists
 from .split import split, subset
 
 if TYPE_CHECKING:
-    from .readers.cache import DecodedData
+    from .read.cache import DecodedData
 
 PACS = {  # official numbers of training and validation images in each domain
     "art_painting": (1840, 208),
@@ -118,7 +118,7 @@ class DomainDataSet(DataSet):
         return rows[fit], rows[val]
 
     def _read(self) -> "DecodedData":
-        from .readers import cache, source
+        from .read import cache, source
 
         self.check()
         found = source.find_entry(self._known(), self.root)

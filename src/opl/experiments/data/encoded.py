@@ -16,8 +16,8 @@ from ...errors import DataError
 from ..allocator import return_large_blocks
 from ..types import Images, Request
 from .crops import TRIES, Box, central_box, decode_crop, random_box
-from .readers.picture_index import PictureFiles
-from .readers.picture_statistics import undecodable
+from .read.picture_index import PictureFiles
+from .read.picture_statistics import undecodable
 
 Job = tuple[Any, Any]  # rows of the files, and the random numbers of their crops or None
 BYTES_AT_ONCE = 32 << 20  # of floats, when images are read without training

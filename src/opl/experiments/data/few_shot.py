@@ -19,7 +19,7 @@ from .photos import PhotoAugmentation
 from .split import subset
 
 if TYPE_CHECKING:
-    from .readers.cache import DecodedData
+    from .read.cache import DecodedData
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         return Images(found.pixels, labels, torch.arange(len(labels))), names
 
     def _read(self, *parts: str) -> "DecodedData":
-        from .readers import cache
+        from .read import cache
 
         return cache.load(self.name, self.root, parts)
 
@@ -191,7 +191,7 @@ class TieredImageNet(FewShotDataSet):
     new_classes: ClassVar[Mapping[str, int]] = {"val": 97, "test": 160}
 
     def _read(self, *parts: str) -> "DecodedData":
-        from .readers import cache
+        from .read import cache
 
         return cache.load(self.name, self.root, parts, bgr=self.bgr)
 

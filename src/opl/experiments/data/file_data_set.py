@@ -9,11 +9,11 @@ from torch import Tensor
 from ..._support.ranges import CountOrZero, SeedOrOfRun
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
-from .readers.catalog import CATALOG
+from .read.catalog import CATALOG
 from .split import split, subset
 
 if TYPE_CHECKING:
-    from .readers.cache import DecodedData
+    from .read.cache import DecodedData
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FileDataSet(DataSet):
 
     def _read(self) -> "DecodedData":
         """Return the decoded parts, with the selected classes first."""
-        from .readers import cache
+        from .read import cache
 
         return cache.load(self.name, self.root)
 

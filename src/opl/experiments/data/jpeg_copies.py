@@ -17,10 +17,10 @@ from ..types import Images
 from .cifar import Cifar100
 from .domains import Pacs
 from .pictures import PictureDataSet, unknown
-from .readers.cache import cache_folder
-from .readers.picture_index import PictureIndex, open_index
-from .readers.picture_source import PictureSource, fingerprint, locate_pictures
-from .readers.source import find
+from .read.cache import cache_folder
+from .read.picture_index import PictureIndex, open_index
+from .read.picture_source import PictureSource, fingerprint, locate_pictures
+from .read.source import find
 from .synthetic import Synthetic
 
 QUALITY = 90

@@ -17,7 +17,7 @@ from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .augment import ColorJitter, Flip, PadCrop
 from .few_shot import check_part, hold_out
 from .meta_episodes import Hierarchy
-from .readers.catalog import CATALOG, CatalogEntry
+from .read.catalog import CATALOG, CatalogEntry
 from .specification import NAMES, Specification, load_specification
 from .split import subset
 
@@ -164,9 +164,9 @@ class MetaSource(MetaDataSet):
 
     def _read(self, known: Specification) -> tuple[torch.Tensor, torch.Tensor, str]:
         """Return all pixels of the specification's classes, their labels, and where they come from."""
-        from .readers import cache, source
-        from .readers.class_files import SPLIT
-        from .readers.class_source import ClassSource
+        from .read import cache, source
+        from .read.class_files import SPLIT
+        from .read.class_source import ClassSource
 
         found = source.find_entry(self._entry(known), self._root())
         decoded = cache.load_source(

@@ -18,7 +18,7 @@ from ..._support.ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..files import read_limited
 from ..seeds import Purpose
-from ..serialization import read_json
+from ..settings import read_json
 from ..types import Images, LabelNoise, Splits
 
 MOST_BYTES = 1 << 28  # of the file of a matrix

@@ -11,7 +11,7 @@ from ..._support.ranges import CountOrZero, Fraction, Name, Pixels, check_settin
 from ...errors import DataError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import Flip, PadCrop
-from .readers.pack import PARTS, PackFacts, read_arrays, read_facts
+from .read.pack import PARTS, PackFacts, read_arrays, read_facts
 from .split import split
 
 

@@ -26,9 +26,9 @@ from ..types import Augmentation, DataSet, Images, Splits
 from .augment import ColorJitter, Flip
 from .encoded import Decoding, EncodedImages
 from .file_data_set import check_classes
-from .readers.catalog import CATALOG, CatalogEntry
-from .readers.picture_index import PictureIndex, open_index
-from .readers.picture_source import locate_pictures
+from .read.catalog import CATALOG, CatalogEntry
+from .read.picture_index import PictureIndex, open_index
+from .read.picture_source import locate_pictures
 from .split import split, subset
 
 MOST_WORKERS = 8

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, did_you_mean
-from ..serialization import read_json
-from .readers.layouts import PARTS
+from ..settings import read_json
+from .read.layouts import PARTS
 
 NAMES = ("specification.json", "dataset_spec.json")
 """Names of specification files beside the pictures."""

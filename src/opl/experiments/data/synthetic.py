@@ -15,7 +15,7 @@ from .digits import Digits
 from .few_shot import CifarFS, FewShot, MiniImageNet, TieredImageNet, check_part
 from .file_data_set import FileDataSet, check_classes
 from .mnist import FashionMnist, Mnist
-from .readers.catalog import CATALOG
+from .read.catalog import CATALOG
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from ...errors import FolderError, OptionError
 from ..files import write_whole
 from ..models.exported import CONFIG, WEIGHTS, NetworkConfig, read_config
-from ..serialization import to_json
+from ..settings import to_json
 from .card import write_card
 from .checked_network import export_network
 from .drawings import PICTURES, draw_pictures

@@ -17,7 +17,7 @@ from ..models.exported import HeadConfig, NetworkConfig, parse_config, rebuild
 from ..models.standardize import STANDARDIZE
 from ..recipe import Recipe
 from ..run_folder import RunFolder
-from ..serialization import to_json
+from ..settings import to_json
 from ..training.build import finished_model, input_statistics, parse_recipe
 
 TORCHVISION = {18: "resnet18", 34: "resnet34", 50: "resnet50", 101: "resnet101"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..figures import footer, similarity, training
-from ..figures.style import save
+from ..charts import footer, similarity, training
+from ..charts.style import save
 from ..results.runs import BROKEN
 from .subject import Subject
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ...errors import FolderError, OptionError
 from ..item import Item, Row
+from ..paper import ITEMS, RECIPES
 from ..results.archive import TINY
 from ..results.conformity import screen
 from ..results.runs import REFUSED, Run, inner, read_runs, select_runs
 from ..run_folder import RunFolder
-from ..tables import ITEMS, RECIPES
 
 SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, also of those with settings of their own
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...errors import OptionError, did_you_mean
 from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
 from ..files import read_limited
-from ..serialization import from_json, read_json
+from ..settings import from_json, read_json
 from ..types import Model
 from .network import Network
 from .standardize import prepend_standardize

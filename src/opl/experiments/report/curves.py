@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..figures.style import color
-from ..figures.training import Curve, band, curve
+from ..charts.style import color
+from ..charts.training import Curve, band, curve
 from ..item import Row
 from ..results.runs import Run
 from ..statistics import ENOUGH

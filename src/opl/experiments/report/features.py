@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..figures import lda
-from ..figures.plane import Cloud, mean_angle
-from ..figures.style import color, shorten
+from ..charts import lda
+from ..charts.plane import Cloud, mean_angle
+from ..charts.style import color, shorten
 from ..item import Row
 from ..results.runs import BROKEN, Run
 from .context import Experiment

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..figures.style import shorten
+from ..charts.style import shorten
 from .markup import Markup, tag
 from .svg import swatch
 

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..figures.similarity import Matrix, describe_neighbors, is_signed, matrix, off_diagonal_mean, reorder
-from ..figures.style import shorten
+from ..charts.similarity import Matrix, describe_neighbors, is_signed, matrix, off_diagonal_mean, reorder
+from ..charts.style import shorten
 from ..item import Row
 from ..results.runs import BROKEN, Run, describe_seeds
 from .context import Experiment

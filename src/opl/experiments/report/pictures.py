@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..figures import gallery
-from ..figures._picture import Guesses, Picture
+from ..charts import gallery
+from ..charts._picture import Guesses, Picture
 from ..results.runs import BROKEN, Run
 from ..statistics import sign_test
 from . import confusion

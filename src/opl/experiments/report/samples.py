@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import FolderError
-from ..figures.rendering import sample_rows
+from ..charts.rendering import sample_rows
 from ..results.runs import Run
 
 Array = NDArray[Any]

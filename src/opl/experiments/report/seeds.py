@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ..figures.style import shorten
+from ..charts.style import shorten
 from ..item import Row
 from ..results.runs import Run, number
 from .context import Experiment

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..figures.style import color, marker
+from ..charts.style import color, marker
 from .markup import Markup, tag
 
 # Symbols around (0, 0), about 5 units wide, as relative path commands after a move to the point.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..figures.search import SETTINGS, Grid, Sweep, grids, sweeps
-from ..figures.style import color
+from ..charts.search import SETTINGS, Grid, Sweep, grids, sweeps
+from ..charts.style import color
 from ..results.ranges import range_of
 from ..statistics import ENOUGH, Interval, interval
 from .context import Experiment

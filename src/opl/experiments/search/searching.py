@@ -8,11 +8,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FolderError, OptionError
-from ..cluster.executor import Executor, Resources
-from ..cluster.jobs import Job, run_jobs
 from ..files import write_whole
 from ..run_folder import RunFolder
-from ..serialization import to_json
+from ..runner.executor import Executor, Resources
+from ..runner.jobs import Job, run_jobs
+from ..settings import to_json
 from .trial import Goal, Sampler, Trial
 
 if TYPE_CHECKING:

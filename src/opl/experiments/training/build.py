@@ -17,7 +17,7 @@ from ..models.standardize import STANDARDIZE
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..seeds import Purpose
-from ..serialization import Kinds, from_json, to_json
+from ..settings import Kinds, from_json, to_json
 from ..types import DataSet, Images, LabelNoise, Method, Model, TaskShape
 
 KINDS: Kinds = {DataSet: DATA_SETS, LabelNoise: NOISES, Model: MODELS, Method: METHODS}

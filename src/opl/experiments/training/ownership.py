@@ -9,7 +9,7 @@ from ...errors import DistributedError, FolderError, OplError, StoppedError
 from ..failures import explain
 from ..recipe import Recipe
 from ..run_folder import RunFolder
-from ..serialization import to_json
+from ..settings import to_json
 from .build import complete_settings
 from .provenance import describe_environment
 from .ranks import describe_loss, end_launcher

@@ -12,7 +12,7 @@ from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..methods.base import Objective
 from ..recipe import Recipe
 from ..run_folder import ENDED_AFTER, RunFolder
-from ..serialization import to_json
+from ..settings import to_json
 from ..types import EpochRecord, Images, Splits
 from .build import (
     batches,

@@ -7,7 +7,7 @@ from ...errors import OptionError
 from ...functional import GAMMA, WEIGHT
 from ...optim import SGD, Cosine
 from ..data.packed import PackedImages
-from ..data.readers.pack import PackFacts
+from ..data.read.pack import PackFacts
 from ..models import ResNet, load_pretrained
 from ..models.pretrained import find_weights
 from ..models.resnet import Stem

@@ -9,12 +9,12 @@ from typing import Any
 
 from ...errors import FolderError, OplError, OptionError
 from ...functional import GAMMA, WEIGHT
-from ..cluster.executor import Executor, Task, run_tasks
-from ..data.readers.listing import Listing
-from ..data.readers.pack import PackFacts, read_facts
+from ..data.read.listing import Listing
+from ..data.read.pack import PackFacts, read_facts
 from ..files import write_whole
 from ..recipe import Precision, Recipe
-from ..serialization import read_json, to_json
+from ..runner.executor import Executor, Task, run_tasks
+from ..settings import read_json, to_json
 from .arms import ARMS
 from .choice import LADDER, Choice, choose_batch_size, choose_lr, choose_size, network_of, wanted_epochs
 from .location import list_pictures

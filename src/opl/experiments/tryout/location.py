@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import DataError
-from ..data.readers import hub
-from ..data.readers.catalog import CatalogEntry
-from ..data.readers.csv_listing import SUFFIXES, list_csv
-from ..data.readers.folder_listing import list_class_folders
-from ..data.readers.listing import IMAGE_COLUMNS, LABEL_COLUMNS, Listing
-from ..data.readers.parquet_listing import list_parquet, table_entry
-from ..data.readers.source import find_entry, find_local, one_line
+from ..data.read import hub
+from ..data.read.catalog import CatalogEntry
+from ..data.read.csv_listing import SUFFIXES, list_csv
+from ..data.read.folder_listing import list_class_folders
+from ..data.read.listing import IMAGE_COLUMNS, LABEL_COLUMNS, Listing
+from ..data.read.parquet_listing import list_parquet, table_entry
+from ..data.read.source import find_entry, find_local, one_line
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 LAYOUTS = (

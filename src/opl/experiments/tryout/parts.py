@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.readers.listing import count, name_some
+from ..data.read.listing import count, name_some
 
 LEAST = 3  # pictures of a class
 VAL, TEST = 0.1, 0.2  # fractions that are held out

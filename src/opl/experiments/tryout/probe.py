@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
-from ..cluster.lifeline import hold_lifeline
 from ..files import write_whole
 from ..recipe import Recipe
-from ..serialization import read_json
+from ..runner.lifeline import hold_lifeline
+from ..settings import read_json
 from ..training.build import batches, build_model, build_objective, parse_recipe
 from ..training.engine import launch
 

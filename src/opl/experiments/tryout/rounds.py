@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..cluster.executor import SHARE, Executor
-from ..cluster.jobs import Job, run_jobs
 from ..recipe import Recipe
 from ..run_folder import RunFolder
+from ..runner.executor import SHARE, Executor
+from ..runner.jobs import Job, run_jobs
 from .plan import PAGE_SECONDS
 
 LATE = 1.1  # of the time, after which runs that are late are stopped

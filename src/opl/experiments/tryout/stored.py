@@ -9,7 +9,7 @@ from ...errors import FolderError, OplError
 from ..files import write_whole
 from ..item import Item, Row
 from ..scales import TRY
-from ..serialization import from_json, read_json, to_json
+from ..settings import from_json, read_json, to_json
 
 ITEM, CHOSEN = "item.json", "try.json"
 

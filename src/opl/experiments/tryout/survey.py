@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ...errors import DataError
 from ..data.crops import central_box, decode_crop
-from ..data.readers.decode import open_picture
-from ..data.readers.listing import Listing, count, name_some
-from ..data.readers.pack import PackFacts, write_pack
-from ..data.readers.picture_statistics import GRAY
-from ..data.readers.source import one_line
+from ..data.read.decode import open_picture
+from ..data.read.listing import Listing, count, name_some
+from ..data.read.pack import PackFacts, write_pack
+from ..data.read.picture_statistics import GRAY
+from ..data.read.source import one_line
 from .parts import divide, remove_copies, remove_small_classes, sample
 
 AT_ONCE = 256  # pictures that are held encoded

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..data.readers.listing import count, name_some
-from ..data.readers.pack import PackFacts
+from ..data.read.listing import count, name_some
+from ..data.read.pack import PackFacts
 from ..item import Item
 from ..results.conformity import Recipes, screen
 from ..results.runs import read_runs

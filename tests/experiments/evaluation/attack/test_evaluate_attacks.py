@@ -12,7 +12,7 @@ from scipy import stats
 
 from _vouched import vouch
 from opl.errors import OplWarning
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.evaluation.attack import sanity
 from opl.experiments.evaluation.attack.evaluate import evaluate_attacks
 from opl.experiments.evaluation.attack.settings import Attack
@@ -22,7 +22,7 @@ from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
 
 MADE_UP = replace(
-    tables.recipe("digits-ce", "small"),
+    paper.recipe("digits-ce", "small"),
     method=AdversarialTraining(steps=1),
     normalize="model",
     epochs=2,
@@ -35,7 +35,7 @@ WORDS = ["--images", "40", "--iterations", "4", "--queries", "20", "--batch", "1
 def folders(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     run(MADE_UP, out)
-    run(replace(MADE_UP, name="plain", method=tables.recipe("digits-ce", "small").method, normalize="data"), out)
+    run(replace(MADE_UP, name="plain", method=paper.recipe("digits-ce", "small").method, normalize="data"), out)
     return {name: RunFolder.of(out, name, 0) for name in ("attacked", "plain")}
 
 

@@ -11,7 +11,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 from opl.errors import OptionError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.data.episodes import Episodes
 from opl.experiments.evaluation.few_shot.evaluate import episode_accuracies, evaluate_episodes
 from opl.experiments.evaluation.few_shot.settings import FewShot
@@ -82,7 +82,7 @@ QUICK = FewShot(queries=5, episodes=30)
 def runs(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs")
     for name in ("cifar-fs-rfs", "cifar-fs-rfs-opl"):
-        run(tables.recipe(name, "tiny"), out)
+        run(paper.recipe(name, "tiny"), out)
     return out
 
 
@@ -112,7 +112,7 @@ def test_bad_words_are_one_sentence(runs, tmp_path, capfd):
     ):
         assert cli.main(["evaluate", *words]) == 2, words
         assert expected in capfd.readouterr().err
-    run(replace(tables.recipe("digits-ce", "small"), epochs=1), tmp_path)
+    run(replace(paper.recipe("digits-ce", "small"), epochs=1), tmp_path)
     assert cli.main(["evaluate", str(tmp_path / "digits-ce" / "seed-0"), "episodes"]) == 2
     assert "no classes beside those of the run" in capfd.readouterr().err
 

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from opl.errors import DataError, FolderError, OptionError
-from opl.experiments import cli, tables
+from opl.experiments import cli, paper
 from opl.experiments.data.meta_episodes import MetaEpisodes
 from opl.experiments.evaluation.selection import family as families
 from opl.experiments.evaluation.selection.evaluate import evaluate_selection
@@ -33,7 +33,7 @@ def trained(tmp_path_factory):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for name in NAMES:
-        run(tables.recipe(name, "tiny"), out)
+        run(paper.recipe(name, "tiny"), out)
     torch.set_num_threads(threads)
     return out
 
@@ -67,7 +67,7 @@ def by_hand(folders, protocol, data):
 
 def test_accuracies_are_those_of_a_loop_over_episodes_and_are_written(runs, one_thread):
     numbers = evaluate_selection(runs["meta-pnf"], QUICK)
-    folder, data = runs["meta-pnf"], tables.recipe("meta-pnf", "tiny").data
+    folder, data = runs["meta-pnf"], paper.recipe("meta-pnf", "tiny").data
     for protocol in QUICK:
         each = folder.measure_arrays(f"selection-{protocol.target}")["each"]
         np.testing.assert_allclose(each, list(by_hand(list(runs.values()), protocol, data)), atol=1e-4)
@@ -112,10 +112,10 @@ def test_a_member_that_is_missing_or_started_from_another_base_is_refused(runs, 
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
     with pytest.raises(FolderError, match=r"meta-pnf-omniglot-8.*is no finished run"):
         evaluate_selection(runs["meta-pnf"], QUICK)
-    base = replace(tables.recipe("meta-base", "tiny"), epochs=1)
+    base = replace(paper.recipe("meta-base", "tiny"), epochs=1)
     shutil.rmtree(runs["meta-base"].path)
     run(base, runs["meta-base"].path.parents[1])
-    run(tables.recipe("meta-pnf-omniglot-8", "tiny"), runs["meta-base"].path.parents[1])
+    run(paper.recipe("meta-pnf-omniglot-8", "tiny"), runs["meta-base"].path.parents[1])
     with pytest.raises(FolderError, match="meta-pnf/seed-0 started from other weights of meta-base"):
         evaluate_selection(runs["meta-pnf"], QUICK)
 
@@ -124,11 +124,11 @@ def test_a_run_evaluated_with_a_refused_member_is_refused_too(runs, one_thread):
     evaluate_selection(runs["meta-pnf"], QUICK[:1])
     out = runs["meta-pnf"].path.parents[1]
     item = Item("x", "x", "x", {}, ())
-    states = {each.name: each.state for each in screen(read_runs(out), [item], tables.RECIPES)}
+    states = {each.name: each.state for each in screen(read_runs(out), [item], paper.RECIPES)}
     assert set(states.values()) == {"done"}
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
-    run(replace(tables.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8), out)
-    found = {each.name: each for each in screen(read_runs(out), [item], tables.RECIPES)}
+    run(replace(paper.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8), out)
+    found = {each.name: each for each in screen(read_runs(out), [item], paper.RECIPES)}
     assert found["meta-pnf-omniglot-8"].state == "refused"
     assert found["meta-pnf"].state == "refused"
     assert "evaluated with meta-pnf-omniglot-8, which is refused" in found["meta-pnf"].sentence
@@ -153,7 +153,7 @@ def test_the_command_line_measures_several_targets(runs, capsys, one_thread):
 
 
 def test_other_data_and_parts_without_classes_are_refused(runs, tmp_path, monkeypatch, one_thread):
-    digits = replace(tables.recipe("digits-ce", "tiny"), epochs=1)
+    digits = replace(paper.recipe("digits-ce", "tiny"), epochs=1)
     run(digits, tmp_path)
     with pytest.raises(OptionError, match="trained on synthetic-digits, which is no source of Meta-Dataset"):
         evaluate_selection(RunFolder.of(tmp_path, "digits-ce", 0), QUICK)

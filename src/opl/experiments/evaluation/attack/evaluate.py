@@ -14,7 +14,7 @@ from ....errors import OplWarning, OptionError
 from ...models import Standardize
 from ...recipe import Recipe
 from ...run_folder import RunFolder, measure_name
-from ...serialization import to_json
+from ...settings import to_json
 from ...statistics import wilson
 from ...training.progress import Counter
 from ...training.provenance import commit

@@ -15,7 +15,7 @@ from ...data.augment import ColorJitter, Normalize
 from ...data.episodes import Episodes
 from ...models.modes import evaluation_mode
 from ...run_folder import RunFolder, measure_name
-from ...serialization import to_json
+from ...settings import to_json
 from ...statistics import interval
 from ...training.build import input_statistics
 from ...training.progress import Counter

@@ -9,7 +9,7 @@ from torch import Tensor
 from ....errors import DataError
 from ...data.meta_episodes import MetaEpisodes, VariableEpisode
 from ...run_folder import RunFolder, measure_name
-from ...serialization import to_json
+from ...settings import to_json
 from ...statistics import interval
 from ...training.build import parse_recipe
 from ...training.engine import launch

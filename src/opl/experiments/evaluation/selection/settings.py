@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ...._support.ranges import Count, CountOrZero, Name, Positive, Seed, check_settings
-from ...serialization import to_json
+from ...settings import to_json
 
 AVERAGE, BASE = "average", "base"
 BASE_METRIC = "selection/base"

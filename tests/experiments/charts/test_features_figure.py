@@ -1,0 +1,70 @@
+"""Features of any dimension: cosines against a double loop, PCA against scikit-learn, and what is drawn."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from _figure_values import legend, rng, space
+
+from opl.errors import OptionError
+from opl.experiments.charts import features
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def test_cosines_are_those_of_a_double_loop_and_features_without_a_direction_take_no_part():
+    given = space(signed=True)
+    values = np.concatenate([given.features, np.zeros((1, 8)), np.full((1, 8), np.nan)])
+    holed = features.Space("CE", values, np.append(given.labels, [0, 1]), given.class_names)
+    same, other = [], []
+    for i, j in combinations(range(len(given.labels)), 2):
+        one, two = given.features[i], given.features[j]
+        cosine = one @ two / np.linalg.norm(one) / np.linalg.norm(two)
+        (same if given.labels[i] == given.labels[j] else other).append(cosine)
+    found = features.Cosines(holed)
+    np.testing.assert_allclose(np.sort(found.same), np.sort(same))
+    np.testing.assert_allclose(np.sort(found.other), np.sort(other))
+    assert (found.s, found.d) == pytest.approx((np.mean(same), np.mean(np.abs(other))))
+    alone = features.Cosines(features.Space("CE", np.ones((1, 3)), np.zeros(1, dtype=int), ("a",)))
+    assert (alone.s, alone.d) == (0, 0)
+
+
+def test_the_plane_is_that_of_scikit_learns_pca_up_to_sign():
+    pca = pytest.importorskip("sklearn.decomposition", reason="scikit-learn is not installed").PCA(2)
+    given = space(signed=True)
+    units = given.features / np.linalg.norm(given.features, axis=1, keepdims=True)
+    points, labels, part = features.project(given)
+    np.testing.assert_allclose(np.abs(points), np.abs(pca.fit_transform(units)), atol=1e-8)
+    assert part == pytest.approx(pca.explained_variance_ratio_.sum())
+    assert labels.tolist() == given.labels.tolist()
+    turned = features.Space("CE", given.features @ np.linalg.qr(rng().normal(size=(8, 8)))[0], given.labels, ("a",) * 3)
+    np.testing.assert_allclose(features.project(turned)[0], points, atol=1e-8)
+
+
+def test_models_stand_beside_each_other_on_the_same_axes():
+    figure = features.draw([space("CE"), space("CE+OPL")])
+    top, second, below, last = figure.axes
+    assert top.get_xlim() == second.get_xlim()
+    assert below.get_ylim() == last.get_ylim()
+    assert top.get_title(loc="left").startswith("CE\nunit features by PCA (")
+    found = features.Cosines(space())
+    assert below.get_title(loc="left") == f"cosines of pairs: s {found.s:.2f}, d {found.d:.2f}"
+    assert [line.get_xdata()[0] for line in below.get_lines()] == [found.s, found.d]
+    for stairs, values in zip(below.patches, (found.same, found.other), strict=True):
+        shares, edges, _ = stairs.get_data()
+        assert shares.sum() == pytest.approx(1)
+        assert shares @ (edges[1:] + edges[:-1]) / 2 == pytest.approx(values.mean(), abs=np.diff(edges)[0])
+    assert {"cat", "dog", "owl", "same class, mean s", "other classes, mean |cos| d"} == set(legend(figure))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: features.draw([]),
+        lambda: features.Space("CE", np.zeros((0, 4)), np.zeros(0), ("a",)),
+        lambda: features.Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
+    ],
+)
+def test_what_is_no_feature_space_is_refused(wrong):
+    with pytest.raises(OptionError, match="give"):
+        wrong()

@@ -1,0 +1,94 @@
+"""Pictures that one model fixes or breaks, beside the guesses of both."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from _figure_values import DRAWN, guesses, rng, written
+
+from opl.errors import FolderError
+from opl.experiments.charts import gallery, style
+from opl.experiments.item import Row
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def test_mended_pictures_are_those_of_a_loop():
+    labels, old, old_p, new, new_p = guesses()
+    pixels = rng().integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    names = tuple("abcdefg")
+    found = []
+    for i in range(30):  # ten of the forty samples have no pixels
+        if new[i, 0] == labels[i] and old[i, 0] != labels[i]:
+            found.append((-new_p[i, 0], i))
+    expected = [i for _, i in sorted(found)]
+    got = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=100)
+    assert len(got) == len(expected) > 5
+    for picture, i in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(picture.pixels, pixels[i])
+        assert picture.truth == names[labels[i]] == picture.after[0][0] != picture.before[0][0]
+        assert picture.before == tuple((names[c], p) for c, p in zip(old[i], old_p[i], strict=True))
+        assert picture.after == tuple((names[c], p) for c, p in zip(new[i], new_p[i], strict=True))
+    short = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=3)
+    assert [one.truth for one in short] == [one.truth for one in got[:3]]
+    assert gallery.find_corrected(pixels[:0], labels, old, old_p, new, new_p, names) == []
+
+
+def test_each_picture_stands_beside_the_guesses_of_both_models():
+    figure = DRAWN["gallery"]()
+    assert len(figure.axes) == 3 * 3
+    words = written(figure)
+    for word in ("CE", "CE+OPL", "owl", "bee", "90 %", "60 %"):
+        assert word in words
+    true = [axes.patches[1] for axes in figure.axes[1::3]]  # the second guess of the first model
+    from matplotlib.colors import to_rgb
+
+    assert {bar.get_facecolor()[:3] for bar in true} == {to_rgb(style.ACCENT)}
+
+
+def run_of(name, seed, guesses_of, labels=(0, 1, 2, 0)):
+    """A run of four test pictures of which three are kept, with one guess for each."""
+    arrays = {
+        "labels": np.array(labels),
+        "top5": np.array(guesses_of)[:, None],
+        "p5": np.array([[0.9], [0.8], [0.7], [0.6]]),
+        "pixels": np.zeros((3, 8, 8, 1), dtype=np.uint8),
+        "pixel_rows": np.array([0, 1, 2]),
+    }
+    return SimpleNamespace(
+        name=name, seed=seed, arrays=lambda _: arrays, class_names=lambda count: tuple("abc"[:count])
+    )
+
+
+def test_what_is_broken_is_what_would_be_fixed_the_other_way_and_all_pictures_are_counted():
+    before, after = run_of("ce", 0, [0, 2, 1, 1]), run_of("opl", 0, [1, 1, 2, 0])
+    assert gallery.count_changes(before, after) == (3, 1, 4)
+    assert gallery.count_changes(after, before) == (1, 3, 4)
+    assert [one.truth for one in gallery.corrections(before, after)] == ["b", "c"]  # the fourth has no pixels
+    [broken] = gallery.regressions(before, after)
+    assert (broken.truth, broken.before, broken.after) == ("a", (("a", 0.9),), (("b", 0.9),))
+
+
+def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
+    rows = [
+        (Row(f"Digits {name}", name, {}, baseline), [run_of(name, seed, found) for seed in (1, 2)])
+        for name, baseline, found in (
+            ("ce", "", [0, 2, 1, 1]), ("opl", "ce", [1, 1, 2, 0]), ("other-ce", "", [0, 1, 2, 1]),
+            ("other-opl", "other-ce", [0, 1, 2, 0]), ("worse", "other-ce", [0, 1, 1, 1]),
+            ("alone", "elsewhere", [0] * 4),
+        )
+    ]  # fmt: skip
+    found = gallery.render(rows, "class")
+    assert {suffix: len(figure.axes) // 3 for suffix, figure in found.figures.items()} == {"": 3, "-worse": 1}
+    assert {suffix: [run.name for run in runs] for suffix, runs in found.runs.items()} == {
+        "": ["ce", "opl"],
+        "-worse": ["other-ce", "worse"],
+    }
+    assert found.words[:2] == [
+        "Digits: opl fixes 3 of 4 test pictures: ce was wrong (surest first), seed 1; 2 shown",
+        "Digits: opl breaks 1 of 4 test pictures: ce was right (surest first), seed 1; 1 shown",
+    ]
+    assert "none among those kept" in " ".join(written(found.figures["-worse"]))
+    rows[1][1][:] = [run_of("opl", 3, [0] * 4)]
+    with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
+        gallery.render(rows, "class")

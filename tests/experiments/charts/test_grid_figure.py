@@ -1,0 +1,70 @@
+"""Table 8 as heat maps: differences paired by seed, the significant ones marked, beside the paper's."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _figure_values import written
+
+from _runs import opl, write_run
+from opl.experiments.charts import grid
+from opl.experiments.item import Row
+from opl.experiments.results.runs import read_runs, select_runs
+from opl.experiments.statistics import decide, interval
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+PAIRS = {(0.5, 2.0): (3.0, 3.1, 2.9), (0.5, 0.5): (0.1, -0.2, 0.3), (1.0, 2.0): (-2.0, -1.0, -1.6)}
+
+
+def cells():
+    differences = [interval(values) for values in PAIRS.values()]
+    decisions = decide(differences, [()] * len(PAIRS))
+    return [
+        grid.Cell(*pair, difference, decision, 70.0 + place, PAIRS[pair])
+        for place, (pair, difference, decision) in enumerate(zip(PAIRS, differences, decisions, strict=True))
+    ]
+
+
+def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alone_have_a_dot():
+    t = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    p = {pair: t.ttest_1samp(values, 0).pvalue for pair, values in PAIRS.items()}
+    assert p[0.5, 2.0] * 3 < 0.05 < p[0.5, 0.5]
+    assert p[1.0, 2.0] < 0.05 < 2 * p[1.0, 2.0]
+    figure = grid.draw(cells())
+    left, right = figure.axes
+    [frame] = left.patches
+    assert np.allclose(frame.get_center(), (0, 0))  # gamma 2 is the first column, weight 0.5 the first row
+    texts = {tuple(text.get_position()): text.get_text() for text in left.texts}
+    assert texts[0, 0] == "+3.00 •\n+3.0 +3.1 +2.9"  # fewer than five seeds, each one
+    assert texts[0, 1] == "-1.53 •\n-2.0 -1.0 -1.6"
+    assert texts[1, 0] == "+0.07\n+0.1 -0.2 +0.3"
+    assert (1, 1) not in texts  # was not run
+    assert [text.get_text() for text in right.texts] == ["70.00", "71.00", "72.00"]
+    assert "Holm" in " ".join(written(figure))
+    assert "each seed" in " ".join(written(figure))
+
+
+def test_five_seeds_have_an_interval_and_a_single_one_has_none():
+    for values, words in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
+        difference = interval(values)
+        [cell] = grid.draw([grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)]).axes[0].texts
+        assert cell.get_text() == words
+
+
+def test_differences_are_paired_with_the_baseline_of_the_same_seed_on_validation(tmp_path):
+    accuracies = {"ce": (60.0, 50.0, 40.0), "opl": (61.0, 52.0, 43.0, 99.0)}  # the last seed has no baseline
+    for name, values in accuracies.items():
+        for seed in range(len(values)):
+            write_run(tmp_path, name, seed, method=opl(1.0, 0.5) if name == "opl" else None)
+    runs = [
+        replace(run, result={**run.result, "val/top1": accuracies[run.name][run.seed]}) for run in read_runs(tmp_path)
+    ]
+    rows = (Row("CE", "ce", {}), Row("OPL", "opl", {"val/top1": 72.2}, "ce"))
+    by_row = [(row, select_runs(runs, row.recipe, "small")) for row in rows]
+    [cell] = grid.cells_of(by_row)
+    assert (cell.weight, cell.gamma, cell.paper) == (1.0, 0.5, 72.2)
+    assert (cell.difference.mean, cell.difference.size) == (2.0, 3)
+    assert math.isclose(cell.difference.half, 4.3027 / math.sqrt(3), rel_tol=1e-4)
+    assert "weight 1, gamma 0.5: +2.00" in grid.render(by_row, "class").words[0]

@@ -1,0 +1,108 @@
+"""Matrices of cosines: their mean, their order and their cells."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from _figure_values import matrix
+
+from opl.experiments.charts import similarity
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+
+def test_the_off_diagonal_mean_is_that_of_a_double_loop():
+    given = matrix(count=7)
+    pairs = [abs(given.values[i, j]) for i, j in permutations(range(7), 2)]
+    assert similarity.off_diagonal_mean(given) == pytest.approx(sum(pairs) / len(pairs))
+
+
+def test_a_class_without_samples_takes_no_part_in_the_mean():
+    values = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, np.nan], [np.nan] * 3])
+    assert similarity.off_diagonal_mean(similarity.Matrix("CE", values, ("a", "b", "c"))) == 0.5
+    assert similarity.off_diagonal_mean(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"by": "cluster"}, {"groups": (2, 0, 1, 2, 0, 1)}])
+def test_another_order_keeps_the_value_of_every_pair_of_names(options):
+    given = matrix()
+    got = similarity.reorder(given, **options)
+    assert sorted(got.class_names) == sorted(given.class_names)
+    for one, other in permutations(given.class_names, 2):
+        before = given.values[given.class_names.index(one), given.class_names.index(other)]
+        assert got.values[got.class_names.index(one), got.class_names.index(other)] == before
+
+
+def test_clusters_stand_together_and_groups_keep_that_order_within():
+    pairs = {("whale", "shark"), ("pear", "apple"), ("bus", "tram")}
+    names = ("whale", "pear", "bus", "apple", "tram", "shark")
+    values = np.array([[1.0 if a == b else 0.9 if {(a, b), (b, a)} & pairs else 0.1 for b in names] for a in names])
+    values[0, 5] = values[5, 0] = -0.9  # opposite is as far from orthogonal as equal
+    got = similarity.reorder(similarity.Matrix("CE", values, names), by="cluster").class_names
+    assert {frozenset(got[i : i + 2]) for i in (0, 2, 4)} == {frozenset(pair) for pair in pairs}
+    groups = (1, 0, 1, 0, 1, 1)
+    grouped = similarity.reorder(similarity.Matrix("CE", values, names), by="cluster", groups=groups).class_names
+    assert set(grouped[:2]) == {"pear", "apple"}
+    assert [name for name in got if name not in ("pear", "apple")] == list(grouped[2:])
+    assert similarity.reorder(similarity.Matrix("CE", values, names), groups=groups).class_names == (
+        *("pear", "apple", "whale", "bus", "tram", "shark"),
+    )
+
+
+def test_classes_without_samples_can_be_clustered_too():
+    values = np.full((3, 3), np.nan)
+    values[:2, :2] = [[1.0, 0.4], [0.4, 1.0]]
+    assert len(similarity.reorder(similarity.Matrix("CE", values, ("a", "b", "c")), by="cluster").class_names) == 3
+
+
+def positive(label, count=6, names=None):
+    given = matrix(label, count, names)
+    return similarity.Matrix(label, np.abs(given.values), given.class_names)
+
+
+def test_matrices_share_one_scale_and_say_their_mean():
+    figure = similarity.draw([positive("CE"), positive("CE+OPL")])
+    assert len(figure.axes) == 3  # two and the color bar
+    images = [axes.images[0] for axes in figure.axes[:2]]
+    assert {image.get_clim() for image in images} == {(0, 1)}
+    np.testing.assert_array_equal(images[0].get_array(), np.abs(matrix().values))
+    mean = similarity.off_diagonal_mean(matrix())
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == [
+        f"{label}\nmean |cos| between classes {mean:.3f}" for label in ("CE", "CE+OPL")
+    ]
+    assert figure.axes[2].get_ylabel().startswith("|cos|: 0 ")
+
+
+def test_cosines_of_both_signs_are_drawn_on_a_scale_that_is_white_at_right_angles():
+    figure = similarity.draw([positive("CE"), matrix("ViT")])
+    images = [axes.images[0] for axes in figure.axes[:2]]
+    assert {image.get_clim() for image in images} == {(-1, 1)}
+    np.testing.assert_array_equal(images[1].get_array(), matrix().values)
+    assert min(images[1].cmap(images[1].norm(0.0))[:3]) > 0.95
+    assert images[1].cmap(0.9) != images[1].cmap(0.1)
+    assert figure.axes[2].get_ylabel().startswith("cos: ")
+
+
+@pytest.mark.parametrize(("cosine", "signed"), [(-1e-5, False), (-0.01, False), (-0.03, True), (np.nan, False)])
+def test_a_cosine_just_below_zero_asks_for_no_other_scale(cosine, signed):
+    values = np.array([[1.0, cosine], [np.nan, 1.0]])
+    assert similarity.is_signed([positive("CE"), similarity.Matrix("SiLU", values, ("a", "b"))]) is signed
+
+
+def test_a_large_figure_names_all_of_a_hundred_classes_and_marks_the_nearest_of_each():
+    given = matrix(count=100)
+    axes = similarity.draw([given], large=True).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(given.class_names)
+    [rings] = axes.get_lines()
+    for row, column in enumerate(rings.get_xdata()):
+        others = [abs(given.values[row, other]) for other in range(100) if other != row]
+        assert abs(given.values[row, column]) == max(others)
+    assert len(similarity.draw([matrix(count=300)], large=True).axes[0].get_yticklabels()) == 20
+
+
+@pytest.mark.parametrize(("count", "shown"), [(30, 30), (31, 7), (100, 20)])
+def test_beyond_thirty_classes_every_fifth_is_named(count, shown):
+    axes = similarity.draw([matrix(count=count)]).axes[0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [f"class {i}" for i in range(0, count, 1 if count == 30 else 5)]
+    assert len(labels) == len(axes.get_xticklabels()) == shown

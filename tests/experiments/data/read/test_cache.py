@@ -1,0 +1,206 @@
+"""The cache: decoded once and correctly, checked, and safe with several processes and a full disk."""
+
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from _image_files import write, write_mnist
+from opl.errors import DataError, OplWarning
+from opl.experiments.data import describe
+from opl.experiments.data.read import cache
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+
+def cached(tmp_path: Path) -> list[Path]:
+    return sorted(path for path in (tmp_path / "cache").iterdir() if path.is_dir())
+
+
+def test_decoded_pixels_and_labels_are_those_that_were_encoded(shelf):
+    parts = write_mnist(shelf / "mnist")
+    decoded = cache.load("mnist")
+    for name, (pixels, labels) in parts.items():
+        assert torch.equal(decoded.parts[name].pixels, torch.from_numpy(pixels)[:, None])
+        assert decoded.parts[name].labels["label"].tolist() == labels
+    assert decoded.names["label"] == tuple("0123456789")
+
+
+def test_a_data_set_is_decoded_once_and_again_when_it_changed(shelf, tmp_path, monkeypatch):
+    write_mnist(shelf / "mnist")
+    builds, build = [], cache._build
+    monkeypatch.setattr(cache, "_build", lambda *given: (builds.append(given), build(*given)))
+    for _ in range(3):
+        cache.load("mnist")
+    assert len(builds) == 1
+    other = write_mnist(shelf / "mnist", seed=1)
+    assert torch.equal(cache.load("mnist").parts["test"].pixels[:, 0], torch.from_numpy(other["test"][0]))
+    assert len(builds) == 2
+
+
+def test_what_is_written_to_the_pixels_does_not_reach_the_disk_and_nothing_is_warned(shelf, recwarn):
+    write_mnist(shelf / "mnist")
+    pixels = cache.load("mnist").parts["train"].pixels
+    before = pixels[0].clone()
+    pixels[0] = 7
+    assert torch.equal(cache.load("mnist").parts["train"].pixels[0], before)
+    assert not [warning for warning in recwarn if "writable" in str(warning.message)]
+
+
+def test_a_warm_start_imports_none_of_the_heavy_libraries(shelf):
+    write_mnist(shelf / "mnist")
+    cache.load("mnist")
+    code = "import sys; from opl.experiments.data import Mnist; Mnist(val=5).load(0); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "opl.experiments.data.read.cache" in loaded
+    assert not {"datasets", "pyarrow", "huggingface_hub", "rich", "PIL"} & set(loaded)
+
+
+def _truncate(folder: Path) -> None:
+    os.truncate(folder / "train.pixels.npy", 5000)
+
+
+def _flip_a_bit(folder: Path) -> None:
+    content = bytearray((folder / "test.pixels.npy").read_bytes())
+    content[3000] ^= 1
+    (folder / "test.pixels.npy").write_bytes(content)
+
+
+def _remove_labels(folder: Path) -> None:
+    (folder / "test.label.npy").unlink()
+
+
+def _spoil_contents(folder: Path) -> None:
+    text = (folder / "contents.json").read_text()
+    (folder / "contents.json").write_text(text.replace('"7"', '"8"'))
+
+
+@pytest.mark.parametrize("spoil", [_truncate, _flip_a_bit, _remove_labels, _spoil_contents])
+def test_a_damaged_cache_is_noticed_and_built_again(shelf, tmp_path, spoil):
+    parts = write_mnist(shelf / "mnist")
+    cache.load("mnist")
+    spoil(cached(tmp_path)[0])
+    with pytest.warns(OplWarning, match="damaged"):
+        decoded = cache.load("mnist")
+    for name, (pixels, _) in parts.items():
+        assert torch.equal(decoded.parts[name].pixels[:, 0], torch.from_numpy(pixels))
+    assert decoded.names["label"] == tuple("0123456789")
+
+
+def _load_and_log(log: str, barrier) -> None:
+    build = cache._build
+
+    def logged(*given):
+        with open(log, "a") as stream:
+            stream.write("built\n")
+        time.sleep(0.5)
+        build(*given)
+
+    cache._build = logged
+    barrier.wait()
+    decoded = cache.load("mnist")
+    with open(log, "a") as stream:
+        stream.write(f"{int(decoded.parts['train'].pixels.long().sum())}\n")
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+def test_processes_at_once_build_one_cache_and_all_use_it(shelf, tmp_path, count):
+    parts = write_mnist(shelf / "mnist")
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(count)
+    processes = [context.Process(target=_load_and_log, args=(str(tmp_path / "log"), barrier)) for _ in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(300)
+    total = str(int(parts["train"][0].astype(np.int64).sum()))
+    assert sorted((tmp_path / "log").read_text().split()) == sorted(["built", *[total] * count])
+    assert len(cached(tmp_path)) == 1
+
+
+def _build_until_killed() -> None:
+    save = cache.np.save
+
+    def save_and_hang(*given):
+        save(*given)
+        time.sleep(60)
+
+    cache.np.save = save_and_hang
+    cache.load("mnist")
+
+
+def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp_path):
+    parts = write_mnist(shelf / "mnist")
+    process = multiprocessing.get_context("spawn").Process(target=_build_until_killed)
+    process.start()
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("cache/.mnist-*/train.label.npy")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(10)
+    left = cached(tmp_path)
+    assert len(left) == 1
+    assert left[0].name.startswith(".")
+    decoded = cache.load("mnist")
+    assert torch.equal(decoded.parts["train"].pixels[:, 0], torch.from_numpy(parts["train"][0]))
+    assert [folder.name[0] for folder in cached(tmp_path)] == ["m"]
+
+
+def test_a_cache_that_cannot_be_written_is_one_sentence(shelf, tmp_path, monkeypatch):
+    write_mnist(shelf / "mnist")
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(DataError, match=r"cannot be written \(Not a directory\): set OPL_CACHE"):
+        cache.load("mnist")
+
+
+def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path):
+    write_mnist(shelf / "mnist")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # to the writer, the same as a full disk
+    try:
+        with pytest.raises(DataError, match="cannot be written"):
+            cache.load("mnist")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert cached(tmp_path) == []
+
+
+def test_a_finished_cache_needs_no_right_to_write(shelf, tmp_path, monkeypatch):
+    write_mnist(shelf / "mnist")
+    cache.load("mnist")
+    monkeypatch.setattr(cache, "FileLock", None)  # whoever may not write cannot lock
+    cache.load("mnist")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda pixels, labels: (pixels, [*labels[:-1], -1]), "labels from -1"),
+        (lambda pixels, labels: ([*pixels[:-1], np.zeros((9, 9), dtype=np.uint8)], labels), "different sizes"),
+        (lambda pixels, labels: ([], []), "no images"),
+    ],
+)
+def test_data_that_cannot_be_used_is_told_and_not_cached(tmp_path, shelf, spoil, says):
+    parts = write_mnist(shelf / "mnist")
+    write(shelf / "mnist/test-00000-of-00001.parquet", *spoil(*parts["test"]), list("0123456789"))
+    with pytest.raises(DataError, match=says):
+        cache.load("mnist")
+    assert cached(tmp_path) == []
+
+
+def test_a_damaged_file_is_told(tmp_path, shelf):
+    write_mnist(shelf / "mnist")
+    file = shelf / "mnist/test-00000-of-00001.parquet"
+    os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(DataError, match="check that its files are complete"):
+        cache.load("mnist")
+    assert describe()[1]["here"]  # the table of contents does not read the files

@@ -1,0 +1,30 @@
+"""The lists of few-shot classes against what their papers say of them."""
+
+import re
+
+import pytest
+
+from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
+
+
+@pytest.mark.parametrize(
+    ("lists", "counts"),
+    [(CIFAR_FS, (64, 16, 20)), (MINI_IMAGENET, (64, 16, 20)), (TIERED_IMAGENET, (351, 97, 160))],
+)
+def test_the_parts_have_the_published_sizes_and_no_class_in_common(lists, counts):
+    assert tuple(len(lists[part]) for part in ("train", "val", "test")) == counts
+    names = [name for part in lists.values() for name in part]
+    assert len(set(names)) == sum(counts)
+    for part in lists.values():
+        assert list(part) == sorted(part)
+        assert lists is CIFAR_FS or all(re.fullmatch(r"n\d{8}", name) for name in part)
+
+
+def test_whole_branches_of_wordnet_are_in_one_part_of_tiered_imagenet():
+    hounds = {"n02088364", "n02089867", "n02091831"}  # beagle, Walker hound, Saluki
+    working_dogs = {"n02110185", "n02106662", "n02109047"}  # Siberian husky, German shepherd, Great Dane
+    sporting_dogs = {"n02099601", "n02101006", "n02102040"}  # golden retriever, Gordon setter, English springer
+    fish, cats = {"n01440764", "n01484850"}, {"n02123045", "n02129165"}  # tench, white shark; tabby, lion
+    assert hounds | cats <= set(TIERED_IMAGENET["train"])
+    assert sporting_dogs <= set(TIERED_IMAGENET["val"])
+    assert working_dogs | fish <= set(TIERED_IMAGENET["test"])

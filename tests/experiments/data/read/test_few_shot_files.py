@@ -1,0 +1,211 @@
+"""Few-shot data: every layout is read alike, and files that are damaged or missing are named."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from _few_shot_files import (
+    CIFAR_100,
+    encoded,
+    folders,
+    hub,
+    indexed,
+    labeled,
+    listed,
+    numbered,
+    parts,
+    same,
+    write,
+    zipped,
+)
+from opl.errors import DataError, OplWarning, OptionError
+from opl.experiments.data import CifarFS, MiniImageNet, TieredImageNet, describe
+from opl.experiments.data.read import few_shot_files as packed
+from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
+
+pytestmark = pytest.mark.usefixtures("apart")
+
+
+@pytest.mark.parametrize(
+    ("layout", "deeper"),
+    [
+        *((layout, "") for layout in (labeled, numbered, indexed, listed, folders, hub)),
+        *((layout, "mini-imagenet") for layout in (indexed, folders)),
+    ],
+)
+def test_mini_imagenet_is_the_same_in_every_layout(tmp_path, few, layout, deeper):
+    made = parts(MINI_IMAGENET)
+    layout(tmp_path / "here" / deeper, made)
+    settings = MiniImageNet(root=str(tmp_path / "here"))
+    splits = settings.load(0)
+    assert (len(splits.train), len(splits.val), len(splits.test), splits.groups) == (128, 0, 0, ())
+    same(splits.train, splits.class_names, made["train"], named=layout is not numbered)
+    for name in ("val", "test"):
+        same(*settings.novel_classes(name), made[name], named=layout is not numbered)
+
+
+@pytest.mark.parametrize("layout", [zipped, encoded, folders])
+def test_tiered_imagenet_is_the_same_in_every_layout(tmp_path, few, layout):
+    made = parts(TIERED_IMAGENET, 1)
+    layout(tmp_path, made)
+    settings = TieredImageNet(root=str(tmp_path))
+    splits = settings.load(0)
+    assert len(splits.train) == 351
+    same(splits.train, splits.class_names, made["train"], named=layout is not zipped)
+    for name in ("val", "test"):
+        same(*settings.novel_classes(name), made[name], named=layout is not zipped)
+
+
+@pytest.mark.parametrize("name", ["CIFAR_FS_{}.pickle", "{}.pickle"])
+def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, few, name):
+    made = parts(CIFAR_FS, 6, 32)
+    for each, (pixels, classes) in made.items():
+        labels = [CIFAR_100.index(one) for one in classes]
+        write(tmp_path / name.format(each), {"data": pixels, "labels": labels})
+    settings = CifarFS(root=str(tmp_path))
+    splits = settings.load(0)
+    same(splits.train, splits.class_names, made["train"])
+    for each in ("val", "test"):
+        same(*settings.novel_classes(each), made[each])
+    assert [len(part) for part in CifarFS(root=str(tmp_path), holdout=2).load(0)[:3]] == [256, 0, 128]
+    with pytest.raises(OptionError, match=r"holdout=-1 .* give 0 to 5; these files hold no image out"):
+        CifarFS(root=str(tmp_path), holdout=-1).load(0)
+
+
+def test_pictures_of_other_sizes_are_resized_whatever_becomes_of_their_shape(tmp_path, few):
+    made = parts(MINI_IMAGENET)
+    folders(tmp_path, made)
+    name = MINI_IMAGENET["train"][0]
+    first, second = sorted((tmp_path / "train" / name).iterdir())
+    Image.new("RGB", (500, 300), (10, 200, 30)).save(first)
+    Image.fromarray(np.arange(200, dtype=np.uint8)[None].repeat(120, 0)).save(second)  # gray, from left to right
+    splits = MiniImageNet(root=str(tmp_path)).load(0)
+    one, two = (splits.train.pixels[row] for row in (splits.train.labels == 0).nonzero().flatten())
+    assert torch.equal(one, torch.tensor([10, 200, 30], dtype=torch.uint8)[:, None, None].expand(3, 84, 84))
+    middles = (torch.arange(84) + 0.5) * 200 / 84 - 0.5
+    assert (two.float() - middles).abs().max() < 2
+    assert two.shape == (3, 84, 84)
+
+
+def test_blue_comes_first_only_when_told(tmp_path, few):
+    made = parts(TIERED_IMAGENET, 1)
+    zipped(tmp_path, made)
+    plain, turned = (TieredImageNet(root=str(tmp_path), bgr=bgr).load(0).train.pixels for bgr in (False, True))
+    assert torch.equal(plain.flip(1), turned)
+    assert not torch.equal(plain, turned)
+    encoded(tmp_path / "png", made)
+    with pytest.raises(OptionError, match="bgr is for arrays"):
+        TieredImageNet(root=str(tmp_path / "png"), bgr=True).load(0)
+
+
+# Files that are damaged, missing, or not what they say
+
+
+@pytest.mark.parametrize(
+    ("layout", "file"),
+    [
+        (labeled, "miniImageNet_category_split_val.pickle"),
+        (indexed, "mini-imagenet-cache-test.pkl"),
+        (zipped, "train_images.npz"),
+        (encoded, "train_images_png.pkl"),
+        (encoded, "val_labels.pkl"),
+    ],
+)
+@pytest.mark.parametrize("keep", [0, 0.6])
+def test_a_file_that_ends_too_early_is_told_and_nothing_is_kept(tmp_path, few, layout, file, keep):
+    tiered = layout in (zipped, encoded)
+    layout(tmp_path / "here", parts(TIERED_IMAGENET, 1) if tiered else parts(MINI_IMAGENET))
+    os.truncate(tmp_path / "here" / file, int((tmp_path / "here" / file).stat().st_size * keep))
+    with pytest.raises(DataError, match="cannot be read") as caught:
+        (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path / "here")).load(0)
+    assert "\n" not in str(caught.value)
+    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("layout", "missing"),
+    [
+        (labeled, "miniImageNet_category_split_test.pickle"),
+        (indexed, "mini-imagenet-cache-train.pkl"),
+        (listed, "val.csv"),
+        (zipped, "test_labels.pkl"),
+        (encoded, "val_images_png.pkl"),
+    ],
+)
+def test_a_missing_file_is_named(tmp_path, few, layout, missing):
+    tiered = layout in (zipped, encoded)
+    layout(tmp_path, parts(TIERED_IMAGENET, 1) if tiered else parts(MINI_IMAGENET))
+    (tmp_path / missing).unlink()
+    with pytest.raises(DataError, match=f"but not '{missing}': copy or download"):
+        (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path)).load(0)
+
+
+def test_missing_pictures_and_pictures_that_are_none_are_named(tmp_path, few):
+    made = parts(MINI_IMAGENET)
+    listed(tmp_path / "listed", made)
+    lost = sorted((tmp_path / "listed/images").iterdir())[0]
+    lost.write_text("no picture")
+    with pytest.raises(DataError, match=f"cannot be read .*{lost.name}"):
+        MiniImageNet(root=str(tmp_path / "listed")).load(0)
+    lost.unlink()
+    with pytest.raises(DataError, match=f"names the picture '{lost.name}', which is not in images/"):
+        MiniImageNet(root=str(tmp_path / "listed")).load(0)
+    folders(tmp_path / "folders", {name: made[name] for name in ("train", "test")})
+    with pytest.raises(DataError, match="but not 'val/'"):
+        MiniImageNet(root=str(tmp_path / "folders")).load(0)
+
+
+def test_files_of_something_else_are_told(tmp_path, few):
+    labeled(tmp_path / "a", parts(MINI_IMAGENET, size=32))
+    with pytest.raises(DataError, match=r"uint8 \(128, 32, 32, 3\) instead of bytes of \(N, 84, 84, 3\)"):
+        MiniImageNet(root=str(tmp_path / "a")).load(0)
+    write(tmp_path / "a/miniImageNet_category_split_train_phase_train.pickle", {"pixels": 1, "labels": 2})
+    with pytest.raises(DataError, match="holds 'pixels', 'labels' instead of 'data' and 'labels'"):
+        MiniImageNet(root=str(tmp_path / "a")).load(0)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/readme.txt").write_text("soon")
+    with pytest.raises(DataError, match=r"in none of its layouts.*'mini-imagenet-cache-test\.pkl'"):
+        MiniImageNet(root=str(tmp_path / "b")).load(0)
+    assert not {row["name"]: row for row in describe()}["mini-imagenet"]["here"]
+
+
+# The cache
+
+
+def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
+    made = parts(MINI_IMAGENET)
+    labeled(tmp_path / "mini", made)
+    convert, calls = packed.channels_first, []
+
+    def interrupted(pixels):
+        calls.append(len(pixels))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return convert(pixels)
+
+    monkeypatch.setattr(packed, "channels_first", interrupted)
+    settings = MiniImageNet(root=str(tmp_path / "mini"))
+    with pytest.raises(KeyboardInterrupt):
+        settings.load(0)
+    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    for _ in range(2):
+        splits = settings.load(0)
+        settings.novel_classes("val")
+    same(splits.train, splits.class_names, made["train"])
+    assert calls == [128, 32, 40, 128, 32, 40]
+
+
+def test_only_the_part_that_is_asked_for_is_checked_and_damage_there_is_mended(tmp_path, few):
+    made = parts(MINI_IMAGENET)
+    labeled(tmp_path / "mini", made)
+    settings = MiniImageNet(root=str(tmp_path / "mini"))
+    settings.load(0)
+    [kept] = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    os.truncate(kept / "test.pixels.npy", 5000)
+    settings.load(0)
+    with pytest.warns(OplWarning, match=r"test\.pixels\.npy .* is damaged"):
+        found = settings.novel_classes("test")
+    same(*found, made["test"])

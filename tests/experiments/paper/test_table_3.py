@@ -1,0 +1,31 @@
+"""Table 3: CIFAR-10 beside CIFAR-100 at every scale, and methods that train differently at the tiny one."""
+
+from opl.experiments import paper
+from opl.experiments.paper import table_3
+from opl.experiments.training.run import run
+
+
+def test_cifar_10_has_the_methods_of_cifar_100_at_every_scale_and_needs_its_data():
+    table = paper.item("table-3")
+    for scale in ("paper", "small", "tiny"):
+        ten, hundred = (
+            {row.recipe.removeprefix(f"{name}-") for row in table.at(scale) if row.recipe.startswith(f"{name}-")}
+            for name in ("cifar10", "cifar100")
+        )
+        assert ten == hundred
+    assert {row.needs for row in table.rows} == {"", "cifar10"}
+    assert all((row.needs == "cifar10") == row.recipe.startswith("cifar10-") for row in table.rows)
+    small = {name: paper.recipe(f"{name}-noisy-class-tl", "small") for name in ("cifar10", "cifar100")}
+    assert small["cifar10"].data.num_classes == small["cifar100"].data.num_classes == 10
+    assert small["cifar10"].method == small["cifar100"].method
+
+
+def test_every_method_trains_differently_at_tiny_scale(tmp_path):
+    losses = {}
+    by_other_images = {key for key in table_3.VARIANTS if key.endswith("-peeking")}  # and may find the same weights
+    for key in set(table_3.VARIANTS) - by_other_images:
+        recipe = paper.recipe(f"cifar10-noisy-uniform-{key}", "tiny")
+        result = run(recipe, tmp_path)
+        losses[key] = round(result["test/loss"], 4)
+        assert 0 < result["test/d"] < result["test/s"] <= 1
+    assert len(set(losses.values())) == len(losses), losses

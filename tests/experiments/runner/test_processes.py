@@ -1,0 +1,189 @@
+"""Tasks as local processes: the same bytes alone and in workers, their own logs, order, and nothing is left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.runner.executor import Event, Task, run_tasks
+from opl.experiments.runner.processes import Processes
+
+ENDLESS = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1000000", "--out")
+HOSTILE = ("json", "torch", "opl", "queue", "ctypes", "numpy", "tyro", "lightning_fabric", "sitecustomize")
+SLEEPER = """
+import subprocess, sys, time
+from pathlib import Path
+from opl.experiments.runner.lifeline import hold_lifeline
+hold_lifeline()
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[2]]) if sys.argv[2:] else None
+if rank:
+    Path(sys.argv[1]).write_text(str(rank.pid))
+time.sleep(1000)
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+from opl.experiments.runner.executor import Task
+from opl.experiments.runner.placement import Placement
+kind, folder, sleeper, *words = sys.argv[1:]
+with Placement(jobs=2).executor(Path(folder), kind == "warm") as executor:
+    for name in ("first", "second"):
+        given = ("--version",) if kind == "warm" else (*words, str(Path(folder) / name))
+        given += (sleeper,) if kind == "sleeper" else ()
+        more = {"program": ("-c", sleeper)} if kind == "sleeper" else {}
+        executor.submit(Task(name, given, Path(folder) / f"{name}.txt", **more))
+    for event in executor.watch():
+        print(*event, flush=True)
+    __import__("time").sleep(1000)
+"""
+
+
+def finished(executor, *words, log):
+    task = Task(log.name, words, log)
+    return run_tasks(executor, [task])[task.name]
+
+
+def children_of(pid):
+    found = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in found.splitlines()]
+    return {int(child) for child, parent, state in rows if int(parent) == pid and "Z" not in state}
+
+
+def is_alive(pid):
+    found = subprocess.run(["ps", "-p", str(pid), "-o", "stat="], capture_output=True, text=True, check=False).stdout
+    return bool(found.strip()) and "Z" not in found
+
+
+def wait_until(what, seconds=240):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_run_has_the_same_bytes_in_a_worker_after_another_method_as_alone(tmp_path):
+    words = ("--scale", "tiny", "--seed", "1", "--out")
+    with Processes(2) as alone:
+        assert finished(alone, "train", "digits-opl", *words, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
+    with Processes(2, warm=True) as workers:
+        for recipe in ("cifar100-resnet56-lgm", "digits-opl"):
+            said = finished(workers, "train", recipe, *words, str(tmp_path / "pool"), log=tmp_path / recipe)
+            assert said == "done"
+    paths = [RunFolder.of(tmp_path / out, "digits-opl", 1).path / MODEL for out in ("alone", "pool")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert "digits-opl seed 1" in (tmp_path / "digits-opl").read_text()
+    assert "lgm" not in (tmp_path / "digits-opl").read_text()
+
+
+def test_a_worker_fails_one_command_alone_and_a_dead_one_is_replaced(tmp_path):
+    with Processes(1, warm=True) as workers:
+        assert finished(workers, "train", "digits-op", log=tmp_path / "wrong") == "failed"
+        assert finished(workers, "--version", log=tmp_path / "right") == "done"
+        first = workers.children[0]
+        workers.submit(Task("dying", (*ENDLESS, str(tmp_path)), tmp_path / "dying"))
+        events = workers.watch()
+        assert next(events) == Event("dying", "running")
+        wait_until(lambda: (tmp_path / "dying").exists())
+        first.process.kill()
+        assert list(events) == [Event("dying", "failed")]
+        assert finished(workers, "--version", log=tmp_path / "next") == "done"
+        assert workers.children[0] is not first
+    assert "did you mean 'digits-opl'" in (tmp_path / "wrong").read_text()
+    assert (tmp_path / "right").read_text() == (tmp_path / "next").read_text() != ""
+
+
+def test_tasks_start_in_order_after_what_they_need_and_one_failure_stops_only_what_comes_after_it(tmp_path):
+    after = {"bad": (), "a": (), "below-bad": ("bad",), "b": ("a",), "below-below": ("below-bad",), "c": ()}
+    code = "import sys; sys.exit(sys.argv[1] == 'bad')"
+    tasks = [Task(name, (name,), tmp_path / name, needs, program=("-c", code)) for name, needs in after.items()]
+    with Processes(1) as executor:
+        for task in tasks:
+            executor.submit(task)
+        events = list(executor.watch())
+    assert [event.name for event in events if event.state == "running"] == ["bad", "a", "b", "c"]
+    ends = {event.name: event.state for event in events if event.state != "running"}
+    assert ends == {
+        "bad": "failed", "a": "done", "below-bad": "skipped", "below-below": "skipped", "b": "done", "c": "done",
+    }  # fmt: skip
+
+
+def check_that_a_signal_leaves_nothing_behind(folder, number, kind, ready, words=()):
+    command = [sys.executable, "-c", SCRIPT, kind, str(folder), SLEEPER, *words]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in background jobs
+    ) as process:
+        wait_until(ready)
+        children = children_of(process.pid)
+        assert len(children) == 2
+        process.send_signal(number)
+        assert process.wait(60) != 0
+    wait_until(lambda: not any(map(is_alive, children)))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_leaves_no_process_behind(tmp_path, number):
+    ranks = [tmp_path / name for name in ("first", "second")]
+    check_that_a_signal_leaves_nothing_behind(
+        tmp_path, number, "sleeper", lambda: all(file.exists() and file.read_text() for file in ranks)
+    )
+    wait_until(lambda: not any(is_alive(int(file.read_text())) for file in ranks))
+
+
+def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
+    logs = [tmp_path / f"{name}.txt" for name in ("first", "second")]
+    check_that_a_signal_leaves_nothing_behind(
+        tmp_path, signal.SIGKILL, "warm", lambda: all(file.exists() and file.read_text() for file in logs)
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_leaves_no_trainer_behind(tmp_path, number):
+    metrics = [RunFolder.of(tmp_path / name, "digits-ce", 0).path / "metrics.jsonl" for name in ("first", "second")]
+    check_that_a_signal_leaves_nothing_behind(
+        tmp_path, number, "alone", lambda: all(file.exists() for file in metrics), ENDLESS
+    )
+
+
+def test_what_a_killed_child_had_started_ends_too(tmp_path):
+    with Processes(1) as executor:
+        executor.submit(Task("run", (str(tmp_path / "rank"), SLEEPER), tmp_path / "log", program=("-c", SLEEPER)))
+        events = executor.watch()
+        next(events)
+        wait_until(lambda: (tmp_path / "rank").exists() and (tmp_path / "rank").read_text())
+        os.kill(executor.children[0].pid, signal.SIGKILL)
+        assert list(events) == [Event("run", "failed")]
+    wait_until(lambda: not is_alive(int((tmp_path / "rank").read_text())))
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm):
+    place, out = tmp_path / "place", tmp_path / "out"
+    place.mkdir()
+    for name in HOSTILE:
+        (place / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n")
+    monkeypatch.chdir(place)
+    with Processes(1, warm=warm) as executor:
+        ranks = () if warm else ("--devices", "2")
+        words = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1", *ranks, "--out", str(out))
+        assert finished(executor, *words, log=tmp_path / "log") == "done", (tmp_path / "log").read_text()
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_path):
+    words = [sys.executable, "-P", "-m", "opl.experiments.cli.worker"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes) as worker:
+        worker.stdout.close()
+        worker.stdin.write(json.dumps({"words": ["--version"], "log": str(tmp_path / "log")}).encode() + b"\n")
+        worker.stdin.flush()
+        assert worker.wait(60) == 0
+        assert worker.stderr.read() == b""

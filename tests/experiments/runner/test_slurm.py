@@ -1,0 +1,148 @@
+"""Tasks as jobs of submitit: its local executor runs them as processes of this machine, in place of SLURM."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from opl.errors import OplError
+from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.runner.executor import Resources, Task
+from opl.experiments.runner.slurm import HOME, Queue, Slurm
+
+pytest.importorskip("submitit", reason="submitit is not installed: pip install 'orthogonal-projection-loss[slurm]'")
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr("opl.experiments.runner.slurm.POLL", 0.05)
+    return lambda cancel=False: Slurm(tmp_path, Queue(time=60), cancel, cluster="local")
+
+
+def test_tasks_run_in_order_and_one_failure_stops_only_what_comes_after_it(local, tmp_path):
+    code = "import sys; sys.exit(sys.argv[1] == 'bad')"
+    after = {"bad": (), "below": ("bad",), "good": (), "next": ("good",)}
+    with local() as executor:
+        for name, needs in after.items():
+            executor.submit(Task(name, (name,), tmp_path / name, needs, program=("-c", code)))
+        ends = {event.name: event.state for event in executor.watch()}
+    assert ends == {"bad": "failed", "below": "skipped", "good": "done", "next": "done"}
+
+
+def test_an_interrupted_command_says_what_it_leaves(local, tmp_path, capsys):
+    def interrupt(cancel):
+        with local(cancel) as executor:
+            executor.submit(Task("sleep", (), tmp_path / "log", program=("-c", "import time; time.sleep(60)")))
+            for event in executor.watch():
+                if event.state == "running":
+                    raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(cancel=True)
+    assert "1 SLURM jobs were cancelled; the same command resumes" in capsys.readouterr().err
+
+
+def test_a_folder_that_jobs_do_not_see_is_refused_before_anything_starts(local, tmp_path, monkeypatch):
+    with local() as executor:
+        token = executor.folder / "elsewhere"
+        monkeypatch.setattr("opl.experiments.runner.slurm.token_in", lambda folder: _Token(token))
+        with pytest.raises(OplError, match="is not seen by"):
+            executor._check_machine()
+
+
+class _Token:
+    """A token file that no job can read."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __enter__(self):
+        return self.file, "token"
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.slow
+def test_a_preempted_run_resumes_in_the_next_job_and_ends_with_the_same_bytes(local, tmp_path):
+    def words(out):
+        return ("train", "digits-opl", "--scale", "tiny", "--epochs", "40", "--out", str(out))
+
+    here, there = tmp_path / "alone", tmp_path / "slurm"
+    with local() as executor:
+        executor.submit(Task("alone", words(here), tmp_path / "log"))
+        assert [event.state for event in executor.watch()][-1] == "done"
+        executor.submit(Task("run", words(there), tmp_path / "log"))
+        folder = RunFolder.of(there, "digits-opl", 0)
+        events = executor.watch()
+        assert next(events).state == "running"
+        while not folder.metrics():
+            time.sleep(0.05)
+        job = executor.jobs["run"]
+        found = subprocess.run(["ps", "-o", "pid=", "--ppid", job.job_id], capture_output=True, text=True, check=True)
+        os.kill(int(found.stdout), signal.SIGUSR2)  # as SLURM does, to the process in the job
+        assert [event.state for event in events][-1] == "done"
+    log = (Path(job.paths.folder) / f"{job.job_id}_0_log.err").read_text()
+    assert "preempted" in log
+    assert len(folder.metrics()) == 40
+    assert (folder.path / MODEL).read_bytes() == (RunFolder.of(here, "digits-opl", 0).path / MODEL).read_bytes()
+
+
+def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(tmp_path, monkeypatch):
+    """With an sbatch that writes down what it is given, in place of SLURM's."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    scripts = {
+        "sbatch": f'cp "$1" {tmp_path}/script-$(ls {tmp_path} | grep -c script-).sh\n'
+        f'echo "Submitted batch job $((100 + $(ls {tmp_path} | grep -c script-)))"',
+        "srun": "true",
+        "sacct": 'echo "JobID|State|NodeList"',
+    }
+    for name, text in scripts.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod((tools / name).stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.setattr(Slurm, "_check_machine", lambda self: None)
+    needs = Resources(cpus=3, gpus=2, memory=8)
+    first, second = Task("first", (), tmp_path / "a", (), needs), Task("second", (), tmp_path / "b", ("first",), needs)
+
+    def submit(tasks):
+        executor = Slurm(tmp_path, Queue("gpu", "lab", 90))
+        with executor:
+            for task in tasks:
+                executor.submit(task)
+            for task in list(executor.waiting):
+                executor._start(task)
+        return executor
+
+    submit([first, second])
+    texts = [file.read_text() for file in sorted(tmp_path.glob("script-*.sh"))]
+    for wanted in (
+        "partition=gpu",
+        "account=lab",
+        "time=90",
+        "cpus-per-task=3",
+        "gpus-per-node=2",
+        "mem=8GB",
+        "requeue",
+    ):
+        assert all(f"#SBATCH --{wanted}" in text for text in texts), wanted
+    assert "--dependency=afterok:101" in texts[1]
+    assert "dependency" not in texts[0]
+    assert " -P -u -m submitit.core._submit" in texts[0]
+    assert json.loads((tmp_path / HOME / "jobs.json").read_text()) == {"first": "101", "second": "102"}
+    again = submit([first, second])
+    assert len(list(tmp_path.glob("script-*.sh"))) == 2
+    assert {name: job.job_id for name, job in again.jobs.items()} == {"first": "101", "second": "102"}
+
+
+def test_without_slurm_the_command_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OplError, match="no SLURM here"):
+        Slurm(tmp_path, Queue()).__enter__()
