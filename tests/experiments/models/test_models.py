@@ -45,7 +45,6 @@ SMALL = {  # settings, channels, size of the images, length of the features, whe
     ),
     "neural scale": (NeuralScale(ratio=0.05), 3, 32, 31, True),
     "mnist": (MnistNet(), 1, 28, 32, True),
-    "mnist without the last relu": (MnistNet(last_relu=False), 1, 28, 32, False),
     "mnist in the plane": (MnistNet(embed=2), 1, 28, 2, False),
     "digits": (DigitsNet(), 1, 8, 64, True),
     "fast": (FastNet(width=2), 3, 32, 24, False),

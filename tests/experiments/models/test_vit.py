@@ -27,7 +27,7 @@ def reference(block: Block, width: int, heads: int) -> nn.Module:
 
 
 def test_a_block_is_pytorchs_encoder_layer():
-    block = Block(24, 3, 4, 0.0)
+    block = Block(24, 3)
     for parameter in block.parameters():
         nn.init.normal_(parameter, std=0.3)
     tokens = torch.randn(2, 5, 24)
@@ -59,20 +59,11 @@ def test_the_place_of_a_patch_matters():
     assert len(positions(7, 9, 32).unique(dim=0)) == 63
 
 
-def test_dropped_paths_keep_the_mean_and_are_off_in_evaluation():
-    block = Block(8, 1, 4, 0.5)
-    change = torch.ones(4000, 1, 8)
-    assert block.train()._keep(change).unique().tolist() == [0.0, 2.0]
-    assert block._keep(change).mean().item() == pytest.approx(1, abs=0.1)
-    assert block.eval()._keep(change).equal(change)
-
-
 @pytest.mark.parametrize(
     ("model", "says"),
     [
         (ViT(width=30, heads=2), "multiple of 8"),
         (ViT(depth=0), "model.depth is 0"),
-        (ViT(drop_path=1.0), "model.drop_path is 1.0"),
     ],
 )
 def test_a_vit_that_cannot_be_built_says_why(model, says):

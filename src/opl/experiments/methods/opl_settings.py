@@ -5,10 +5,9 @@ from typing import ClassVar, Literal
 
 from ..._support.balance import GradientBalance
 from ..._support.gamma import AutoGamma, Ramp
-from ..._support.ranges import FractionBelowOne, NotNegative, Positive
+from ..._support.ranges import NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
-from ...losses import prototypes
 from ...losses.centered import CenteredProjectionLoss
 from ...losses.projection import LossForm, OrthogonalProjectionLoss
 from ...losses.prototypes import PrototypeProjectionLoss
@@ -45,12 +44,6 @@ class OPLVariant(OPL):
     """Gamma: always `gamma`; at least `gamma` and what lowers d; or a ramp from `gamma` to `end` over all training."""
     end: NotNegative = 1.0
     """With the rules linear and cosine: gamma at the end of training."""
-    margin: NotNegative = AutoGamma.margin
-    """With the rule auto: how much gamma is above what is needed."""
-    temperature: Positive = prototypes.TEMPERATURE
-    """With prototypes: of the smooth maximum over other classes."""
-    momentum: FractionBelowOne = prototypes.MOMENTUM
-    """With prototypes: how much of a class mean is kept at each step."""
     centered: bool = False
     """Subtract the running mean of all features; d is then a signed mean."""
     balanced: bool = False
@@ -70,12 +63,7 @@ class OPLVariant(OPL):
                     "out."
                 )
             return PrototypeProjectionLoss(
-                shape.feature_dim,
-                num_classes=shape.num_classes,
-                gamma=gamma,
-                temperature=self.temperature,
-                momentum=self.momentum,
-                global_batch=everywhere,
+                shape.feature_dim, num_classes=shape.num_classes, gamma=gamma, global_batch=everywhere
             )
         if self.centered:
             return CenteredProjectionLoss(shape.feature_dim, gamma=gamma, global_batch=everywhere)
@@ -84,7 +72,7 @@ class OPLVariant(OPL):
 
     def _gamma(self, shape: TaskShape) -> float | AutoGamma | Ramp:
         if self.rule == "auto":
-            return AutoGamma(self.gamma, self.margin)
+            return AutoGamma(self.gamma)
         if self.rule == "constant":
             return self.gamma
         return Ramp(self.gamma, self.end, max(1, shape.steps * shape.epochs), self.rule)

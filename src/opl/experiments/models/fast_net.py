@@ -5,7 +5,6 @@ as identities, and a scaled linear classifier.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +25,11 @@ KERNELS = ((3, 1, 1), (3, 3, 1), (2, 3, 3))  # of the three convolutions of each
 class FastNet(Model):
     """Three groups of widths 64, 256 and 768 after a whitening layer; half of that with `half`.
 
-    Its 768 (or 384) features are slightly negative with SiLU, and never with ReLU.
+    Its 768 (or 384) features are slightly negative, because of SiLU.
     """
 
     half: bool = False
     """Half of all widths, for about a quarter of the time."""
-    activation: Literal["silu", "relu"] = "silu"
     width: Width = 64
     """Channels of the first group; the others have 4 and 12 times as many."""
 
@@ -40,12 +38,10 @@ class FastNet(Model):
         check_settings(self, "model.")
         width = max(1, self.width // 2) if self.half else self.width
         widths, inner = (width, 4 * width, 12 * width), (width, 3 * width, 8 * width)
-        act: type[nn.Module] = nn.SiLU if self.activation == "silu" else nn.ReLU
-        stem = WhiteningStem(channels)
-        parts: dict[str, nn.Module] = {"stem": nn.Sequential(stem, act())}
+        parts: dict[str, nn.Module] = {"stem": nn.Sequential(WhiteningStem(channels), nn.SiLU())}
         before = 2 * channels * PATCH * PATCH
         for number, (wide, mid, kernels) in enumerate(zip(widths, inner, KERNELS, strict=True), 1):
-            parts[f"group{number}"] = Group(before, wide, mid, kernels, act)
+            parts[f"group{number}"] = Group(before, wide, mid, kernels)
             before = wide
         model = WhitenedNetwork({**parts, "pool": MaxPlusMean()}, widths[-1], num_classes)
         model.fc = nn.Linear(widths[-1], num_classes, bias=False)
@@ -97,21 +93,19 @@ class WhiteningStem(nn.Module):
 class Group(nn.Module):
     """A convolution that halves the map, and two more around which the input is passed on."""
 
-    def __init__(
-        self, before: int, wide: int, mid: int, kernels: tuple[int, int, int], activation: type[nn.Module]
-    ) -> None:
+    def __init__(self, before: int, wide: int, mid: int, kernels: tuple[int, int, int]) -> None:
         super().__init__()
         first, second, third = kernels
         self.down = nn.Sequential(
-            identity_convolution(before, wide, first), nn.MaxPool2d(2), nn.BatchNorm2d(wide), activation()
+            identity_convolution(before, wide, first), nn.MaxPool2d(2), nn.BatchNorm2d(wide), nn.SiLU()
         )
         self.rest = nn.Sequential(
             identity_convolution(wide, mid, second),
             nn.BatchNorm2d(mid),
-            activation(),
+            nn.SiLU(),
             identity_convolution(mid, wide, third),
             nn.BatchNorm2d(wide),
-            activation(),
+            nn.SiLU(),
         )
 
     def forward(self, maps: Tensor) -> Tensor:

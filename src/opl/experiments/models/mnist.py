@@ -17,17 +17,15 @@ class MnistNet(Model):
     Args:
         widths: widths of the four convolutions; the last is the number of features.
         embed: number of features after an additional linear layer, 2 for a plot; 0 for no such layer.
-        last_relu: if false, the last convolution ends in batch norm without a ReLU, so that features can be negative.
     """
 
     widths: tuple[Width, Width, Width, Width] = (32, 64, 64, 32)
     embed: Annotated[int, Range(0, 4096)] = 0
-    last_relu: bool = True
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with PyTorch's default initialization."""
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 3), bias=False)
-        parts = with_pooling({"trunk": trunk if self.last_relu else trunk[:-1]})
+        parts = with_pooling({"trunk": trunk})
         if self.embed:
             parts["embed"] = nn.Linear(self.widths[-1], self.embed)
         return Network(parts, self.embed or self.widths[-1], num_classes)

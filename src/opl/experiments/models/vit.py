@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..._support.ranges import FractionBelowOne, Pixels, Range, Width, check_settings
+from ..._support.ranges import Pixels, Range, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .network import Network
@@ -28,10 +28,6 @@ class ViT(Model):
     """Channels of a token, a multiple of four times the number of heads; also the number of features."""
     depth: Annotated[int, Range(1, 100)] = 12
     heads: Annotated[int, Range(1, 64)] = 6
-    expansion: Annotated[int, Range(1, 16)] = 4
-    """Hidden width of the MLPs, in widths."""
-    drop_path: FractionBelowOne = 0.0
-    """Probability of skipping the last block for an image in training; it grows linearly from 0 in the first."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights; the classifier starts at zero."""
@@ -41,10 +37,9 @@ class ViT(Model):
                 f"model.width is {self.width}, with {self.heads} heads: give a multiple of {4 * self.heads}, so that "
                 "each head has as many channels, and the positions too."
             )
-        rates = torch.linspace(0, self.drop_path, self.depth).tolist()
         parts: dict[str, nn.Module] = {
             "patches": Patches(channels, self.width, self.patch),
-            "blocks": nn.Sequential(*(Block(self.width, self.heads, self.expansion, rate) for rate in rates)),
+            "blocks": nn.Sequential(*(Block(self.width, self.heads) for _ in range(self.depth))),
             "norm": nn.LayerNorm(self.width),
             "pool": MeanToken(),
         }
@@ -79,32 +74,26 @@ class Patches(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and MLP, each on normalized tokens and added to its input."""
+    """Attention and an MLP four times as wide, each on normalized tokens and added to its input."""
 
-    def __init__(self, width: int, heads: int, expansion: int, drop_path: float) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads, self.drop_path = heads, drop_path
+        self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.expand, self.reduce = nn.Linear(width, expansion * width), nn.Linear(expansion * width, width)
+        self.expand, self.reduce = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Map (B, N, width) tokens to the same shape."""
-        tokens = tokens + self._keep(self._attend(self.norm1(tokens)))
-        return tokens + self._keep(self.reduce(F.gelu(self.expand(self.norm2(tokens)))))
+        tokens = tokens + self._attend(self.norm1(tokens))
+        out: Tensor = tokens + self.reduce(F.gelu(self.expand(self.norm2(tokens))))
+        return out
 
     def _attend(self, tokens: Tensor) -> Tensor:
         queries, keys, values = self.qkv(tokens).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(queries, keys, values)
         projected: Tensor = self.project(mixed.transpose(1, 2).flatten(2))
         return projected
-
-    def _keep(self, change: Tensor) -> Tensor:
-        """Drop the change of some images in training, and scale up the others, so that its mean is unchanged."""
-        if not self.training or self.drop_path == 0:
-            return change
-        kept = torch.rand(len(change), 1, 1, device=change.device) >= self.drop_path
-        return change * (kept / (1 - self.drop_path)).to(change.dtype)
 
 
 class MeanToken(nn.Module):
