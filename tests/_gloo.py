@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/eager.py
+import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/normalize.py
 import torch.multiprocessing as mp
 
 

@@ -43,10 +43,10 @@ def test_every_way_equals_the_double_loop_in_value_and_gradient(batch, form, gam
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("signed", [False, True])
 def test_many_tiles_and_long_runs_equal_all_pairs_at_once(monkeypatch, form, soft, signed):
-    from opl._kernels import classes, tiled
+    from opl._kernels import class_sums, tiled
 
     monkeypatch.setattr(tiled, "TILE", 7)
-    monkeypatch.setattr(classes, "RUN", 5)
+    monkeypatch.setattr(class_sums, "RUN", 5)
     features = torch.randn(60, 6, dtype=torch.float64)
     features = (features if signed else features.abs()).requires_grad_()
     labels = torch.rand(60, 4, dtype=torch.float64).softmax(1) if soft else torch.randint(0, 3, (60,))

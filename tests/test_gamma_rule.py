@@ -98,7 +98,7 @@ def by_loops(features, labels):
 @pytest.mark.parametrize("traced", [False, True])
 def test_the_diagnosis_of_a_batch_equals_loops(labels, traced, monkeypatch):
     if traced:  # the version without reading values, as on an accelerator
-        monkeypatch.setattr("opl._kernels.layout.may_read_values", lambda x: False)
+        monkeypatch.setattr("opl._kernels.class_sums.may_read_values", lambda x: False)
     x, y = torch.randn(len(labels) + 1, 5), torch.tensor([*labels, -100])
     found = opl.OrthogonalProjectionLoss(gamma=0.7).diagnose(x, y)
     alone, nearest = by_loops(x[:-1], labels)

@@ -12,7 +12,7 @@ import pytest
 import opl
 
 SOURCE = Path(opl.__file__).parent
-LIBRARY = {"functional", "plugin", "geometry", "optim", "errors", "losses", "heads", "_kernels", "_support"}
+LIBRARY = {"functional", "plugin", "geometry", "optim", "errors", "losses", "heads", "_kernels", "_ranges", "schedules"}
 PLAIN = {
     "allocator",
     "types",

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from opl._support.muon import COEFFICIENTS, orthogonalize
-from opl.optim import Muon, Triangle, param_groups
+from opl.optim import COEFFICIENTS, Muon, Triangle, orthogonalize, param_groups
 
 
 @pytest.mark.parametrize("shape", [(4, 9), (9, 4), (5, 5)], ids=str)

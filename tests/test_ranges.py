@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import pytest
 
-from opl._support.ranges import Count, FolderName, Fraction, Multiple, Name, OneOf, Positive, Range, check_settings
+from opl._ranges import Count, FolderName, Fraction, Multiple, Name, OneOf, Positive, Range, check_settings
 from opl.errors import OptionError
 
 

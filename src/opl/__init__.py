@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import errors, functional, geometry, heads, losses, optim
-    from ._support.gamma import AutoGamma, Ramp
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
+    from .schedules import AutoGamma, Ramp
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,11 +36,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "AutoGamma": "_support.gamma",
+    "AutoGamma": "schedules",
     "FeatureTap": "plugin",
     "OrthogonalProjectionLoss": "losses.projection",
     "Projection": "functional",
-    "Ramp": "_support.gamma",
+    "Ramp": "schedules",
     "orthogonal_projection": "functional",
     "regularize": "plugin",
 }

@@ -29,19 +29,24 @@ accelerator the check would force a synchronization, so a NaN feature gives a Na
 """
 
 import math
-from numbers import Real
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from ._kernels.class_sums import class_sums
-from ._kernels.classes import Classes, Soft, classes_of, sums_are_exact
-from ._kernels.layout import Layout, layout
+from ._kernels.class_sums import Classes, Layout, Soft, class_sums, classes_of, layout, sums_are_exact
 from ._kernels.normalize import full_precision, is_traced
 from ._kernels.pairs import fast_pairs, pairs
 from ._kernels.tiled import tiled
-from ._kernels.validate import READ_FROM, ValidBatch, may_read_values, validate
+from ._kernels.validate import (
+    READ_FROM,
+    ValidBatch,
+    check_ignore_index,
+    is_number,
+    is_readable,
+    may_read_values,
+    validate,
+)
 from .errors import OptionError, did_you_mean
 
 Form = Literal["mean_abs", "abs_mean", "mean"]
@@ -170,24 +175,6 @@ def check_options(gamma: float, form: str, ignore_index: int) -> None:
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))
     check_ignore_index(ignore_index)
-
-
-def check_ignore_index(ignore_index: int) -> None:
-    """Raise `OptionError` unless `ignore_index` is a whole number."""
-    if not is_number(ignore_index) or ignore_index != int(ignore_index):
-        raise OptionError(
-            f"ignore_index is {ignore_index!r}: give the integer label of rows to leave out, such as -100."
-        )
-
-
-def is_number(value: object) -> bool:
-    """Return whether `value` is a real number, from Python or NumPy, and not a bool."""
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def is_readable(value: Tensor) -> bool:
-    """Return whether Python may read a number at no cost: on the CPU, outside of a graph that is compiled."""
-    return value.is_cpu and not torch.compiler.is_compiling()
 
 
 def similarities(

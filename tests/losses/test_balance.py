@@ -9,7 +9,7 @@ from torch.nn import functional as F
 import opl
 from _gloo import together
 from opl import OrthogonalProjectionLoss
-from opl._support.balance import GradientBalance, entropy_gradient
+from opl.losses._balance import GradientBalance, entropy_gradient
 
 MOMENTUM = 0.99
 

@@ -12,8 +12,7 @@ from torch import nn
 import opl
 from _gloo import together
 from _said import says
-from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, functional
-from opl._support import gamma as gamma_module
+from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, functional, schedules
 from opl.losses.centered import CenteredProjectionLoss
 from opl.losses.prototypes import PrototypeProjectionLoss, prototype_projection
 
@@ -71,7 +70,7 @@ def test_the_log_ratio_equals_loops(readable, monkeypatch):
 
 @pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
 def test_gamma_auto_is_what_the_running_means_need(readable, monkeypatch):
-    monkeypatch.setattr(gamma_module, "is_readable", lambda value: readable)
+    monkeypatch.setattr(schedules, "is_readable", lambda value: readable)
     loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.2, margin=0.3, momentum=0.5)).double()
     sums, weight = torch.zeros(2, dtype=torch.float64), 0.0
     for seed in range(3):

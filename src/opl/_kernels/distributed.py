@@ -14,11 +14,20 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import DistributedError, OplError, OptionError, did_you_mean
-from .class_sums import gradient
-from .classes import Classes, Hard, Soft, classes_of, sums_are_exact
-from .eager import outside_graphs
-from .layout import Layout, closest, layout, layout_of_sums, soft_alone
-from .normalize import inverse_norms
+from .class_sums import (
+    Classes,
+    Hard,
+    Layout,
+    Soft,
+    classes_of,
+    closest,
+    gradient,
+    layout,
+    layout_of_sums,
+    soft_alone,
+    sums_are_exact,
+)
+from .normalize import inverse_norms, outside_graphs
 from .tiled import PairSum, attach, finish, pair_sum
 from .validate import ValidBatch, validate
 

@@ -1,14 +1,39 @@
-"""Unit features without division by zero, and the conversion of their gradient to that of the features."""
+"""Unit features without division by zero, their gradient, and how the kernels behave in compiled graphs."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def is_traced() -> bool:
     """Return whether `torch.compile` or a `torch.func` transform is active: plain operations only, no value reads."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def outside_graphs(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a compiled graph end before a function and continue after it, as `torch.compiler.disable` does.
+
+    The compiler takes a second to import. Imported after a process group was made, it also keeps that group alive (by
+    default arguments of `torch.distributed.nn`), and the group's threads may abort the process when Python ends.
+    """
+    disabled = _disable_dynamo(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        if torch.compiler.is_compiling():
+            result: T = disabled(*args, **kwargs)
+            return result
+        return function(*args, **kwargs)
+
+    return call
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[object]:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .classes import Number, per_pair, same_class
+from .class_sums import Number, per_pair, same_class
 from .normalize import feature_gradient_, full_precision, inverse_norms, is_traced
 
 

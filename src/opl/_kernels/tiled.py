@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .class_sums import gradient
-from .classes import Soft, classes_of, per_pair, same_class
-from .first_derivative import first_derivative_only
+from ..errors import DerivativeError
+from .class_sums import Soft, classes_of, gradient, per_pair, same_class
 from .normalize import accumulation_dtype, feature_gradient_, inverse_norms
 
 FIRST_DERIVATIVE_ONLY = (
@@ -146,3 +145,22 @@ class _AttachedGradients(torch.autograd.Function):
         x, same_gradient, other_gradient = ctx.saved_tensors
         out = (same_gradient * (to_same * ctx.scale)).addcmul_(other_gradient, to_other * ctx.scale)
         return first_derivative_only(out, x, FIRST_DERIVATIVE_ONLY), None, None, None, None, None
+
+
+def first_derivative_only(gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
+    """Return the gradient unchanged; differentiating it again raises `DerivativeError` with this message."""
+    if not torch.is_grad_enabled():
+        return gradient
+    guarded: Tensor = _FirstDerivativeOnly.apply(gradient, x, sentence)  # type: ignore[no-untyped-call]
+    return guarded
+
+
+class _FirstDerivativeOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor, sentence: str) -> Tensor:
+        ctx.sentence = sentence
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        raise DerivativeError(ctx.sentence)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from .._support.ranges import Count, FolderName, Name, NotNegative, Positive, Seed, check_settings
+from .._ranges import Count, FolderName, Name, NotNegative, Positive, Seed, check_settings
 from ..errors import OptionError
 from ..optim import Cosine, Optimizer, Schedule, Steps
 from .scales import FULL, RunScale

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_integers, as_vectors, check_range, check_sizes, kept_rows
-from ..functional import IGNORE_INDEX, check_ignore_index
+from .._kernels.validate import as_integers, as_vectors, check_ignore_index, check_range, check_sizes, kept_rows
+from ..functional import IGNORE_INDEX
 
 
 class Head(nn.Module):

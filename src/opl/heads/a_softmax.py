@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import check_positive
-from .._support.step_counter import StepCounter
+from .._kernels.validate import check_positive
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter
 from ._head import Head, cosines, is_target, target_column, xavier
 
 MARGIN = 4

@@ -5,10 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from .._support.arguments import check_positive, check_steps
-from .._support.step_counter import StepCounter, ramp
+from .._kernels.validate import check_positive, check_steps
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter, ramp
 from ._head import Head, cosines, is_target, target_column, xavier
 
 SCALE = 64.0

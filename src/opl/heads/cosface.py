@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from .._support.arguments import check_positive, check_steps
-from .._support.step_counter import StepCounter, ramp
+from .._kernels.validate import check_positive, check_steps
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter, ramp
 from ._head import Head, cosines, is_target, xavier
 
 SCALE = 64.0

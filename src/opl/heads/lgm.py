@@ -4,11 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import as_vectors, check_positive
-from .._support.reduction import mean_or_zero
-from .._support.step_counter import StepCounter
+from .._kernels.validate import as_vectors, check_positive, mean_or_zero
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter
 from ._distance import squared_distances
 from ._head import Head, is_target
 

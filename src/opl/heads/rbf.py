@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from .._support.arguments import check_positive
+from .._kernels.validate import check_positive
 from ..functional import IGNORE_INDEX
 from ._distance import squared_distances
 from ._head import Head, xavier

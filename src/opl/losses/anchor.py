@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .._support.arguments import as_labeled_batch, as_vectors, check_steps
-from .._support.reduction import Reduction, check_reduction, reduce_losses
-from .._support.step_counter import StepCounter
+from .._kernels.validate import as_labeled_batch, as_vectors, check_ignore_index, check_steps
 from ..errors import OptionError, did_you_mean
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter
+from ._reduction import Reduction, check_reduction, reduce_losses
 
 Variant = Literal["neg", "pos"]
 VARIANTS = get_args(Variant)  # a constant: torch 2.6 cannot trace get_args

@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._support.arguments import as_labeled_batch, as_vectors, check_sizes
-from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._kernels.validate import as_labeled_batch, as_vectors, check_ignore_index, check_sizes, is_number
 from ..errors import OptionError
-from ..functional import IGNORE_INDEX, check_ignore_index, is_number
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction, reduce_losses
 from .projection import default_group
 
 ALPHA = 0.5

@@ -5,10 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._kernels.validate import ValidBatch, validate
-from .._support.arguments import as_vectors, check_sizes
-from .._support.gamma import Gamma
+from .._kernels.validate import ValidBatch, as_vectors, check_sizes, validate
 from ..functional import IGNORE_INDEX, Form, Projection
+from ..schedules import Gamma
 from .projection import Diagnosis, OrthogonalProjectionLoss, default_group
 
 FORM: Form = "mean"  # linear in time for signed features too

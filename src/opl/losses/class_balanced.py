@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from .._support.arguments import as_vectors
-from .._support.reduction import Reduction, check_reduction
+from .._kernels.validate import as_vectors, check_ignore_index
 from ..errors import OptionError
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction
 from .focal import FocalForm, check_focal, focal
 
 BETA = 0.9999

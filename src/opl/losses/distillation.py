@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_integers, as_vectors, kept_rows
-from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._kernels.validate import as_integers, as_vectors, check_ignore_index, is_number, kept_rows
 from ..errors import FeatureError, OptionError, did_you_mean
-from ..functional import IGNORE_INDEX, check_ignore_index, is_number
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction, reduce_losses
 
 Form = Literal["absolute", "softmax"]
 FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import as_labeled_batch, as_vectors
-from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._kernels.validate import as_labeled_batch, as_vectors, check_ignore_index
 from ..errors import OptionError, did_you_mean
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction, reduce_losses
 
 FocalForm = Literal["softmax", "sigmoid"]
 FORMS = get_args(FocalForm)  # a constant: torch 2.6 cannot trace get_args

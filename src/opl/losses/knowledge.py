@@ -3,10 +3,10 @@
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._support.arguments import as_integers, as_vectors, check_positive, kept_rows
-from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._kernels.validate import as_integers, as_vectors, check_ignore_index, check_positive, kept_rows
 from ..errors import FeatureError
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction, reduce_losses
 
 TEMPERATURE = 4.0
 

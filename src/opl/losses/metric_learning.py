@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_vectors
+from .._kernels.validate import as_vectors
 from ..errors import LabelError, OptionError
 from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, check_options, orthogonal_projection
 

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .._kernels.normalize import full_precision
-from .._support.arguments import as_labeled_batch
-from .._support.reduction import Reduction, check_reduction, reduce_losses
+from .._kernels.validate import as_labeled_batch, check_ignore_index
 from ..errors import FeatureError, OptionError, did_you_mean
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
+from ._reduction import Reduction, check_reduction, reduce_losses
 
 Form = Literal["kd", "mse"]
 FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args

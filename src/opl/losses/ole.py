@@ -6,12 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._kernels.eager import outside_graphs
-from .._kernels.first_derivative import first_derivative_only
-from .._kernels.normalize import accumulation_dtype, full_precision
-from .._support.arguments import as_integers, as_vectors, kept_rows
+from .._kernels.normalize import accumulation_dtype, full_precision, outside_graphs
+from .._kernels.tiled import first_derivative_only
+from .._kernels.validate import as_integers, as_vectors, check_ignore_index, is_number, kept_rows
 from ..errors import FeatureError, LabelError, OptionError
-from ..functional import IGNORE_INDEX, check_ignore_index, is_number
+from ..functional import IGNORE_INDEX
 
 DELTA = 1.0
 THRESHOLD = 1e-6

@@ -8,10 +8,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_labeled_batch, as_vectors, check_sizes
-from .._support.reduction import mean_or_zero
+from .._kernels.validate import as_labeled_batch, as_vectors, check_ignore_index, check_sizes, mean_or_zero
 from ..errors import OptionError
-from ..functional import IGNORE_INDEX, check_ignore_index
+from ..functional import IGNORE_INDEX
 from .projection import default_group
 
 Version = Literal[1, 2]

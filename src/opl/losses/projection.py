@@ -6,8 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._kernels.layout import Layout
-from .._support.gamma import Gamma, gamma_rule
+from .._kernels.class_sums import Layout
 from ..errors import DistributedError, OptionError, did_you_mean
 from ..functional import (
     EPSILON,
@@ -21,6 +20,7 @@ from ..functional import (
     log_ratio,
     similarities,
 )
+from ..schedules import Gamma, gamma_rule
 
 LossForm = Form | Literal["log_ratio"]
 LOSS_FORMS = (*get_args(Form), "log_ratio")

@@ -6,12 +6,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._kernels.layout import closest
+from .._kernels.class_sums import closest
 from .._kernels.normalize import full_precision, unit_rows
-from .._support.arguments import as_labeled_batch, as_vectors, check_positive, check_sizes
-from .._support.gamma import AutoGamma, Ramp, gamma_rule
+from .._kernels.validate import as_labeled_batch, as_vectors, check_ignore_index, check_positive, check_sizes, is_number
 from ..errors import OptionError
-from ..functional import IGNORE_INDEX, Projection, check_ignore_index, is_number
+from ..functional import IGNORE_INDEX, Projection
+from ..schedules import AutoGamma, Ramp, gamma_rule
 from .projection import Diagnosis, default_group
 
 GAMMA = 1.0

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from .._support.balance import GradientBalance
-from .._support.gamma import Gamma
+from .._kernels.validate import is_number
 from ..errors import OplWarning, OptionError, did_you_mean
-from ..functional import FORM, IGNORE_INDEX, WEIGHT, is_number
+from ..functional import FORM, IGNORE_INDEX, WEIGHT
+from ..losses._balance import GradientBalance
+from ..schedules import Gamma
 from .caller import check_caller
 from .projections import AnyProjectionLoss, ProjectionForm, build_projection
 from .source import ClassifierSource, FunctionSource, OutputSource, Pool, Source

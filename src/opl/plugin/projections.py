@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from .._support.gamma import AutoGamma, Gamma
 from ..errors import OptionError, did_you_mean
 from ..functional import FORM, FORMS
 from ..losses import centered as centered_loss
@@ -10,6 +9,7 @@ from ..losses import prototypes
 from ..losses.centered import CenteredProjectionLoss
 from ..losses.projection import LOSS_FORMS, LossForm, OrthogonalProjectionLoss
 from ..losses.prototypes import PrototypeProjectionLoss
+from ..schedules import AutoGamma, Gamma
 
 ProjectionForm = LossForm | Literal["prototypes"]
 AnyProjectionLoss = OrthogonalProjectionLoss | PrototypeProjectionLoss | CenteredProjectionLoss

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._support.balance import GradientBalance, entropy_gradient
-from ..._support.gamma import Ramp
 from ...losses import CenteredProjectionLoss, OrthogonalProjectionLoss, PrototypeProjectionLoss
+from ...losses._balance import GradientBalance, entropy_gradient
+from ...schedules import Ramp
 from ..allocator import keep_freed_memory
 from . import Options
 from .loss import Case, batch_of, describe, progress

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from ..._support.ranges import Positive, Range
+from ..._ranges import Positive, Range
 from ..bench import MODULES, Options, Subject
 from .flags import Flags
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..._support.ranges import check_settings
+from ..._ranges import check_settings
 from ...errors import OptionError
 from ..evaluation.registry import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder

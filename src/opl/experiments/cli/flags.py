@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, Self
 
 import tyro
 
-from ..._support.ranges import Range, check_settings
+from ..._ranges import Range, check_settings
 from ...errors import OptionError, did_you_mean
 
 OUT = Path("runs")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._support.ranges import check_settings
+from ..._ranges import check_settings
 from ...errors import FolderError, OptionError
 from ..charts.rendering import Order
 from ..item import Item

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._support.ranges import Range, check_settings
+from ..._ranges import Range, check_settings
 from ...errors import OplError
 from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe

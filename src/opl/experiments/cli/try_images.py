@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._support.ranges import Range, check_settings
+from ..._ranges import Range, check_settings
 from ...errors import OplError, StoppedError
 from ..tryout.preferences import Preferences
 from .flags import OUT, Flags, read_flags

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
 
-from ..._support.ranges import Fraction, Range
+from ..._ranges import Fraction, Range
 from ...errors import DataError, OptionError
 from ..types import Augmentation
 from .file_data_set import FileDataSet, superclasses_of

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar
 
 import torch
 
-from ..._support.ranges import CountOrZero, Range, SeedOrOfRun, check_settings
+from ..._ranges import CountOrZero, Range, SeedOrOfRun, check_settings
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .split import split

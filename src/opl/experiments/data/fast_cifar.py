@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..._support.ranges import Fraction, Pixels, Range
+from ..._ranges import Fraction, Pixels, Range
 from ..types import Augmentation
 from .augment import ReflectCrop
 from .cifar import Cifar10, Cifar100

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._support.ranges import LARGEST_COUNT, CountOrZero, Range, SeedOrOfRun
+from ..._ranges import LARGEST_COUNT, CountOrZero, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .file_data_set import check_classes

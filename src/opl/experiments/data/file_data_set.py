@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from ..._support.ranges import CountOrZero, SeedOrOfRun
+from ..._ranges import CountOrZero, SeedOrOfRun
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .read.catalog import CATALOG

@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ..._support.ranges import FractionBelowOne, Range
+from ..._ranges import FractionBelowOne, Range
 from ...errors import DataError
 from ..types import Images
 from .cifar import Cifar100

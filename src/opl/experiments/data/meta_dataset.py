@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import torch
 
-from ..._support.ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun, check_settings
+from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun, check_settings
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .augment import ColorJitter, Flip, PadCrop

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..._support.ranges import FractionBelowOne, SeedOrOfRun, check_settings
+from ..._ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..files import read_limited
 from ..seeds import Purpose

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..._support.ranges import CountOrZero, Fraction, Name, Pixels, check_settings
+from ..._ranges import CountOrZero, Fraction, Name, Pixels, check_settings
 from ...errors import DataError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import Flip, PadCrop

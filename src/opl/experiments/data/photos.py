@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from ..._support.ranges import Fraction, Range
+from ..._ranges import Fraction, Range
 from ..types import Augmentation
 from .augment import (
     ColorJitter,

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._support.ranges import (
+from ..._ranges import (
     CountOrZero,
     Fraction,
     FractionBelowOne,

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..._support.ranges import CountOrZero, NotNegative, Range, check_settings
+from ..._ranges import CountOrZero, NotNegative, Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits
 from .cifar import Cifar10, Cifar100

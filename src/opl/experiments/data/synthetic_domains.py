@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import torch
 import torch.nn.functional as F
 
-from ..._support.ranges import NotNegative, Pixels, Range
+from ..._ranges import NotNegative, Pixels, Range
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits
 from .domains import PACS, augmentation

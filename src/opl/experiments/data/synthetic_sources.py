@@ -6,7 +6,7 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 
-from ..._support.ranges import NotNegative, Range
+from ..._ranges import NotNegative, Range
 from ..seeds import mix
 from ..types import Images, Splits, empty_part
 from .few_shot import check_part

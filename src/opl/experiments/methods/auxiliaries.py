@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from ..._support.ranges import Count, NotNegative
+from ..._ranges import Count, NotNegative
 from ...errors import OptionError
 from ...losses import center, negative_cam, ole, perpetual
 from ...losses.center import CenterLoss

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from ..._support.ranges import Fraction, FractionBelowOne, NotNegative
+from ..._ranges import Fraction, FractionBelowOne, NotNegative
 from ...losses import anchor, class_balanced, focal
 from ...losses.anchor import AnchorLoss
 from ...losses.class_balanced import ClassBalancedFocalLoss

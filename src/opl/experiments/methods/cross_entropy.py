@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..._support.ranges import FractionBelowOne
+from ..._ranges import FractionBelowOne
 from ..types import Method, TaskShape
 from .base import Objective, SupervisedObjective
 

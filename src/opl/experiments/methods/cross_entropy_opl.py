@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..._support.ranges import FractionBelowOne, NotNegative
+from ..._ranges import FractionBelowOne, NotNegative
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ..types import Method, TaskShape
 from .auxiliaries import build_terms

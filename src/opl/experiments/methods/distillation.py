@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.ranges import Fraction, Positive, check_settings
+from ..._ranges import Fraction, Positive, check_settings
 from ...losses import knowledge
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ..._support.ranges import Count, CountOrZero, NotNegative, Positive, Range
+from ..._ranges import Count, CountOrZero, NotNegative, Positive, Range
 from ...heads import (
     ArcFaceHead,
     ASoftmaxHead,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.ranges import Count, Positive, check_settings
+from ..._ranges import Count, Positive, check_settings
 from ..models.modes import evaluation_mode, unwrap
 from ..radius import check_radius
 from ..types import Batch, Output, TaskShape

@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ..._support.balance import GradientBalance
-from ..._support.gamma import AutoGamma, Ramp
-from ..._support.ranges import NotNegative
+from ..._ranges import NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
+from ...losses._balance import GradientBalance
 from ...losses.centered import CenteredProjectionLoss
 from ...losses.projection import LossForm, OrthogonalProjectionLoss
 from ...losses.prototypes import PrototypeProjectionLoss
 from ...plugin.projections import AnyProjectionLoss
+from ...schedules import AutoGamma, Ramp
 from ..types import TaskShape
 from .terms import ProjectionTerm, Term, is_distributed
 

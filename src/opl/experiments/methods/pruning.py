@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._support.ranges import Count, CountOrZero, PositiveFraction, check_settings
-from ..._support.step_counter import StepCounter
+from ..._ranges import Count, CountOrZero, PositiveFraction, check_settings
 from ...errors import OptionError
+from ...schedules import StepCounter
 from ..models.gates import Gate, gates_of
 from ..models.modes import unwrap
 from ..models.network import Network

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.ranges import NotNegative
+from ..._ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
 from .base import Losses, Objective, SupervisedObjective

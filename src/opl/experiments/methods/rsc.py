@@ -11,9 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..._support.ranges import Count, Fraction, NotNegative, check_settings
-from ..._support.step_counter import StepCounter
+from ..._ranges import Count, Fraction, NotNegative, check_settings
 from ...errors import OptionError
+from ...schedules import StepCounter
 from ..models import Network
 from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape

@@ -6,9 +6,9 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ..._support.balance import GradientBalance, entropy_gradient
 from ...errors import OptionError
 from ...heads import Head, LinearHead
+from ...losses._balance import GradientBalance, entropy_gradient
 from ...losses.negative_cam import class_activation_maps
 from ...plugin import FeatureTap
 from ...plugin.criterion import DIAGNOSED

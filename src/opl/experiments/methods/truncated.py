@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..._support.ranges import Count, Fraction, Range, check_settings
+from ..._ranges import Count, Fraction, Range, check_settings
 from ...errors import OptionError
 from ...functional import IGNORE_INDEX
 from ...losses import truncated

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..._support.ranges import NotNegative, Positive
+from ..._ranges import NotNegative, Positive
 from ...losses.knowledge import KnowledgeDistillationLoss
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms

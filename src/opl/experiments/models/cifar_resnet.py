@@ -5,7 +5,7 @@ from typing import Annotated
 
 from torch import nn
 
-from ..._support.ranges import Multiple, Width, check_settings
+from ..._ranges import Multiple, Width, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, with_pooling
 from .residual import BasicBlock, convolution, stages

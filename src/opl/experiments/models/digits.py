@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..._support.ranges import Width
+from ..._ranges import Width
 from ..types import Model
 from .network import Network, with_pooling
 

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._support.arguments import check_steps
-from ..._support.step_counter import StepCounter, ramp
+from ..._kernels.validate import check_steps
 from ...errors import OptionError
+from ...schedules import StepCounter, ramp
 
 
 def drop_block(x: Tensor, rate: float | Tensor, block: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._support.ranges import Width, check_settings
+from ..._ranges import Width, check_settings
 from ..types import Model
 from .network import Network
 

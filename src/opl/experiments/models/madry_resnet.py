@@ -8,7 +8,7 @@ from typing import Annotated
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..._support.ranges import Range, check_settings
+from ..._ranges import Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from torch import nn
 
-from ..._support.ranges import Range, Width
+from ..._ranges import Range, Width
 from ..types import Model
 from .network import Network, conv_chain, with_pooling
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ..._support.ranges import Range, check_settings
+from ..._ranges import Range, check_settings
 from ..types import Model
 from ..widths import FIT, SCALING, PowerLaw, ScaledNetwork, Widths, rebuild, stored_widths, uniform_widths
 from .network import Network

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.ranges import Width
+from ..._ranges import Width
 from ...errors import OptionError
 from ..types import Model
 from ..widths import ARCHITECTURES

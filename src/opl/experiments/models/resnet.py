@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from torch import nn
 
-from ..._support.ranges import Multiple, OneOf, check_settings
+from ..._ranges import Multiple, OneOf, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import BasicBlock, Block, Bottleneck, convolution, stages

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from ..._support.ranges import CountOrZero, FractionBelowOne, Pixels, Width, check_settings
+from ..._ranges import CountOrZero, FractionBelowOne, Pixels, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .dropblock import DropBlock

@@ -7,7 +7,7 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from ..._support.ranges import Multiple, check_settings
+from ..._ranges import Multiple, check_settings
 from ...heads import Head
 from ...heads.cosface import cosface
 from ..types import Model

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..._support.ranges import Pixels, Range, Width, check_settings
+from ..._ranges import Pixels, Range, Width, check_settings
 from ...errors import OptionError
 from ..types import Model
 from .network import Network

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 
-from ..._support.ranges import Multiple, Range, check_settings
+from ..._ranges import Multiple, Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from ..._support.ranges import Range
+from ..._ranges import Range
 from .executor import Executor, Resources
 
 On = Literal["local", "ray", "slurm"]

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/eager.py
+import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/normalize.py
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 

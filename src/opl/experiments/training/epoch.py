@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ..._support.step_counter import StepCounter
 from ...errors import DivergedError, FeatureError
+from ...schedules import StepCounter
 from ..recipe import Recipe, checkpoint_interval
 from ..seeds import Purpose
 from ..types import Batch, EpochRecord

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..._kernels.layout import closest
+from ..._kernels.class_sums import closest
 from ...functional import gamma_needed
 from ...geometry import Geometry
 from ..data.batches import Batches

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from ..._support.ranges import CountOrZero, Fraction, NotNegative, Range, Seed
+from ..._ranges import CountOrZero, Fraction, NotNegative, Range, Seed
 from ...errors import FolderError
 
 NETWORKS = {

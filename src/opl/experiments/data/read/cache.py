@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...._support.ranges import FolderName
+from ...._ranges import FolderName
 from ....errors import DataError, OplWarning, OptionError
 from ...run_folder.lock import FileLock
 from .checksums import seal, size_and_checksum, unseal

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ...._support.ranges import Count, CountOrZero, NotNegative, Positive, Seed, check_settings
+from ...._ranges import Count, CountOrZero, NotNegative, Positive, Seed, check_settings
 from ...radius import check_radius, format_radius
 
 Kind = Literal["clean", "fgsm", "pgd", "autoattack"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...._support.arguments import check_positive
+from ...._kernels.validate import check_positive
 from .checks import check_finite, check_support, not_finite_error
 from .chunks import as_working_type, map_chunks, one_hot, predict
 from .logistic import Fit, fit, float32_suffices, inner_products, warn_unconverged

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from ...._support.ranges import LARGEST_COUNT, Count, CountOrZero, NotNegative, Range, Seed, check_settings
+from ...._ranges import LARGEST_COUNT, Count, CountOrZero, NotNegative, Range, Seed, check_settings
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...._support.ranges import Count, CountOrZero, Name, Positive, Seed, check_settings
+from ...._ranges import Count, CountOrZero, Name, Positive, Seed, check_settings
 from ...settings import to_json
 
 AVERAGE, BASE = "average", "base"

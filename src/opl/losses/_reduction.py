@@ -4,6 +4,7 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
+from .._kernels.validate import mean_or_zero
 from ..errors import OptionError, did_you_mean
 
 Reduction = Literal["mean", "sum", "none"]
@@ -28,10 +29,3 @@ def check_reduction(reduction: str) -> None:
     """Raise `OptionError` for an unknown reduction."""
     if reduction not in REDUCTIONS:
         raise OptionError(did_you_mean("reduction", reduction, REDUCTIONS))
-
-
-def mean_or_zero(values: Tensor, kept: Tensor | None = None) -> Tensor:
-    """Return the mean over the rows in the mask `kept`, by default over all; 0 if there are none."""
-    if kept is None:
-        return values.sum() / max(1, values.numel())
-    return values.where(kept, 0).sum() / kept.sum().clamp(min=1)

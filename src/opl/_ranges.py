@@ -7,7 +7,7 @@ import typing
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from ..errors import OptionError, did_you_mean
+from .errors import OptionError, did_you_mean
 
 LARGEST_COUNT = 2**31 - 1
 LARGEST_SEED = 2**63 - 1

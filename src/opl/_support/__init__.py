@@ -1,1 +1,0 @@
-"""Helpers shared by losses and heads: argument checks, reductions, step-dependent settings, torchmetrics support."""
