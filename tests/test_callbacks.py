@@ -30,7 +30,7 @@ def expected(model: nn.Module, rows: slice) -> dict[str, float]:
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_logs_the_parts_of_every_batch(tmp_path):
     lightning = pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
-    from opl.plugin.lightning import LogProjection
+    from opl.plugin.callbacks import LightningCallback
 
     logged = []
 
@@ -40,7 +40,7 @@ def test_lightning_logs_the_parts_of_every_batch(tmp_path):
 
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = lightning.Trainer(
-        max_epochs=1, accelerator="cpu", enable_model_summary=False, callbacks=[LogProjection(), Keep()], **quiet
+        max_epochs=1, accelerator="cpu", enable_model_summary=False, callbacks=[LightningCallback(), Keep()], **quiet
     )
     module = module_of(network(), 0.0)
     trainer.fit(module, DataLoader(TensorDataset(INPUTS, LABELS), 16))
@@ -59,7 +59,7 @@ def trainer_of(folder, criterion_of, **settings):
 
 def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    from opl.plugin.hugging_face import LogProjection
+    from opl.plugin.callbacks import HuggingFaceCallback
 
     trainer = trainer_of(tmp_path, lambda model: opl.regularize(nn.CrossEntropyLoss(), model))
     seen = []
@@ -69,7 +69,7 @@ def test_hugging_face_logs_means_of_the_parts_where_reports_see_them(tmp_path):
             seen.append(dict(logs))
 
     trainer.add_callback(Report())
-    callback = LogProjection.attach(trainer)
+    callback = HuggingFaceCallback.attach(trainer)
     batches = []
     trainer.callback_handler.callbacks.append(_keep(transformers, callback.criterion, batches))
     trainer.train()
@@ -101,7 +101,7 @@ def _keep(transformers, criterion, batches):
 )
 def test_a_trainer_that_would_be_misunderstood_is_refused(tmp_path, criterion_of, settings, words):
     pytest.importorskip("transformers", reason="transformers is not installed")
-    from opl.plugin.hugging_face import LogProjection
+    from opl.plugin.callbacks import HuggingFaceCallback
 
     with pytest.raises(opl.errors.OptionError, match=words):
-        LogProjection.attach(trainer_of(tmp_path, criterion_of, **settings))
+        HuggingFaceCallback.attach(trainer_of(tmp_path, criterion_of, **settings))

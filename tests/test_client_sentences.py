@@ -156,7 +156,7 @@ def test_compiled_passes_are_told_apart(scaled):
 
 
 def test_fsdp_and_checkpoint_wrappers_do_not_change_names():
-    from opl.plugin.layers import bare_name
+    from opl.plugin.graph import bare_name
 
     for name in ("module.fc", "_orig_mod.fc", "_fsdp_wrapped_module.fc", "module._fsdp_wrapped_module._orig_mod.fc"):
         assert bare_name(name) in ("fc", "_orig_mod.fc")

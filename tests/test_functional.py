@@ -224,9 +224,9 @@ def test_the_docstrings_examples_are_true():
 
     from opl import errors
     from opl.losses import projection
-    from opl.plugin import criterion, layers, tap
+    from opl.plugin import criterion, graph, tap
 
-    for module in (functional, criterion, layers, tap, projection, errors):
+    for module in (functional, criterion, graph, tap, projection, errors):
         names = {"torch": torch, "nn": torch.nn}
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted > 0

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import opl
 from opl.errors import OplWarning
 from opl.functional import gamma_limit, gamma_needed, log_ratio, orthogonal_projection
-from opl.plugin.watch import GammaWatch
+from opl.plugin.criterion import GammaWatch
 
 CLASSES, EACH, DIM = 30, 6, 256
 

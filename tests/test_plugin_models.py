@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import opl
 from _small_cnn import SmallCNN, data, expected_loss
 from opl import errors
-from opl.plugin.hooks import LayerHook
+from opl.plugin.graph import LayerHook
 
 
 def test_checkpointed_blocks_run_again_in_backward_without_leaving_anything():

@@ -6,7 +6,6 @@ from _loss_features import CLASSES, DIM, batch, cosine, gradient_of
 from torch import nn
 from torch.nn import functional as F
 
-import opl
 from _gloo import together
 from opl import OrthogonalProjectionLoss
 from opl.losses._balance import GradientBalance, entropy_gradient
@@ -29,20 +28,6 @@ def test_the_balance_gives_opl_the_norm_of_the_other_gradient():
     assert balanced.item() == plain.item()
     (gradient,) = torch.autograd.grad(balanced, features)
     torch.testing.assert_close(gradient.norm(), slope.norm(), rtol=1e-6, atol=1e-9)
-
-
-def test_a_balanced_criterion_adds_a_gradient_as_large_as_its_own():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    x, y = torch.randn(12, 6), torch.arange(12) % 3
-    gradients = []
-    for weight, balanced in ((0.0, False), (2.0, True)):
-        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight, balanced=balanced)
-        features = model[:2](x).detach().requires_grad_()
-        hidden = model[2](features)
-        gradients.append(torch.autograd.grad(criterion(hidden, y), features)[0])
-    base, both = gradients
-    torch.testing.assert_close((both - base).norm(), 2 * base.norm(), rtol=1e-4, atol=1e-7)
 
 
 def opl_by_loops(x, labels, gamma=0.5):
@@ -77,11 +62,16 @@ def three_batches(rows):
     return [batch(rows=rows) for _ in range(3)], torch.randn(CLASSES, DIM, dtype=torch.float64)
 
 
-def balanced_criterion(weight, **options):
-    model = nn.Linear(DIM, CLASSES, bias=False).double()
-    model.weight.data.copy_(weight)
-    criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=2.0, balanced=True, **options).double()
-    return lambda x, labels: gradient_of(lambda x: criterion(model(x), labels), x)
+def balanced_criterion(weight, global_batch=False):
+    """The gradient of cross-entropy plus 2 times OPL, balanced, at the features."""
+    projection, balance = OrthogonalProjectionLoss(global_batch=global_batch), GradientBalance(global_batch).double()
+
+    def loss(x, labels):
+        base = F.cross_entropy(x @ weight.T, labels)
+        slopes = torch.autograd.grad(base, (x,), retain_graph=True)
+        return base + 2 * balance(projection(x, labels), (x,), slopes)
+
+    return lambda x, labels: gradient_of(lambda x: loss(x, labels), x)
 
 
 def test_a_balanced_criterion_equals_loops_over_several_batches():
@@ -102,12 +92,3 @@ def compare_with_loops(rank: int, world: int) -> None:
 @pytest.mark.parametrize("world", [2, 3])
 def test_a_balanced_criterion_of_several_processes_equals_loops_over_the_whole_batch(tmp_path, world):
     together(compare_with_loops, world, tmp_path, world)
-
-
-def test_fabric_in_mixed_precision_allows_no_balance_and_a_sentence_says_so():
-    fabric = pytest.importorskip("lightning_fabric").Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
-    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    criterion = opl.regularize(nn.CrossEntropyLoss(), net, balanced=True)
-    logits = fabric.setup_module(net)(torch.randn(12, 6))
-    with pytest.raises(opl.errors.OptionError, match=r"balanced=True .*fabric\.backward.*give a weight"):
-        criterion(logits, torch.arange(12) % 3)

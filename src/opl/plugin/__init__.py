@@ -1,7 +1,7 @@
-"""Add OPL to an existing training loop: the features of given logits, found in a model that nobody edits.
+"""Add OPL to an existing training loop, without editing the model.
 
-`criterion` is what users call; `layers`, `hooks`, `trace`, `rows` and `source` find the features behind the logits;
-`tap` reads features by hand; `caller` looks at the trainer that calls.
+`criterion` is the object that users call; `graph` finds the features behind the logits and `rows` brings them into the
+order of the labels; `tap` reads features by hand; `callbacks` logs in Lightning and Hugging Face.
 """
 
 from .criterion import HasLogits, LossParts, RegularizedCriterion, regularize

@@ -1,6 +1,8 @@
 """A criterion that adds OPL to another one."""
 
 import functools
+import inspect
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,12 +13,9 @@ from torch import Tensor, nn
 from .._kernels.validate import is_number
 from ..errors import OplWarning, OptionError, did_you_mean
 from ..functional import FORM, IGNORE_INDEX, WEIGHT
-from ..losses._balance import GradientBalance
+from ..losses.projection import LossForm, OrthogonalProjectionLoss
 from ..schedules import Gamma
-from .caller import check_caller
-from .projections import AnyProjectionLoss, ProjectionForm, build_projection
-from .source import ClassifierSource, FunctionSource, OutputSource, Pool, Source
-from .watch import GammaWatch
+from .graph import ClassifierSource, FunctionSource, OutputSource, Pool, Source
 
 POOLS: dict[str, Pool] = {
     "mean": lambda features: features.mean(1) if features.ndim == 3 else features.flatten(2).mean(2),
@@ -62,11 +61,7 @@ def regularize(
     layer: str | nn.Module | None = None,
     features: str | Callable[[Any], Tensor] | None = None,
     pool: str | Pool | None = None,
-    form: ProjectionForm = FORM,
-    centered: bool = False,
-    balanced: bool = False,
-    feature_dim: int | None = None,
-    num_classes: int | None = None,
+    form: LossForm = FORM,
     ignore_index: int | None = None,
     global_batch: bool = False,
 ) -> "RegularizedCriterion":
@@ -81,19 +76,12 @@ def regularize(
         model: the model that computes the features; it is not modified.
         weight: the paper's lambda. With 0 the loss equals the criterion's bit for bit; s and d are still computed.
         gamma: weight of d relative to s: a number, `"auto"` for one that is large enough to lower d, or an `opl.Ramp`
-            that grows during training. By default 0.5, the paper's choice, and 1 for the last two forms.
+            that grows during training. By default 0.5, the paper's choice.
         layer: the layer whose input is the features, or its name, where the classifier cannot or should not be found.
         features: instead, the name of a layer whose output is the features, or a function of the model's output.
         pool: what makes one vector a sample of the features of `layer` or `features`: `"mean"`, `"first"` or `"last"`
             token, or a function.
-        form: how d is computed, see `opl.orthogonal_projection`; or `"log_ratio"`, the logarithm of d / s; or
-            `"prototypes"`, which compares features with running class means, see `opl.losses.prototypes`.
-        centered: subtract a running mean of all features before the cosines are taken; takes `form="mean"`, unless
-            another is given.
-        balanced: make `weight` relative to the base loss: the gradient of OPL at the features is scaled to have the
-            same norm there, as a running mean, times `weight`.
-        feature_dim: the length of a feature, for the state of `centered` and `"prototypes"`.
-        num_classes: the number of classes, for the state of `"prototypes"`.
+        form: how d is computed, see `opl.orthogonal_projection`.
         ignore_index: rows with this label are excluded; by default that of the criterion, or -100.
         global_batch: use the combined batch of all processes.
 
@@ -105,9 +93,8 @@ def regularize(
         ('base', 'projection', 'same', 'other', 'gamma', 'gamma_needed', 'without_positive', 'class_cosine')
     """
     ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
-    projection = build_projection(gamma, form, centered, feature_dim, num_classes, ignored, global_batch)
-    balance = GradientBalance(global_batch) if balanced else None
-    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection, balance)
+    projection = OrthogonalProjectionLoss(gamma=gamma, form=form, ignore_index=ignored, global_batch=global_batch)
+    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection)
 
 
 class RegularizedCriterion(nn.Module):
@@ -127,8 +114,7 @@ class RegularizedCriterion(nn.Module):
         criterion: Callable[..., Tensor],
         source: Source,
         weight: float,
-        projection: AnyProjectionLoss,
-        balance: GradientBalance | None = None,
+        projection: OrthogonalProjectionLoss,
     ) -> None:
         super().__init__()
         if not is_number(weight) or not 0 <= weight < float("inf"):
@@ -137,7 +123,6 @@ class RegularizedCriterion(nn.Module):
         self.source = source
         self.weight = float(weight)
         self.projection = projection
-        self.balance = balance
         self.watch = GammaWatch()
         self.last: LossParts | None = None
         self._new_to_trainer = True
@@ -153,13 +138,13 @@ class RegularizedCriterion(nn.Module):
         if num_items_in_batch is None:
             return loss
         if self._new_to_trainer:
-            check_caller()
+            check_trainer()
             self._new_to_trainer = False
         # the Trainer counts the labels other than -100
         return loss * (target.ne(IGNORE_INDEX).sum() / num_items_in_batch)
 
     def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
-        features, labels, inputs = self.source.rows(output, logits, target)
+        features, labels = self.source.rows(output, logits, target)
         if not features.requires_grad:
             _warn_frozen(self.source.name)
         with torch.set_grad_enabled(self.weight != 0):
@@ -168,10 +153,7 @@ class RegularizedCriterion(nn.Module):
         if self.weight == 0:
             return base
         self.watch.add(found.gamma, found.gamma_needed)
-        if self.balance is None or not features.requires_grad:
-            return base + self.weight * found.loss
-        scaled: Tensor = self.balance(found.loss, inputs, base_gradients(base, inputs, self.source.name))
-        return base + self.weight * scaled
+        return base + self.weight * found.loss
 
     def close(self) -> None:
         """Take the hooks off the model; the criterion cannot be used in training after that."""
@@ -191,38 +173,59 @@ class RegularizedCriterion(nn.Module):
         return f"weight={self.weight}, features={self.source.name}"
 
 
-def base_gradients(base: Tensor, inputs: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
-    """The gradients of the base loss at the features; raise `OptionError` where they cannot be had."""
-    try:
-        found = torch.autograd.grad(base, inputs, retain_graph=True, allow_unused=True)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:  # Lightning Fabric allows no gradient but its own in mixed precision
-        raise OptionError(
-            f"balanced=True takes a gradient while the loss is computed, which is not possible here ({error}): leave "
-            "balanced out and give a weight."
-        ) from error
-    some = tuple(slope for slope in found if slope is not None)
-    if not some:
-        raise OptionError(
-            f"balanced=True compares gradients at the features, and in the graph the loss does not come from those at "
-            f"{name}, as in a compiled model: leave balanced out and give a weight."
+STEPS = 400  # about an epoch of CIFAR at the paper's batch size
+
+
+class GammaWatch:
+    """Compares gamma with what is needed, as means over some hundred steps; warns once."""
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self.steps, self.count, self.warned = steps, 0, False
+        self.gamma: Tensor | float = 0.0
+        self.needed: Tensor | float = 0.0
+
+    def add(self, gamma: Tensor | None, needed: Tensor | None) -> None:
+        """Add a step; values are read, which synchronizes with an accelerator, only once in `steps` steps."""
+        if self.warned or gamma is None or needed is None:
+            return
+        self.gamma, self.needed, self.count = self.gamma + gamma.detach(), self.needed + needed.detach(), self.count + 1
+        if self.count == self.steps:
+            self.judge(float(self.gamma) / self.count, float(self.needed) / self.count, f"the last {self.count} steps")
+            self.gamma, self.needed, self.count = 0.0, 0.0, 0
+
+    def judge(self, gamma: float, needed: float, when: str) -> None:
+        """Warn if gamma is smaller than needed, unless that was said before."""
+        if self.warned or gamma >= needed:
+            return
+        self.warned = True
+        warnings.warn(
+            f"gamma was {gamma:.2f} on average over {when}, and OPL lowers d only with a gamma above (1 - s) / (1 - d) "
+            f"({needed:.2f}); below it, OPL raises d. That is usual early in training; if it lasts, give gamma='auto' "
+            "or an opl.Ramp.",
+            OplWarning,
+            stacklevel=2,
         )
-    return some
 
 
-def find_criteria(module: nn.Module) -> list[RegularizedCriterion]:
-    """All regularized criteria inside a module."""
-    return [part for part in module.modules() if isinstance(part, RegularizedCriterion)]
+def refuse_label_smoothing(trainer: Any) -> None:
+    """Raise `OptionError` if Hugging Face's `Trainer` was asked to smooth labels, which its loss function ignores."""
+    if trainer.args.label_smoothing_factor:
+        raise OptionError(
+            f"label_smoothing_factor is {trainer.args.label_smoothing_factor} and has no effect beside "
+            "compute_loss_func: give it to the criterion, nn.CrossEntropyLoss(label_smoothing=...)."
+        )
 
 
-def name_parts(last: LossParts | None) -> dict[str, Tensor]:
-    """The parts of a loss that were computed, by the names under which trainers log them."""
-    if last is None:
-        return {}
-    named = {"opl/base": last.base, "opl/projection": last.projection, "opl/s": last.same, "opl/d": last.other}
-    named |= {f"opl/{name}": value for name, value in last._asdict().items() if name in DIAGNOSED}
-    return {name: value for name, value in named.items() if value is not None}
+def check_trainer() -> None:
+    """Refuse label smoothing of the calling `Trainer`, whose arguments can be read only from its stack frame."""
+    module = sys.modules.get("transformers.trainer")
+    frame = inspect.currentframe()
+    while module is not None and frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, module.Trainer):
+            refuse_label_smoothing(caller)
+            return
+        frame = frame.f_back
 
 
 def _source(

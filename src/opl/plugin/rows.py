@@ -7,9 +7,9 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from ..errors import FeatureError, LabelError, OptionError
-from .trace import Reached
 
 COARSE, FINE = 16, 4096  # digits below these survive a scale factor in half precision, and in single precision
 GIVE = "say what the features are with features=lambda output: ..."
@@ -59,21 +59,21 @@ def resize_labels(target: Tensor, size: Sequence[int]) -> Tensor:
     return resized[:, 0].to(target.dtype)
 
 
-def route(reached: Sequence[Reached], rows: Tensor, firsts: Sequence[bool], logits: Tensor, axis: int) -> Tensor:
+def route(edges: Sequence[GradientEdge], rows: Tensor, channels_first: bool, logits: Tensor, axis: int) -> Tensor:
     """Bring feature rows into the order of the logits' rows, combined as the outputs of their layer were.
 
     The gradient of a logit with respect to the outputs of the layer shows which of them it was made from: every row
     of the logits sends its number back, and each output receives the number of the row that it went to.
 
     Args:
-        reached: calls of the layer.
+        edges: the outputs of all calls of the layer in the graph.
         rows: the features of all calls as (N, D).
-        firsts: whether the classes of each call's output are its second axis instead of the last.
+        channels_first: whether the classes are the second axis of the layer's outputs instead of the last.
         logits: what the outputs became.
         axis: axis of the classes in the logits.
     """
     count = flat_rows(logits, axis)
-    send = partial(_send, reached=reached, firsts=firsts, logits=logits, axis=axis)
+    send = partial(_send, edges=edges, channels_first=channels_first, logits=logits, axis=axis)
     weights = send(torch.ones(count, device=logits.device))
     used = weights != 0
     places = _receive(send, count, weights, used, logits.device)
@@ -101,7 +101,7 @@ def _receive(
     return places
 
 
-def _send(values: Tensor, reached: Sequence[Reached], firsts: Sequence[bool], logits: Tensor, axis: int) -> Tensor:
+def _send(values: Tensor, edges: Sequence[GradientEdge], channels_first: bool, logits: Tensor, axis: int) -> Tensor:
     """Send a value back from the first class of each row of the logits; what every output row receives in all classes.
 
     The classes may be in another order there, or each logit may be made from several; all of what is received is
@@ -110,8 +110,5 @@ def _send(values: Tensor, reached: Sequence[Reached], firsts: Sequence[bool], lo
     like = logits.detach().movedim(axis, -1)
     gradient = torch.zeros_like(like)
     gradient[..., 0] = values.view(like.shape[:-1]).to(like.dtype)
-    edges = [call.edge for call in reached]
     received = torch.autograd.grad(logits, edges, gradient.movedim(-1, axis), retain_graph=True)
-    return torch.cat(
-        [as_vectors(each.detach(), first).abs().sum(1) for each, first in zip(received, firsts, strict=True)]
-    )
+    return torch.cat([as_vectors(part.detach(), channels_first).abs().sum(1) for part in received])

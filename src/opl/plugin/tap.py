@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import FeatureError, LayerError, TapError
-from .layers import WHERE, classifiers, find_layer
+from .graph import WHERE, classifiers, find_layer
 
 
 class _Record:

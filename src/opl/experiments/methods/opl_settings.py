@@ -10,10 +10,9 @@ from ...losses._balance import GradientBalance
 from ...losses.centered import CenteredProjectionLoss
 from ...losses.projection import LossForm, OrthogonalProjectionLoss
 from ...losses.prototypes import PrototypeProjectionLoss
-from ...plugin.projections import AnyProjectionLoss
 from ...schedules import AutoGamma, Ramp
 from ..types import TaskShape
-from .terms import ProjectionTerm, Term, is_distributed
+from .terms import AnyProjectionLoss, ProjectionTerm, Term, is_distributed
 
 Variant = Literal["sum", "log_ratio", "prototypes"]
 Rule = Literal["constant", "auto", "linear", "cosine"]

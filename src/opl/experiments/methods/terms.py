@@ -9,13 +9,16 @@ from torch import Tensor, nn
 from ...errors import OptionError
 from ...heads import Head, LinearHead
 from ...losses._balance import GradientBalance, entropy_gradient
+from ...losses.centered import CenteredProjectionLoss
 from ...losses.negative_cam import class_activation_maps
+from ...losses.projection import OrthogonalProjectionLoss
+from ...losses.prototypes import PrototypeProjectionLoss
 from ...plugin import FeatureTap
-from ...plugin.criterion import DIAGNOSED
-from ...plugin.projections import AnyProjectionLoss
-from ...plugin.watch import GammaWatch
+from ...plugin.criterion import DIAGNOSED, GammaWatch
 from ..models.modes import unwrap
 from ..types import Batch, Output
+
+AnyProjectionLoss = OrthogonalProjectionLoss | PrototypeProjectionLoss | CenteredProjectionLoss
 
 
 class Term(nn.Module):
