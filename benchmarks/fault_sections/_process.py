@@ -30,7 +30,7 @@ HEAVY = (
     "opl.experiments.cli.settings", "opl.experiments.training.run", "opl.experiments.runner.jobs",
     "opl.experiments.evaluation.predict", "opl.experiments.evaluation.attack.evaluate",
     "opl.experiments.evaluation.few_shot.evaluate", "opl.experiments.report.page", "opl.experiments.export.bundle",
-    "opl.experiments.data.read.cache", "opl.experiments.results.archive",
+    "opl.experiments.data.read.cache", "opl.experiments.results.records",
 )  # fmt: skip
 SAFE = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "120"}
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from opl.errors import FolderError, OptionError
 from opl.experiments.paper import item
-from opl.experiments.results.blocks import LIKE_A_MARKER, render_blocks
 from opl.experiments.results.conformity import screen
-from opl.experiments.results.document import describe_origin, describe_seconds
-from opl.experiments.results.markdown import document, markdown
+from opl.experiments.results.document import LIKE_A_MARKER, describe_origin, describe_seconds, render_blocks
 from opl.experiments.results.records import read_record, record_file, run_of, with_sum, write_record
 from opl.experiments.results.runs import list_seeds
 from opl.experiments.results.tables import as_json, build_table
+from opl.experiments.results.text import document, markdown
 
 DEMO = item("demo")
 NUMBERS = st.floats(0, 100).map(lambda value: round(value, 4))

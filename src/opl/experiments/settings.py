@@ -1,10 +1,10 @@
-"""Settings, frozen dataclasses of dataclasses, to and from JSON. No torch in here."""
+"""Settings, frozen dataclasses of dataclasses: to and from JSON, and the differences of two. Does not import torch."""
 
 import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin
@@ -12,6 +12,8 @@ from typing import Any, Union, get_args, get_origin
 from ..errors import OptionError, did_you_mean
 from .files import read_limited
 
+FREE = frozenset({"seed", "log", "data.root", "data.workers", "timeout", "checkpoint_every"})
+"""Settings that a run may choose and still be a run of its recipe."""
 MOST_JSON = 1 << 26  # bytes of a file of settings or facts
 
 
@@ -96,3 +98,38 @@ def _options(kind: Any) -> list[Any]:
 def _dataclasses(kind: Any, kinds: Kinds) -> list[type]:
     options = [choice for option in _options(kind) for choice in kinds.get(option, (option,))]
     return [option for option in options if isinstance(option, type) and dataclasses.is_dataclass(option)]
+
+
+def differences(first: dict[str, Any], second: dict[str, Any], inside: str = "") -> list[str]:
+    """Return the dotted names of entries that differ or are present in only one of the two.
+
+    Example:
+        >>> differences({"epochs": 1, "data": {"val": 5}}, {"epochs": 1, "data": {"val": 7}})
+        ['data.val']
+    """
+    names = []
+    for name in sorted({*first, *second}):
+        ours, theirs = first.get(name), second.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            names += differences(ours, theirs, f"{inside}{name}.")
+        elif ours != theirs:
+            names.append(f"{inside}{name}")
+    return names
+
+
+def describe_changes(settings: dict[str, Any], recipe: dict[str, Any], ignored: Collection[str] = ()) -> list[str]:
+    """The settings that differ from the recipe, such as `epochs 1 (recipe: 10)`.
+
+    Example:
+        >>> describe_changes({"epochs": 1, "seed": 4}, {"epochs": 10, "seed": 0}, ignored={"seed"})
+        ['epochs 1 (recipe: 10)']
+    """
+    names = [name for name in differences(settings, recipe) if name not in ignored]
+    return [f"{name} {_value(settings, name)} (recipe: {_value(recipe, name)})" for name in names]
+
+
+def _value(settings: dict[str, Any], name: str) -> str:
+    value: Any = settings
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return "none" if value is None else str(value)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from opl.experiments.charts import features, flow, forest, gallery, lda, plane, search, similarity, training
-from opl.experiments.results.ranges import PERCENT
+from opl.experiments.results.comparisons import PERCENT
 from opl.experiments.statistics import decide, interval
 
 HOSTILE = (

@@ -8,7 +8,7 @@ from opl.errors import DataError
 from opl.experiments import cli, paper
 from opl.experiments.cli.reproduce import Reproduce
 from opl.experiments.data import is_here
-from opl.experiments.results.lines import lines
+from opl.experiments.results.comparisons import lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table, cells
 

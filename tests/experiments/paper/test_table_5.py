@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from opl.experiments import paper
-from opl.experiments.results.lines import lines
+from opl.experiments.results.comparisons import lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run

@@ -16,11 +16,10 @@ from opl.experiments import cli, paper
 from opl.experiments.charts import lda, training
 from opl.experiments.charts.paper import draw
 from opl.experiments.report.page import write_report
-from opl.experiments.results.markdown import document
+from opl.experiments.results.comparisons import describe_difference
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.results.tables import build_table
-from opl.experiments.results.terminal import show
-from opl.experiments.results.text import describe_difference
+from opl.experiments.results.text import document, show
 from opl.experiments.run_folder import RunFolder, measure_name
 from opl.experiments.runner.jobs import jobs_of
 from opl.experiments.statistics import wilson

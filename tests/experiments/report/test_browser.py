@@ -7,9 +7,9 @@ from _browser import click, look, open_browser, point_at, press, settles, visit
 
 from _runs import ITEM, ITEMS, write_everything
 from opl.experiments.report.page import write_report
-from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
+from opl.experiments.results.text import document
 
 TAB, ENTER, LEFT, UP, RIGHT, DOWN = "\ue004", "\ue007", "\ue012", "\ue013", "\ue014", "\ue015"
 SAID = "return document.getElementById('said').textContent"

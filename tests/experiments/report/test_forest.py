@@ -8,10 +8,9 @@ from _written_page import page_of
 
 from _runs import ITEM, opl, write_run, write_table
 from opl.experiments.report import forest, glossary, svg
-from opl.experiments.results import sentences
-from opl.experiments.results.lines import lines
+from opl.experiments.results.comparisons import lines
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.sentences import count_verdicts, describe_effect
+from opl.experiments.results.text import count_verdicts, describe_effect
 
 ONE = {"table-1": ITEM}
 PAIR = replace(ITEM, rows=ITEM.rows[:2])
@@ -116,5 +115,5 @@ def test_rows_without_runs_are_no_comparisons(tmp_path):
 def test_the_docstrings_examples_are_true():
     import doctest
 
-    for module, examples in ((svg, 4), (forest, 1), (glossary, 1), (sentences, 1)):
+    for module, examples in ((svg, 4), (forest, 1), (glossary, 1)):
         assert doctest.testmod(module) == (0, examples), module

@@ -7,10 +7,10 @@ from _written_page import page_of
 
 from _page import Reader
 from _runs import ITEM, METRICS, write_table
-from opl.experiments.results.markdown import document
+from opl.experiments.results.comparisons import format_interval
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
-from opl.experiments.results.text import number
+from opl.experiments.results.text import document
 
 
 def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
@@ -21,7 +21,7 @@ def test_numbers_are_those_of_the_tables_and_can_be_copied(tmp_path):
     found = table.lines
     for line in found:
         for name in METRICS:
-            assert number(line.numbers[name]) in read.words
+            assert format_interval(line.numbers[name]) in read.words
         for value in line.paper.values():
             assert f"{value:.2f}" in read.words
     difference = found[1].difference["test/top1"]

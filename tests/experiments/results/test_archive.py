@@ -7,9 +7,8 @@ import pytest
 from _finished_runs import dump, load, write_finished, write_measure
 from _vouched import vouch
 from opl.experiments.paper import RECIPES, item
-from opl.experiments.results.archive import add_runs, refuse_older_settings
 from opl.experiments.results.conformity import Recipes, screen
-from opl.experiments.results.records import read_records
+from opl.experiments.results.records import add_runs, read_records, refuse_older_settings
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 

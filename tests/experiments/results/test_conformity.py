@@ -15,12 +15,11 @@ from opl.experiments.data import UniformNoise
 from opl.experiments.item import Item, Measure, Row
 from opl.experiments.paper import ITEMS, RECIPES, item, recipe
 from opl.experiments.report.page import write_report
-from opl.experiments.results.comparisons import compare
+from opl.experiments.results.comparisons import compare, lines
 from opl.experiments.results.conformity import screen
-from opl.experiments.results.lines import lines
-from opl.experiments.results.markdown import document
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
+from opl.experiments.results.text import document
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.settings import to_json
 from opl.experiments.training.run import run

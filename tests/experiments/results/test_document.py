@@ -12,11 +12,9 @@ from _finished_runs import dump, load, write_finished
 from _said import says
 from opl.errors import FolderError, OptionError
 from opl.experiments.paper import ITEMS, RECIPES
-from opl.experiments.results.archive import add_runs
-from opl.experiments.results.blocks import render_blocks
-from opl.experiments.results.document import render_document
+from opl.experiments.results.document import read_transcription, render_blocks, render_document
+from opl.experiments.results.records import add_runs
 from opl.experiments.results.runs import read_runs
-from opl.experiments.results.transcriptions import read_transcription
 from opl.experiments.statistics import holm
 
 ROOT = Path(__file__).parents[3]

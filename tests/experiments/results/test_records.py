@@ -13,13 +13,12 @@ from _said import says
 from opl.errors import FolderError
 from opl.experiments.item import Measure
 from opl.experiments.paper import ITEMS, RECIPES, item, settings_of
-from opl.experiments.results.archive import add_runs
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.document import render_table
-from opl.experiments.results.markdown import document
-from opl.experiments.results.records import make_record, read_record, read_records, record_file, write_record
+from opl.experiments.results.records import add_runs, make_record, read_record, read_records, record_file, write_record
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
+from opl.experiments.results.text import document
 
 DEMO = item("demo")
 

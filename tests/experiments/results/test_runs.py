@@ -1,11 +1,20 @@
 """Runs as values: read once, with OPL and the baseline as data."""
 
 import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from _recipe_json import rewrite
 from _runs import opl, write_run
 from _vouched import vouch
-from opl.experiments.results.runs import read_runs, select_runs
+from opl.experiments.charts.training import curve
+from opl.experiments.results.records import run_of
+from opl.experiments.results.runs import Run, read_runs, select_runs
 from opl.experiments.run_folder import RunFolder
 
 
@@ -48,3 +57,41 @@ def test_opl_and_the_baseline_are_what_the_run_says(tmp_path):
     assert runs["opl"].baseline_method == runs["ce"].baseline_method == {"kind": "CrossEntropy"}
     assert [name for name, run in runs.items() if run.projects] == ["opl"]  # no name of a kind is looked at
     assert (runs["old"].opl, runs["old"].baseline_method) == (None, {"kind": "Truncated"})
+
+
+def test_records_keep_what_is_a_number_and_drop_the_rest(tmp_path):
+    values = {"s": 0.5, "text": "high", "flag": True, "none": None, "huge": 10**400, "undefined": math.nan}
+    folder = RunFolder(write_run(tmp_path, "cifar100-ce", done=False))
+    epochs = len(folder.metrics())
+    folder.log({"epoch": epochs, **values})
+    [run] = read_runs(tmp_path)
+    assert run.records[-1] == {"epoch": float(epochs), "s": 0.5}
+    np.testing.assert_array_equal(run.column("huge"), np.full(epochs + 1, np.nan))
+    assert run.column("s")[-1] == 0.5
+    assert run.seconds == math.fsum(record["seconds"] for record in run.records[:-1])
+
+
+SERIES = st.lists(st.none() | st.floats(-9, 9), min_size=1, max_size=40)
+
+
+def run_with(values: list[float | None], seed: int) -> Run:
+    record = {"recipe": {"name": "digits-ce", "seed": seed, "scale": "small"}, "result": {}}
+    records = [{"epoch": float(epoch)} | ({} if s is None else {"s": s}) for epoch, s in enumerate(values)]
+    return replace(run_of(record, Path("seed-0.json"), "here"), records=records)
+
+
+@given(st.lists(SERIES, min_size=1, max_size=3), st.integers(0, 12))
+def test_a_curve_has_the_values_of_its_epochs_and_is_thinned_to_the_limit(series, most):
+    drawn = curve("CE", [run_with(values, seed) for seed, values in enumerate(series)], "s", most)
+    known = sorted({epoch for values in series for epoch, value in enumerate(values) if value is not None})
+    if not most:
+        assert [epoch - 1 for epoch in drawn.epochs] == (known or [0])
+    else:
+        assert len(drawn.epochs) <= most + 1
+        assert set(drawn.epochs) <= {epoch + 1 for epoch in known} or not known
+    if known:
+        assert (drawn.epochs[0], drawn.epochs[-1]) == (known[0] + 1, known[-1] + 1)
+    for row, values in zip(drawn.values, series, strict=True):
+        for epoch, value in zip(drawn.epochs, row, strict=True):
+            expected = values[epoch - 1] if epoch <= len(values) else None
+            assert (math.isnan(value) and expected is None) or value == expected

@@ -3,7 +3,7 @@
 import pytest
 
 from _terminal import on_terminal
-from opl.experiments.results.grid import show_columns, show_lines, show_rows
+from opl.experiments.results.text import show_columns, show_lines, show_rows
 
 HEADING = ["method", "seeds", "top-1 %", "paper: ResNet-56, 100 classes, 200 epochs"]
 BODY = [[f"CIFAR-100, uniform [a], variant {n}", "3", f"{70 + n}.25 ± 0.{n:02}", "-"] for n in range(30)]

@@ -8,10 +8,9 @@ from safetensors.torch import save_file
 
 from opl.errors import OptionError
 from opl.experiments.data.read.pack import PackFacts
-from opl.experiments.differences import differences
 from opl.experiments.models import ResNet
 from opl.experiments.results.conformity import OF_METHOD
-from opl.experiments.settings import to_json
+from opl.experiments.settings import differences, to_json
 from opl.experiments.tryout import choice
 from opl.experiments.tryout.arms import ARMS
 from opl.experiments.tryout.choice import LADDER, Choice, choose_batch_size, choose_size, choose_stem, network_of

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ..item import Row
-from ..results.ranges import PERCENT
+from ..results.comparisons import PERCENT
 from ..results.runs import Rows, Run, number
 from ..statistics import Decision, Interval, decide, interval
 

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..results.protocols import count_of, describe_network
 from ..results.runs import Run, inner, list_seeds
+from ..results.tables import count_of, describe_network
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

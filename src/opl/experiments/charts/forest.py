@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import OptionError
+from ..results.comparisons import describe_decision
 from ..results.runs import Rows
-from ..results.text import describe_decision
 from ..statistics import ENOUGH, Decision, Interval
 from ._pairs import paired
 from .rendering import Order, Rendering

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import OptionError
+from ..results.comparisons import describe_decision
 from ..results.runs import Rows, number
-from ..results.text import describe_decision
 from ..statistics import LEVEL, Decision, Interval
 from ._pairs import paired
 from .rendering import Order, Rendering

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OptionError
-from ..results.ranges import PERCENT
+from ..results.comparisons import PERCENT
 from ..results.runs import Rows
 from ..statistics import ENOUGH, Interval, interval
 from ._sweeps import SETTINGS, Grid, Sweep, grids, sweeps

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..item import Row
-from ..results.ranges import range_of
+from ..results.comparisons import range_of
 from ..results.runs import Rows, Run
 from ..statistics import ANY, ENOUGH, Range, interval
 from .rendering import Order, Rendering
@@ -63,7 +63,7 @@ def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve
         measure: name of the metric in the records.
         most: keep only so many epochs, evenly spaced, and the last; 0 keeps all.
     """
-    columns = [run.records.column(measure) for run in runs]
+    columns = [run.column(measure) for run in runs]
     there = np.zeros(max((len(column) for column in columns), default=0), dtype=bool)
     for column in columns:
         there[: len(column)] |= ~np.isnan(column)

@@ -21,7 +21,7 @@ class Data(Flags):
 
     def run(self) -> int:
         """Print the list, or what is known of one data set."""
-        from ..results.grid import show_columns, show_lines
+        from ..results.text import show_columns, show_lines
 
         with waiting("looking for data sets"):
             from ..data import describe

@@ -35,7 +35,7 @@ def _story(folder: Path, scale: str) -> list[str]:
     from ..report.glossary import TERMS
     from ..results.conformity import screen
     from ..results.runs import read_runs
-    from ..results.sentences import describe_effect
+    from ..results.text import describe_effect
 
     runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
     return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)"]

@@ -22,7 +22,7 @@ def announce(jobs: Sequence[Job], place: Placement) -> list[str]:
 
 def show(item: Item, jobs: Sequence[Job], scale: Scale, place: Placement) -> None:
     """Print all runs, how far each is, the data sets, and the expected time."""
-    from ..results.grid import show_columns, show_lines
+    from ..results.text import show_columns, show_lines
 
     _mark_done(jobs)
     names = list(dict.fromkeys(job.recipe for job in jobs))

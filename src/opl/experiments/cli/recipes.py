@@ -7,7 +7,7 @@ from tyro.conf import Positional
 from ...errors import OptionError, did_you_mean
 from ..item import Item
 from ..paper import ITEMS
-from ..results.grid import show_columns, show_lines
+from ..results.text import show_columns, show_lines
 from ..scales import SCALES
 from .flags import Flags
 

@@ -12,7 +12,7 @@ from ...errors import FolderError, OptionError
 from ..charts.rendering import Order
 from ..item import Item
 from ..paper import ITEMS, RECIPES, item, recipe
-from ..results.grid import show_lines
+from ..results.text import show_lines
 from ..runner.jobs import Job, jobs_of, run_all
 from ..runner.measures import measure_all
 from ..runner.placement import HERE, Placement
@@ -153,9 +153,8 @@ class Reproduce(Flags):
     def _report(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Write the table and the page, and print the table."""
         from ..report.page import write_report
-        from ..results.markdown import document
         from ..results.tables import as_json, build_table
-        from ..results.terminal import show
+        from ..results.text import document, show
 
         table = build_table(chosen, runs, self.scale)
         data = json.dumps(as_json(table), indent=1)

@@ -28,7 +28,7 @@ class Add:
     def run(self) -> int:
         """Add them, and say what became of each run."""
         from ..paper import ITEMS, RECIPES
-        from ..results.archive import KEPT, add_runs
+        from ..results.records import KEPT, add_runs
         from ..results.runs import read_runs
 
         if not self.folder.is_dir():

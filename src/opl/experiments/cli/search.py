@@ -87,7 +87,7 @@ class Search:
 
     def _announce(self, space: tuple[Setting, ...]) -> None:
         """Say what the search costs before it starts."""
-        from ..results.grid import show_lines
+        from ..results.text import show_lines
 
         trials = self.trials if self.by == "optuna" else prod(len(setting.grid()) for setting in space)
         runs = f"{trials} trials of {self.seeds} seeds: up to {trials * self.seeds} runs, {self.place.jobs} at a time"
@@ -118,7 +118,7 @@ class Search:
         self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path
     ) -> int:
         """Write and print what was found."""
-        from ..results.grid import show_lines, show_rows
+        from ..results.text import show_lines, show_rows
 
         best = goal.best(trials)
         importance = sampler.importance(trials)

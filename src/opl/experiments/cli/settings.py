@@ -9,11 +9,10 @@ from typing import Any
 import tyro
 
 from ...errors import OptionError
-from ..differences import FREE, describe_changes
 from ..files import read_limited
 from ..recipe import Recipe
 from ..scales import SCALES
-from ..settings import to_json
+from ..settings import FREE, describe_changes, to_json
 from .flags import read_flags
 
 

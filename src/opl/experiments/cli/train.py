@@ -92,14 +92,14 @@ class Train:
         """Say on a terminal what long work costs before it starts."""
         seconds = seconds_of(self.recipe.name, self.recipe.scale)
         if seconds >= LONG and sys.stderr.isatty():
-            from ..results.grid import show_lines
+            from ..results.text import show_lines
             from ..runner.estimate import about
 
             show_lines([f"a run takes about {about(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
 
     def _show(self, result: dict[str, Any]) -> None:
         """Print the numbers in two decimals, the folder, and what to do next."""
-        from ..results.grid import show_lines
+        from ..results.text import show_lines
         from ..run_folder import RunFolder
 
         for part, name in (("test", "test"), ("val", "validation")):

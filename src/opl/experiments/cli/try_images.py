@@ -134,7 +134,7 @@ class Try(Flags):
         """Write and print what was found; 1 if a run failed."""
         from ..paper import ITEMS, RECIPES
         from ..results.tables import as_json
-        from ..results.terminal import show
+        from ..results.text import show
         from ..tryout.words import write_results
 
         seeds = experiment.finished_seeds(facts, chosen)

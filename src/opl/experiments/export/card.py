@@ -5,9 +5,9 @@ from typing import Any
 
 from ..data import CATALOG
 from ..models.exported import NetworkConfig
-from ..results.protocols import describe_network
+from ..results.comparisons import describe_decision, describe_difference, format_interval
 from ..results.runs import inner, list_seeds
-from ..results.text import describe_decision, describe_difference, number
+from ..results.tables import describe_network
 from ..scales import MEANING
 from ..statistics import Interval
 from .drawings import PICTURES
@@ -149,7 +149,11 @@ def _numbers(subject: Subject, measured: Sequence[Measurement]) -> str:
     heading = ["metric", f"this model (seed {subject.run.seed})", "mean ± 95 % interval over seeds"]
     heading += [f"difference to {subject.baseline_label}"] if compared else []
     rows = [
-        [each.title, number(Interval(each.value, float("nan"), 1)), f"{number(each.mean)} ({list_seeds(each.seeds)})"]
+        [
+            each.title,
+            format_interval(Interval(each.value, float("nan"), 1)),
+            f"{format_interval(each.mean)} ({list_seeds(each.seeds)})",
+        ]
         + ([_difference(each)] if compared else [])
         for each in measured
     ]

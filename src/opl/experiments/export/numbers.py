@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 
-from ..results.measures import measured_result
-from ..results.ranges import range_of
+from ..results.comparisons import measured_result, range_of
 from ..results.runs import Run, number
 from ..statistics import Decision, Interval, decide, interval
 from .subject import Subject

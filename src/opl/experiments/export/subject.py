@@ -7,8 +7,8 @@ from pathlib import Path
 from ...errors import FolderError, OptionError
 from ..item import Item, Row
 from ..paper import ITEMS, RECIPES
-from ..results.archive import TINY
 from ..results.conformity import screen
+from ..results.records import TINY
 from ..results.runs import REFUSED, Run, inner, read_runs, select_runs
 from ..run_folder import RunFolder
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..item import Row
-from ..results.lines import Line
+from ..results.comparisons import Line
 from ..results.runs import Run
 from .figure import absent
 from .groups import Group

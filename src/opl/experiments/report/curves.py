@@ -80,7 +80,7 @@ def section(experiment: Experiment) -> Markup | None:
 
 def _names(run: Run) -> set[str]:
     """The numbers that the epochs of a run have."""
-    return {name for name in {**MAIN, **FURTHER} if np.isfinite(run.records.column(name)).any()}
+    return {name for name in {**MAIN, **FURTHER} if np.isfinite(run.column(name)).any()}
 
 
 def _fold(charts: Sequence[Markup], key: str, opened: bool) -> Markup | None:

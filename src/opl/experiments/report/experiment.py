@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..item import Row
-from ..results.lines import lines
+from ..results.comparisons import lines
 from ..results.runs import BROKEN, Run
-from ..results.sentences import count_verdicts, describe_effect
+from ..results.text import count_verdicts, describe_effect
 from . import curves, features, forest, matrices, pictures, result_tables, seeds, settings, sweeps
 from .context import Experiment, Room
 from .figure import absent

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..results.text import describe_difference, describe_tests
+from ..results.comparisons import describe_difference, describe_tests
 from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval
 from .context import Experiment
 from .html_table import cell, heading, row, scroll_box

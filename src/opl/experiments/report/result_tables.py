@@ -4,12 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..results.comparisons import Comparison, compare, comparison_verdict
-from ..results.lines import Line
-from ..results.markdown import document
+from ..results.comparisons import Comparison, Line, compare, comparison_verdict, describe_difference, format_interval
 from ..results.runs import BROKEN, Run
 from ..results.tables import Table, build_table, describe_seeds_of
-from ..results.text import describe_difference, number
+from ..results.text import document
 from .context import Experiment
 from .figure import absent
 from .forest import verdict_mark
@@ -58,7 +56,7 @@ def _table(group: Group, table: Table) -> Markup:
 def _row(line: Line, metrics: dict[str, str], compared: Sequence[str]) -> Markup:
     cells = [cell("seeds", describe_seeds_of(line))]
     for name, title in metrics.items():
-        ours = _ours(number(line.numbers[name])) if name in line.numbers else "-"
+        ours = _ours(format_interval(line.numbers[name])) if name in line.numbers else "-"
         theirs = tag("span", f" paper {line.paper[name]:.2f}", class_="paper") if name in line.paper else None
         cells.append(cell(title, join(ours, theirs), "number ours"))
     cells += [_difference(line, name, f"difference in {metrics[name]}") for name in compared]

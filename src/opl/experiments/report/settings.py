@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..differences import FREE, differences
 from ..results.runs import Run
+from ..settings import FREE, differences
 from .context import Experiment
 from .html_table import cell, heading, row, scroll_box
 from .markup import Markup, join, tag

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..charts.search import SETTINGS, Grid, Sweep, grids, sweeps
 from ..charts.style import color
-from ..results.ranges import range_of
+from ..results.comparisons import range_of
 from ..statistics import ENOUGH, Interval, interval
 from .context import Experiment
 from .figure import data_table, drawing, figure

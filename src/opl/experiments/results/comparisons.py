@@ -1,26 +1,185 @@
-"""The notes below a table: binomial intervals of accuracies, and differences paired by episode or by image.
+"""The rows of a table as values: means over seeds, paired differences with the baseline, and verdicts.
 
-Two seeds say little about other seeds, but 3,000 episodes show whether *these* networks differ. Each episode's
-difference is averaged over the seeds that both rows have.
+There are two kinds of comparison. `lines` compares a row with its baseline over the seeds that both have: this says
+something about other seeds too. `compare` compares the same networks over the same episodes or images: two seeds say
+little about other seeds, but 3,000 episodes show whether *these* networks differ.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..item import Item, Row
-from ..statistics import UNDECIDED, Interval, interval
+from ..item import Average, Item, Quoted, Row
+from ..settings import describe_changes
+from ..statistics import ANY, UNDECIDED, Decision, Interval, Range, decide, interval
 from .conformity import describe_code
-from .measures import measured_result
-from .ranges import range_of
-from .runs import Run, describe_seeds, select_runs
-from .text import describe_difference
+from .runs import DAMAGED, REFUSED, Run, describe_seeds, select_runs
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+PERCENT = Range(0.0, 100.0, margin=0.5)  # half a percentage point
+SHARE = Range(0.0, 1.0, margin=0.01)
+COSINE = Range(-1.0, 1.0, margin=0.01)
+_RANGES = {
+    "top1": PERCENT,
+    "top5": PERCENT,
+    "s": COSINE,
+    "d": SHARE,
+    "class_cosine": COSINE,
+    "loss": Range(0.0, math.inf),
+    "kept": SHARE,
+    "kept/clean": SHARE,
+    "train/without_positive": SHARE,
+}
+Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
+
+
+def range_of(name: str, title: str = "") -> Range:
+    """The possible values of a number, by its name in a result or record, or by the percent sign in its title.
+
+    Example:
+        >>> range_of("test/d").highest, range_of("episodes/1-shot", "1-shot %").highest, range_of("seconds").lowest
+        (1.0, 100.0, -inf)
+    """
+    if "%" in title:
+        return PERCENT
+    return _RANGES.get(name, _RANGES.get(name.rpartition("/")[2], ANY))
+
+
+def measured_result(run: Run, item: Item, scale: str) -> tuple[dict[str, Any], list[str]]:
+    """The result of a run without numbers of `opl evaluate` that used other settings than the item, and why."""
+    result, faults = dict(run.result), []
+    for measure in item.measures:
+        for name, wanted in zip(measure.names, measure.settings, strict=False):
+            content = run.measure(name) if scale in measure.scales else {}
+            if content and content.get("settings") != wanted:
+                faults.append(f"{name} was measured {_describe_settings(content.get('settings'), wanted)}")
+                for metric in content.get("numbers", {}):
+                    result.pop(metric, None)
+    return result, faults
+
+
+def _describe_settings(settings: Any, wanted: dict[str, Any]) -> str:
+    if not isinstance(settings, dict):
+        return "with unknown settings"
+    return f"with {', '.join(describe_changes(settings, wanted)).replace('recipe:', 'table:')}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a finished table."""
+
+    label: str
+    recipe: str
+    """Name of the recipe; empty for a quoted line."""
+    seeds: tuple[int, ...]
+    numbers: dict[str, Interval]
+    values: dict[str, tuple[float, ...]]
+    """The numbers of each metric, seed by seed."""
+    paper: dict[str, float]
+    difference: dict[str, Interval]
+    missing: str
+    """Which runs the row lacks, and why."""
+    pairs: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    """The differences of each metric, seed by seed."""
+    paired: tuple[int, ...] = ()
+    """The seeds that the row and its baseline have."""
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    """What the differences in the compared metrics show, given all comparisons of the table."""
+    quoted: bool = False
+    """Whether the line only has the paper's numbers, of a method that is not run."""
+    transcribed: bool = False
+    """Whether the numbers were copied from a text, because the runs behind them are gone."""
+
+
+def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
+    """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs."""
+    results: Results = {}
+    problems: dict[str, list[str]] = {}
+    for run in (run for run in runs if run.scale == scale):
+        if run.state == "done":
+            results.setdefault(run.name, {})[run.seed], faults = measured_result(run, item, scale)
+            problems.setdefault(run.name, []).extend(f"seed {run.seed}: {fault}" for fault in faults)
+        else:
+            reason = f" ({run.sentence})" if run.state in (REFUSED, DAMAGED) else ""
+            problems.setdefault(run.name, []).append(f"seed {run.seed} {run.state}{reason}")
+    for row in item.at("small") if scale == "small" else ():
+        if row.needs and row.recipe not in results | problems:
+            problems[row.recipe] = [row.left_out]
+    averages = item.averages_at(scale)
+    for average in averages:
+        results[average.row.recipe], problems[average.row.recipe] = _average(item, average, results)
+    rows = (*item.at(scale), *(average.row for average in averages))
+    quoted = () if scale == "tiny" else item.quoted
+    return decide_lines(item, [*(_line(item, row, results, problems) for row in rows), *map(_quote, quoted)])
+
+
+def decide_lines(item: Item, undecided: Sequence[Line]) -> list[Line]:
+    """Add what the differences show, adjusted for all comparisons of the table."""
+    cells = [(index, name) for index, line in enumerate(undecided) for name in item.main if name in line.difference]
+    decisions = decide(
+        [undecided[index].difference[name] for index, name in cells],
+        [undecided[index].pairs.get(name, ()) for index, name in cells],
+    )
+    by_line: dict[int, dict[str, Decision]] = {}
+    for (index, name), decision in zip(cells, decisions, strict=True):
+        by_line.setdefault(index, {})[name] = decision
+    return [replace(line, decisions=by_line.get(index, {})) for index, line in enumerate(undecided)]
+
+
+def _quote(quoted: Quoted) -> Line:
+    return Line(quoted.label, "", (), {}, {}, quoted.paper, {}, "", quoted=True)
+
+
+def _average(item: Item, average: Average, results: Results) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    """Average each metric over some recipes, for the seeds that all of them have; also describe the other seeds.
+
+    The recipes of an average start either all from scratch or all from pretrained weights.
+    """
+    parts = [_complete(item, results.get(recipe, {}))[0] for recipe in average.of]
+    means = {}
+    for seed in sorted(set.intersection(*(set(part) for part in parts))):
+        numbers: dict[str, Any] = {name: fmean(part[seed][name] for part in parts) for name in item.metrics}
+        means[seed] = {**numbers, "start": parts[0][seed].get("start", "")}
+    some = sorted(set.union(*(set(part) for part in parts)) - set(means))
+    return means, [f"seed {seed} incomplete" for seed in some]
+
+
+def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]) -> Line:
+    ours, unmeasured = _complete(item, results.get(row.recipe, {}))
+    base, _ = _complete(item, results.get(row.baseline, {}))
+    seeds, shared = tuple(sorted(ours)), sorted(ours.keys() & base.keys())
+    values = {name: tuple(ours[seed][name] for seed in seeds) for name in item.metrics}
+    compared, paired = (item.metrics, tuple(shared)) if row.baseline else ((), ())
+    pairs = {name: tuple(ours[seed][name] - base[seed][name] for seed in shared) for name in compared}
+    alone = sorted(ours.keys() - base.keys()) if row.baseline and base else []
+    missing = ", ".join(
+        [
+            *problems.get(row.recipe, []),
+            *(f"seed {seed} not measured" for seed in unmeasured),
+            *(f"seed {seed} without its baseline" for seed in alone),
+        ]
+    )
+    scratch = item.pretrained and any(result.get("start") == "scratch" for result in ours.values())
+    label = f"{row.label}, from scratch" if scratch else row.label
+    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
+    numbers = {name: interval(values[name], within=ranges[name]) for name in values}
+    differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
+    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired)
+
+
+def _complete(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
+    """The results that have every metric of the table, and the seeds of the other results."""
+    whole = {seed: result for seed, result in results.items() if item.metrics.keys() <= result.keys()}
+    return whole, sorted(results.keys() - whole.keys())
 
 
 class Comparison(NamedTuple):
-    """The difference between a row and its baseline in one metric of the table."""
+    """The difference between a row and its baseline in one metric of the table, over the same episodes or images."""
 
     label: str
     baseline: str
@@ -31,7 +190,7 @@ class Comparison(NamedTuple):
 
 
 def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
-    """The lines below a table: binomial intervals, comparisons with the baseline, and code versions if several."""
+    """The lines below a table: binomial intervals, comparisons per episode or image, and code versions if several."""
     compared = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     code = describe_code(compared)
     return [
@@ -43,43 +202,48 @@ def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
 
 def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
     """One line per row and compared metric with a Wilson interval, which accounts for the small number of images."""
-    found = []
+    texts = []
     for row in item.at(scale):
         results = {run.seed: measured_result(run, item, scale)[0] for run in select_runs(runs, row.recipe, scale)}
         for name in item.main:
-            there = {seed: result for seed, result in results.items() if f"{name}/low" in result}
-            if there:
-                images = {int(result[f"{name}/images"]) for result in there.values()}
-                each = ", ".join(_share(seed, result, name) for seed, result in there.items())
+            with_interval = {seed: result for seed, result in results.items() if f"{name}/low" in result}
+            if with_interval:
+                images = {int(result[f"{name}/images"]) for result in with_interval.values()}
+                shares = ", ".join(_share(seed, result, name) for seed, result in with_interval.items())
                 counted = " or ".join(map(str, sorted(images)))
-                found.append(f"{row.label}, {item.metrics[name]} of {counted} images (95 % by Wilson): {each}")
-    return found
+                texts.append(f"{row.label}, {item.metrics[name]} of {counted} images (95 % by Wilson): {shares}")
+    return texts
 
 
 def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
-    """Compare every row that has a baseline, in every compared metric that has a value per episode or image."""
+    """Compare every row that has a baseline, in every compared metric that has a value per episode or image.
+
+    The difference of an episode or image is averaged over the seeds that both rows have.
+    """
+    import numpy as np
+
     by_recipe = {row.recipe: {run.seed: run for run in select_runs(runs, row.recipe, scale)} for row in item.rows}
     measured = {name: _measured(item, name, by_recipe, scale) for name in item.main}
     labels = {row.recipe: row.label for row in item.rows}
-    found = []
+    comparisons = []
     for row in item.at(scale):
         for name in item.main if row.baseline else ():
-            there = _differences(row, name, measured[name])
-            if there:
-                means = np.mean(list(there.values()), axis=0).tolist()
+            by_seed = _differences(row, name, measured[name])
+            if by_seed:
+                means = np.mean(list(by_seed.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
                 within = range_of(name, item.metrics[name]).of_differences
-                found.append(Comparison(*names, tuple(there), interval(means, within=within), item.unit))
-    return found
+                comparisons.append(Comparison(*names, tuple(by_seed), interval(means, within=within), item.unit))
+    return comparisons
 
 
-def describe_comparison(each: Comparison) -> str:
+def describe_comparison(comparison: Comparison) -> str:
     """Format a comparison as one line."""
-    difference = each.difference
+    difference = comparison.difference
     return (
-        f"{each.label} against {each.baseline}, {each.metric}, over the same {difference.size} {each.unit} "
-        f"({describe_seeds(each.seeds)}): {describe_difference(difference)}, {comparison_verdict(difference)} for "
-        "these networks"
+        f"{comparison.label} vs {comparison.baseline}, {comparison.metric}, over the same {difference.size} "
+        f"{comparison.unit} ({describe_seeds(comparison.seeds)}): {describe_difference(difference)}, "
+        f"{comparison_verdict(difference)} for these networks"
     )
 
 
@@ -102,16 +266,83 @@ def _measured(
     }
 
 
-def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> dict[int, NDArray[np.float64]]:
+def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> "dict[int, NDArray[np.float64]]":
     """Row minus baseline, episode by episode, for each seed at which both were evaluated on equally many episodes."""
-    found = {}
+    differences = {}
     baseline = by_recipe.get(row.baseline, {})
     for seed, run in by_recipe[row.recipe].items():
-        ours, theirs = (_values(each, name) for each in (run, baseline.get(seed)))
+        ours, theirs = _values(run, name), _values(baseline.get(seed), name)
         if len(ours) == len(theirs) > 0:
-            found[seed] = ours - theirs
-    return found
+            differences[seed] = ours - theirs
+    return differences
 
 
-def _values(run: Run | None, name: str) -> NDArray[np.float64]:
+def _values(run: Run | None, name: str) -> "NDArray[np.float64]":
+    import numpy as np
+
     return np.asarray(run.measure_arrays(name).get("each", ()) if run else (), dtype=np.float64)
+
+
+def format_interval(value: Interval) -> str:
+    """`mean ± half` with 2 decimals, or 3 if |mean| < 2; both ends if the valid range clips one; `-` if empty.
+
+    Example:
+        >>> format_interval(Interval(97.5, 0.25, 3)), format_interval(Interval(99.5, 1.0, 3, Range(0, 100)))
+        ('97.50 ± 0.25', '99.50 [98.50, 100.00]')
+    """
+    if value.size == 0:
+        return "-"
+    digits = 2 if abs(value.mean) >= 2 else 3
+    mean = f"{value.mean:.{digits}f}"
+    if math.isnan(value.half):
+        return mean
+    if value.clipped:
+        return f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return f"{mean} ± {value.half:.{digits}f}"
+
+
+def describe_difference(difference: Interval) -> str:
+    """A difference with its sign, and its interval if it has one.
+
+    Example:
+        >>> describe_difference(Interval(1.5, 0.25, 3)), describe_difference(Interval(-2.0, math.nan, 1))
+        ('+1.50 [+1.25, +1.75]', '-2.00')
+    """
+    if difference.size == 0:
+        return "-"
+    ends = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
+    return f"{difference.mean:+.2f}{ends}"
+
+
+def describe_tests(decision: Decision) -> str:
+    """The p-values behind a decision; empty if there are none.
+
+    Example:
+        >>> describe_tests(Decision(0.029, 0.35, 12, 0.046875, "undecided"))
+        'p 0.029, Holm 0.35 of 12, sign flips 0.047'
+    """
+    if math.isnan(decision.p):
+        return ""
+    parts = [f"p {_probability(decision.p)}"]
+    if decision.comparisons > 1:
+        parts.append(f"Holm {_probability(decision.adjusted)} of {decision.comparisons}")
+    if decision.equivalent:
+        parts.append(f"two one-sided tests {_probability(decision.equivalence)}")
+    if not math.isnan(decision.flips):
+        parts.append(f"sign flips {_probability(decision.flips)}")
+    return ", ".join(parts)
+
+
+def describe_decision(difference: Interval, decision: Decision) -> str:
+    """A difference, its verdict, and the tests behind it.
+
+    Example:
+        >>> describe_decision(Interval(1.5, 0.25, 3), Decision(0.0015, 0.0015, 1, math.nan, "a gain"))
+        '+1.50 [+1.25, +1.75], a gain (p 0.0015)'
+    """
+    tests = describe_tests(decision)
+    return f"{describe_difference(difference)}, {decision.verdict}" + (f" ({tests})" if tests else "")
+
+
+def _probability(value: float) -> str:
+    return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"

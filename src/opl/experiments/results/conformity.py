@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..differences import FREE, describe_changes, differences
 from ..item import Item
 from ..run_folder import ENDED_AFTER
+from ..settings import FREE, describe_changes, differences
 from .runs import REFUSED, Run, inner, number
 
 

@@ -1,22 +1,39 @@
-"""RESULTS.md: a text whose tables are made from records."""
+"""RESULTS.md: a text whose tables are rendered from records.
 
+Each table stands between two marker lines, and everything else stays as it is:
+
+<!-- opl results: table-1 small -->
+(the table)
+<!-- end -->
+"""
+
+import json
+import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ...errors import FolderError, OptionError, did_you_mean
-from ..item import Item
-from .archive import refuse_older_settings
-from .blocks import render_blocks
+from ..item import Item, Row
+from ..statistics import Interval, Range
+from .comparisons import Line, decide_lines, range_of
 from .conformity import screen
-from .markdown import document
-from .records import read_records
+from .records import read_records, refuse_older_settings
 from .runs import Run, inner, list_seeds, select_runs
-from .tables import build_table
-from .transcriptions import FOLDER as TRANSCRIBED
-from .transcriptions import read_transcription
+from .tables import Table, build_table
+from .text import document
 
-SCALES = ("paper", "small")  # of tiny and custom runs there is no table
+SCALES = ("paper", "small")  # tiny and custom runs have no table
+TRANSCRIBED = "transcribed"
+BEGIN = re.compile(r"<!-- opl results: (?P<words>[^<>]*) -->")
+END = "<!-- end -->"
+LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
+
+Render = Callable[[list[str], int], str]
+"""The text of a block, from the words of its marker and the number of the marker's line."""
 
 
 def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
@@ -107,3 +124,80 @@ def _machine(run: Run) -> str:
     system, cores, threads = (machine.get(name, "?") for name in ("system", "cores", "threads"))
     accelerator = str(machine.get("accelerator", "none")).replace("none", "no accelerator")
     return f"{system}, {cores} cores, {threads} threads a run, {accelerator}"
+
+
+def render_blocks(text: str, render: Render) -> str:
+    """The text with every block made anew, and everything else as it was."""
+    found: list[str] = []
+    begun = 0  # the line of the marker whose block is being left out
+    for place, line in enumerate(text.split("\n"), start=1):
+        marker = BEGIN.fullmatch(line.strip())
+        if marker and not begun:
+            found += [line, "", render(marker["words"].split(), place), ""]
+            begun = place
+        elif line.strip() == END and begun:
+            found.append(line)
+            begun = 0
+        elif LIKE_A_MARKER.search(line):
+            raise OptionError(_problem(place, begun))
+        elif not begun:
+            found.append(line)
+    if begun:
+        raise OptionError(f"line {begun} begins a block that has no {END} line: add one where the block ends.")
+    return "\n".join(found)
+
+
+def _problem(place: int, begun: int) -> str:
+    if begun:
+        return f"line {place} has a marker inside the block that line {begun} begins: put {END} before it."
+    return (
+        f"line {place} is no marker: write `<!-- opl results: ITEM SCALE -->` on a line of its own, and {END} after it."
+    )
+
+
+def read_transcription(folder: Path, item: Item, scale: str) -> Table:
+    """Read the transcribed table of an item from `<folder>/transcribed/<item>-<scale>.json`.
+
+    What the differences show is decided anew, in the same way as for runs; the paper's numbers are the item's.
+    """
+    file = folder / TRANSCRIBED / f"{item.name}-{scale}.json"
+    try:
+        content = json.loads(file.read_bytes())
+        return _table(content, item, scale)
+    except OSError as error:
+        raise FolderError(f"there is no {file}: take the block out, or restore the file.") from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FolderError(
+            f"{file} is not a transcribed table of {item.name}: restore it from the repository."
+        ) from error
+
+
+def _table(content: dict[str, Any], item: Item, scale: str) -> Table:
+    rows = {row.recipe: row for row in (*item.rows, *(average.row for average in item.averages_at(scale)))}
+    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
+    found = [_line(each, rows[each["recipe"]], ranges) for each in content["rows"]]
+    told = {name: title for name, title in item.metrics.items() if any(name in line.numbers for line in found)}
+    compared = tuple(name for name in item.main if name in told)
+    narrow = replace(item, metrics=told, compared=compared, note="")  # the note is about today's runs
+    return Table(narrow, scale, decide_lines(narrow, found), [_describe(content)], [])
+
+
+def _describe(content: dict[str, Any]) -> str:
+    """Where transcribed numbers come from."""
+    return (
+        f"Transcribed, the run folders are gone: `{content['command']}`, commit {content['commit']}, "
+        f"{list_seeds(content['seeds'])}, {content['time']}."
+    )
+
+
+def _line(content: dict[str, Any], row: Row, ranges: dict[str, Range]) -> Line:
+    values = {name: tuple(each.values()) for name, each in content["values"].items()}
+    numbers = {name: _interval(each, ranges[name]) for name, each in content["numbers"].items()}
+    difference = {name: _interval(each, ranges[name].of_differences) for name, each in content["difference"].items()}
+    seeds = tuple(content["seeds"])
+    return Line(content["label"], row.recipe, seeds, numbers, values, row.paper, difference, "", transcribed=True)
+
+
+def _interval(content: dict[str, Any], within: Range) -> Interval:
+    """An interval from JSON, in which an unknown half-width is null."""
+    return Interval(content["mean"], math.nan if content["half"] is None else content["half"], content["size"], within)

@@ -4,16 +4,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import OplError
 from ..item import Row
 from ..run_folder import RECIPE, RunFolder, measure_name
-from .epochs import EpochRecords
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
-REFUSED = "refused"  # the state of a run that may not be compared, see `conformity`
-DAMAGED = "damaged"  # the state of a run with files that are not what it wrote
+REFUSED = "refused"  # the state of a run that must not be compared, see `conformity`
+DAMAGED = "damaged"  # the state of a run with files that changed after the run wrote them
 SENTENCE = 600  # characters of an error message that are shown
 
 T = TypeVar("T")
@@ -27,12 +30,13 @@ class Run:
     where: str
     """Path relative to the scanned folder."""
     state: str
-    """`done`, `failed`, `unfinished` or `damaged`; `refused` if it may not be compared (see `conformity`)."""
+    """`done`, `failed`, `unfinished`, `damaged` or, for incomparable runs, `refused` (see `conformity`)."""
     sentence: str
     """Why the run failed or cannot be read, or how many epochs it has completed; empty if it is done."""
     about: dict[str, Any]
     recipe: dict[str, Any]
-    records: EpochRecords
+    records: list[dict[str, float]]
+    """The numbers of each epoch, from `metrics.jsonl`."""
     result: dict[str, Any]
     _cache: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -76,7 +80,16 @@ class Run:
     def seconds(self) -> float:
         """Training time in seconds: from the result if it has one, otherwise summed over the epochs."""
         whole = number(self.result.get("seconds"))
-        return whole if math.isfinite(whole) else self.records.total("seconds")
+        if math.isfinite(whole):
+            return whole
+        epochs = (record.get("seconds", math.nan) for record in self.records)
+        return math.fsum(seconds for seconds in epochs if math.isfinite(seconds))
+
+    def column(self, name: str) -> "NDArray[np.float64]":
+        """A number of every epoch; NaN for epochs without it."""
+        import numpy as np
+
+        return np.array([record.get(name, math.nan) for record in self.records], dtype=np.float64)
 
     def arrays(self, name: str = "test") -> dict[str, Any]:
         """Model outputs on the test images, or on another set of images by name; empty if none can be read."""
@@ -101,21 +114,21 @@ class Run:
         return self._once("noise", "noise", self.folder.noise, {})
 
     def weights_sum(self) -> str:
-        """The SHA-256 of the weights, by which a copied run is found; empty if it is not finished."""
+        """The SHA-256 of the weights, which identifies copied runs; empty if the run is not finished."""
         return self._once("sums", "weights", self.folder.weights_sum, "")
 
     def class_names(self, count: int) -> tuple[str, ...]:
         """Names of the first `count` classes; `class 0`, `class 1`, ... if the run has fewer names."""
-        nobody: tuple[str, ...] = ()
-        names = self._once("splits", "class names", self.folder.class_names, nobody)
-        return names[:count] if len(names) >= count else tuple(f"class {place}" for place in range(count))
+        unnamed: tuple[str, ...] = ()
+        names = self._once("splits", "class names", self.folder.class_names, unnamed)
+        return names[:count] if len(names) >= count else tuple(f"class {index}" for index in range(count))
 
     def superclasses(self, count: int) -> tuple[int, ...]:
         """Superclass of each of the first `count` classes; empty if unknown."""
-        found = self.splits().get("groups")
-        if not isinstance(found, list) or len(found) < count or not all(isinstance(each, int) for each in found):
+        groups = self.splits().get("groups")
+        if not isinstance(groups, list) or len(groups) < count or not all(isinstance(group, int) for group in groups):
             return ()
-        return tuple(found[:count])
+        return tuple(groups[:count])
 
     def _once(self, kind: str, name: str, read: Callable[[], T], otherwise: T) -> T:
         """The result of `read`, or `otherwise` if it fails; called at most once and cached."""
@@ -131,7 +144,7 @@ Rows = Sequence[tuple[Row, Sequence[Run]]]
 
 def read_runs(folder: Path | str) -> list[Run]:
     """Read every run below a folder, sorted by path."""
-    return [_read(each, each.path.relative_to(folder).as_posix()) for each in RunFolder.below(folder)]
+    return [_read(run, run.path.relative_to(folder).as_posix()) for run in RunFolder.below(folder)]
 
 
 def select_runs(runs: Iterable[Run], recipe: str, scale: str) -> list[Run]:
@@ -176,24 +189,35 @@ def number(value: object) -> float:
 
 def inner(outer: dict[str, Any], name: str) -> dict[str, Any]:
     """A nested dict; empty if there is none."""
-    found = outer.get(name)
-    return found if isinstance(found, dict) else {}
+    value = outer.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _numbers(record: dict[str, Any]) -> dict[str, float]:
+    """The entries of a record that are numbers a float can hold."""
+    floats = {}
+    for name, value in record.items():
+        try:
+            floats[name] = number(value)
+        except OverflowError:  # an integer above the largest float
+            continue
+    return {name: value for name, value in floats.items() if not math.isnan(value)}
 
 
 def _read(folder: RunFolder, where: str) -> Run:
-    """Read a run after all its files but the weights were verified; a damaged one has no numbers."""
+    """Read a run after verifying all its files except the weights; a damaged run has no numbers."""
     about: dict[str, Any] = {}
     about = _or(folder.about, about)
     recipe = inner(about, "recipe")
     faults = _or(folder.faults_of_numbers, {"the folder": "cannot be read"})
     if faults or not recipe:
         files = "; ".join(f"{name} {fault}" for name, fault in faults.items()) or f"{RECIPE} has no settings"
-        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), EpochRecords(), {})
+        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), [], {})
     try:
-        records = EpochRecords(folder.iterate_metrics())
+        records = [_numbers(record) for record in folder.iterate_metrics()]
         state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
     except BROKEN as error:
-        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, EpochRecords(), {})
+        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, [], {})
     return Run(folder, where, state, sentence[:SENTENCE], about, recipe, records, result)
 
 
@@ -201,13 +225,13 @@ def _state(folder: RunFolder, so_far: str) -> tuple[str, str, dict[str, Any]]:
     """State, sentence and result of a run."""
     if folder.done:
         return "done", "", folder.result()
-    error: str | None = "it failed, and error.json cannot be read."
+    error: str | None = "the run failed, and error.json cannot be read."
     error = _or(folder.error, error)
     return ("failed", error, {}) if error else ("unfinished", so_far, {})
 
 
 def _by_path(folder: RunFolder) -> dict[str, Any]:
-    """The name and the seed of a run whose settings are lost, so that it is missed in its row."""
+    """The name and the seed of a run whose settings are lost, so that its row reports it as missing."""
     seed = folder.path.name.removeprefix("seed-")
     return {"name": folder.path.parent.name, "seed": int(seed) if seed.isdecimal() else 0}
 

@@ -1,71 +1,275 @@
-"""Numbers, differences and decisions as text."""
+"""Tables in words: one-sentence summaries, Markdown, and rows on the terminal.
+
+Rows on the terminal are whole at any width; where the output is not a terminal, lines are never broken.
+"""
 
 import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING
 
-from ..statistics import Decision, Interval
+from ..item import Item, Row
+from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
+from .comparisons import PERCENT, Line, lines, range_of
+from .runs import Run, select_runs
+from .tables import Table, cells
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+WIDEST = 10_000  # columns, more than any table needs
+EMPTY = "-"
+"""A cell without a value."""
+D = "test/d"
 
 
-def number(value: Interval) -> str:
-    """`mean ± half` with 2 decimals, or 3 if |mean| < 2; both ends if what is possible cuts one off; `-` if empty.
+def markdown(table: Table) -> str:
+    """The table alone."""
+    heading, body = cells(table)
+    ruled = [heading, ["---"] * len(heading), *body]
+    return "\n".join("| " + " | ".join(row) + " |" for row in ruled)
 
-    Example:
-        >>> from opl.experiments.statistics import Range
-        >>> number(Interval(97.5, 0.25, 3)), number(Interval(99.5, 1.0, 3, Range(0, 100)))
-        ('97.50 ± 0.25', '99.50 [98.50, 100.00]')
+
+def document(table: Table) -> str:
+    """The table with the text below it as paragraphs: its file, the page's copy, and its part of RESULTS.md."""
+    return "\n\n".join([markdown(table), *table.below])
+
+
+def show(table: Table) -> None:
+    """Print a table; its differences, which are long, and its notes stand below it, a line each."""
+    heading, body = cells(table)
+    marked = " (synthetic data: the numbers mean nothing)" if table.scale == "tiny" else ""
+    title = f"{table.item.name}: {table.item.title}, scale {table.scale}{marked}"
+    apart = len(heading) - len(table.item.main)
+    show_rows(title, heading[:apart], [row[:apart] for row in body], labels=2)
+    show_lines(
+        f"{row[0]}, {name}: {text}"
+        for row in body
+        for name, text in zip(heading[apart:], row[apart:], strict=True)
+        if text != EMPTY
+    )
+    show_lines(table.below)
+
+
+def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
+    """Print rows as a grid, or a paragraph for each where the terminal is too narrow for that.
+
+    Args:
+        title: stands above.
+        heading: of the columns.
+        body: the cells of each row.
+        labels: the number of first columns that may be broken between words; the others may not.
     """
-    if value.size == 0:
-        return "-"
-    digits = 2 if abs(value.mean) >= 2 else 3
-    mean = f"{value.mean:.{digits}f}"
-    if math.isnan(value.half):
-        return mean
-    if value.clipped:
-        return f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-    return f"{mean} ± {value.half:.{digits}f}"
+    from rich.console import Console
+
+    console = Console()
+    grid = _grid(title, heading, body, labels)
+    least = console.measure(grid, options=console.options.update(width=WIDEST)).minimum
+    if least <= console.width:
+        console.print(grid)
+    elif console.is_terminal:
+        _show_stacked(console, title, heading, body)
+    else:
+        Console(width=least).print(grid)
 
 
-def describe_difference(difference: Interval) -> str:
-    """A difference with its sign, and its interval if it has one.
+def show_columns(body: Sequence[Sequence[str]]) -> None:
+    """Print rows as columns without lines between them; on a terminal, all but the first may be broken."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
 
-    Example:
-        >>> describe_difference(Interval(1.5, 0.25, 3)), describe_difference(Interval(-2.0, math.nan, 1))
-        ('+1.50 [+1.25, +1.75]', '-2.00')
+    console = Console()
+    if not console.is_terminal:
+        widths = [max(map(len, column)) for column in zip(*body, strict=True)]
+        for row in body:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
+    grid = Grid.grid(padding=(0, 2))
+    for column in range(len(body[0])):
+        grid.add_column(overflow="fold", no_wrap=column == 0 and console.width > 2 * max(len(row[0]) for row in body))
+    for row in body:
+        grid.add_row(*map(Text, row))
+    console.print(grid)
+
+
+def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
+    """Print lines, on a terminal broken between words."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr)
+    for line in lines:
+        console.print(line, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+
+
+def _grid(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int) -> "Grid":
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(title=Text(title))
+    for column, name in enumerate(heading):
+        parts = [part for row in body for part in (row[column].split() if column < labels else [row[column]])]
+        grid.add_column(Text(name), min_width=max(map(len, (*parts, *name.split())), default=0), overflow="fold")
+    for row in body:
+        grid.add_row(*map(Text, row))
+    return grid
+
+
+def _show_stacked(console: "Console", title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
+    """A paragraph for each row, its first cell above it."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Text(title))
+    for row in body:
+        console.print(Text(row[0], "bold"))
+        cells = [f"{name}: {text}" for name, text in zip(heading[1:], row[1:], strict=True) if text != EMPTY]
+        console.print(Padding(Text("; ".join(cells)), (0, 0, 0, 2)))
+
+
+def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
+    """A baseline and the row compared with it, both with runs: the headline, the first with OPL, or the first."""
+    there = {run.name for run in runs if run.scale == scale}
+    with_opl = {run.name for run in runs if run.scale == scale and run.projects}
+    by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in there}
+    pairs = [(by_recipe[row.baseline], row) for row in by_recipe.values() if row.baseline in by_recipe]
+    return min(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl), default=None)
+
+
+def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
+    """The effect of OPL, or of the first row that is compared, in one sentence.
+
+    The first part is about d, the second about the first number that the table compares; each says what its paired
+    difference shows after the adjustment for all rows.
     """
-    if difference.size == 0:
-        return "-"
-    ends = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-    return f"{difference.mean:+.2f}{ends}"
+    pair = opl_pair(item, runs, scale)
+    if pair is None:
+        return _describe_alone(item, runs, scale)
+    base, own = pair
+    shared = {run.seed for run in select_runs(runs, base.recipe, scale)}
+    seeds = [run.seed for run in select_runs(runs, own.recipe, scale) if run.seed in shared]
+    if not seeds or not item.metrics:
+        return f"{own.label} and {base.label} have no finished run of the same seed yet, so nothing is compared."
+    name = item.main[0]
+    main = _line_of(lines(item, runs, scale), own)
+    geometry = _line_of(_geometry(item, runs, scale), own)
+    subject = "OPL" if (base.label, own.label) == ("CE", "CE+OPL") else own.label
+    about_d = _describe_d(geometry)
+    counted = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}"
+    return f"{_join(subject, about_d, *_describe_metric(main, name, item.metrics[name]))}, {counted}."
 
 
-def describe_tests(decision: Decision) -> str:
-    """The p-values behind a decision; empty if there are none.
+def count_verdicts(found: Sequence[Line]) -> str:
+    """How many comparisons of a table are what; empty for fewer than two.
 
-    Example:
-        >>> describe_tests(Decision(0.029, 0.35, 12, 0.046875, "undecided"))
-        'p 0.029, Holm 0.35 of 12, sign flips 0.047'
+    Rows without a run are not compared. A verdict of equivalence keeps its margin.
     """
-    if math.isnan(decision.p):
+    verdicts = Counter(decision.verdict for line in found if line.paired for decision in line.decisions.values())
+    if verdicts.total() < 2:
         return ""
-    parts = [f"p {_probability(decision.p)}"]
-    if decision.comparisons > 1:
-        parts.append(f"Holm {_probability(decision.adjusted)} of {decision.comparisons}")
-    if decision.equivalent:
-        parts.append(f"two one-sided tests {_probability(decision.equivalence)}")
-    if not math.isnan(decision.flips):
-        parts.append(f"sign flips {_probability(decision.flips)}")
-    return ", ".join(parts)
+    plural = {GAIN: "gains", LOSS: "losses"}
+    parts = [_count(plural.get(word, word), word, verdicts[word]) for word in sorted(verdicts, key=_rank)]
+    return f"All {verdicts.total()} comparisons, after Holm's adjustment: {', '.join(parts)}."
 
 
-def describe_decision(difference: Interval, decision: Decision) -> str:
-    """A difference, what it shows, and the tests behind that.
+def _count(many: str, word: str, count: int) -> str:
+    return f"{count} {word.removeprefix('a ') if count == 1 else many}"
+
+
+def _rank(verdict: str) -> int:
+    order = (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
+    return next(place for place, start in enumerate(order) if verdict.startswith(start))
+
+
+def _geometry(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
+    """The same table with d as its only number, so that its differences are decided together."""
+    of_d = replace(item, metrics={D: "d"}, compared=(D,), averages=(), measures=(), quoted=())
+    return lines(of_d, [run for run in runs if run.state != "done" or D in run.result], scale)
+
+
+def _line_of(found: Sequence[Line], row: Row) -> Line:
+    return next(line for line in found if line.recipe == row.recipe)
+
+
+def _means(line: Line, name: str) -> tuple[float, float]:
+    """The means of the baseline and of the row over the seeds that both have."""
+    shared = fmean(line.values[name][place] for place, seed in enumerate(line.seeds) if seed in line.paired)
+    return shared - line.difference[name].mean, shared
+
+
+def _describe_d(line: Line) -> str:
+    difference, decision = line.difference.get(D), line.decisions.get(D)
+    if difference is None or decision is None or not math.isfinite(difference.mean):
+        return ""
+    before, after = (f"{mean:.2f}" for mean in _means(line, D))
+    change = f"d {before} → {after}"
+    words = {
+        LOSS: f"set the classes apart ({change})",
+        GAIN: f"moved the classes closer together ({change})",
+        UNDECIDED: f"may have moved the classes ({change}, undecided)",
+        TOO_FEW: f"moved the classes ({change})",
+    }
+    return words.get(decision.verdict, f"left the classes as far apart as they were ({change})")
+
+
+def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
+    """What the row did to a metric, or what is not known about that; one of the two is empty."""
+    difference, decision = line.difference.get(name), line.decisions.get(name)
+    percent = range_of(name, title) is PERCENT
+    metric = describe_metric(title, percent)
+    if difference is None or decision is None or not math.isfinite(difference.mean):
+        return "", f"changes {metric} was not measured"
+    before, after = _means(line, name)
+    digits = 1 if abs(difference.mean) >= 0.05 else 2
+    values = f"{after:.{digits}f} against {before:.{digits}f}{' %' if percent else ''}"
+    open_words = {
+        UNDECIDED: f"changes {metric} is undecided: {values}",
+        TOO_FEW: f"changes {metric} cannot be told from so few seeds: {values}",
+    }
+    words = {
+        GAIN: f"raised {metric}: {values}",
+        LOSS: f"lowered {metric}: {values}",
+    }
+    if decision.verdict in open_words:
+        return "", open_words[decision.verdict]
+    return words.get(decision.verdict, f"left {metric} as it was, {decision.verdict}: {values}"), ""
+
+
+def _join(subject: str, about_d: str, known: str, unknown: str) -> str:
+    if known:
+        return f"{subject} {' and '.join(part for part in (about_d, known) if part)}"
+    return f"{subject} {about_d}; whether it {unknown}" if about_d else f"Whether {subject} {unknown}"
+
+
+def describe_metric(title: str, percent: bool = True) -> str:
+    """A column heading as words inside a sentence.
 
     Example:
-        >>> describe_decision(Interval(1.5, 0.25, 3), Decision(0.0015, 0.0015, 1, math.nan, "a gain"))
-        '+1.50 [+1.25, +1.75], a gain (p 0.0015)'
+        >>> describe_metric("top-1 %"), describe_metric("1-shot %"), describe_metric("seconds", percent=False)
+        ('the accuracy', 'the accuracy (1-shot)', 'the seconds')
     """
-    tests = describe_tests(decision)
-    return f"{describe_difference(difference)}, {decision.verdict}" + (f" ({tests})" if tests else "")
+    words = title.replace("%", "").strip(" ,")
+    if not percent:
+        return f"the {words}"
+    return "the accuracy" if words in ("", "top-1") else f"the accuracy ({words})"
 
 
-def _probability(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
+def _describe_alone(item: Item, runs: Sequence[Run], scale: str) -> str:
+    """What rows without a baseline reached."""
+    done = [line for line in lines(item, runs, scale) if line.seeds] if item.metrics else []
+    if not done:
+        states = Counter(run.state for run in runs if run.scale == scale)
+        said = ", ".join(f"{count} {state}" for state, count in states.items())
+        return f"No run of this table has finished yet: {said or 'none has started'}."
+    line, name = done[0], item.main[0]
+    sign = " %" if range_of(name, item.metrics[name]) is PERCENT else ""
+    seeds = f"{len(line.seeds)} seed{'' if len(line.seeds) == 1 else 's'}"
+    more = f", and {len(done) - 1} more in the table" if len(done) > 1 else ""
+    metric = item.metrics[name].replace("%", "").strip(" ,")
+    return (
+        f"{line.label} reached {metric} {line.numbers[name].mean:.1f}{sign} over {seeds}{more}; there is no baseline "
+        "here to compare with."
+    )

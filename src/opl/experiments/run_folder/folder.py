@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DamagedError, FolderError
-from ..differences import differences
 from ..files import read_limited, sweep, write_whole
+from ..settings import differences
 from . import checkpoints, metrics, names
 from .arrays import pack_arrays, unpack_arrays, unpack_weights
 from .ledger import DONE, RECIPE, RUNNING, Ledger, damaged, json_bytes

@@ -116,8 +116,7 @@ class Results(NamedTuple):
 def write_results(folder: Path, item: Item, items: Mapping[str, Item], recipes: Recipes) -> Results:
     """Write the table and the page of a folder."""
     from ..report.page import write_report
-    from ..results.markdown import document
-    from ..results.sentences import describe_effect
+    from ..results.text import describe_effect, document
 
     runs = screen(read_runs(folder), [*items.values(), item], recipes)
     table = build_table(item, runs, TRY)
