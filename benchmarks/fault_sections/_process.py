@@ -27,7 +27,7 @@ SUBREAPER, DEATH_SIGNAL = 36, 1  # of prctl: orphans become children of this pro
 HEAVY = (
     "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "matplotlib.figure",
     "scipy.stats", "sklearn.datasets", "safetensors.torch", "rich.console", "PIL.Image", "opl.experiments.cli",
-    "opl.experiments.cli.settings", "opl.experiments.training.run", "opl.experiments.runner.jobs",
+    "opl.experiments.cli.flags", "opl.experiments.training.run", "opl.experiments.runner.jobs",
     "opl.experiments.evaluation.predict", "opl.experiments.evaluation.attack.evaluate",
     "opl.experiments.evaluation.few_shot.evaluate", "opl.experiments.report.page", "opl.experiments.export.bundle",
     "opl.experiments.data.read.cache", "opl.experiments.results.records",

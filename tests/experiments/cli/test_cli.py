@@ -1,4 +1,4 @@
-"""The command line: its words, its exit codes and what it needs."""
+"""The command line: commands, exit codes and what it imports."""
 
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_the_command_line_can_be_imported_and_asked_for_help_without_torch():
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("argv", "code", "expected"),
     [
         (["--help"], 0, "usage"),
         (["--version"], 0, opl.__version__),
@@ -29,17 +29,17 @@ def test_the_command_line_can_be_imported_and_asked_for_help_without_torch():
         (["bnch"], 2, "did you mean 'bench'"),
     ],
 )
-def test_words_and_exit_codes(capsys, words, code, said):
-    assert cli.main(words) == code
+def test_exit_codes(capsys, argv, code, expected):
+    assert cli.main(argv) == code
     captured = capsys.readouterr()
-    assert said in captured.out + captured.err
+    assert expected in captured.out + captured.err
 
 
 def test_every_command_has_a_file_with_flags_and_a_job():
-    for word, command in cli.COMMANDS.items():
+    for name, command in cli.COMMANDS.items():
         module = import_module(f"{cli.__name__}.{command.module}")
-        assert Path(module.__file__).parent == Path(cli.__file__).parent, word
-        assert {"parse", "run"} <= set(dir(vars(module)[command.name])), word
+        assert Path(module.__file__).parent == Path(cli.__file__).parent, name
+        assert {"parse", "run"} <= set(dir(vars(module)[command.name])), name
 
 
 def test_without_tyro_the_command_line_says_what_to_install():

@@ -1,7 +1,7 @@
 """The flags of the command that trains."""
 
 from opl.experiments import paper
-from opl.experiments.cli.settings import change_settings
+from opl.experiments.cli.flags import change_settings
 from opl.experiments.recipe import Recipe
 from opl.experiments.settings import to_json
 

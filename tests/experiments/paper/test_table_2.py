@@ -79,7 +79,7 @@ def test_a_figure_has_one_pair_of_rows_at_each_scale(name, scale):
 
 
 def test_changing_the_workers_leaves_a_run_in_its_table():
-    from opl.experiments.cli.settings import change_settings
+    from opl.experiments.cli.flags import change_settings
 
     recipe = paper.recipe("pacs-jpegs-opl", "small")
     assert change_settings(recipe, ["--data.workers", "3"]).scale == "small"

@@ -118,7 +118,7 @@ def test_a_run_with_changed_flags_is_custom_and_lists_its_changes(tmp_path, caps
 
 
 def test_a_seed_a_log_or_a_folder_of_data_change_no_recipe():
-    from opl.experiments.cli.settings import change_settings
+    from opl.experiments.cli.flags import change_settings
 
     base = recipe("mnist-ce", "small")
     words = ["--seed", "4", "--log", "tensorboard", "--data.root", "elsewhere"]

@@ -1,7 +1,7 @@
-"""The command line: words to calls. Flags and their help are tyro's, from the dataclass of each command.
+"""The command line: look up the command and run it. Its flags and their help are tyro's, from its dataclass.
 
-The first word is looked up here and the list of commands is written here, because tyro's own subcommands import all
-commands, and with them torch: seconds, where `opl --help` answers at once. `opl --completion` does give them to tyro.
+The commands are listed here and not as tyro's subcommands, which would import all of them: `opl --help` must answer at
+once, without tyro, torch or numpy.
 """
 
 import io
@@ -17,11 +17,10 @@ from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
 from ..training.parent import end_with_parent
 from ..training.stopping import StopSignals
-from .words import check_words
 
 
 class Command(NamedTuple):
-    """Where a command lives: a module of this package, and in it a dataclass with `parse(words)` and `run()`."""
+    """The module of a command in this package, and in it a dataclass with `parse(argv)` and `run()`."""
 
     module: str
     name: str
@@ -29,55 +28,51 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Command("demo", "Demo", "CE against CE+OPL on scikit-learn's digits: a table and a page"),
-    "try": Command(
-        "try_images", "Try", "does OPL help on your images: CE against CE+OPL within a time, table and page"
-    ),
-    "recipes": Command("recipes", "Recipes", "every table and figure, its scales and cost; of one, its recipes"),
-    "train": Command("train", "Train", "one run of a recipe; resumes where it stopped"),
-    "reproduce": Command("reproduce", "Reproduce", "all runs of a table or figure, paper and ours side by side"),
-    "evaluate": Command(
-        "evaluate",
-        "Evaluate",
-        "another measure of a finished run: geometry, novel classes, noise, episodes, attacks",
-    ),
-    "check": Command("check", "Check", "whether every file of the runs below a folder is what they wrote"),
-    "search": Command("search", "Search", "a grid or Optuna over any settings of a recipe, by validation only"),
-    "report": Command("report", "Report", "one HTML page from what is on disk"),
-    "results": Command("results", "Results", "records of finished runs, and RESULTS.md made from them"),
-    "export": Command("export", "Export", "a finished run as a model that others can use: a folder, or on the Hub"),
-    "data": Command("data", "Data", "which data sets are here, and how to get the rest"),
-    "bench": Command("bench", "Bench", "speed and memory of the loss against the textbook version, in one run"),
+    "demo": Command("demo", "Demo", "train CE and CE+OPL on scikit-learn's digits and compare"),
+    "try": Command("try_images", "Try", "train with and without OPL on your images and compare"),
+    "recipes": Command("recipes", "Recipes", "list tables and figures with scales and cost, or the recipes of one"),
+    "train": Command("train", "Train", "train one run of a recipe; resumes where it stopped"),
+    "reproduce": Command("reproduce", "Reproduce", "train all runs of a table or figure and compare with the paper"),
+    "evaluate": Command("evaluate", "Evaluate", "measure a finished run: geometry, noise, episodes, attacks, ..."),
+    "check": Command("check", "Check", "check that the files of finished runs are intact"),
+    "search": Command("search", "Search", "search any settings of a recipe by grid or Optuna, on validation only"),
+    "report": Command("report", "Report", "write one HTML page from the runs on disk"),
+    "results": Command("results", "Results", "record finished runs and render RESULTS.md from the records"),
+    "export": Command("export", "Export", "export a finished run as a model, to a folder or the Hub"),
+    "data": Command("data", "Data", "list data sets and how to get them"),
+    "bench": Command("bench", "Bench", "measure speed and memory vs the textbook version"),
 }
 
 COMPLETION = "--completion"
 DEFECT = "this is a defect of opl"
+PATHS = ("--out", "--to", "--records", "--file")
+"""Flags whose value is a path, which an empty value would make the current folder."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. 0: done, 1: it failed, 2: the words were wrong."""
+    """Run one command and return the exit code: 0 done, 1 failed, 2 usage error."""
     end_with_parent()
-    if arguments is None:  # this process is ours: no Python that it starts looks for modules in the working folder
+    if arguments is None:  # Python processes started by this one do not look for modules in the working folder
         os.environ["PYTHONSAFEPATH"] = "1"
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    argv = list(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text
-    debug = "--debug" in words
-    words = [word for word in words if word != "--debug"]
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path may not be valid text
+    debug = "--debug" in argv
+    argv = [argument for argument in argv if argument != "--debug"]
     usual = warnings.formatwarning
-    warnings.formatwarning = _warning
-    stopping = StopSignals() if words[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
+    warnings.formatwarning = _format_warning
+    stopping = StopSignals() if argv[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
     try:
         with stopping:
-            code = _answer(words)
-        if sys.stdout is not None:  # None where it was closed before
+            code = _answer(argv)
+        if sys.stdout is not None:  # None if it was closed before
             sys.stdout.flush()
         return code
     except StoppedError as error:
         return _say(str(error), error.code)
     except KeyboardInterrupt:
-        return _say("stopped; the same command resumes from here.", 1)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        return _say("stopped; run the same command again to resume.", 1)
+    except BrokenPipeError:  # the reader, such as `head`, has ended
         _drop_output()
         return 1
     except Exception as error:
@@ -88,21 +83,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.formatwarning = usual
 
 
-def _answer(words: list[str]) -> int:
-    if not words or words[0] in ("-h", "--help"):
+def _answer(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
         print(_help())
-        return 0 if words else 2
-    if words[0] == "--version":
+        return 0 if argv else 2
+    if argv[0] == "--version":
         print(__version__)
         return 0
-    if words[0] not in (*COMMANDS, COMPLETION):
-        raise OptionError(did_you_mean("command", words[0], COMMANDS))
-    check_words(words)
-    return _run(words)
+    if argv[0] not in (*COMMANDS, COMPLETION):
+        raise OptionError(did_you_mean("command", argv[0], COMMANDS))
+    _check(argv)
+    return _run(argv)
 
 
-def _run(words: list[str]) -> int:
-    command = COMMANDS.get(words[0], Command("completion", "print_completion", ""))
+def _check(argv: list[str]) -> None:
+    """Raise `OptionError` for arguments that no command accepts."""
+    seen = set()
+    for before, argument in zip(["", *argv], argv, strict=False):
+        if "\0" in argument:
+            raise OptionError(f"the argument {argument[:200]!r} contains a zero character: remove it.")
+        if argument == "--":
+            raise OptionError("the argument '--' is not used by opl: remove it.")
+        flag, equals, value = argument.partition("=")
+        if flag in PATHS and equals and not value:
+            raise OptionError(f"{flag} is empty: give a path, or leave the flag out.")
+        if not argument and (before in PATHS or not before.startswith("--")):
+            name = before if before in PATHS else f"the argument after {before!r}"
+            raise OptionError(f"{name} is empty: give a path, or leave it out.")
+        if flag.startswith("--"):
+            name = flag.replace("_", "-")
+            if name in seen:
+                raise OptionError(f"{flag} is given twice: give it once.")
+            seen.add(name)
+
+
+def _run(argv: list[str]) -> int:
+    command = COMMANDS.get(argv[0], Command("flags", "print_completion", ""))
     try:
         module = import_module(f".{command.module}", __name__)
     except ModuleNotFoundError as error:
@@ -111,22 +127,22 @@ def _run(words: list[str]) -> int:
         raise OplError(
             "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
         ) from error
-    if words[0] == COMPLETION:
-        shell = words[1] if len(words) == 2 else ""
-        return int(module.print_completion(shell, {word: each[:2] for word, each in COMMANDS.items()}))
-    return int(getattr(module, command.name).parse(words[1:]).run())
+    if argv[0] == COMPLETION:
+        shell = argv[1] if len(argv) == 2 else ""
+        return int(module.print_completion(shell, {name: command[:2] for name, command in COMMANDS.items()}))
+    return int(getattr(module, command.name).parse(argv[1:]).run())
 
 
 def _fail(error: Exception) -> int:
-    """Say what went wrong in a sentence; the exit code."""
+    """Print the error in one sentence and return the exit code."""
     from ..failures import explain
 
     known = explain(error)
     if known is None:
         text = " ".join(str(error).split()) or "no message"
-        return _say(f"{DEFECT} ({type(error).__name__}: {text}): add --debug to see where, and report it.", 1)
+        return _say(f"{DEFECT} ({type(error).__name__}: {text}): run it with --debug and report the traceback.", 1)
     if isinstance(error, OSError):
-        with suppress(OSError):  # it may be standard output itself that cannot be written
+        with suppress(OSError):  # standard output itself may be the file that cannot be written
             sys.stdout.flush()
             return _say(str(known), 1)
         _drop_output()
@@ -134,14 +150,14 @@ def _fail(error: Exception) -> int:
 
 
 def _drop_output() -> None:
-    """Have Python's last flush of standard output go nowhere."""
+    """Redirect stdout to devnull so the flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _warning(
+def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Our own warnings are a sentence, without the line of code that they come from."""
+    """Return a warning of opl as one sentence, without the line of code that raised it."""
     if issubclass(category, OplWarning):
         return f"{WARNING} {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
@@ -153,9 +169,9 @@ def _say(sentence: str, code: int) -> int:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {word:<12}{command.does}" for word, command in COMMANDS.items())
+    rows = "\n".join(f"  {name:<12}{command.does}" for name, command in COMMANDS.items())
     return (
         "opl: the Orthogonal Projection Loss and its experiments\n\n"
         f"usage: opl COMMAND [flags]     (opl COMMAND --help lists the flags; --debug shows tracebacks)\n\n{rows}\n\n"
-        f"opl {COMPLETION} bash|zsh prints a completion script for the shell; opl --version prints the version."
+        f"opl {COMPLETION} bash|zsh prints a completion script; opl --version prints the version."
     )

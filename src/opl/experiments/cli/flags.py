@@ -1,107 +1,151 @@
-"""What the commands share: flags that are the fields of a dataclass, and the folder that runs go to."""
+"""What the commands share: flags from the fields of dataclasses, settings of a recipe as flags, shell completion."""
 
 import argparse
-import io
+import dataclasses
+import json
 import os
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, Self
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, get_args, get_origin
 
 import tyro
+from tyro.conf import OmitArgPrefixes, Positional, Suppress
 
 from ..._ranges import Range, check_settings
 from ...errors import OptionError, did_you_mean
+from ..files import read_limited
+from ..scales import FULL, SCALES, Scale
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
 
 OUT = Path("runs")
-"""Where runs go, where no `--out` is given."""
+"""The folder of runs if no `--out` is given."""
 Seeds = Annotated[int, Range(0, 10_000)]
 HELP = {"-h", "--help"}
-WIDE = "10000"  # columns, so that no line of an error is broken
+KINDS = {"INT": "a whole number", "FLOAT": "a number", "{None}|INT": "a whole number or None"}
+"""What a value must be, by tyro's name for the type."""
 
 
 class Flags:
-    """A command whose flags are the fields of its dataclass, all of them."""
+    """A command whose flags are the fields of its dataclass."""
 
     @classmethod
-    def parse(cls, words: list[str]) -> Self:
-        """Read the flags, and check them against the ranges in their types."""
-        job: Self = read_flags(cls, words, prog=f"opl {cls.__name__.lower()}")
+    def parse(cls, argv: list[str]) -> Self:
+        """Read the flags and check the ranges in their types."""
+        job: Self = read_flags(cls, argv, prog=f"opl {cls.__name__.lower()}")
         check_settings(job, "--")
         return job
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are our own."""
+    """An argument parser that raises usage errors as `OptionError`."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what is wrong as a sentence."""
-        raise OptionError(f"{message}; for all flags, run {self.prog} --help.")
+        """Raise the usage error as one sentence."""
+        raise OptionError(f"{message}; run {self.prog} --help for all flags.")
 
 
-def read_flags(kind: Any, words: Sequence[str], **options: Any) -> Any:
-    """`tyro.cli`, whose errors are raised as one sentence instead of printed in a box."""
-    said = io.StringIO()
-    terminal = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # which tyro does not read
-    if not HELP & set(words):
-        terminal = {"TERM": "dumb", "COLUMNS": WIDE}
+def read_flags(kind: Any, argv: Sequence[str], **options: Any) -> Any:
+    """Call `tyro.cli` and raise usage errors as `OptionError`, each in one sentence."""
+
+    def fail(event: Any) -> NoReturn:
+        known = [*_flag_names(options.get("default", kind))]
+        given = [] if options.get("return_unknown_args") else [flag for flag in map(_flag, argv) if flag]
+        unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", flag) not in known]
+        if unknown:
+            raise OptionError(did_you_mean("flag", unknown[0], known, f"{event.prog} --help"))
+        raise OptionError(_explain(event, argv))
+
+    no_colors = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # tyro does not read NO_COLOR
+    with _environment(no_colors), _parse_errors(fail):
+        return tyro.cli(kind, args=argv, **options)
+
+
+def _parse_errors(handle: Any) -> Any:
+    """Return tyro's context manager that passes usage errors to `handle` before they are printed.
+
+    It is not yet a stable part of tyro: a version without it prints usage errors in a box and exits with code 2.
+    """
     try:
-        with _environment(terminal), redirect_stderr(said):
-            values = tyro.cli(kind, args=words, **options)
-    except SystemExit as end:
-        if end.code:
-            sentence = _sentence(said.getvalue())
-            raise OptionError(_unknown_word(sentence) or _unknown_flag(kind, words, options) or sentence) from None
-        raise
-    print(said.getvalue(), end="", file=sys.stderr)
-    return values
+        from tyro._errors import on_parse_error
+    except ImportError:
+        return nullcontext()
+    return on_parse_error(handle)
 
 
-def _unknown_flag(kind: Any, words: Sequence[str], options: dict[str, Any]) -> str:
-    """What to say of the first word that is no flag but looks like one, unless such words go elsewhere."""
-    if options.get("return_unknown_args"):
-        return ""
-    text = io.StringIO()
-    jobs = [*takewhile(lambda word: not word.startswith("-"), words)]  # a command's job has flags of its own
-    with _environment({"TERM": "dumb", "COLUMNS": WIDE}), redirect_stdout(text), redirect_stderr(io.StringIO()):
-        for args in ([*jobs, "--help"], ["--help"]):
-            with suppress(SystemExit):
-                tyro.cli(kind, args=args, **options)
-    known = re.findall(r"(?<![\w-])--[a-z][\w.-]*", text.getvalue())
-    given = [word.partition("=")[0] for word in words if word.startswith("--")]
-    unknown = [flag for flag in given if flag.replace("_", "-") not in known]
-    command = re.search(r"usage: ([^\[]*[^\[ ])", text.getvalue())
-    lister = f"{command[1] if command else options['prog']} --help"
-    return did_you_mean("flag", unknown[0], known, lister) if unknown else ""
+def _flag(argument: str) -> str:
+    """Return the flag in an argument, with hyphens; empty for a value."""
+    return argument.partition("=")[0].replace("_", "-") if argument.startswith("--") else ""
 
 
-def _unknown_word(sentence: str) -> str:
-    """What to say, with the nearest names, where tyro says that a word is none of the words that can stand there."""
-    choice = re.search(r"invalid choice '(.*)' for argument '(.*)': expected one of \((.*)\)", sentence)
-    if not choice:
-        return ""
-    place = choice[2] if choice[2].startswith("-") else "word"
-    return did_you_mean(place, choice[1], re.findall(r"'([^']*)'", choice[3]))
+def _explain(event: Any, argv: Sequence[str]) -> str:
+    """Return the sentence for a usage error, which has the name and the fields of a class in `tyro._errors`."""
+    argument = getattr(event, "argument", None)
+    name = argument.display_name() if argument else ""
+    match type(event).__name__:
+        case "UnrecognizedArgs":
+            token = event.tokens[0]
+            return f"unexpected argument {token[:200]!r}: remove it; run {event.prog} --help for all flags."
+        case "InvalidChoice":
+            return did_you_mean(name if name.startswith("-") else "argument", event.value, event.choices)
+        case "MissingSubcommand":
+            names = [str(name) for name in event.subcommand_spec.parser_from_name]
+            if event.found_token:
+                return did_you_mean("argument", event.found_token, names)
+            return f"{event.prog} needs one of {', '.join(names)}; run {event.prog} --help."
+        case "MissingArgs":
+            names = [missing.arg.display_name().upper() for missing in event.missing_arguments]
+            return f"{event.prog} needs {' and '.join(names)}; run {event.prog} --help."
+        case "BadValue" if argument and event.reason == "too_few_values":
+            count = argument.lowered.nargs
+            return f"{name} needs {'a value' if count == 1 else f'{count} values'}: {argument.lowered.metavar}."
+        case "InstantiationFailure" if argument:
+            expected = KINDS.get(argument.lowered.metavar, argument.lowered.metavar)
+            return f"{name} is {_value_of(name, argv)[:200]!r}: must be {expected}."
+        case "InstantiationFailure":
+            return str(event.message)
+    return f"usage error ({type(event).__name__}); run {event.prog} --help."
 
 
-def _sentence(box: str) -> str:
-    """The sections of a box of tyro, which have a title above and lines between them, as one sentence."""
-    sections: list[list[str]] = [[]]
-    for line in box.splitlines()[1:]:
-        if line.strip("│╰╯─- "):
-            sections[-1].append(line.strip("│ "))
-        else:
-            sections.append([])
-    parts = [" ".join(lines).rstrip(".").replace(". Expected", ": expected") for lines in sections if lines]
-    return "; ".join(part[:1].lower() + part[1:] for part in parts) + "."
+def _value_of(name: str, argv: Sequence[str]) -> str:
+    """Return what follows a flag on the command line."""
+    for index, argument in enumerate(argv):
+        if _flag(argument) == name:
+            _, equals, value = argument.partition("=")
+            return value if equals else " ".join(takewhile(lambda following: not _flag(following), argv[index + 1 :]))
+    return ""
+
+
+def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the flags of a dataclass, or of an instance of it, or of all members of a union."""
+    if get_origin(settings) in (Annotated, typing.Union, UnionType):
+        members = get_args(settings)[:1] if get_origin(settings) is Annotated else get_args(settings)
+        for member in members:
+            yield from _flag_names(member, prefix)
+        return
+    hints = typing.get_type_hints(settings if isinstance(settings, type) else type(settings), include_extras=True)
+    for field in dataclasses.fields(settings):
+        value, markers = getattr(settings, field.name, None), getattr(hints[field.name], "__metadata__", ())
+        inner = prefix if OmitArgPrefixes in markers else f"{prefix}{field.name}."
+        if dataclasses.is_dataclass(value):
+            yield from _flag_names(value, inner)
+        elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
+            for index, item in enumerate(value):
+                yield from _flag_names(item, f"{inner}{index}.")
+        elif not {Positional, Suppress} & {*markers}:
+            yield f"--{prefix}{field.name}".replace("_", "-")
 
 
 @contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Other environment variables for a while."""
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables inside the block; on exit, restore them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -112,3 +156,101 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def read_recipe(file: Path) -> "Recipe":
+    """Read a recipe from a file: `winner.json` of a search, or `recipe.json` of a run."""
+    from ..training.build import parse_recipe
+
+    try:
+        content = json.loads(read_limited(file))
+        return parse_recipe(content["recipe"] if isinstance(content.get("recipe"), dict) else content)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise OptionError(
+            f"{file} is not a recipe ({error}): use winner.json of a search or recipe.json of a run."
+        ) from error
+
+
+def change_settings(default: "Recipe", argv: Sequence[str]) -> "Recipe":
+    """Return a recipe with the settings changed by flags such as `--method.weight 0.3`.
+
+    A changed recipe has the scale `custom` and lists its changes, so that its runs are in no table.
+    """
+    from ..recipe import Recipe
+    from ..settings import FREE, describe_changes, to_json
+
+    narrow = _narrow(default)
+    hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
+    changed = read_flags(
+        hidden(narrow),
+        argv,
+        default=narrow(**_values(default)),
+        prog=f"opl train {default.name}",
+        description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
+    )
+    chosen = Recipe(**_values(changed))
+    changes = describe_changes(to_json(chosen), to_json(default), FREE)
+    if not changes:
+        return chosen
+    return dataclasses.replace(chosen, scale="custom", changes=(*default.changes, *changes))
+
+
+def _narrow(default: "Recipe") -> "type[Recipe]":
+    """Return `Recipe` with the classes of the given settings in place of its protocols, which have no fields.
+
+    It does not check itself, so that tyro does not wrap the error; `Recipe` raises it afterwards.
+    """
+    from ..recipe import Recipe
+
+    hints = typing.get_type_hints(Recipe)
+    fields = [
+        (name, type(value) if dataclasses.is_dataclass(value) else hints[name], dataclasses.field(default=value))
+        for name, value in _values(default).items()
+    ]
+    unchecked = {"__post_init__": lambda settings: None}
+    return dataclasses.make_dataclass(Recipe.__name__, fields, bases=(Recipe,), frozen=True, namespace=unchecked)
+
+
+def _values(settings: "Recipe") -> dict[str, Any]:
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+
+
+Shell = Literal["bash", "zsh"]
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainFlags:
+    """One run of a recipe."""
+
+    recipe: Positional[str]
+    scale: Scale = FULL
+    out: Path = OUT
+    dry_run: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateFlags:
+    """Another measure of a finished run."""
+
+    run_folder: Positional[Path]
+    protocol: Positional[str]
+
+
+def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int:
+    """Print tyro's completion script for a shell; `commands` has the module and the dataclass of each command.
+
+    The flags of `opl train` and `opl evaluate` depend on the recipe and the protocol, so the script has only some.
+    """
+    if shell not in get_args(Shell):
+        raise OptionError(did_you_mean("shell", shell, get_args(Shell)))
+    kinds: dict[str, Any] = {
+        name: vars(import_module(f".{module}", __package__))[kind] for name, (module, kind) in commands.items()
+    }
+    kinds |= {"train": TrainFlags, "evaluate": EvaluateFlags}
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            kinds, prog="opl", args=["--tyro-print-completion", shell], config=[tyro.conf.OmitSubcommandPrefixes]
+        )
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 1

@@ -95,7 +95,7 @@ class Search:
 
     def _build(self, flags: list[str]) -> "Recipe":
         """The recipe with the settings of all trials and with those of one."""
-        from .settings import change_settings
+        from .flags import change_settings
 
         return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags])
 

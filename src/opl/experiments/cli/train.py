@@ -114,7 +114,7 @@ class Train:
 def _load(name: str | None, scale: Any, file: Path | None, words: list[str]) -> "Recipe":
     """The recipe of a name or a file, with the settings that the words change."""
     with waiting(f"loading torch and the recipe {name or file}"):
-        from .settings import change_settings, read_recipe
+        from .flags import change_settings, read_recipe
 
         default = read_recipe(file) if file else recipe(str(name), scale)
     return change_settings(default, words)

@@ -1,4 +1,4 @@
-"""Wrong command lines end with a sentence and exit code 1 or 2, and wrong settings before any data is read."""
+"""Wrong command lines end with a sentence and exit code 1 or 2; wrong settings end before any data is read."""
 
 import os
 import sys
@@ -15,9 +15,9 @@ STRIDE = 37  # of the nearly 2,000 lines; `benchmarks/faults.py` runs them all
 pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="the benchmarks are not in the package")
 
 
-def ended(words):
+def exit_code(argv):
     try:
-        return cli.main(words)
+        return cli.main(argv)
     except SystemExit as end:
         return end.code
 
@@ -34,24 +34,24 @@ def lines(scratch):
 def test_there_are_a_thousand_different_lines_and_always_the_same(tmp_path):
     found = lines(tmp_path)
     assert found == lines(tmp_path)
-    assert len({tuple(words) for _, words in found}) >= 1000
+    assert len({tuple(argv) for _, argv in found}) >= 1000
 
 
 def test_wrong_lines_are_refused_with_a_sentence(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for name, words in lines(tmp_path / "files")[::STRIDE]:
-        code = ended(words)
+    for name, argv in lines(tmp_path / "files")[::STRIDE]:
+        code = exit_code(argv)
         said = "".join(capfd.readouterr())
-        assert code in (1, 2), (name, words, said)
-        assert said.strip(), (name, words)
-        assert "Traceback" not in said, (name, words, said)
-        assert not set("│╭╰") & set(said), (name, words, said)
-        assert cli.DEFECT not in said, (name, words, said)
+        assert code in (1, 2), (name, argv, said)
+        assert said.strip(), (name, argv)
+        assert "Traceback" not in said, (name, argv, said)
+        assert not set("│╭╰") & set(said), (name, argv, said)
+        assert cli.DEFECT not in said, (name, argv, said)
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "said"),
+    ("flag", "value", "expected"),
     [
         ("--optimizer.lr", "-1", "optimizer.lr is -1.0: give a number above 0."),
         ("--optimizer.lr", "nan", "optimizer.lr is nan: give a finite number."),
@@ -70,7 +70,7 @@ def test_wrong_lines_are_refused_with_a_sentence(tmp_path, monkeypatch, capfd):
     ],
 )
 def test_a_wrong_setting_ends_training_before_data_is_read_or_a_folder_made(
-    flag, value, said, tmp_path, monkeypatch, capfd
+    flag, value, expected, tmp_path, monkeypatch, capfd
 ):
     def load(data, seed):
         pytest.fail("the data was read")
@@ -78,18 +78,18 @@ def test_a_wrong_setting_ends_training_before_data_is_read_or_a_folder_made(
     monkeypatch.setattr(Synthetic, "load", load)
     for launcher in ("MASTER_ADDR", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "LOCAL_RANK"):
         monkeypatch.delenv(launcher, raising=False)
-    words = ["train", "digits-opl", "--scale", "tiny", "--out", str(tmp_path / "runs"), flag, value]
-    assert ended(words) == 2
-    heard = capfd.readouterr()
-    assert f"opl: {said}" in heard.err
-    assert len(heard.err.strip().splitlines()) == 1
+    argv = ["train", "digits-opl", "--scale", "tiny", "--out", str(tmp_path / "runs"), flag, value]
+    assert exit_code(argv) == 2
+    captured = capfd.readouterr()
+    assert f"opl: {expected}" in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 
 
 def test_a_holdout_larger_than_the_data_is_refused_before_it_is_read(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr("sklearn.datasets.load_digits", lambda: pytest.fail("the data was read"))
     there = 1797 - round(0.5 * 1797)
-    assert ended(["train", "digits-ce", "--data.val", str(there), "--out", str(tmp_path)]) == 2
+    assert exit_code(["train", "digits-ce", "--data.val", str(there), "--out", str(tmp_path)]) == 2
     assert f"data.val is {there}, and digits has {there} training images" in capfd.readouterr().err
     Digits(val=there - 1).check()
 
@@ -97,25 +97,25 @@ def test_a_holdout_larger_than_the_data_is_refused_before_it_is_read(tmp_path, m
 def test_a_run_stays_inside_of_out(tmp_path, capfd):
     out = tmp_path / "a" / "b" / "runs"
     for name in ("../../x", "..", "/tmp/x", "a/../../x", os.fsdecode(b"\xff")):
-        assert ended(["train", "digits-ce", "--scale", "tiny", "--out", str(out), "--name", name]) == 2
+        assert exit_code(["train", "digits-ce", "--scale", "tiny", "--out", str(out), "--name", name]) == 2
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "expected"),
     [
         (["train", "digits-ce", "--epochs", "1", "--epochs", "2"], "--epochs is given twice"),
         (["train", "digits-ce", "--batch-size", "1", "--batch_size=2"], "--batch_size is given twice"),
         (["train", "digits-ce", "--out", ""], "--out is empty"),
         (["train", "digits-ce", "--out="], "--out is empty"),
-        (["report", ""], "the word after 'report' is empty"),
+        (["report", ""], "the argument after 'report' is empty"),
         (["train", "a\0b"], "zero character"),
     ],
 )
-def test_words_that_no_command_can_take_are_named(words, said, capfd):
-    assert ended(words) == 2
-    assert said in capfd.readouterr().err
+def test_arguments_that_no_command_accepts_are_named(argv, expected, capfd):
+    assert exit_code(argv) == 2
+    assert expected in capfd.readouterr().err
 
 
 def test_an_empty_value_may_undo_a_setting(capfd):
-    assert ended(["train", "digits-ce", "--data.root", "", "--dry-run"]) == 0
+    assert exit_code(["train", "digits-ce", "--data.root", "", "--dry-run"]) == 0
