@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from opl import AutoGamma, Ramp
+from opl.experiments.methods.variants import CenteredProjectionLoss, LogRatioLoss, PrototypeProjectionLoss
 from opl.heads.a_softmax import ASoftmaxHead
 from opl.heads.arcface import ArcFaceHead
 from opl.heads.cosface import CosFaceHead
@@ -18,7 +19,6 @@ from opl.heads.linear import LinearHead
 from opl.heads.rbf import RBFHead
 from opl.losses.anchor import AnchorLoss
 from opl.losses.center import CenterLoss
-from opl.losses.centered import CenteredProjectionLoss
 from opl.losses.class_balanced import ClassBalancedFocalLoss
 from opl.losses.distillation import DistillationProjectionLoss
 from opl.losses.focal import FocalLoss
@@ -27,7 +27,6 @@ from opl.losses.negative_cam import NegativeCAMLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
 from opl.losses.projection import OrthogonalProjectionLoss
-from opl.losses.prototypes import PrototypeProjectionLoss
 from opl.losses.truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 ROWS, DIM, CLASSES = 20, 6, 5
@@ -103,11 +102,13 @@ LOSSES = {
     "OrthogonalProjectionLoss, ramp": Case(
         lambda: OrthogonalProjectionLoss(gamma=Ramp(0.0, 2.0, steps=4, shape="cosine")), empty=1.0
     ),
-    "OrthogonalProjectionLoss, log-ratio": Case(lambda: OrthogonalProjectionLoss(form="log_ratio")),
+}
+VARIANTS = {  # of the study, not of the library
+    "LogRatioLoss": Case(lambda: LogRatioLoss(gamma=1.0)),
     "CenteredProjectionLoss": Case(lambda: CenteredProjectionLoss(DIM, momentum=0.5), empty=1.0),
     "PrototypeProjectionLoss": Case(remembering),
 }
-CASES = HEADS | LOSSES
+CASES = HEADS | LOSSES | VARIANTS
 
 
 def some(case: Case, rows: int = ROWS, seed: int = 1) -> tuple[Tensor, Tensor]:

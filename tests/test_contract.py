@@ -14,6 +14,7 @@ from _contract import (
     HEADS,
     LOSSES,
     ROWS,
+    VARIANTS,
     Case,
     assert_same_state,
     some,
@@ -240,9 +241,9 @@ def test_half_precision_input_is_answered_as_its_fp32_copy(case, kind):
     assert torch.equal(case.loss(copy.deepcopy(module), x, labels), case.loss(module, x.float(), labels))
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", LOSSES | VARIANTS)
 def test_a_batch_without_samples_is_a_loss_of_nothing(name):
-    case, labels = LOSSES[name], torch.zeros(0, dtype=torch.long)
+    case, labels = CASES[name], torch.zeros(0, dtype=torch.long)
     module, x = case.build(), torch.zeros(0, *case.shape, requires_grad=True)
     before = {key: value for key, value in state(module).items() if not key.endswith("step")}
     for _ in range(4):

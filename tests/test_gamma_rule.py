@@ -9,34 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import opl
+from _free_features import CLASSES, EACH, LABELS, PLACES, change, features_with
 from opl.errors import OplWarning
-from opl.functional import gamma_limit, gamma_needed, log_ratio, orthogonal_projection
+from opl.functional import gamma_limit, gamma_needed, orthogonal_projection
 from opl.plugin.criterion import GammaWatch
-
-CLASSES, EACH, DIM = 30, 6, 256
-
-
-def features_with(same: float, other: float) -> torch.Tensor:
-    """Unit features, class by class, with mean cosines near `same` within a class and near `other` between classes."""
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(DIM, CLASSES * (EACH + 1) + 1, generator=generator, dtype=torch.float64)
-    basis = torch.linalg.qr(vectors)[0].T
-    shared, own, noise = basis[0], basis[1 : CLASSES + 1], basis[CLASSES + 1 :]
-    of_class = other**0.5 * shared + (same - other) ** 0.5 * own
-    return of_class.repeat_interleave(EACH, 0) + (1 - same) ** 0.5 * noise
-
-
-LABELS = torch.arange(CLASSES).repeat_interleave(EACH)
-PLACES = [(0.3, 0.25), (0.6, 0.3), (0.8, 0.66), (0.94, 0.3), (0.5, 0.1)]
-
-
-def change(features: torch.Tensor, step_of) -> tuple[float, float]:
-    """How s and d change in a small step of gradient descent on the features themselves."""
-    x = features.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(step_of(x), x)
-    before = orthogonal_projection(features, LABELS)
-    after = orthogonal_projection(features - 1e-4 * slope, LABELS)
-    return float(after.same - before.same), float(after.other - before.other)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
@@ -71,13 +47,6 @@ def test_the_threshold_for_a_number_of_classes_follows_from_the_gradients(place)
     within = s + (1 - s) / EACH
     assert exact == pytest.approx(d * (1 - s) / (d * (1 - d) + (within - d) / (CLASSES - 1)), rel=1e-6)
     assert exact <= float(gamma_needed(*(part.detach() for part in found[1:])))
-
-
-@pytest.mark.parametrize("place", PLACES, ids=str)
-def test_the_log_ratio_lowers_d_and_raises_s_everywhere(place):
-    x = features_with(*place)
-    up, down = change(x, lambda x: log_ratio(*orthogonal_projection(x, LABELS)[1:]))
-    assert up > 0 > down
 
 
 def test_collapsed_features_need_a_gamma_of_one():

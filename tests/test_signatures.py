@@ -110,9 +110,7 @@ def test_a_call_takes_the_tensors_of_the_formula(name):
     assert given in DATA
 
 
-@pytest.mark.parametrize(
-    "name", [*opl.heads.__all__, "CenterLoss", "PerpetualProjectionLoss", "PrototypeProjectionLoss", "Geometry"]
-)
+@pytest.mark.parametrize("name", [*opl.heads.__all__, "CenterLoss", "PerpetualProjectionLoss", "Geometry"])
 def test_the_order_of_other_libraries_is_refused(name):
     with pytest.raises(TypeError, match="positional argument"):
         CLASSES[name](10, 512)
@@ -123,8 +121,6 @@ def test_the_order_of_other_libraries_is_refused(name):
 
 WITHOUT_REDUCTION = {
     "OrthogonalProjectionLoss",
-    "CenteredProjectionLoss",
-    "PrototypeProjectionLoss",
     "OLELoss",
     "PerpetualProjectionLoss",
 }

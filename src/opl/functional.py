@@ -43,7 +43,6 @@ from ._kernels.validate import (
     ValidBatch,
     check_ignore_index,
     is_number,
-    is_readable,
     may_read_values,
     validate,
 )
@@ -58,7 +57,6 @@ WEIGHT = 1.0  # the paper's lambda: weight of OPL relative to the criterion
 GAMMA = 0.5  # weight of d relative to s
 FORM: Form = "mean_abs"
 IGNORE_INDEX = -100  # rows with this label are excluded
-EPSILON = 0.01  # added to s and d before a logarithm
 
 SMALL = 2_000_000  # up to this B*B*D, one small product is cheaper than the many small operations of class sums
 TILED_FROM = 1024  # above this number of rows with signed features, tiles are faster than one B x B matrix
@@ -136,25 +134,6 @@ def gamma_limit(same: Tensor, other: Tensor, positives: float = math.inf) -> Ten
         tensor(2.)
     """
     return (same + 1 / positives) / other
-
-
-def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0, epsilon: float = EPSILON) -> Tensor:
-    """Return `gamma * log(d + epsilon) - log(s + epsilon)`: OPL as a ratio instead of a sum.
-
-    Its gradient is that of OPL with gamma (s + epsilon) / (d + epsilon), up to a factor. For gamma 1 that lies between
-    `gamma_needed` and `gamma_limit` wherever s > d: d always falls and s always rises. Below s = 0 the logarithm goes
-    on along its tangent.
-
-    Example:
-        >>> log_ratio(torch.tensor(0.9), torch.tensor(0.9))
-        tensor(0.)
-    """
-    away = (other + epsilon).log()
-    weighted = away if isinstance(gamma, float) and gamma == 1 else gamma * away
-    if is_readable(same) and same.item() > 0:  # the rest is zero
-        return weighted - (same + epsilon).log()
-    up = same.clamp(min=0)
-    return torch.add(weighted - (up + epsilon).log(), same - up, alpha=-1 / epsilon)
 
 
 def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ignore_index: int = IGNORE_INDEX) -> str:

@@ -1,9 +1,9 @@
 """Loss functions, one file each: the formula as a pure function, then a thin module around it.
 
-On features, `loss(features, labels)`: OPL, its variants with centered features and with prototypes, Center, OLE,
-Perpetual OPL. On logits, `loss(logits, labels)`: Focal, class-balanced Focal, Anchor, and for noisy labels Lq and
-truncated Lq. On class activation maps: HNC (`NegativeCAMLoss`). For distillation from a teacher:
-`DistillationProjectionLoss` on features, `KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`.
+On features, `loss(features, labels)`: OPL, Center, OLE, Perpetual OPL. On logits, `loss(logits, labels)`: Focal,
+class-balanced Focal, Anchor, and for noisy labels Lq and truncated Lq. On class activation maps: HNC
+(`NegativeCAMLoss`). For distillation from a teacher: `DistillationProjectionLoss` on features,
+`KnowledgeDistillationLoss` on logits. Heads with margins are in `opl.heads`.
 The pure functions are imported from their files, for instance `opl.losses.focal.focal`. `opl.losses.metric_learning` is
 OPL for pytorch-metric-learning.
 
@@ -13,7 +13,6 @@ belongs to the batch (OPL, OLE, Perpetual OPL).
 
 from .anchor import AnchorLoss
 from .center import CenterLoss, update_centers
-from .centered import CenteredProjectionLoss
 from .class_balanced import ClassBalancedFocalLoss, class_balanced_weights
 from .distillation import DistillationProjectionLoss, distillation_projection
 from .focal import FocalLoss
@@ -22,13 +21,11 @@ from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
-from .prototypes import PrototypeProjectionLoss, prototype_projection, update_prototypes
 from .truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 __all__ = [
     "AnchorLoss",
     "CenterLoss",
-    "CenteredProjectionLoss",
     "ClassBalancedFocalLoss",
     "DistillationProjectionLoss",
     "FocalLoss",
@@ -38,13 +35,10 @@ __all__ = [
     "OLELoss",
     "OrthogonalProjectionLoss",
     "PerpetualProjectionLoss",
-    "PrototypeProjectionLoss",
     "TruncatedLoss",
     "class_activation_maps",
     "class_balanced_weights",
     "distillation_projection",
     "knowledge_distillation",
-    "prototype_projection",
     "update_centers",
-    "update_prototypes",
 ]

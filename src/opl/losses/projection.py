@@ -1,30 +1,15 @@
 """The Orthogonal Projection Loss as a module; the formula and its algorithms are in `opl.functional`."""
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._kernels.class_sums import Layout
-from ..errors import DistributedError, OptionError, did_you_mean
-from ..functional import (
-    EPSILON,
-    FORM,
-    GAMMA,
-    IGNORE_INDEX,
-    Form,
-    Projection,
-    check_options,
-    gamma_needed,
-    log_ratio,
-    similarities,
-)
+from ..errors import DistributedError
+from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, Projection, check_options, gamma_needed, similarities
 from ..schedules import Gamma, gamma_rule
-
-LossForm = Form | Literal["log_ratio"]
-LOSS_FORMS = (*get_args(Form), "log_ratio")
-LOG_RATIO_GAMMA = 1.0
 
 
 class Diagnosis(NamedTuple):
@@ -51,10 +36,9 @@ class OrthogonalProjectionLoss(nn.Module):
     There is no `reduction`: s and d are means over pairs of the batch, so no sample has a value of its own.
 
     Args:
-        gamma: weight of d relative to s: a number, `"auto"` or `AutoGamma` for one that is large enough to lower d, or
-            a `Ramp` that grows during training. By default 0.5, and 1 for the log-ratio.
-        form: how d is computed: `"mean_abs"`, `"abs_mean"` or `"mean"`; or `"log_ratio"`, which is
-            `gamma * log(d + 0.01) - log(s + 0.01)` with d as in `"mean_abs"`.
+        gamma: weight of d relative to s: a number, `"auto"` or `AutoGamma` for a gamma that is large enough to lower d,
+            or a `Ramp` that grows during training. By default 0.5, the paper's choice.
+        form: how d is computed: `"mean_abs"`, `"abs_mean"` or `"mean"`.
         ignore_index: rows with this label are excluded.
         global_batch: use the combined batch of all processes of the default group; requires `init_process_group`.
 
@@ -67,23 +51,15 @@ class OrthogonalProjectionLoss(nn.Module):
     def __init__(
         self,
         *,
-        gamma: Gamma | None = None,
-        form: LossForm = FORM,
+        gamma: Gamma = GAMMA,
+        form: Form = FORM,
         ignore_index: int = IGNORE_INDEX,
         global_batch: bool = False,
     ) -> None:
         super().__init__()
-        if form not in LOSS_FORMS:
-            raise OptionError(did_you_mean("form", form, LOSS_FORMS))
-        self.gamma = default_gamma(form) if gamma is None else gamma
-        self.form, self.ignore_index, self.global_batch = form, ignore_index, global_batch
-        check_options(0.0, self._form, ignore_index)
-        self.rule = gamma_rule(self.gamma)
-
-    @property
-    def _form(self) -> Form:
-        """How d is computed."""
-        return FORM if self.form == "log_ratio" else self.form
+        check_options(0.0, form, ignore_index)
+        self.gamma, self.form, self.ignore_index, self.global_batch = gamma, form, ignore_index, global_batch
+        self.rule = gamma_rule(gamma)
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         """Return the scalar loss."""
@@ -92,16 +68,14 @@ class OrthogonalProjectionLoss(nn.Module):
     def project(self, features: Tensor, labels: Tensor) -> Projection:
         """Return the loss with s and d, as a `Projection`."""
         same, other, _ = self._similarities(features, labels, with_layout=False)
-        return Projection(self._combine(same, other)[0], same, other)
+        return Projection(self.combine(same, other)[0], same, other)
 
     def diagnose(self, features: Tensor, labels: Tensor) -> Diagnosis:
         """Return the loss with what explains it, as a `Diagnosis`."""
         same, other, layout = self._similarities(features, labels, with_layout=True)
         assert layout is not None
-        loss, gamma = self._combine(same, other)
+        loss, gamma = self.combine(same, other)
         s, d = same.detach(), other.detach()
-        if self.form == "log_ratio":
-            gamma = gamma * (s.clamp(min=0) + EPSILON) / (d + EPSILON)
         weight = gamma.to(s.dtype) if isinstance(gamma, Tensor) else s.new_tensor(gamma)
         return Diagnosis(loss, same, other, weight, gamma_needed(s, d), *layout)
 
@@ -109,13 +83,11 @@ class OrthogonalProjectionLoss(nn.Module):
         self, features: Tensor, labels: Tensor, with_layout: bool
     ) -> tuple[Tensor, Tensor, Layout | None]:
         group = default_group() if self.global_batch else None
-        return similarities(features, labels, self._form, self.ignore_index, group, with_layout=with_layout)
+        return similarities(features, labels, self.form, self.ignore_index, group, with_layout=with_layout)
 
-    def _combine(self, same: Tensor, other: Tensor) -> tuple[Tensor, Tensor | float]:
-        """Return the loss, and its gamma for this batch."""
+    def combine(self, same: Tensor, other: Tensor) -> tuple[Tensor, Tensor | float]:
+        """Return the loss of a batch with this s and d, and its gamma."""
         gamma: Tensor | float = self.rule(same, other)
-        if self.form == "log_ratio":
-            return log_ratio(same, other, gamma), gamma
         if isinstance(gamma, float):
             return torch.add(1 - same, other, alpha=gamma), gamma
         return 1 - same + gamma * other, gamma
@@ -123,11 +95,6 @@ class OrthogonalProjectionLoss(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
         return f"gamma={self.gamma}, form={self.form!r}, global_batch={self.global_batch}"
-
-
-def default_gamma(form: str) -> float:
-    """Return the gamma of a form that is given none."""
-    return GAMMA if form in get_args(Form) else LOG_RATIO_GAMMA
 
 
 def default_group() -> Any:

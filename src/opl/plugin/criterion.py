@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from .._kernels.validate import is_number
 from ..errors import OplWarning, OptionError, did_you_mean
-from ..functional import FORM, IGNORE_INDEX, WEIGHT
-from ..losses.projection import LossForm, OrthogonalProjectionLoss
+from ..functional import FORM, GAMMA, IGNORE_INDEX, WEIGHT, Form
+from ..losses.projection import OrthogonalProjectionLoss
 from ..schedules import Gamma
 from .graph import ClassifierSource, FunctionSource, OutputSource, Pool, Source
 
@@ -57,11 +57,11 @@ def regularize(
     model: nn.Module,
     *,
     weight: float = WEIGHT,
-    gamma: Gamma | None = None,
+    gamma: Gamma = GAMMA,
     layer: str | nn.Module | None = None,
     features: str | Callable[[Any], Tensor] | None = None,
     pool: str | Pool | None = None,
-    form: LossForm = FORM,
+    form: Form = FORM,
     ignore_index: int | None = None,
     global_batch: bool = False,
 ) -> "RegularizedCriterion":

@@ -13,10 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...losses import CenteredProjectionLoss, OrthogonalProjectionLoss, PrototypeProjectionLoss
-from ...losses._balance import GradientBalance, entropy_gradient
+from ...losses import OrthogonalProjectionLoss
 from ...schedules import Ramp
 from ..allocator import keep_freed_memory
+from ..methods.variants import (
+    CenteredProjectionLoss,
+    GradientBalance,
+    LogRatioLoss,
+    PrototypeProjectionLoss,
+    entropy_gradient,
+)
 from . import Options
 from .loss import Case, batch_of, describe, progress
 from .memory import measure_peak, run_in_child
@@ -45,7 +51,7 @@ def losses(case: Case) -> dict[str, Call]:
     modules: dict[str, nn.Module] = {
         "opl": OrthogonalProjectionLoss(),
         "auto": OrthogonalProjectionLoss(gamma="auto"),
-        "log-ratio": OrthogonalProjectionLoss(form="log_ratio"),
+        "log-ratio": LogRatioLoss(gamma=1.0),
         "ramp": OrthogonalProjectionLoss(gamma=Ramp()),
         "centered": CenteredProjectionLoss(case.dim),
         "prototypes": PrototypeProjectionLoss(case.dim, num_classes=case.classes),
@@ -54,7 +60,7 @@ def losses(case: Case) -> dict[str, Call]:
 
     def balanced(features: Tensor, labels: Tensor) -> Tensor:
         slope = entropy_gradient(features.detach() @ head.T, labels, head)
-        value: Tensor = balance(plain(features, labels), (features,), (slope,))
+        value: Tensor = balance(plain(features, labels), features, slope)
         return value
 
     return {**modules, "balanced": balanced}

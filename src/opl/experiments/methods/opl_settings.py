@@ -6,13 +6,11 @@ from typing import ClassVar, Literal
 from ..._ranges import NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
-from ...losses._balance import GradientBalance
-from ...losses.centered import CenteredProjectionLoss
-from ...losses.projection import LossForm, OrthogonalProjectionLoss
-from ...losses.prototypes import PrototypeProjectionLoss
+from ...losses.projection import OrthogonalProjectionLoss
 from ...schedules import AutoGamma, Ramp
 from ..types import TaskShape
-from .terms import AnyProjectionLoss, ProjectionTerm, Term, is_distributed
+from .terms import ProjectionTerm, Term, is_distributed
+from .variants import CenteredProjectionLoss, GradientBalance, LogRatioLoss, ProjectionLoss, PrototypeProjectionLoss
 
 Variant = Literal["sum", "log_ratio", "prototypes"]
 Rule = Literal["constant", "auto", "linear", "cosine"]
@@ -53,7 +51,7 @@ class OPLVariant(OPL):
         balance = GradientBalance(is_distributed()) if self.balanced else None
         return ProjectionTerm(self._loss(shape), balance, shape.label_smoothing)
 
-    def _loss(self, shape: TaskShape) -> AnyProjectionLoss:
+    def _loss(self, shape: TaskShape) -> ProjectionLoss:
         gamma, everywhere = self._gamma(shape), is_distributed()
         if self.variant == "prototypes":
             if isinstance(gamma, AutoGamma) or self.centered:
@@ -66,8 +64,9 @@ class OPLVariant(OPL):
             )
         if self.centered:
             return CenteredProjectionLoss(shape.feature_dim, gamma=gamma, global_batch=everywhere)
-        form: LossForm = "log_ratio" if self.variant == "log_ratio" else self.form
-        return OrthogonalProjectionLoss(gamma=gamma, form=form, global_batch=everywhere)
+        if self.variant == "log_ratio":
+            return LogRatioLoss(gamma=gamma, global_batch=everywhere)
+        return OrthogonalProjectionLoss(gamma=gamma, form=self.form, global_batch=everywhere)
 
     def _gamma(self, shape: TaskShape) -> float | AutoGamma | Ramp:
         if self.rule == "auto":

@@ -8,17 +8,12 @@ from torch import Tensor, nn
 
 from ...errors import OptionError
 from ...heads import Head, LinearHead
-from ...losses._balance import GradientBalance, entropy_gradient
-from ...losses.centered import CenteredProjectionLoss
 from ...losses.negative_cam import class_activation_maps
-from ...losses.projection import OrthogonalProjectionLoss
-from ...losses.prototypes import PrototypeProjectionLoss
 from ...plugin import FeatureTap
 from ...plugin.criterion import DIAGNOSED, GammaWatch
 from ..models.modes import unwrap
 from ..types import Batch, Output
-
-AnyProjectionLoss = OrthogonalProjectionLoss | PrototypeProjectionLoss | CenteredProjectionLoss
+from .variants import GradientBalance, ProjectionLoss, entropy_gradient
 
 
 class Term(nn.Module):
@@ -65,7 +60,7 @@ class ProjectionTerm(Term):
     """
 
     def __init__(
-        self, loss: AnyProjectionLoss, balance: GradientBalance | None = None, label_smoothing: float = 0.0
+        self, loss: ProjectionLoss, balance: GradientBalance | None = None, label_smoothing: float = 0.0
     ) -> None:
         super().__init__()
         self.loss, self.balance, self.label_smoothing = loss, balance, label_smoothing
@@ -85,7 +80,7 @@ class ProjectionTerm(Term):
                 f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
             )
         slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
-        scaled: Tensor = self.balance(found.loss, (features,), (slope,))
+        scaled: Tensor = self.balance(found.loss, features, slope)
         return scaled
 
     def after_epoch(self, record: Mapping[str, Any]) -> None:

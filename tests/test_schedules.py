@@ -1,0 +1,111 @@
+"""Gamma that changes during training vs loops in float64: values, gradients, state, and several processes."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import opl
+from _gloo import together
+from _loss_features import batch, compare_with_one_process, pairs_by_loops, same_by_value_and_gradient
+from _said import says
+from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, schedules
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
+def test_gamma_auto_is_what_the_running_means_need(readable, monkeypatch):
+    monkeypatch.setattr(schedules, "is_readable", lambda value: readable)
+    loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.2, margin=0.3, momentum=0.5)).double()
+    sums, weight = torch.zeros(2, dtype=torch.float64), 0.0
+    for seed in range(3):
+        torch.manual_seed(seed)
+        features, labels = batch()
+        s, d, _ = pairs_by_loops(features, labels)
+        sums, weight = 0.5 * sums + 0.5 * torch.stack([s, d]), 0.5 * weight + 0.5
+        mean_s, mean_d = sums / weight
+        gamma = max(0.2, float((1 - mean_s) / (1 - mean_d)) + 0.3)
+
+        def by_loops(x, gamma=gamma, labels=labels):
+            s, d, _ = pairs_by_loops(x, labels)
+            return 1 - s + gamma * d
+
+        same_by_value_and_gradient(loss, by_loops, features, labels)
+    before = copy.deepcopy(loss.state_dict())
+    loss.eval()(features, labels)
+    torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_batch_without_pairs_of_both_kinds_does_not_move_gamma():
+    loss = OrthogonalProjectionLoss(gamma="auto")
+    loss(*batch())
+    before = copy.deepcopy(loss.state_dict())
+    loss(torch.randn(4, 3).abs(), torch.arange(4))
+    loss(torch.randn(4, 3).abs(), torch.zeros(4, dtype=torch.long))
+    assert loss.state_dict() == before
+    loss(*batch())
+    assert loss.state_dict() != before
+
+
+def test_gamma_auto_of_features_in_one_direction_is_finite():
+    loss = OrthogonalProjectionLoss(gamma="auto")
+    for _ in range(3):
+        value = loss(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]))
+    torch.testing.assert_close(value, torch.tensor(1.1))  # 1 - 1 + (1 + 0.1) * 1
+
+
+@pytest.mark.parametrize("shape", ["linear", "cosine"])
+def test_a_ramp_takes_gamma_from_start_to_end(shape):
+    loss = OrthogonalProjectionLoss(gamma=Ramp(0.5, 2.0, steps=4, shape=shape)).double()
+    features, labels = batch()
+    s, d, _ = pairs_by_loops(features, labels)
+    ways = [0, 0.25, 0.5, 0.75, 1, 1]
+    ways = ways if shape == "linear" else [(1 - math.cos(math.pi * way)) / 2 for way in ways]
+    for way in ways:
+        torch.testing.assert_close(loss(features, labels), 1 - s + (0.5 + 1.5 * way) * d)
+    loss.rule.set_step(2)
+    torch.testing.assert_close(loss.diagnose(features, labels).gamma, torch.tensor(1.25, dtype=torch.float64))
+
+
+RULES = {
+    "auto": lambda many: OrthogonalProjectionLoss(gamma=AutoGamma(momentum=0.5), global_batch=many),
+    "ramp": lambda many: OrthogonalProjectionLoss(gamma=Ramp(0.0, 2.0, steps=3), global_batch=many),
+}
+
+
+def compare_rules(rank: int, sizes: list[int]) -> None:
+    compare_with_one_process(rank, sizes, RULES)
+
+
+def test_several_processes_equal_one_in_value_gradient_and_state(tmp_path):
+    together(compare_rules, 2, tmp_path, [8, 5])
+
+
+REFUSALS = {
+    "a gamma that is no rule": (lambda: OrthogonalProjectionLoss(gamma="automatic"), errors.OptionError, ["'auto'"]),
+    "a gamma that is no number": (lambda: OrthogonalProjectionLoss(gamma=float("nan")), errors.OptionError, ["nan"]),
+    "a ramp without steps": (lambda: Ramp(steps=0), errors.OptionError, ["steps is 0"]),
+    "an unknown form": (
+        lambda: OrthogonalProjectionLoss(form="mean-abs"),
+        errors.OptionError,
+        ["did you mean 'mean_abs'"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_invalid_settings_are_refused(case):
+    says(*REFUSALS[case])
+
+
+@pytest.mark.parametrize("options", [{"gamma": "auto"}, {"gamma": Ramp(0.0, 1.0, steps=5)}, {"form": "mean"}], ids=str)
+def test_gamma_and_form_are_options_of_regularize(options):
+    model = nn.Linear(4, 3)
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=0.5, **options)
+    x, y = torch.randn(6, 4, requires_grad=True), torch.arange(6) % 3
+    loss = criterion(model(x), y)
+    loss.backward()
+    assert loss.isfinite()
+    assert x.grad.isfinite().all()
+    torch.testing.assert_close(loss.detach(), criterion.last.base + 0.5 * criterion.last.projection)
