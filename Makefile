@@ -1,12 +1,13 @@
-# make demo   set up .venv and run the main job        make test   set up and run the tests
-# make lint   ruff and mypy                            make bench  speed and memory of the loss
-# make fuzz   20,000 drawn examples of all properties  make faults kill runs, damage files, try wrong input, and count
-# make matrix the library with old and new torch       make package  wheel and sdist, built, checked, installed, tested
+# make demo    set up .venv and run the demo              make test      set up and run the quick tests (5 minutes)
+# make lint    ruff and mypy                              make test-all  every test but the nightly ones
+# make bench   speed and memory of the loss               make faults    kill runs, damage files, try wrong input, count
+# make fuzz    20,000 drawn examples of all properties    make matrix    the library with old and new torch
+# make package build, check, install and test the wheel and the sdist
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
 
-.PHONY: setup demo test slow fuzz faults lint bench matrix package clean
+.PHONY: setup demo test test-all fuzz faults lint bench matrix package clean
 
 setup: .venv/.dev
 
@@ -27,14 +28,14 @@ demo: .venv/.base
 test: .venv/.dev
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-slow: .venv/.dev
-	$(BIN)/pytest -m slow
+test-all: .venv/.dev
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal -m 'not nightly'
 
 fuzz: .venv/.dev
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz
 
 faults: .venv/.dev
-	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python tests/faults/campaign.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

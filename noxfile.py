@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
 TORCHES = ("2.6.0", "2.9.1", "2.13.0")
 TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need beside torch
-ROOMS = ("kernels", "losses", "heads")
+PACKAGES = ("kernels", "losses", "heads")
 NO_DATA = {"OPL_DATA": None}  # reading real data needs the experiments
 FILES = ("functional", "geometry", "plugin", "client", "public_names", "signatures")
 
@@ -24,7 +24,7 @@ nox.options.error_on_missing_interpreters = False
 def library_tests(tests: Path) -> list[str]:
     """The tests that need torch alone; those of other libraries in them skip where these are not installed."""
     return [
-        *(str(tests / room) for room in ROOMS),
+        *(str(tests / package) for package in PACKAGES),
         *(str(path) for file in FILES for path in tests.glob(f"test_{file}*.py")),
     ]
 

@@ -1,0 +1,536 @@
+"""Odd data folders (tables, images, idx files, pickles, lists, noise matrices, weights), read by training on them.
+
+A case marked `refused` is silent if training succeeds without a message. `right` must be refused or have as many
+images as were written, `same` refused or give the numbers of the plain folder. `any` is damage that nobody can see,
+such as a changed pixel: success or a message, but no crash.
+"""
+
+import datetime
+import gzip
+import io
+import json
+import math
+import os
+import pickle
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from _process import Ended, call_in_child, run
+from _run_files import epochs, read_json
+from _tally import Tally
+from PIL import Image
+
+LIMIT = 60.0  # seconds; the plain folder takes a few
+DOMAINS = (
+    "train", "domains-erm", "--model.depth", "18", "--epochs", "1", "--weights", "", "--data.target", "b",
+    "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
+)  # fmt: skip
+MNIST = ("train", "mnist-ce", "--epochs", "1", "--data.val", "4", "--batch-size", "8")
+SHARD = "train-00000-of-00001.parquet"
+LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
+Make = Callable[[Path], object]
+
+
+class Case(NamedTuple):
+    """A data folder, the command that reads it, and what is expected."""
+
+    reader: str
+    name: str
+    make: Make
+    expect: str = "refused"
+    flags: tuple[str, ...] = ()
+
+
+def random_image(seed: int, size: int = 16, mode: str = "RGB") -> Image.Image:
+    """A random image."""
+    shape = (size, size, 3) if mode == "RGB" else (size, size)
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8), mode)
+
+
+def encode(image: Image.Image, kind: str = "PNG") -> bytes:
+    """An encoded image."""
+    stream = io.BytesIO()
+    image.save(stream, kind)
+    return stream.getvalue()
+
+
+def domain_folder(folder: Path, *, seed: int = 0, per_class: int = 6) -> None:
+    """Two domains with three classes each: `<domain>/<class>/<image>.png`."""
+    number = 1000 * seed
+    for domain in "ab":
+        for label in range(3):
+            (folder / domain / f"class-{label}").mkdir(parents=True)
+            for index in range(per_class):
+                random_image(number).save(folder / domain / f"class-{label}" / f"{index}.png")
+                number += 1
+
+
+def data_folders(scratch: Path, tally: Tally, share: float) -> None:
+    """Make every folder and train on it."""
+    usual = {}
+    for kind, make in (("domains", _with_images(lambda folder: None)), ("table", _table())):
+        plain = Case(kind, f"the plain {kind}", make)
+        ended = _read(plain, scratch / kind)
+        usual[kind] = epochs(scratch / kind / "out" / "domains-erm" / "seed-0")
+        tally.add("lost" if ended.code else "right", plain.name, ended)
+    cases = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
+    for number, case in enumerate(cases[:: max(1, round(1 / share / 2))]):
+        ended = _read(case, scratch / str(number))
+        tally.add(_judge(case, ended, scratch / str(number), usual), f"{case.reader}: {case.name}", ended)
+        shutil.rmtree(scratch / str(number), ignore_errors=True)
+
+
+def _read(case: Case, folder: Path) -> Ended:
+    """Make the data folder of a case, and train on it."""
+    data = folder / "data"
+    data.mkdir(parents=True)
+    (folder / "count").write_text(call_in_child(lambda: case.make(data)))
+    argv, call = _argv(case, folder, data), None
+    if case.reader == "noise":
+        argv, call = (), lambda: _read_noise(next(data.iterdir()))
+    environment = {"OPL_CACHE": str(folder / "cache"), "HF_HOME": str(folder), "HF_DATASETS_CACHE": str(folder)}
+    return run(argv, cwd=folder, environment=environment, limit=LIMIT, call=call)
+
+
+def _argv(case: Case, folder: Path, data: Path) -> tuple[str, ...]:
+    out = ("--out", str(folder / "out"), *case.flags)
+    if case.reader == "weights":
+        call_in_child(lambda: domain_folder(folder / "images", per_class=4))
+        weights = str(next(data.iterdir(), data / "missing.safetensors"))
+        argv = [
+            weights if before == "--weights" else word for before, word in zip(("", *DOMAINS), DOMAINS, strict=False)
+        ]
+        return (*argv, "--data.root", str(folder / "images"), *out)
+    base = {"mnist": MNIST, "domains": DOMAINS, "table": DOMAINS}.get(
+        case.reader, ("train", case.reader, "--epochs", "1")
+    )
+    return (*base, "--data.root", str(data), *out)
+
+
+def _read_noise(file: Path) -> None:
+    from opl.experiments.data import NoiseMatrix
+
+    print(NoiseMatrix(path=str(file)).matrix(("a", "b", "c")).tolist())
+
+
+def _judge(case: Case, ended: Ended, folder: Path, usual: dict[str, list[Any]]) -> str:
+    if ended.fault:
+        return ended.fault
+    if ended.code:
+        return "refused" if ended.refused and "opl:" in ended.output else "silent"
+    if "opl: warning:" in ended.output:
+        return "refused"
+    if case.expect == "same":
+        return "right" if epochs(folder / "out" / "domains-erm" / "seed-0") == usual[case.reader] else "silent"
+    splits = next((read_json(file) for file in folder.glob("out/*/*/splits.json")), None)
+    count = (folder / "count").read_text()
+    if case.expect == "right" and count.isdigit() and splits is not None:
+        total = splits["train"] + len(splits["val"]) + splits["test"]
+        return "right" if total == int(count) else "silent"
+    return "silent" if case.expect == "refused" else "right"
+
+
+def _columns() -> dict[str, Any]:
+    images = [{"bytes": encode(random_image(number)), "path": None} for number in range(24)]
+    return {"image": images, "label": list(LABELS), "domain": ["a"] * 12 + ["b"] * 12}
+
+
+def _table(
+    change: Callable[[dict[str, Any]], dict[str, Any]] = dict, names: list[str] | None = None, file: str = SHARD
+) -> Make:
+    """A Parquet file whose columns are changed, with class names in its schema if they are given."""
+
+    def make(folder: Path) -> int:
+        columns = {name: v if isinstance(v, pa.Array) else pa.array(v) for name, v in change(_columns()).items()}
+        table = pa.table(columns)
+        if names is not None:
+            features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+            table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        pq.write_table(table, folder / file)
+        return 24
+
+    return make
+
+
+def _one(values: list[Any], value: Any) -> list[Any]:
+    """The values with another sixth one."""
+    return [*values[:5], value, *values[6:]]
+
+
+def _tables() -> Iterator[Case]:
+    names, floats = ["x", "y", "z"], [float(label) for label in LABELS]
+    texts = [names[label] for label in LABELS]
+    labels: dict[str, tuple[Any, ...]] = {  # labels, then class names in the schema and what is expected
+        "one label null": (_one(LABELS, None),),
+        "all labels null": (pa.array([None] * 24, pa.int64()),),
+        "labels without a type": (pa.nulls(24),),
+        "one label NaN": (_one(floats, math.nan),),
+        "one label infinite": (_one(floats, math.inf),),
+        "one label 1.5": (_one(floats, 1.5),),
+        "fractional labels": (pa.array([label + 0.25 for label in LABELS], pa.float32()),),
+        "one label -1": (_one(LABELS, -1),),
+        "one label 3 of 3 classes": (_one(LABELS, 3),),
+        "one label 2**62": (_one(LABELS, 2**62),),
+        "one label 2**64 - 1": (pa.array(_one(LABELS, 2**64 - 1), pa.uint64()),),
+        "labels lists": ([[label] for label in LABELS],),
+        "labels empty lists": (pa.array([[]] * 24, pa.list_(pa.int64())),),
+        "labels one-hot": ([[int(label == index) for index in range(3)] for label in LABELS],),
+        "labels structs": ([{"id": label} for label in LABELS],),
+        "labels maps": (pa.array([[(1, 2)]] * 24, pa.map_(pa.int64(), pa.int64())),),
+        "labels dates": ([datetime.date(2020, 1, 1)] * 24,),
+        "labels times": ([datetime.datetime(2020, 1, 1)] * 24,),
+        "labels durations": ([datetime.timedelta(days=label) for label in LABELS],),
+        "labels bytes": ([bytes([label]) for label in LABELS],),
+        "labels text and a null": (_one(texts, None),),
+        "labels text and an empty string": (_one(texts, ""),),
+        "labels outside the schema": (_one(LABELS, 3), names),
+        "fewer names than labels": (LABELS, names[:2]),
+        "more names than labels": (LABELS, [*names, "w"]),
+        "a text that the schema lacks": (_one(texts, "w"), names),
+        "one class": ([0] * 24,),
+        "labels whole floats": (floats, None, "same"),
+        "labels int8": (pa.array(LABELS, pa.int8()), None, "same"),
+        "labels uint64": (pa.array(LABELS, pa.uint64()), None, "same"),
+        "labels digits as text": ([str(label) for label in LABELS], None, "same"),
+        "no names in the schema": (LABELS, [], "same"),
+        "labels booleans": ([bool(label % 2) for label in LABELS], None, "right"),
+        "labels decimals": ([Decimal(label) for label in LABELS], None, "right"),
+        "labels text": (texts, None, "right"),
+        "labels of a dictionary": (pa.array(texts).dictionary_encode(), None, "right"),
+        "a name twice": (LABELS, ["x", "x", "z"], "right"),
+        "two of three classes": ([label % 2 for label in LABELS], None, "right"),
+    }
+    for name, (values, *more) in labels.items():
+        schema, expect = (*more, *(None, "refused")[len(more) :])
+        yield Case("table", name, _table(lambda c, values=values: {**c, "label": values}, schema), expect)
+    images, domains = _columns()["image"], _columns()["domain"]
+    changes: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
+        **{f"no {key} column": (lambda c, key=key: {k: c[k] for k in c if k != key}, "refused") for key in _columns()},
+        "columns in capitals": (lambda c: {key.title(): value for key, value in c.items()}, "refused"),
+        "no rows": (lambda c: {key: pa.array(value)[:0] for key, value in c.items()}, "refused"),
+        "one row": (lambda c: {key: pa.array(value)[:1] for key, value in c.items()}, "refused"),
+        "no columns": (lambda c: {}, "refused"),
+    }
+    columns: dict[str, tuple[dict[str, Any], str]] = {
+        "two label columns": ({"fine_label": [2 - label for label in LABELS]}, "right"),
+        "an unknown column": ({"note": ["x"] * 24}, "same"),
+        "images as plain bytes": ({"image": [image["bytes"] for image in images]}, "same"),
+        "images as text": ({"image": ["image"] * 24}, "refused"),
+        "images as numbers": ({"image": list(range(24))}, "refused"),
+        "images as arrays": ({"image": [[[0, 1], [2, 3]]] * 24}, "refused"),
+        "one image null": ({"image": _one(images, None)}, "refused"),
+        "one image without bytes": ({"image": _one(images, {"bytes": None, "path": None})}, "refused"),
+        "one image missing": ({"image": _one(images, {"bytes": None, "path": "nowhere.png"})}, "refused"),
+        "one image elsewhere": ({"image": _one(images, {"bytes": None, "path": "/etc/hostname"})}, "refused"),
+        "one domain null": ({"domain": _one(domains, None)}, "refused"),
+        "one domain without a name": ({"domain": _one(domains, "")}, "right"),
+        "domains as numbers": ({"domain": [ord(domain) for domain in domains]}, "refused"),
+        "domains as lists": ({"domain": [[domain] for domain in domains]}, "refused"),
+        "one domain alone": ({"domain": ["b"] * 24}, "refused"),
+        "a domain with a slash": ({"domain": [domain.replace("a", "../a") for domain in domains]}, "right"),
+    }
+    changes |= {name: (lambda c, new=new: {**c, **new}, expect) for name, (new, expect) in columns.items()}
+    for name, (change, expect) in changes.items():
+        yield Case("table", name, _table(change), expect)
+    for name, damage, expect in _file_damages(binary=True):
+        yield Case("table", name, _then(_table(), SHARD, damage), expect)
+    yield Case("table", "the second shard missing", _table(file="train-00000-of-00002.parquet"))
+    yield Case("table", "an empty folder", lambda folder: None)
+    yield Case("table", "a CSV file", lambda folder: (folder / "train.csv").write_text("image,label,domain\nx,1,a\n"))
+
+
+def _file_damages(*, binary: bool) -> Iterator[tuple[str, Callable[[Path], object], str]]:
+    """Ways to damage a file, and what is expected of its reader."""
+
+    def edit(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+        return lambda file: file.write_bytes(change(file.read_bytes()))
+
+    def replace(make: Callable[[Path], object]) -> Callable[[Path], object]:
+        return lambda file: (file.unlink(), make(file))
+
+    def flip(share: float) -> Callable[[bytes], bytes]:
+        def change(data: bytes) -> bytes:
+            index = int(share * (len(data) - 1))
+            return data[:index] + bytes([data[index] ^ 4]) + data[index + 1 :]
+
+        return change
+
+    for share in (0.0, 0.1, 0.5, 0.9) if binary else (0.0, 0.5):
+        yield f"cut at {share:.0%}", edit(lambda data, share=share: data[: int(share * len(data))]), "refused"
+    yield "text", edit(lambda data: b"text " * 40), "refused"
+    yield "zeros", edit(lambda data: bytes(len(data))), "refused"
+    yield "deleted", lambda file: file.unlink(), "refused"
+    yield "a folder in its place", replace(lambda file: file.mkdir()), "refused"
+    yield "a pipe in its place", replace(os.mkfifo), "refused"
+    yield "a link to itself", replace(lambda file: file.symlink_to(file.name)), "refused"
+    yield "a link to an endless file", replace(lambda file: file.symlink_to("/dev/zero")), "refused"
+    for share in (0.0, 0.2, 0.5, 0.8, 0.99) if binary else ():
+        yield f"a bit flipped at {share:.0%}", edit(flip(share)), "any"
+
+
+def _then(make: Make, name: str, damage: Callable[[Path], object]) -> Make:
+    """Make a folder, and damage one of its files."""
+
+    def both(folder: Path) -> object:
+        count = make(folder)
+        damage(folder / name)
+        return count
+
+    return both
+
+
+def _encodings() -> Iterator[Case]:
+    """Encoded images in a Parquet file, of which the sixth is odd or damaged."""
+
+    def table(data: bytes) -> Make:
+        return _table(lambda columns: {**columns, "image": _one(columns["image"], {"bytes": data, "path": None})})
+
+    for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
+        whole = encode(random_image(5), kind)
+        yield Case("table", f"a {kind}", table(whole), "right")
+        yield Case("table", f"a {kind} cut at 10 %", table(whole[: len(whole) // 10]))
+        yield Case("table", f"a {kind} cut at 60 %", table(whole[: 6 * len(whole) // 10]), "any")
+        flipped = whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 16]) + whole[len(whole) // 2 + 1 :]
+        yield Case("table", f"a {kind} with a flipped bit", table(flipped), "any")
+    for mode in ("L", "1", "P", "RGBA", "LA"):
+        yield Case("table", f"an image of mode {mode}", table(encode(random_image(5).convert(mode))), "right")
+    for size in (1, 40):
+        yield Case("table", f"an image of {size} pixels", table(encode(random_image(0, size))), "right")
+    contents = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
+    for content in contents:
+        yield Case("table", f"{content[:8]!r} as an image", table(content))
+
+
+def _with_images(change: Callable[[Path], object], added: int = 0) -> Make:
+    """The plain folder of images, changed; by how many images it grows."""
+
+    def make(folder: Path) -> int:
+        domain_folder(folder, per_class=4)
+        change(folder)
+        return 24 + added
+
+    return make
+
+
+def _rename(path: str, name: str | bytes) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        for domain in "ab":
+            source = os.fsencode(folder / domain / path)
+            os.rename(source, os.path.join(os.path.dirname(source), os.fsencode(name)))
+
+    return change
+
+
+CLASS_NAMES: tuple[str | bytes, ...] = (
+    "class 2", "-class", "--help", "класс", "猫", "class\n2", "class\t2", "'class'", 'cl"ass', "class;2", "$HOME",
+    "%s%n", "{}", "CON", "z" * 200, "class-2.png", "e\u0301", "\u202eclass", b"cl\xff\xfess", ".class-2",
+)  # fmt: skip
+
+
+def _folders() -> Iterator[Case]:
+    for name in CLASS_NAMES:
+        yield Case("domains", f"a class named {name!r}"[:60], _with_images(_rename("class-2", name)), "right")
+    for name in ("3.PNG", "3 3.png", "кот.png", "3.jpg", "-3.png", "3.\n.png", b"\xff\xfe.png"):
+        yield Case("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name)), "right")
+    for name in ("3", "3.txt", ".3.png"):
+        yield Case("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name), -2), "right")
+    one = "a/class-1/3.png"
+    for name, damage, expect in _file_damages(binary=False):
+        if name != "deleted":
+            yield Case("domains", f"an image, {name}", _then(_with_images(lambda f: None), one, damage), expect)
+    for kind, expect in (
+        ("GIF", "right"),
+        ("JPEG", "right"),
+        ("PPM", "refused"),
+        ("EPS", "refused"),
+        ("PDF", "refused"),
+    ):
+        change = _then(_with_images(lambda f: None), one, lambda file, kind=kind: random_image(1).save(file, kind))
+        yield Case("domains", f"a {kind} named png", change, expect)
+    layouts: dict[str, tuple[Callable[[Path], object], int, str]] = {
+        "a text file beside images": (lambda f: (f / "a/class-0/labels.csv").write_text("x"), 0, "same"),
+        "a text file beside domains": (lambda f: (f / "LICENSE.txt").write_text("free"), 0, "same"),
+        "an image beside domains": (lambda f: random_image(1).save(f / "logo.png"), 0, "refused"),
+        "an image beside classes": (lambda f: random_image(1).save(f / "a/logo.png"), 0, "refused"),
+        "a class in one domain alone": (lambda f: shutil.rmtree(f / "a/class-2"), -4, "right"),
+        "a class that the target domain lacks": (lambda f: shutil.rmtree(f / "b/class-2"), -4, "right"),
+        "a class without images": (lambda f: (shutil.rmtree(f / "a/class-2"), (f / "a/class-2").mkdir()), -4, "right"),
+        "four classes": (lambda f: shutil.copytree(f / "a/class-0", f / "a/class-3"), 0, "refused"),
+        "one domain": (lambda f: shutil.rmtree(f / "a"), 0, "refused"),
+        "no target domain": (lambda f: (f / "b").rename(f / "c"), 0, "refused"),
+        "a domain without images": (lambda f: (f / "c").mkdir(), 0, "same"),
+        "images at two depths": (lambda f: shutil.copytree(f / "a/class-0", f / "a/class-0/more"), 0, "refused"),
+        "a class that is a link to its parent": (lambda f: (f / "a/class-9").symlink_to(".."), 0, "any"),
+    }
+    for name, (change, added, expect) in layouts.items():
+        yield Case("domains", name, _with_images(change, added), expect)
+    lists = (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n")
+    for lines in lists:
+        make = _with_images(
+            lambda f, lines=lines: [(f / f"a_{k}_kfold.txt").write_bytes(lines) for k in ("train", "crossval")]
+        )
+        yield Case("domains", f"a list with {lines[:20]!r}", make, "refused", ("--data.lists", "data"))
+
+
+def idx_bytes(values: np.ndarray) -> bytes:
+    """An array in the idx format."""
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = None) -> Make:
+    def make(folder: Path) -> None:
+        rng = np.random.default_rng(0)
+        for part, count, size in (("train", rows, 28), ("t10k", 20, test_size)):
+            images = rng.integers(0, 256, (count, size, size), dtype=np.uint8)
+            (folder / f"{part}-images-idx3-ubyte").write_bytes(idx_bytes(images))
+            usual = (np.arange(count) % 10).astype(np.uint8)
+            values = labels if labels is not None and part == "train" else usual
+            (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx_bytes(values))
+
+    return make
+
+
+def _array_files() -> Iterator[Case]:
+    yield Case("mnist", "40 images", _idx_files())
+    yield Case("mnist", "no images", _idx_files(rows=0))
+    yield Case("mnist", "test images of another size", _idx_files(test_size=20))
+    for name, labels in (("a label 10", np.full(40, 10)), ("fewer labels", np.zeros(39)), ("one class", np.zeros(40))):
+        yield Case("mnist", name, _idx_files(labels=labels.astype(np.uint8)))
+    edits: dict[str, Callable[[bytes], bytes]] = {
+        "bytes appended": lambda data: data + b"x",
+        "another type": lambda data: data[:2] + b"\x0d" + data[3:],
+        "other dimensions": lambda data: data[:3] + b"\x02" + data[4:],
+        "too many announced": lambda data: data[:4] + b"\xff\xff\xff\xff" + data[8:],
+        "none announced": lambda data: data[:4] + bytes(4) + data[8:],
+        "half a gzip": lambda data: gzip.compress(data)[:-20],
+    }
+    for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
+        for name, edit in edits.items():
+            damage = lambda path, edit=edit: path.write_bytes(edit(path.read_bytes()))  # noqa: E731
+            yield Case("mnist", f"{file}, {name}", _then(_idx_files(), file, damage))
+        for name, damage, expect in _file_damages(binary=False):
+            yield Case("mnist", f"{file}, {name}", _then(_idx_files(), file, damage), expect)
+
+
+def _few_shot() -> Iterator[Case]:
+    images = np.zeros((6, 32, 32, 3), np.uint8)
+    good: dict[str, Any] = {"data": images, "labels": [0, 0, 1, 1, 2, 2]}
+    loop: dict[str, Any] = {}
+    loop["data"] = loop["labels"] = loop
+    labels = (None, ["a"] * 6, [0.5] * 6, [math.nan] * 6, [-1] * 6, [0] * 7, [[0]] * 6, [2**70] * 6)
+    arrays = (
+        images.astype(np.float32),
+        images.reshape(6, -1),
+        images[:, :20],
+        "images",
+        np.array([None] * 6),
+        images[:0],
+    )
+    contents = [good, {}, [1, 2], 7, {"data": images}, {"labels": [0]}, {b"data": images, b"labels": [0] * 6}, loop]
+    contents += [{**good, "labels": values} for values in labels] + [{**good, "data": values} for values in arrays]
+    files = [pickle.dumps(content) for content in contents]
+    whole = files[0]
+    files += [b"", b"text", whole[: len(whole) // 2]]
+    files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
+    for number, data in enumerate(files):
+
+        def write_pickles(folder: Path, data: bytes = data) -> None:
+            for part in ("train", "val", "test"):
+                (folder / f"CIFAR_FS_{part}.pickle").write_bytes(data)
+
+        yield Case("cifar-fs-rfs", f"pickle {number}", write_pickles)
+    stream = io.BytesIO()
+    np.savez(stream, images=np.zeros((4, 84, 84, 3), np.uint8))
+    archive, answers = (
+        stream.getvalue(),
+        pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]}),
+    )
+    pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
+    for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
+
+        def make(folder: Path, first: bytes = first, second: bytes = second) -> None:
+            for part in ("train", "val", "test"):
+                (folder / f"{part}_images.npz").write_bytes(first)
+                (folder / f"{part}_labels.pkl").write_bytes(second)
+
+        yield Case("tiered-imagenet-rfs", f"archive {number}", make)
+    rows = (b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n")
+    rows += (
+        b"filename,label\n../../0.jpg,n01532829\n",
+        b"filename,label\n1.jpg,n01532829\n",
+        b'filename,label\n"0.jpg,n\n',
+    )
+    for text in rows:
+
+        def write(folder: Path, text: bytes = text) -> None:
+            (folder / "images").mkdir()
+            (folder / "images" / "0.jpg").touch()
+            for part in ("train", "val", "test"):
+                (folder / f"{part}.csv").write_bytes(text)
+
+        yield Case("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", write)
+
+
+def _matrices() -> Iterator[Case]:
+    good = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
+    for name, array in {"float64": good, "float32": good.astype(np.float32)}.items():
+        yield Case("noise", f"a matrix in {name}", lambda f, array=array: np.save(f / "m.npy", array), "right")
+    yield Case("noise", "a matrix in JSON", lambda f: (f / "m.json").write_text(json.dumps(good.tolist())), "right")
+    wrong = (good[:2], good[0], good[None], good * 3 - 2 / 3, good * np.nan, good * 2, good * 0, good * 1j, good[:0])
+    for array in (*wrong, np.array([["a"] * 3] * 3)):
+        yield Case("noise", f"a matrix {array.tolist()}"[:60], lambda f, array=array: np.save(f / "m.npy", array))
+    texts = {
+        "m.json": ("", "{}", "[]", "[[1,2],[3]]", '[["a"]]', "null", "[" * 5000, "NaN", "[[1e999]]"),
+        "m.txt": ("", "a b c", "1 2 3", "1;2;3", "\x00", "nan nan nan\n" * 3),
+        "m.npy": ("", "\x93NUMPY", "text"),
+    }
+    for file, contents in texts.items():
+        for text in contents:
+            yield Case("noise", f"{file}, {text[:20]!r}", lambda f, file=file, text=text: (f / file).write_text(text))
+    yield Case("noise", "a pipe", lambda f: os.mkfifo(f / "m.txt"))
+    yield Case("noise", "an endless file", lambda f: (f / "m.txt").symlink_to("/dev/zero"))
+
+
+def _weights() -> Iterator[Case]:
+    def first(change: Callable[[Any], Any]) -> Callable[[dict], dict]:
+        return lambda state: {**state, "conv1.weight": change(state["conv1.weight"])}
+
+    states: dict[str, tuple[Callable[[dict], object], str]] = {
+        "whole": (dict, "any"),
+        "half precision": (first(lambda value: value.half()), "any"),
+        "empty": (lambda state: {}, "refused"),
+        "other names": (lambda state: {f"x.{name}": value for name, value in state.items()}, "refused"),
+        "one missing": (lambda state: {name: state[name] for name in list(state)[1:]}, "refused"),
+        "another shape": (first(lambda value: value[:1]), "refused"),
+        "NaN": (first(lambda value: value * math.nan), "refused"),
+        "integers": (first(lambda value: value.long()), "refused"),
+    }
+
+    def save(change: Callable[[dict], object], name: str) -> Make:
+        def make(folder: Path) -> None:
+            import torch
+            from safetensors.torch import save_file
+
+            from opl.experiments.models import ResNet
+
+            torch.manual_seed(0)
+            weights = change({key: v.clone() for key, v in ResNet(depth=18).build(3, 3).state_dict().items()})
+            save_file(weights, folder / name) if name.endswith("safetensors") else torch.save(weights, folder / name)
+
+        return make
+
+    for name in ("w.safetensors", "w.pth"):
+        yield from (
+            Case("weights", f"{name}, {what}", save(change, name), expect) for what, (change, expect) in states.items()
+        )
+        for what, damage, expect in _file_damages(binary=False):
+            yield Case("weights", f"{name}, {what}", _then(save(dict, name), name, damage), expect)
+    for content in ([1, 2], {"fc": "text"}, {"call": print}):
+        yield Case("weights", f"a pickle of {content}", save(lambda state, content=content: content, "w.pth"))
