@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..evaluation.few_shot.classifiers import logistic, logistic_fit, sklearn_logistic
+from ..evaluation.classifiers import logistic, logistic_fit, sklearn_logistic
 from . import Options
 from .episode_features import CHUNK, WAY, Bank, Buffer, Case, make_bank
 from .memory import measure_peak, run_in_child

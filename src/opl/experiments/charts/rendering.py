@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...errors import FolderError
-from ..evaluation.registry import protocol_of
+from ..evaluation.protocols import protocol_of
 from ..results.runs import Run
 
 if TYPE_CHECKING:

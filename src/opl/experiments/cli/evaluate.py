@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._ranges import check_settings
 from ...errors import OptionError
-from ..evaluation.registry import PROTOCOLS, Protocol, protocol
+from ..evaluation.protocols import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
 from ..runner.measures import evaluate_all
 from ..runner.placement import Placement
@@ -24,12 +24,12 @@ class Evaluate:
     settings: tuple[Any, ...] = ()
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Evaluate | EvaluateMany":
-        """RUN and PROTOCOL; every other flag is a setting of the protocol itself."""
-        listed = "\n".join(f"  {name:<10} {each.does}" for name, each in PROTOCOLS.items())
-        parser = Parser(  # not tyro, since the protocol named here decides which flags tyro gets
+    def parse(cls, argv: list[str]) -> "Evaluate | EvaluateMany":
+        """Parse RUN and PROTOCOL; all other flags are settings of the protocol."""
+        listing = "\n".join(f"  {name:<10} {entry.summary}" for name, entry in PROTOCOLS.items())
+        parser = Parser(  # not tyro, because the protocol decides which flags tyro parses
             prog="opl evaluate",
-            description=f"Another measure of a finished run.\n\n{listed}\n\nFlags: opl evaluate RUN PROTOCOL --help",
+            description=f"Another measure of a finished run.\n\n{listing}\n\nFlags: opl evaluate RUN PROTOCOL --help",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             add_help=False,
         )
@@ -37,27 +37,27 @@ class Evaluate:
             "run",
             nargs="?",
             type=Path,
-            help="for instance runs/digits-opl/seed-0, or a folder of runs (with --jobs, --on)",
+            help="for example runs/digits-opl/seed-0, or a folder of runs (with --jobs, --on)",
         )
         parser.add_argument("protocol", nargs="?")
-        given, rest = parser.parse_known_args(words)
-        if given.protocol is None:
+        known, rest = parser.parse_known_args(argv)
+        if known.protocol is None:
             if HELP & set(rest):
                 parser.print_help()
                 raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
-        chosen = protocol(given.protocol)
-        several = EvaluateMany.find(given.run, given.protocol, rest)
-        if several:
-            cls.parse([str(several.runs[0].path), given.protocol, *several.words[1:]])  # wrong words are found here
-            return several
+        chosen = protocol(known.protocol)
+        many = EvaluateMany.find(known.run, known.protocol, rest)
+        if many:
+            cls.parse([str(many.runs[0].path), known.protocol, *many.argv[1:]])  # report usage errors before any run
+            return many
         if chosen.settings:
-            return cls(given.run, chosen, _settings(chosen, given.protocol, rest))
-        Parser(prog=f"opl evaluate {given.run} {given.protocol}").parse_args(rest)
-        return cls(given.run, chosen)
+            return cls(known.run, chosen, _settings(chosen, chosen.settings, known.protocol, rest))
+        Parser(prog=f"opl evaluate {known.run} {known.protocol}").parse_args(rest)
+        return cls(known.run, chosen)
 
     def run(self) -> int:
-        """Measure, and print the numbers."""
+        """Evaluate, and print the numbers."""
         folder = RunFolder(self.run_folder)
         if folder.done:
             folder.sweep()
@@ -68,54 +68,54 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class EvaluateMany:
-    """The same measure of all finished runs below a folder, each by a command of its own."""
+    """The same measure of all finished runs below a folder, with one command per run."""
 
     folder: Path
     runs: tuple[RunFolder, ...]
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     place: Placement
 
     @classmethod
-    def find(cls, folder: Path, protocol: str, words: list[str]) -> "EvaluateMany | None":
-        """Return the runs below a folder, with the flags that say where they are measured; None for one run."""
+    def find(cls, folder: Path, protocol: str, argv: list[str]) -> "EvaluateMany | None":
+        """Return the finished runs below a folder and where to evaluate them; None if the folder is a run itself."""
         if RunFolder(folder).begun:
             return None
         runs = tuple(RunFolder(run.path.absolute()) for run in RunFolder.below(folder) if run.done)
         if not runs:
             return None
-        place, rest = read_flags(Placement, words, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
+        place, rest = read_flags(Placement, argv, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
         check_settings(place, "--")
         return cls(folder.absolute(), runs, (protocol, *rest), place)
 
     def run(self) -> int:
-        """Measure all; one that fails does not stop the others."""
+        """Evaluate all runs; a failure does not stop the others."""
         with self.place.executor(self.folder, short=False) as executor:
-            wanted = [(run, self.words) for run in self.runs]
-            failed = evaluate_all(wanted, self.folder, executor, self.place.resources)
-        print(f"{len(self.runs) - len(failed)} of {len(self.runs)} runs measured: {' '.join(self.words)}")
+            commands = [(run, self.argv) for run in self.runs]
+            failed = evaluate_all(commands, self.folder, executor, self.place.resources)
+        print(f"{len(self.runs) - len(failed)} of {len(self.runs)} runs measured: {' '.join(self.argv)}")
         return 1 if failed else 0
 
 
-def _settings(chosen: Protocol, name: str, words: list[str]) -> tuple[Any, ...]:
-    """The settings that the flags ask for: `--shot 1 5` asks for two, of the same images."""
-    kind, several = chosen.settings_type(), chosen.several
+def _settings(chosen: Protocol, kind: type[Any], name: str, argv: list[str]) -> tuple[Any, ...]:
+    """Parse the settings of a protocol: `--shot 1 5` gives two settings that share their images."""
+    flag = f"--{chosen.several}"
     parser = Parser(prog=f"opl evaluate RUN {name}", add_help=False)
-    parser.add_argument(f"--{several}", nargs="+", default=None)
-    given, rest = parser.parse_known_args(words)
+    parser.add_argument(flag, nargs="+", default=None)
+    known, rest = parser.parse_known_args(argv)
     base = read_flags(
         kind,
         rest,
         prog=f"opl evaluate RUN {name}",
-        description=f"{chosen.does}. --{several} takes several values, which are measured in one go:",
+        description=f"{chosen.summary}. {flag} accepts several values, which are evaluated together:",
     )
-    values = getattr(given, several)
-    return tuple(replace(base, **{several: _parse(chosen, word)}) for word in values) if values else (base,)
+    values = getattr(known, chosen.several)
+    return tuple(replace(base, **{chosen.several: _value(chosen, text)}) for text in values) if values else (base,)
 
 
-def _parse(chosen: Protocol, word: str) -> Any:
+def _value(chosen: Protocol, text: str) -> Any:
     try:
-        return chosen.parse(word)
+        return chosen.parse(text)
     except (ValueError, OverflowError) as error:
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"--{chosen.several} is {word[:200]!r}: give numbers, with spaces between them.") from error
+        raise OptionError(f"--{chosen.several} is {text[:200]!r}: it must be numbers separated by spaces.") from error

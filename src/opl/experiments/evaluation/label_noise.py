@@ -15,7 +15,7 @@ from ..training.build import batches
 from ..training.provenance import commit
 from ..training.validation import plain_batches
 from ..types import Batch
-from .predict import reopen
+from .features import reopen
 
 
 @torch.no_grad()
@@ -51,17 +51,17 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
     return numbers, {"predicted": predicted, "entropy": entropy}
 
 
-def probability_larger(these: Tensor, those: Tensor) -> float:
-    """Return the probability that a value of `these` is larger than one of `those`; ties count half.
+def probability_larger(a: Tensor, b: Tensor) -> float:
+    """Return the probability that a value of `a` is larger than a value of `b`; ties count half.
 
     Example:
         >>> probability_larger(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]))
         0.625
     """
-    order = those.double().sort().values
-    below = torch.searchsorted(order, these.double()).double()
-    up_to = torch.searchsorted(order, these.double(), right=True).double()
-    return float(((below + up_to) / 2).mean() / len(order))
+    ordered = b.double().sort().values
+    below = torch.searchsorted(ordered, a.double()).double()
+    up_to = torch.searchsorted(ordered, a.double(), right=True).double()
+    return float(((below + up_to) / 2).mean() / len(ordered))
 
 
 def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:
@@ -73,18 +73,21 @@ def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:
     stored = folder.outputs("noise")
     if stored is None:
         raise OptionError(
-            f"{folder.path} was trained without label noise, so there is nothing to measure: take a run of table 3, or "
-            "train one with label noise (docs/noise.md)."
+            f"{folder.path} was trained without label noise, so there is nothing to measure: choose a run of table 3, "
+            "or train with label noise (docs/noise.md)."
         )
     part = recipe.data.load(recipe.seed).train
     rows, given = (torch.from_numpy(stored[name]) for name in ("train/rows", "train/labels"))
     if not torch.equal(rows, part.rows):
-        raise FolderError(f"{folder.path} was trained on other images than {recipe.data.name} has here now.")
+        raise FolderError(
+            f"{folder.path} was trained on other images than the current copy of {recipe.data.name}: restore the data "
+            "that it was trained on."
+        )
     noisy = replace(part, labels=part.labels.scatter(0, rows, given.to(part.labels)))
     with fabric.autocast():
         numbers, arrays = label_noise(
             model, plain_batches(batches(fabric, recipe, noisy, alone=True), model), part.labels[rows]
         )
-    found = {name: values.numpy() for name, values in arrays.items()}
-    folder.write_measure("noise", {"numbers": numbers, "commit": commit()}, found)
+    content = {"numbers": numbers, "commit": commit()}
+    folder.write_measure("noise", content, {name: values.numpy() for name, values in arrays.items()})
     return numbers

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..evaluation.attack.settings import Attack
+from ..evaluation.protocols import Attack
 from ..item import Item, Measure, Row
 from ..radius import format_radius
 from ..run_folder import measure_name

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
-from ..evaluation.few_shot.settings import FewShot
+from ..evaluation.protocols import FewShot
 from ..item import Item, Measure, Quoted, Row
 from ..run_folder import measure_name
 from ..scales import SCALES, Scale

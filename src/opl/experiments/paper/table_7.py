@@ -15,7 +15,7 @@ A row is the run of its last source; the runs of the others are members of its f
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..evaluation.selection.settings import (
+from ..evaluation.protocols import (
     BASE_METRIC,
     Selection,
     average_metric,

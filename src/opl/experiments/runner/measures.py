@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 from ...errors import WARNING
-from ..evaluation.registry import protocol_of
+from ..evaluation.protocols import protocol_of
 from ..item import Item, Measure
 from ..run_folder import RunFolder
 from .estimate import about

@@ -3,6 +3,8 @@
 The optimal weights are linear combinations of the support features, so a problem with n rows needs only their n x n
 inner products, not the features. The coefficients of each row and class (`duals`) and the logits of the rows are
 updated together: a conjugate-gradient step costs one product with the Gram matrix, and its line search costs none.
+
+`fit` computes in the precision that the features require: float32 where its rounding is negligible, otherwise float64.
 """
 
 from dataclasses import dataclass, fields
@@ -11,8 +13,110 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ...errors import FeatureError
+
+QUICK_LIMIT, LIMIT, NEWTON_LIMIT = 50, 500, 100  # iterations
+NEWTON_SIZE = 1000  # equations; with more, a Newton step takes seconds
+NEWTON_BYTES = 7 * 2**20  # memory of the Newton systems that are solved together
+ROUNDING = 2e-5  # allowed change of a logit by float32 rounding
 SLOPE_LEFT = 0.25  # the line search ends when at most this fraction of the slope is left
 SEARCHES = 30
+
+
+class Fit(NamedTuple):
+    """The logistic regressions of E episodes: logits are `queries @ weights.mT + intercepts[:, None]`."""
+
+    weights: Tensor
+    """(E, way, D)."""
+    intercepts: Tensor
+    """(E, way)."""
+    iterations: Tensor
+    """(E,)."""
+    converged: Tensor
+    """(E,)."""
+
+
+def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
+    """Fit one chunk of episodes: in float32 if the features are float32 and it is precise enough, otherwise in float64.
+
+    Args:
+        support: (E, n, D), float32 or float64.
+        labels: (E, n).
+        way: number of classes.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
+
+    Example:
+        >>> fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=3, C=1.0, tol=1e-5).weights.shape
+        torch.Size([1, 3, 1])
+    """
+    mean, centered, gram = inner_products(support)
+    targets = one_hot(labels, way, support.dtype)
+    double = support.dtype == torch.float64
+    solution = (_solve_carefully if double else _solve_quickly)(gram, targets, C, tol)
+    weights = torch.bmm(solution.duals, centered)
+    intercepts = solution.intercepts - torch.bmm(weights, mean.mT).squeeze(2)
+    result = Fit(weights, intercepts, solution.iterations, solution.converged)
+    unsolved = solution.converged.logical_not()
+    if not double and unsolved.any():
+        precise = fit(support[unsolved].double(), labels[unsolved], way, C, tol)
+        precise.iterations.add_(result.iterations[unsolved])
+        for values, replacement in zip(result, precise, strict=True):
+            values[unsolved] = replacement.to(values)
+    return result
+
+
+def inner_products(support: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean of the rows (E, 1, D), the centered rows, and their inner products (E, n, n).
+
+    Raises:
+        FeatureError: an inner product is not finite, which is cheaper to check than every feature.
+    """
+    mean = support.mean(1, keepdim=True)
+    centered = support - mean
+    gram = torch.bmm(centered, centered.mT)
+    if not gram.isfinite().all():
+        raise not_finite_error(support)
+    return mean, centered, gram
+
+
+def not_finite_error(support: Tensor, queries: Tensor | None = None) -> FeatureError:
+    """Return the error for features with a sum that is not finite."""
+    for name, features in (("the support", support), ("the queries", queries)):
+        if features is not None and not features.isfinite().all():
+            return FeatureError(f"{name} contains a value that is not finite: check the model that made the features.")
+    return FeatureError("the features are too large to be multiplied: divide them by their norm, or pass float64.")
+
+
+def one_hot(labels: Tensor, way: int, dtype: torch.dtype) -> Tensor:
+    """Return (E, way, n), 1 where the row belongs to the class, from labels (E, n)."""
+    return (labels[:, None] == torch.arange(way, device=labels.device)[:, None]).to(dtype)
+
+
+def float32_suffices(gram: Tensor, C: float) -> Tensor:
+    """Return (E,): whether inner products in this precision change no logit by more than `ROUNDING`."""
+    return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
+
+
+def _solve_quickly(gram: Tensor, targets: Tensor, C: float, tol: float) -> "Solution":
+    """Solve the problems for which low precision and few iterations suffice."""
+    precise = float32_suffices(gram, C)
+    if precise.all():
+        return solve(gram, targets, C, tol, QUICK_LIMIT)
+    solution = empty_solution(targets)
+    solution.put(precise, solve(gram[precise], targets[precise], C, tol, QUICK_LIMIT))
+    return solution
+
+
+def _solve_carefully(gram: Tensor, targets: Tensor, C: float, tol: float) -> "Solution":
+    """Solve by conjugate gradients, then by Newton's method for the problems that did not converge."""
+    solution = solve(gram, targets, C, tol, LIMIT)
+    size = targets.shape[1] * (targets.shape[2] + 1)
+    if size <= NEWTON_SIZE:
+        unsolved = solution.converged.logical_not().nonzero().squeeze(1)
+        for rows in torch.split(unsolved, max(1, NEWTON_BYTES // (8 * size**2))) if len(unsolved) else ():
+            solution.put(rows, solve(gram[rows], targets[rows], C, tol, NEWTON_LIMIT, newton=True))
+    return solution
 
 
 class Solution(NamedTuple):
@@ -23,11 +127,11 @@ class Solution(NamedTuple):
     iterations: Tensor
     converged: Tensor
 
-    def put(self, where: Tensor, other: "Solution") -> None:
-        """Write the solutions of some problems into those of all; iteration counts are added."""
-        other.iterations.add_(self.iterations[where])
-        for mine, theirs in zip(self, other, strict=True):
-            mine[where] = theirs
+    def put(self, rows: Tensor, update: "Solution") -> None:
+        """Replace the solutions of some problems; iteration counts are added."""
+        update.iterations.add_(self.iterations[rows])
+        for values, replacement in zip(self, update, strict=True):
+            values[rows] = replacement
 
 
 def empty_solution(targets: Tensor) -> Solution:
@@ -41,7 +145,7 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
     """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, until `‖gradient‖ <= tol ‖W‖` or rounding dominates.
 
     The weights are `W = duals @ rows`. The objective is at least as convex as `½‖W‖²`, so W is then within about
-    `tol ‖W‖` of the optimum. Each solution is stored when its own problem converges, so it does not depend on the other
+    `tol ‖W‖` of the optimum. Each solution is stored when its problem converges, so it does not depend on the other
     problems.
 
     Args:
@@ -59,10 +163,10 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
                  [-0.2606,  0.2606]]], dtype=torch.float64)
     """
     search = (_Newton if newton else _Search).start(gram, targets, C)
-    found = empty_solution(targets)
+    solution = empty_solution(targets)
     for iteration in range(limit + 1):
-        search.record(found, search.done(tol), iteration)
-        live = found.converged[search.problem].logical_not()
+        search.record(solution, search.done(tol), iteration)
+        live = solution.converged[search.problem].logical_not()
         left = int(live.sum())
         if not left or iteration == limit:
             break
@@ -70,8 +174,8 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
             search.keep(live)
             live = live[live]
         search.step(live)
-    search.record(found, torch.ones_like(search.problem, dtype=torch.bool), limit, final=False)
-    return found
+    search.record(solution, torch.ones_like(search.problem, dtype=torch.bool), limit, final=False)
+    return solution
 
 
 @dataclass
@@ -86,7 +190,7 @@ class _Search:
     duals: Tensor
     intercepts: Tensor
     logits: Tensor
-    chances: Tensor
+    probabilities: Tensor
     residual: Tensor  # gradient with respect to W, as coefficients of the rows
     slack: Tensor  # gradient with respect to the intercepts
     size: Tensor  # squared norm of the gradient
@@ -99,40 +203,41 @@ class _Search:
     def start(cls, gram: Tensor, targets: Tensor, C: float) -> "_Search":
         """Start at zero weights, in the direction of steepest descent."""
         _, way, n = targets.shape
-        zeros, chances = torch.zeros_like(targets), torch.full_like(targets, 1 / way)
-        residual = C * (chances - targets)
+        zeros, probabilities = torch.zeros_like(targets), torch.full_like(targets, 1 / way)
+        residual = C * (probabilities - targets)
         slack = residual.sum(2, keepdim=True)
         pulled, turn = torch.bmm(residual, gram), -slack * (way / (C * n))
         size = _inner(residual, pulled) - _inner(slack, turn)
         trace = gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
         noise = 100 * torch.finfo(gram.dtype).eps ** 2 * (C**2 * way * trace + C * way**2)
         problem = torch.arange(len(gram), device=gram.device)
-        at = (zeros, zeros[:, :, :1], zeros, chances, residual, slack, size)
-        return cls(C, problem, gram, targets, noise, *at, -residual, turn, -pulled, -size)
+        point = (zeros, zeros[:, :, :1], zeros, probabilities, residual, slack, size)
+        return cls(C, problem, gram, targets, noise, *point, -residual, turn, -pulled, -size)
 
-    def keep(self, which: Tensor) -> None:
+    def keep(self, selected: Tensor) -> None:
         """Keep only the selected problems."""
         for field in fields(self):
             if field.name != "C":
-                setattr(self, field.name, getattr(self, field.name)[which])
+                setattr(self, field.name, getattr(self, field.name)[selected])
 
     def done(self, tol: float) -> Tensor:
         """Return (E,): which problems are solved."""
         weights = _inner(self.duals, self.logits - self.intercepts)
         done = (self.size <= tol**2 * weights + self.noise)[:, 0, 0]
         if done.any():  # intercepts are not penalized: if all probabilities are near 0 or 1, require a smaller gradient
-            bend = torch.addcmul(self.chances, self.chances, self.chances, value=-1).sum(2, keepdim=True)
+            p = self.probabilities
+            bend = torch.addcmul(p, p, p, value=-1).sum(2, keepdim=True)
             least = 10 * torch.finfo(bend.dtype).eps * self.targets.shape[2]
             done &= (self.slack.abs() <= self.C * (tol * bend + least)).all(1)[:, 0]
         return done
 
-    def record(self, found: Solution, which: Tensor, iteration: int, final: bool = True) -> None:
+    def record(self, solution: Solution, selected: Tensor, iteration: int, final: bool = True) -> None:
         """Store the selected solutions, for problems that have none yet."""
-        which = which & found.converged[self.problem].logical_not()
-        if which.any():
-            at = self.problem[which]
-            found.duals[at], found.intercepts[at] = self.duals[which], self.intercepts[which, :, 0]
-            found.iterations[at], found.converged[at] = iteration, final
+        selected = selected & solution.converged[self.problem].logical_not()
+        if selected.any():
+            rows = self.problem[selected]
+            solution.duals[rows], solution.intercepts[rows] = self.duals[selected], self.intercepts[selected, :, 0]
+            solution.iterations[rows], solution.converged[rows] = iteration, final
 
     def step(self, live: Tensor) -> None:
         """Minimize along the direction by bracketed Newton steps, then choose the next direction."""
@@ -156,8 +261,8 @@ class _Search:
 
     def _length(self, shift: Tensor, slope: Tensor) -> Tensor:
         """Return the Newton step to where the slope is 0."""
-        weighed = self.chances * shift
-        spread = _inner(weighed, shift) - weighed.sum(1, keepdim=True).square().sum(2, keepdim=True)
+        weighted = self.probabilities * shift
+        spread = _inner(weighted, shift) - weighted.sum(1, keepdim=True).square().sum(2, keepdim=True)
         return -slope / (_inner(self.direction, self.along) + self.C * spread)
 
     def _move(self, start: tuple[Tensor, Tensor, Tensor], length: Tensor, shift: Tensor) -> None:
@@ -165,10 +270,10 @@ class _Search:
         self.duals = torch.addcmul(duals, length, self.direction)
         self.intercepts = torch.addcmul(intercepts, length, self.turn)
         self.logits = torch.addcmul(logits, length, shift)
-        self.chances = self.logits.softmax(1)
-        surprise = self.chances - self.targets
-        self.residual = torch.add(self.duals, surprise, alpha=self.C)
-        self.slack = self.C * surprise.sum(2, keepdim=True)
+        self.probabilities = self.logits.softmax(1)
+        error = self.probabilities - self.targets
+        self.residual = torch.add(self.duals, error, alpha=self.C)
+        self.slack = self.C * error.sum(2, keepdim=True)
         self.slope = _inner(self.residual, self.along) + _inner(self.slack, self.turn)
 
     def _aim(self, residual: Tensor, slack: Tensor) -> None:
@@ -209,17 +314,17 @@ class _Newton(_Search):
         """Return (E, way, n + 1): the steps of duals and intercepts that would zero the residuals and sums of duals."""
         E, way, n = self.targets.shape
         same = torch.eye(way, dtype=self.gram.dtype, device=self.gram.device)
-        chances = self.chances.mT
-        bend = self.C * (torch.diag_embed(chances) - chances[..., None] * chances[..., None, :])  # (E, n, way, way)
+        p = self.probabilities.mT
+        bend = self.C * (torch.diag_embed(p) - p[..., None] * p[..., None, :])  # (E, n, way, way)
         rows = torch.cat([self.gram, torch.ones_like(self.gram[..., :1])], dim=2)
         system = self.gram.new_zeros(E, way, n + 1, way, n + 1)
         system[:, :, :n] = bend.transpose(1, 2)[..., None] * rows[:, None, :, None]
         system[:, :, :n, :, :n] += same[:, None, :, None] * torch.eye(n).to(same)[:, None]
         system[:, :, n, :, :n] = same[:, :, None]
         system[:, :, n, :, n] = 1  # intercepts sum to 0: a shift of all of them changes nothing
-        wanted = -torch.cat([self.residual, self.duals.sum(2, keepdim=True)], dim=2)
+        target = -torch.cat([self.residual, self.duals.sum(2, keepdim=True)], dim=2)
         size = way * (n + 1)
-        step: Tensor = torch.linalg.solve_ex(system.view(E, size, size), wanted.reshape(E, size))[0]
+        step: Tensor = torch.linalg.solve_ex(system.view(E, size, size), target.reshape(E, size))[0]
         return step.view(E, way, n + 1)
 
 

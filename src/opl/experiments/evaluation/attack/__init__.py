@@ -1,1 +1,0 @@
-"""Accuracy under attack: settings, FGSM and PGD, AutoAttack, sanity checks. Does not import torch."""

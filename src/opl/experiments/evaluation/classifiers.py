@@ -1,0 +1,387 @@
+"""Classifiers for few-shot episodes, each applied to all episodes at once: `f(support, labels, queries, way)`.
+
+Support features are (E, n, D), their labels (E, n) or (n,) in 0 to way - 1, queries (E, q, D), and predictions (E, q).
+Copies of a support image are ordinary rows. Episodes are processed in chunks: working memory is tens of MB for any
+number of episodes, and about 256 MB if float32 features are so large that they need float64. Ties go to the first class
+(in `nearest` and `cosine`, to the first row).
+"""
+
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..._kernels.validate import check_positive
+from ...errors import FeatureError, LabelError, OplWarning, OptionError
+from .logistic import Fit, fit, float32_suffices, inner_products, not_finite_error, one_hot
+
+WORK_BYTES = 40 * 2**20  # of all running chunks, in their dtype; features that need float64 take five times more
+WORKERS = 6
+TIE = 32  # multiples of the machine epsilon by which tied scores may differ
+
+Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
+Result = TypeVar("Result")
+_lock = threading.Lock()
+
+
+def logistic(
+    support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5
+) -> Tensor:
+    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `logistic_fit`.
+
+    Args:
+        support: (E, n, D).
+        labels: (E, n) or (n,), from 0 to way - 1.
+        queries: (E, q, D).
+        way: number of classes.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
+
+    Example:
+        >>> logistic(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
+        tensor([[0, 1]])
+    """
+    C = _per_class(C, way)
+    check_positive("tol", tol)
+    unconverged: list[int] = []
+
+    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
+        result = fit(rows, ids, way, C, tol)
+        unconverged.append(int(result.converged.logical_not().sum()))
+        return torch.baddbmm(result.intercepts[:, None], points, result.weights.mT)
+
+    predictions = predict(scores, support, labels, queries, way)
+    _warn_unconverged(sum(unconverged))
+    return predictions
+
+
+def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5) -> Fit:
+    """Minimize `½‖W‖² + C Σ cross-entropy` in each episode; the intercepts are not penalized and sum to 0.
+
+    For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
+    ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
+    converge slowly are solved by Newton's method; if that does not converge either, an `OplWarning` is issued.
+
+    Args:
+        support: (E, n, D).
+        labels: (E, n) or (n,), from 0 to way - 1.
+        way: number of classes.
+        C: weight of the cross-entropy relative to the penalty.
+        tol: allowed relative error of the weights.
+
+    Example:
+        >>> result = logistic_fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), way=2)
+        >>> result.weights.flatten(), result.intercepts
+        (tensor([-0.2223,  0.2223]), tensor([[ 0.1112, -0.1112]]))
+    """
+    C = _per_class(C, way)
+    check_positive("tol", tol)
+    labels, support = check_support(support, labels, way), support.detach()
+    empty = [fit(as_working_type(support[:0]), labels[:0], way, C, tol)]
+    fits = map_chunks(lambda part: fit(as_working_type(support[part]), labels[part], way, C, tol), support, way)
+    result = Fit(*(torch.cat(values) for values in zip(*(fits or empty), strict=True)))
+    _warn_unconverged(int(result.converged.logical_not().sum()))
+    return result
+
+
+def _warn_unconverged(count: int) -> None:
+    if count:
+        warnings.warn(
+            f"{count} logistic regressions did not converge, so their predictions may be wrong: divide the features by "
+            "their norm, or use a smaller C.",
+            OplWarning,
+            stacklevel=3,
+        )
+
+
+def _per_class(C: float, way: int) -> float:
+    """Return C relative to the penalty `½‖W‖²`: for two classes, `½‖w‖²` of the difference w equals `‖W‖²`."""
+    return check_positive("C", C) / (2 if way == 2 else 1)
+
+
+def prototypes(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
+    """Predict the class with the nearest mean (Euclidean).
+
+    Example:
+        >>> prototypes(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
+        tensor([[0, 1]])
+    """
+
+    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
+        members = one_hot(ids, way, rows.dtype)
+        return _nearness(torch.bmm(members / members.sum(2, keepdim=True), rows), points)
+
+    return predict(scores, support, labels, queries, way)
+
+
+def nearest(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
+    """Predict the class of the nearest support row (Euclidean).
+
+    Example:
+        >>> nearest(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
+        tensor([[0, 1]])
+    """
+    return predict(lambda rows, _, points: _nearness(rows, points), support, labels, queries, way, by_row=True)
+
+
+def _nearness(centers: Tensor, queries: Tensor) -> Tensor:
+    """Return (E, q, k): minus half the squared distances to centers (E, k, D), up to a constant per query."""
+    mean = centers.mean(1, keepdim=True)
+    centered = centers - mean  # otherwise large features that differ little would lose precision
+    offset = torch.bmm(mean, centered.mT) + centered.square().sum(2)[:, None] / 2
+    return torch.baddbmm(offset, queries, centered.mT, beta=-1)
+
+
+def cosine(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:
+    """Predict the class of the support row with the highest cosine similarity, which is 0 for a row of zeros.
+
+    Example:
+        >>> support = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])
+        >>> cosine(support, torch.tensor([0, 1]), torch.tensor([[[5.0, 4.0], [0.1, 0.2]]]), way=2)
+        tensor([[0, 1]])
+    """
+
+    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
+        return torch.bmm(points, F.normalize(rows, dim=2).mT)
+
+    return predict(scores, support, labels, queries, way, by_row=True)
+
+
+def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: float = 1.0) -> Tensor:
+    """Ridge regression to 1 for the true class and -1 for the others, as scikit-learn's `RidgeClassifier(alpha)`.
+
+    Args:
+        support: (E, n, D).
+        labels: (E, n) or (n,), from 0 to way - 1.
+        queries: (E, q, D).
+        way: number of classes.
+        alpha: weight of the squared weights; the intercept is not penalized.
+
+    Example:
+        >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
+        tensor([[0, 1]])
+    """
+    check_positive("alpha", alpha)
+
+    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
+        return ridge_scores(rows, ids, points, way, alpha)
+
+    return predict(scores, support, labels, queries, way)
+
+
+def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alpha: float) -> Tensor:
+    """Return (E, q, way), the values of the ridge regressions at the queries.
+
+    Args:
+        support: (E, n, D), float32 or float64.
+        labels: (E, n).
+        queries: (E, q, D), of the same dtype.
+        way: number of classes.
+        alpha: weight of the squared weights.
+
+    Example:
+        >>> ridge_scores(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), torch.tensor([[[2.0]]]), 2, alpha=0.5)
+        tensor([[[-1.5000,  1.5000]]])
+    """
+    mean, centered, gram = inner_products(support)
+    targets = 2 * one_hot(labels, way, torch.float64) - 1
+    offset = targets.mean(2, keepdim=True)
+    system = gram.double() + alpha * torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
+    duals = torch.linalg.solve(system, (targets - offset).mT).mT
+    weights = torch.bmm(duals.to(centered), centered)
+    values = torch.baddbmm(offset.mT.to(mean) - torch.bmm(mean, weights.mT), queries, weights.mT)
+    imprecise = float32_suffices(gram, 1 / alpha).logical_not()
+    if gram.dtype != torch.float64 and imprecise.any():
+        double = ridge_scores(support[imprecise].double(), labels[imprecise], queries[imprecise].double(), way, alpha)
+        values[imprecise] = double.to(values)
+    return values
+
+
+def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0) -> Tensor:
+    """The reference: scikit-learn's logistic regression, one episode at a time, on one BLAS thread.
+
+    More threads would make such small problems many times slower.
+
+    Example:
+        >>> support, queries = torch.tensor([[[0.0], [1.0]]]), torch.tensor([[[0.2], [0.9]]])
+        >>> sklearn_logistic(support, torch.tensor([0, 1]), queries, way=2)
+        tensor([[0, 1]])
+    """
+    from sklearn.linear_model import LogisticRegression
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    check_positive("C", C)
+
+    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
+        if not (rows.sum() + points.sum()).isfinite():
+            raise not_finite_error(rows, points)
+        predictions = []
+        for x, y, query in zip(rows.cpu().numpy(), ids.cpu().numpy(), points.cpu().numpy(), strict=True):
+            model = LogisticRegression(C=C, max_iter=1000).fit(x, y)
+            predictions.append(F.one_hot(torch.from_numpy(model.predict(query)), way))
+        return torch.stack(predictions).to(rows)
+
+    with threadpool_limits(1, user_api="blas"):
+        return predict(scores, support, labels, queries, way, threaded=False)
+
+
+CLASSIFIERS: dict[str, Callable[..., Tensor]] = {
+    "logistic": logistic,
+    "prototypes": prototypes,
+    "nearest": nearest,
+    "cosine": cosine,
+    "ridge": ridge,
+    "scikit-learn": sklearn_logistic,
+}
+
+
+def predict(
+    scores: Scores,
+    support: Tensor,
+    labels: Tensor,
+    queries: Tensor,
+    way: int,
+    *,
+    by_row: bool = False,
+    threaded: bool = True,
+) -> Tensor:
+    """Return (E, q): the class with the highest score; ties go to the first.
+
+    Args:
+        scores: maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way), or (e, q, n) if `by_row`.
+        support: (E, n, D).
+        labels: (E, n) or (n,).
+        queries: (E, q, D).
+        way: number of classes.
+        by_row: whether scores belong to the support rows, whose classes are then predicted.
+        threaded: process several chunks in parallel.
+    """
+    labels = check_support(support, labels, way)
+    _check_features(queries, "queries", "(E, q, D)")
+    if (len(queries), queries.shape[2]) != (len(support), support.shape[2]):
+        raise FeatureError(
+            f"queries have shape {tuple(queries.shape)} but the support has {tuple(support.shape)}: pass both for the "
+            "same episodes, with the same feature dimension."
+        )
+    predictions = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
+    if not predictions.numel():
+        return predictions
+
+    def work(part: slice) -> None:
+        rows = as_working_type(support[part])
+        values = scores(rows, labels[part], queries[part].to(rows))
+        if not values.isfinite().all():
+            raise not_finite_error(support[part], queries[part])
+        best = first_best(values)
+        predictions[part] = labels[part].gather(1, best) if by_row else best
+
+    map_chunks(work, support, way, queries.shape[1], threaded=threaded)
+    return predictions
+
+
+def map_chunks(
+    work: Callable[[slice], Result], support: Tensor, way: int, queries: int = 0, *, threaded: bool = True
+) -> list[Result]:
+    """Return the results of `work` for each chunk of the episodes, without gradients.
+
+    On the CPU each chunk has one thread, and as many chunks run in parallel as torch has threads (at most six): threads
+    that share each small operation would mostly wait for each other.
+
+    Args:
+        work: called with a slice of the episodes.
+        support: (E, n, D).
+        way: number of classes.
+        queries: number of queries per episode.
+        threaded: process several chunks in parallel.
+
+    Example:
+        >>> map_chunks(lambda part: part, torch.zeros(3, 5000, 4096), way=5)
+        [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
+    """
+
+    @torch.no_grad()  # in the worker thread
+    def without_gradients(part: slice) -> Result:
+        return work(part)
+
+    if support.device.type != "cpu":
+        return [without_gradients(part) for part in _chunks(support, way, queries, workers=1)]
+    with _lock:
+        threads = torch.get_num_threads()
+        workers = min(threads, WORKERS) if threaded else 1
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                return list(pool.map(without_gradients, _chunks(support, way, queries, workers)))
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _chunks(support: Tensor, way: int, queries: int, workers: int) -> list[slice]:
+    """Divide the episodes so that all running chunks together fit into `WORK_BYTES`."""
+    count, rows, dim = support.shape
+    numbers = rows * (dim + rows + 16 * way) + way * dim + queries * (rows + way)
+    limit = WORK_BYTES // max(2, workers) // (numbers * (8 if support.dtype == torch.float64 else 4))
+    size = max(1, min(limit, -(-count // workers)))
+    return [slice(start, start + size) for start in range(0, count, size)]
+
+
+def first_best(scores: Tensor) -> Tensor:
+    """Return the index of the highest score in each row, the first if several are equal up to rounding.
+
+    Example:
+        >>> first_best(torch.tensor([[1.0, 3.0, 3.0000002]]))
+        tensor([1])
+    """
+    slack = TIE * torch.finfo(scores.dtype).eps * scores.abs().amax(-1, keepdim=True)
+    return (scores >= scores.amax(-1, keepdim=True) - slack).to(torch.uint8).argmax(-1)
+
+
+def as_working_type(x: Tensor) -> Tensor:
+    """Convert to float32, unless the tensor is float64."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
+    """Check the support features and labels; return the labels as (E, n)."""
+    if way < 2:
+        raise OptionError(f"way is {way}: it must be at least 2.")
+    _check_features(support, "support", "(E, n, D)")
+    if not isinstance(labels, Tensor):
+        raise LabelError(f"labels are a {type(labels).__name__}: pass a torch.Tensor of class ids.")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise LabelError(f"labels are {labels.dtype}: pass integer class ids, for example labels.long().")
+    count, rows, _ = support.shape
+    if tuple(labels.shape) not in ((rows,), (count, rows)):
+        raise LabelError(
+            f"labels have shape {tuple(labels.shape)} for a support of {tuple(support.shape)}: pass one per row, "
+            f"({rows},) or ({count}, {rows})."
+        )
+    labels = labels.to(support.device).long()
+    low, high = (int(value) for value in labels.aminmax()) if labels.numel() else (0, 0)
+    if low < 0 or high >= way:
+        raise LabelError(
+            f"label {low if low < 0 else high} does not exist: there are {way} classes (0 to {way - 1}); number the "
+            "classes within each episode."
+        )
+    missing = one_hot(labels if labels.ndim == 2 else labels[None], way, torch.bool).any(2).logical_not()
+    if missing.any():
+        episode, label = missing.nonzero()[0].tolist()
+        raise LabelError(
+            f"class {label} has no row in the support of episode {episode}: include each of the {way} classes, or pass "
+            "a smaller way."
+        )
+    return labels.expand(count, rows)
+
+
+def _check_features(x: Tensor, name: str, shape: str) -> None:
+    if not isinstance(x, Tensor):
+        raise FeatureError(f"{name} is a {type(x).__name__}: pass a torch.Tensor {shape}.")
+    if x.ndim != 3 or not x.shape[2]:
+        raise FeatureError(f"{name} has shape {tuple(x.shape)}: pass {shape}; a single episode is {name}[None].")
+    if not x.is_floating_point():
+        raise FeatureError(f"{name} is {x.dtype}: pass floating-point features, for example {name}.float().")
