@@ -16,7 +16,7 @@ from opl.experiments import paper
 from opl.experiments.charts import lda, similarity
 from opl.experiments.charts.paper import draw
 from opl.experiments.data.mnist import Mnist
-from opl.experiments.evaluation.predict import evaluate_novel
+from opl.experiments.evaluation.features import evaluate_novel
 from opl.experiments.item import Item, Row
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.runs import read_runs

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from opl.experiments.evaluation.few_shot.evaluate import episode_accuracies
-from opl.experiments.evaluation.few_shot.settings import FewShot
+from opl.experiments.evaluation.episodes import episode_accuracies
 from opl.experiments.evaluation.label_noise import label_noise
+from opl.experiments.evaluation.protocols import FewShot
 from opl.experiments.models import CifarResNet
 from opl.experiments.models.modes import evaluation_mode, frozen_parameters, unwrap
 from opl.experiments.training.validation import validate

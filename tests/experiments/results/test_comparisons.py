@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from opl.experiments.evaluation.few_shot.settings import FewShot
+from opl.experiments.evaluation.protocols import FewShot
 from opl.experiments.item import Item, Row
 from opl.experiments.paper import item
 from opl.experiments.report.page import write_report

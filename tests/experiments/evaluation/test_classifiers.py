@@ -1,8 +1,6 @@
-"""The classifiers of episodes against scikit-learn's, and what all of them share."""
+"""Classifiers of episodes: scikit-learn as reference, common properties, and invalid inputs."""
 
-import doctest
 import inspect
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,9 +9,9 @@ from _classifier_episodes import ALL, DIM, KINDS, each_of, episodes
 from sklearn.linear_model import RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
-from opl.experiments.evaluation.few_shot import chunks as _portions
-from opl.experiments.evaluation.few_shot import logistic as _logistic
-from opl.experiments.evaluation.few_shot.classifiers import (
+from opl import errors
+from opl.experiments.evaluation import classifiers
+from opl.experiments.evaluation.classifiers import (
     CLASSIFIERS,
     cosine,
     logistic,
@@ -22,17 +20,19 @@ from opl.experiments.evaluation.few_shot.classifiers import (
     prototypes,
     ridge,
     ridge_scores,
+    sklearn_logistic,
 )
+from opl.experiments.evaluation.logistic import fit
 
 
-def test_nearest_is_scikit_learns_nearest_neighbor():
+def test_nearest_equals_scikit_learn_nearest_neighbor():
     given = support, labels, queries, _ = episodes(copies=3)
     for e, (rows, ids) in enumerate(each_of(support, labels)):
         model = KNeighborsClassifier(1, algorithm="brute").fit(rows, ids)
         assert nearest(*given)[e].tolist() == model.predict(queries[e].numpy()).tolist()
 
 
-def test_cosine_is_scikit_learns_nearest_neighbor_by_cosine():
+def test_cosine_equals_scikit_learn_nearest_neighbor_by_cosine():
     given = support, labels, queries, _ = episodes(copies=3)
     support *= torch.linspace(0.1, 5, support.shape[1])[:, None]
     queries *= torch.linspace(5, 0.1, queries.shape[1])[:, None]
@@ -43,9 +43,9 @@ def test_cosine_is_scikit_learns_nearest_neighbor_by_cosine():
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_prototypes_are_scikit_learns_centroids_with_copies_too(shuffled):
+def test_prototypes_equal_scikit_learn_centroids(shuffled):
     support, labels, queries, way = episodes(count=6, shots=2, copies=5)
-    if shuffled:  # and classes of other sizes
+    if shuffled:  # also with unequal class sizes
         labels = torch.stack([labels[torch.randperm(50, generator=torch.Generator().manual_seed(e))] for e in range(6)])
         labels[:, :3] = 0
     found = prototypes(support, labels, queries, way)
@@ -57,7 +57,7 @@ def test_prototypes_are_scikit_learns_centroids_with_copies_too(shuffled):
 @pytest.mark.parametrize("way", [2, 5])
 @pytest.mark.parametrize("alpha", [0.01, 1.0, 50.0])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_ridge_has_the_values_of_scikit_learns(kind, way, alpha, scale):
+def test_ridge_scores_equal_scikit_learn(kind, way, alpha, scale):
     support, labels, queries, _ = episodes(way=way, shots=3, copies=2, kind=kind, scale=scale)
     values = ridge_scores(support, labels.expand(len(support), -1), queries, way, alpha)
     found = ridge(support, labels, queries, way, alpha=alpha)
@@ -69,7 +69,7 @@ def test_ridge_has_the_values_of_scikit_learns(kind, way, alpha, scale):
         assert np.mean(found[e].numpy() == model.predict(queries[e].double().numpy())) > 0.98
 
 
-def test_distances_keep_their_digits_far_from_0():
+def test_predictions_are_precise_far_from_the_origin():
     support, labels, queries, way = episodes(kind=torch.float32)
     for classify in (nearest, prototypes, logistic, ridge):
         moved = classify(support + 64, labels, queries + 64, way)
@@ -77,7 +77,7 @@ def test_distances_keep_their_digits_far_from_0():
         assert (moved == exactly).double().mean() > 0.99
 
 
-def test_the_names():
+def test_classifiers_share_names_and_signature():
     assert list(CLASSIFIERS) == ["logistic", "prototypes", "nearest", "cosine", "ridge", "scikit-learn"]
     for classify in CLASSIFIERS.values():
         assert list(inspect.signature(classify).parameters)[:4] == ["support", "labels", "queries", "way"]
@@ -85,7 +85,7 @@ def test_the_names():
 
 @ALL
 @pytest.mark.parametrize("kind", KINDS)
-def test_portions_and_neighbors_and_threads_change_nothing(name, kind, monkeypatch):
+def testclassifiers_and_neighbors_and_threads_change_nothing(name, kind, monkeypatch):
     support, labels, queries, way = episodes(count=13, shots=3, copies=2, queries=4, kind=kind)
     support[::5] *= 40  # some in float64, some slow
     support[1] = 0
@@ -96,7 +96,7 @@ def test_portions_and_neighbors_and_threads_change_nothing(name, kind, monkeypat
     try:
         for count in (1, 3):
             torch.set_num_threads(count)
-            monkeypatch.setattr(_portions, "WORK_BYTES", count * 100_000)
+            monkeypatch.setattr(classifiers, "WORK_BYTES", count * 100_000)
             assert torch.equal(CLASSIFIERS[name](support, labels, queries, way), whole)
             assert torch.get_num_threads() == count
     finally:
@@ -104,7 +104,7 @@ def test_portions_and_neighbors_and_threads_change_nothing(name, kind, monkeypat
 
 
 @ALL
-def test_labels_may_be_those_of_each_episode_and_of_any_integers(name):
+def test_labels_may_differ_per_episode_and_have_any_integer_type(name):
     support, labels, queries, way = episodes(count=3, shots=2, queries=3)
     plain = CLASSIFIERS[name](support, labels, queries, way)
     assert plain.shape == (3, 15)
@@ -124,7 +124,7 @@ def test_no_episodes_and_no_queries(name):
 
 @ALL
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_half_precision_is_worked_on_in_float32(name, kind):
+def test_half_precision_is_computed_in_float32(name, kind):
     support, labels, queries, way = episodes(count=3, queries=3)
     support, queries = support.to(kind), queries.to(kind)
     found = CLASSIFIERS[name](support, labels, queries, way)
@@ -132,35 +132,35 @@ def test_half_precision_is_worked_on_in_float32(name, kind):
 
 
 @ALL
-def test_features_are_left_alone_and_no_graph_is_built(name):
+def test_features_are_unchanged_and_no_graph_is_built(name):
     support, labels, queries, way = episodes(count=3)
     before = support.clone(), queries.clone()
     CLASSIFIERS[name](support.requires_grad_(), labels, queries, way)
     assert torch.equal(support.detach(), before[0])
     assert torch.equal(queries, before[1])
     assert support.grad is None
-    fit = logistic_fit(support, labels, way)
-    assert not fit.weights.requires_grad
+    result = logistic_fit(support, labels, way)
+    assert not result.weights.requires_grad
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSIFIERS if name != "scikit-learn"])
-def test_the_first_of_equals_is_taken(name):
+def test_ties_go_to_the_first_class(name):
     support, labels, queries, way = episodes(count=5, shots=1, kind=torch.float32)
-    support[:, 3] = support[:, 1]  # nothing tells class 3 from class 1
+    support[:, 3] = support[:, 1]  # class 3 equals class 1
     assert 3 not in CLASSIFIERS[name](support, labels, queries, way)
     support[:] = support[:, :1].clone()
     assert not CLASSIFIERS[name](support, labels, queries, way).any()
 
 
-def test_portions_stay_within_the_work_memory(monkeypatch):
+def testclassifiers_stay_within_the_work_memory(monkeypatch):
     sizes = []
 
     def spy(support, *arguments):
         sizes.append(support.shape[0] * support.shape[1] * (DIM + support.shape[1]) * 4)
-        return _logistic.fit(support, *arguments)
+        return fit(support, *arguments)
 
-    monkeypatch.setattr("opl.experiments.evaluation.few_shot.classifiers.fit", spy)
-    monkeypatch.setattr(_portions, "WORK_BYTES", 2**20)
+    monkeypatch.setattr(classifiers, "fit", spy)
+    monkeypatch.setattr(classifiers, "WORK_BYTES", 2**20)
     support, labels, queries, way = episodes(count=1, kind=torch.float32, queries=1)
     found = logistic(support.expand(3000, -1, -1), labels, queries.expand(3000, -1, -1), way)
     assert (found == found[0]).all()
@@ -168,11 +168,61 @@ def test_portions_stay_within_the_work_memory(monkeypatch):
     assert sum(sizes) == 3000 * 25 * (DIM + 25) * 4
 
 
-@pytest.mark.parametrize("module", ["classifiers", "checks", "logistic", "chunks", "solver"])
-def test_examples(module):
-    assert (
-        doctest.testmod(
-            import_module(f"opl.experiments.evaluation.few_shot.{module}"), extraglobs={"torch": torch}
-        ).failed
-        == 0
-    )
+X, Y, Q, _ = episodes(count=2, way=3, shots=1, queries=1)
+SECOND = torch.tensor([[0, 1, 2], [0, 0, 2]])
+NAN, TOP = X.clone(), X.clone()
+NAN[1, 2, 0], TOP[0, 0, 0] = float("nan"), float("inf")
+BAD = {
+    "a label too many": ((X, Y + 1, Q, 3), errors.LabelError, ["label 3", "(0 to 2)"]),
+    "a negative label": ((X, Y - 1, Q, 3), errors.LabelError, ["label -1"]),
+    "a class without rows": ((X, Y, Q, 4), errors.LabelError, ["class 3", "episode 0"]),
+    "a class without rows in episode 1": (
+        (X, torch.tensor([[0, 1, 2], [0, 0, 2]]), Q, 3),
+        errors.LabelError,
+        ["1", "episode 1"],
+    ),
+    "float labels": ((X, Y.float(), Q, 3), errors.LabelError, ["torch.float32", "labels.long()"]),
+    "a list of labels": ((X, [0, 1, 2], Q, 3), errors.LabelError, ["list"]),
+    "too few labels": ((X, Y[:2], Q, 3), errors.LabelError, ["(2,)", "(3,) or (2, 3)"]),
+    "labels of other episodes": ((X, Y.expand(3, 3), Q, 3), errors.LabelError, ["(3, 3)", "(3,) or (2, 3)"]),
+    "one class": ((X, Y, Q, 1), errors.OptionError, ["way is 1", "at least 2"]),
+    "one episode": ((X[0], Y, Q[0], 3), errors.FeatureError, ["(3, 24)", "support[None]"]),
+    "queries of one episode": ((X, Y, Q[0], 3), errors.FeatureError, ["(3, 24)", "queries[None]"]),
+    "queries of other episodes": ((X, Y, Q[:1], 3), errors.FeatureError, ["(1, 3, 24)", "same episodes"]),
+    "shorter queries": ((X, Y, Q[..., :5], 3), errors.FeatureError, ["(2, 3, 5)", "same feature dimension"]),
+    "features of dimension 0": ((X[..., :0], Y, Q[..., :0], 3), errors.FeatureError, ["(2, 3, 0)"]),
+    "integer features": ((X.long(), Y, Q, 3), errors.FeatureError, ["torch.int64", "support.float()"]),
+    "an array": ((X.numpy(), Y, Q, 3), errors.FeatureError, ["ndarray", "torch.Tensor"]),
+    "NaN in the support": ((NAN, Y, Q, 3), errors.FeatureError, ["the support", "not finite"]),
+    "infinity in the support": ((TOP, Y, Q, 3), errors.FeatureError, ["the support", "not finite"]),
+    "NaN in the queries": ((X, Y, NAN, 3), errors.FeatureError, ["the queries", "not finite"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_invalid_inputs_raise_one_sentence(case):
+    arguments, kind, phrases = BAD[case]
+    threads = torch.get_num_threads()
+    for name, classify in CLASSIFIERS.items():
+        with pytest.raises(kind) as caught:
+            classify(*arguments)
+        message = str(caught.value)
+        assert all(phrase in message for phrase in phrases), (name, message)
+        assert message.endswith("."), name
+        assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize("classify", [logistic, ridge, nearest, prototypes])
+def test_features_too_large_to_multiply_raise(classify):
+    with pytest.raises(errors.FeatureError, match="too large"):
+        classify(X.float() * 1e30, Y, Q.float() * 1e30, 3)
+
+
+@pytest.mark.parametrize(
+    ("classify", "options"),
+    [(logistic, {"C": 0.0}), (logistic, {"tol": -1.0}), (ridge, {"alpha": 0.0}), (sklearn_logistic, {"C": -2.0})],
+)
+def test_invalid_options_raise(classify, options):
+    (name, value), *_ = options.items()
+    with pytest.raises(errors.OptionError, match=f"{name} is {value}: give a finite number above 0"):
+        classify(X, Y, Q, 3, **options)

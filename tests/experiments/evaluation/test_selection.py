@@ -1,4 +1,4 @@
-"""The evaluation of a family of finished runs: against a loop over episodes, features kept, wrong runs refused."""
+"""Selection of domains: a loop over episodes as reference, stored features, and families of finished runs."""
 
 import json
 import shutil
@@ -9,12 +9,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from opl.errors import DataError, FolderError, OptionError
+from opl.errors import DataError, FeatureError, FolderError, OptionError
 from opl.experiments import cli, paper
 from opl.experiments.data.meta_episodes import MetaEpisodes
-from opl.experiments.evaluation.selection import family as families
-from opl.experiments.evaluation.selection.evaluate import evaluate_selection
-from opl.experiments.evaluation.selection.settings import Selection, average_settings
+from opl.experiments.evaluation.protocols import Selection, average_settings
+from opl.experiments.evaluation.selection import (
+    Extractor,
+    SupportSet,
+    centroids_of,
+    cosines,
+    evaluate_selection,
+    fit_weights,
+    products_of,
+)
 from opl.experiments.item import Item
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
@@ -45,7 +52,7 @@ def runs(trained, tmp_path):
 
 
 def by_hand(folders, protocol, data):
-    """Image by image and episode by episode, with the weights that were found."""
+    """Classify image by image and episode by episode, with the written weights."""
     networks = [finished_model(folder).eval() for folder in folders]
     part, _ = data.of(protocol.target).novel_classes()
     drawn = MetaEpisodes(part.labels, episodes=8, seed=0, hierarchy=data.of(protocol.target).hierarchy("test"))
@@ -65,7 +72,7 @@ def by_hand(folders, protocol, data):
         yield 100 * (said == truth).float().mean().item()
 
 
-def test_accuracies_are_those_of_a_loop_over_episodes_and_are_written(runs, one_thread):
+def test_accuracies_equal_a_loop_over_episodes_and_are_written(runs, one_thread):
     numbers = evaluate_selection(runs["meta-pnf"], QUICK)
     folder, data = runs["meta-pnf"], paper.recipe("meta-pnf", "tiny").data
     for protocol in QUICK:
@@ -82,17 +89,17 @@ def test_accuracies_are_those_of_a_loop_over_episodes_and_are_written(runs, one_
     assert folder.result()["selection/mnist"] == numbers["selection/mnist"]
 
 
-def test_features_are_computed_once_and_again_for_other_images(runs, monkeypatch, one_thread):
+def test_features_are_stored_and_recomputed_for_other_images(runs, monkeypatch, one_thread):
     seen = []
-    encode = families.Extractor._encode
+    encode = Extractor._encode
     monkeypatch.setattr(
-        families.Extractor, "_encode", lambda self, pixels: seen.append(self.recipe.name) or encode(self, pixels)
+        Extractor, "_encode", lambda self, pixels: seen.append(self.recipe.name) or encode(self, pixels)
     )
     first = evaluate_selection(runs["meta-pnf"], QUICK[:1])
     assert sorted(set(seen)) == sorted(NAMES)
     seen.clear()
     assert evaluate_selection(runs["meta-pnf"], QUICK[:1]) == first
-    evaluate_selection(runs["meta-base"], QUICK[:1])  # alone, with the features that its family made
+    evaluate_selection(runs["meta-base"], QUICK[:1])  # alone, with the features of its family
     assert seen == []
     evaluate_selection(runs["meta-base"], [replace(QUICK[0], seed=1)])  # other episodes have other images
     assert set(seen) == {"meta-base"}
@@ -108,9 +115,9 @@ def test_features_are_computed_once_and_again_for_other_images(runs, monkeypatch
         evaluate_selection(runs["meta-pnf"], QUICK[:1])
 
 
-def test_a_member_that_is_missing_or_started_from_another_base_is_refused(runs, one_thread):
+def test_missing_member_or_other_base_raises(runs, one_thread):
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
-    with pytest.raises(FolderError, match=r"meta-pnf-omniglot-8.*is no finished run"):
+    with pytest.raises(FolderError, match=r"meta-pnf-omniglot-8.*is not a finished run"):
         evaluate_selection(runs["meta-pnf"], QUICK)
     base = replace(paper.recipe("meta-base", "tiny"), epochs=1)
     shutil.rmtree(runs["meta-base"].path)
@@ -120,7 +127,7 @@ def test_a_member_that_is_missing_or_started_from_another_base_is_refused(runs, 
         evaluate_selection(runs["meta-pnf"], QUICK)
 
 
-def test_a_run_evaluated_with_a_refused_member_is_refused_too(runs, one_thread):
+def test_run_evaluated_with_a_refused_member_is_refused(runs, one_thread):
     evaluate_selection(runs["meta-pnf"], QUICK[:1])
     out = runs["meta-pnf"].path.parents[1]
     item = Item("x", "x", "x", {}, ())
@@ -136,8 +143,8 @@ def test_a_run_evaluated_with_a_refused_member_is_refused_too(runs, one_thread):
     assert "other weights of meta-pnf-omniglot-8" in bare["meta-pnf"].sentence
 
 
-def test_the_command_line_measures_several_targets(runs, capsys, one_thread):
-    words = [
+def test_command_line_evaluates_several_targets(runs, capsys, one_thread):
+    argv = [
         "evaluate",
         str(runs["meta-base"].path),
         "selection",
@@ -147,15 +154,15 @@ def test_the_command_line_measures_several_targets(runs, capsys, one_thread):
         "--episodes",
         "3",
     ]
-    assert cli.main(words) == 0
+    assert cli.main(argv) == 0
     said = json.loads(capsys.readouterr().out)
     assert {"selection/mnist", "selection/pacs-sketch", "selection/average-of-2", "selection/base"} <= set(said)
 
 
-def test_other_data_and_parts_without_classes_are_refused(runs, tmp_path, monkeypatch, one_thread):
+def test_other_data_and_parts_without_classes_raise(runs, tmp_path, monkeypatch, one_thread):
     digits = replace(paper.recipe("digits-ce", "tiny"), epochs=1)
     run(digits, tmp_path)
-    with pytest.raises(OptionError, match="trained on synthetic-digits, which is no source of Meta-Dataset"):
+    with pytest.raises(OptionError, match="trained on synthetic-digits, which is not a source of Meta-Dataset"):
         evaluate_selection(RunFolder.of(tmp_path, "digits-ce", 0), QUICK)
     from opl.experiments.data import SyntheticSource
 
@@ -168,3 +175,95 @@ def test_other_data_and_parts_without_classes_are_refused(runs, tmp_path, monkey
     monkeypatch.setattr(SyntheticSource, "novel_classes", none)
     with pytest.raises(DataError, match="mnist has no classes in its part 'val'"):
         evaluate_selection(runs["meta-base"], [Selection(target="mnist", part="val")])
+
+
+def make_episode(seed, way=6, domains=3, good=1, dim=48, clear=0.3):
+    """Features (K, n, D), labels and ways: domain `good` separates the classes, the others are noise."""
+    chance = torch.Generator().manual_seed(seed)
+    labels = torch.arange(way).repeat_interleave(torch.randint(1, 8, (way,), generator=chance))
+    features = torch.randn(domains, len(labels), dim, generator=chance).abs()
+    features[good] = 2 * torch.randn(way, dim, generator=chance).abs()[labels] + clear * features[good]
+    return features, labels, way
+
+
+def support_set(features, labels, way):
+    return SupportSet(products_of(features, centroids_of(features, labels, way)), labels, way)
+
+
+def by_definition(features, labels, way, steps=40):
+    """SUR as published: one episode, concatenated features, torch's optimizer, cosine similarities."""
+    units = [F.normalize(each.double(), dim=1) for each in features]
+    numbers = torch.zeros(len(units), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adadelta([numbers], lr=3000 / way)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        together = torch.cat([weight * each for weight, each in zip(numbers.sigmoid(), units, strict=True)], dim=1)
+        centroids = torch.stack([together[labels == number].mean(0) for number in range(way)])
+        cosine = F.normalize(together, dim=1) @ F.normalize(centroids, dim=1).T
+        F.cross_entropy(10 * cosine, labels).backward()
+        optimizer.step()
+    return numbers.detach().sigmoid()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_weights_of_many_episodes_equal_a_plain_loop():
+    episodes = [make_episode(seed, way=5 + 3 * seed, good=seed % 3) for seed in range(5)]
+    found = fit_weights([support_set(*each) for each in episodes])
+    expected = torch.stack([by_definition(*each) for each in episodes])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    alone = torch.cat([fit_weights([support_set(*each)]) for each in episodes])
+    torch.testing.assert_close(found, alone, atol=1e-12, rtol=0)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("domains", [3, 8])
+def test_informative_domain_gets_nine_tenths_of_the_weight(domains):
+    episodes = [make_episode(seed, way=5 + seed % 4, domains=domains, good=seed % domains) for seed in range(24)]
+    found = fit_weights([support_set(*each) for each in episodes])
+    informative = torch.arange(24) % domains
+    counted = found.square() / found.square().sum(1, keepdim=True)  # a weight enters cosines as its square
+    assert counted[torch.arange(24), informative].min() >= 0.9
+    shares = found / found.sum(1, keepdim=True)
+    assert shares[torch.arange(24), informative].min() >= (0.9 if domains == 3 else 0.8)  # seven others keep 0.02 each
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_zero_steps_give_equal_weights():
+    found = fit_weights([support_set(*make_episode(0)), support_set(*make_episode(1))], steps=0)
+    assert torch.equal(found, torch.full((2, 3), 0.5, dtype=torch.float64))
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_cosines_equal_those_of_concatenated_features():
+    features, labels, way = make_episode(3)
+    weights = torch.tensor([0.2, 0.9, 0.05], dtype=torch.float64)
+    queries = torch.randn(3, 7, 48).abs()
+    found = cosines(weights, products_of(queries, centroids_of(features, labels, way)))
+    support, asked = (
+        torch.cat([w * F.normalize(each.double(), dim=1) for w, each in zip(weights, part, strict=True)], dim=1)
+        for part in (features, queries)
+    )
+    centroids = torch.stack([support[labels == number].mean(0) for number in range(way)])
+    expected = F.cosine_similarity(asked[:, None], centroids[None], dim=2)
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_zero_features_have_cosine_0_and_finite_weights():
+    features, labels, way = make_episode(4)
+    features[0] = 0
+    features[2, 0] = 0
+    found = fit_weights([support_set(features, labels, way)])
+    assert found.isfinite().all()
+    assert found[0, 1] > 0.5
+    everything = torch.zeros_like(features)
+    scores = cosines(found[0], products_of(everything, centroids_of(everything, labels, way)))
+    assert (scores == 0).all()
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_features_that_are_not_finite_raise():
+    features, labels, way = make_episode(5)
+    features[1, 2, 3] = torch.nan
+    with pytest.raises(FeatureError, match="not finite"):
+        fit_weights([support_set(features, labels, way)])

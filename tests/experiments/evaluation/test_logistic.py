@@ -1,4 +1,4 @@
-"""Logistic regression of many episodes against scikit-learn's, an episode at a time."""
+"""Batched logistic regression vs scikit-learn, one episode at a time."""
 
 import warnings
 
@@ -10,8 +10,8 @@ from sklearn.linear_model import LogisticRegression
 from torch.nn import functional as F
 
 from opl import errors
-from opl.experiments.evaluation.few_shot import logistic as _logistic
-from opl.experiments.evaluation.few_shot.classifiers import logistic, logistic_fit, sklearn_logistic
+from opl.experiments.evaluation import logistic as solver
+from opl.experiments.evaluation.classifiers import logistic, logistic_fit, sklearn_logistic
 
 
 def exact(support, labels, way, C=1.0):
@@ -19,7 +19,7 @@ def exact(support, labels, way, C=1.0):
     weights, intercepts = [], []
     for rows, ids in each_of(support, labels):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it asks for more digits than there are
+            warnings.simplefilter("ignore")  # tol is below the precision
             model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=500).fit(rows, ids)
         w, b = model.coef_, model.intercept_
         if way == 2:
@@ -52,7 +52,7 @@ def assert_solved(support, labels, way, C=1.0, rtol=1e-4):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("shots", "copies"), [(1, 1), (1, 5), (5, 1), (5, 5)])
-def test_weights_and_intercepts_are_scikit_learns(kind, shots, copies):
+def test_weights_and_intercepts_equal_scikit_learn(kind, shots, copies):
     fit = assert_solved(*episodes(shots=shots, copies=copies, kind=kind)[:2], way=5)
     assert fit.weights.dtype == fit.intercepts.dtype == kind
     assert fit.iterations.max() < 40
@@ -73,38 +73,38 @@ def test_any_penalty(C, way):
     assert_solved(support, labels, way, C=C)
 
 
-def test_more_ways_than_rows_of_a_class_and_more_rows_than_numbers():
+def test_many_classes_with_few_rows_and_many_rows_in_few_dimensions():
     assert_solved(*episodes(way=20, shots=1, copies=2)[:2], way=20)
     assert_solved(*episodes(way=3, shots=20, dim=2, kind=torch.float32)[:2], way=3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [1.0, 30.0])
-def test_repeated_rows_rows_of_zeros_and_rows_that_contradict_each_other(kind, scale):
+def test_repeated_zero_and_contradictory_rows(kind, scale):
     support, labels, *_ = episodes(shots=3, kind=kind, scale=scale)
-    support[0] = support[0, ::3].repeat_interleave(3, dim=0)  # copies that are the same
+    support[0] = support[0, ::3].repeat_interleave(3, dim=0)  # identical copies
     support[1, ::2] = 0
     support[2, 0] = support[2, 3] = support[2, 6]  # one feature, three classes
-    support[3] = support[3, 0] + 100  # nothing to tell classes by
+    support[3] = support[3, 0] + 100  # all rows equal
     support[4] += 7  # far from 0
     assert_solved(support, labels, way=5, rtol=1e-3)
 
 
-def test_contradictions_at_a_scale_where_gradients_crawl_are_left_to_newton():
+def test_newton_solves_contradictory_rows_of_large_features():
     support, labels, *_ = episodes(shots=3, scale=1000.0)
     support[:, 0] = support[:, 3]
     fit = assert_solved(support, labels, way=5, rtol=1e-3)
-    assert (fit.iterations > _logistic.LIMIT).any()
+    assert (fit.iterations > solver.LIMIT).any()
 
 
-def test_labels_of_each_episode_and_classes_of_other_sizes():
+def test_labels_per_episode_and_unequal_class_sizes():
     support, *_ = episodes(count=8, way=4, shots=3)
     chance = torch.Generator().manual_seed(1)
     labels = torch.cat([torch.arange(4).repeat(8, 1), torch.randint(4, (8, 8), generator=chance)], dim=1)
     assert_solved(support, labels, way=4)
 
 
-def test_the_gradient_at_the_solution_is_nothing():
+def test_gradient_at_the_solution_is_zero():
     support, labels, _, way = episodes(copies=3)
     fit = logistic_fit(support, labels, way, tol=1e-9)
     weights, intercepts = fit.weights.requires_grad_(), fit.intercepts.requires_grad_()
@@ -114,7 +114,7 @@ def test_the_gradient_at_the_solution_is_nothing():
 
 
 @pytest.mark.parametrize(("shots", "copies"), [(1, 5), (5, 1)])
-def test_predictions_are_those_of_scikit_learn(shots, copies):
+def test_predictions_equal_scikit_learn(shots, copies):
     given = episodes(count=100, shots=shots, copies=copies, dim=64, kind=torch.float32)
     ours, theirs = logistic(*given), sklearn_logistic(*given)
     answers = torch.arange(5).repeat_interleave(15)
@@ -122,7 +122,7 @@ def test_predictions_are_those_of_scikit_learn(shots, copies):
     assert (ours == theirs).double().mean() >= 0.998
 
 
-def test_probabilities_from_the_fit_are_scikit_learns():
+def test_probabilities_of_the_fit_equal_scikit_learn():
     support, labels, queries, way = episodes(count=3, way=2)
     fit = logistic_fit(support, labels, way)
     chances = (queries @ fit.weights.mT + fit.intercepts[:, None]).softmax(2)
@@ -133,17 +133,17 @@ def test_probabilities_from_the_fit_are_scikit_learns():
 
 
 @pytest.mark.parametrize("limits", [(0, 500, 100), (2, 500, 100), (2, 2, 100)])
-def test_what_does_not_converge_goes_on_in_float64_and_then_by_newton(limits, monkeypatch):
+def test_unconverged_problems_continue_in_float64_and_then_by_newton(limits, monkeypatch):
     for name, limit in zip(("QUICK_LIMIT", "LIMIT", "NEWTON_LIMIT"), limits, strict=True):
-        monkeypatch.setattr(_logistic, name, limit)
+        monkeypatch.setattr(solver, name, limit)
     assert_solved(*episodes(kind=torch.float32)[:2], way=5)
     assert_solved(*episodes(kind=torch.float64)[:2], way=5)
 
 
 @pytest.mark.parametrize("size", [0, 1000])
-def test_what_never_converges_is_said(size, monkeypatch):
+def test_problems_that_never_converge_issue_a_warning(size, monkeypatch):
     for name, value in (("QUICK_LIMIT", 1), ("LIMIT", 1), ("NEWTON_LIMIT", 1), ("NEWTON_SIZE", size)):
-        monkeypatch.setattr(_logistic, name, value)
+        monkeypatch.setattr(solver, name, value)
     with pytest.warns(errors.OplWarning, match="6 logistic regressions did not converge") as caught:
         logistic_fit(*episodes()[:2], way=5)
     assert str(caught[0].message).endswith(".")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from opl.experiments.evaluation.few_shot.classifiers import CLASSIFIERS
+from opl.experiments.evaluation.classifiers import CLASSIFIERS
 
 DIM = 24
 KINDS = (torch.float32, torch.float64)

@@ -1,19 +1,24 @@
-"""What a run keeps of its test images, and measuring it again."""
+"""Features and predictions of a run: references by NumPy, repeated evaluation, and usage errors."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from _tiny_runs import TINY, write_tiny_runs
 from opl.errors import DamagedError, OptionError
 from opl.experiments import cli
 from opl.experiments.data import Synthetic
 from opl.experiments.data.cifar import Cifar100
+from opl.experiments.data.split import stratified_rows
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
+from opl.experiments.training.validation import FEATURE_ROWS, pictures, validate
+from opl.experiments.types import Batch, Output
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +27,7 @@ def folder(tmp_path_factory):
 
 
 def features_of(found, recipe):
-    """Features and labels of the test images, without our batches."""
+    """Return features and labels of the test images, computed without `Batches`."""
     model = build_model(recipe)
     model.load_state_dict(found.weights())
     test = recipe.data.load(recipe.seed).test
@@ -33,7 +38,7 @@ def features_of(found, recipe):
     return features.numpy(), labels.numpy()
 
 
-def test_a_run_keeps_what_its_model_says_of_the_test_images(folder):
+def test_stored_arrays_equal_the_predictions_of_the_model(folder):
     found = RunFolder.of(folder, "cifar100-resnet56-opl", 1)
     arrays = found.outputs()
     recipe = replace(TINY["opl"], seed=1)
@@ -59,8 +64,8 @@ def test_a_run_keeps_what_its_model_says_of_the_test_images(folder):
 
 
 @pytest.mark.parametrize("order", ["sorted", "shuffled"])
-def test_geometry_is_that_of_all_images_in_any_order(folder, monkeypatch, capfd, order):
-    """`opl evaluate RUN geometry` against the full matrix of cosines in double precision."""
+def test_s_and_d_of_a_run_equal_those_of_the_full_cosine_matrix(folder, monkeypatch, capfd, order):
+    """`opl evaluate RUN geometry` vs the full matrix of cosines in double precision."""
     real = Synthetic.load
 
     def load(data, seed):
@@ -82,7 +87,7 @@ def test_geometry_is_that_of_all_images_in_any_order(folder, monkeypatch, capfd,
     assert numbers["d"] == pytest.approx(abs(cosines[~alike].mean()), abs=1e-6)
 
 
-def test_measuring_again_writes_the_same(folder, capfd):
+def test_repeated_evaluation_writes_equal_arrays(folder, capfd):
     found = RunFolder.of(folder, "cifar100-resnet56-ce", 0)
     before = found.outputs()
     (found.path / "test.npz").write_bytes(b"broken")
@@ -96,7 +101,7 @@ def test_measuring_again_writes_the_same(folder, capfd):
         np.testing.assert_allclose(after[name].astype(float), value.astype(float), atol=2e-3)
 
 
-def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
+def test_usage_errors_are_one_sentence(folder, tmp_path, capfd):
     assert cli.main(["evaluate", str(tmp_path / "nowhere"), "geometry"]) == 2
     assert "no finished run" in capfd.readouterr().err
     assert cli.main(["evaluate", str(folder / "cifar100-resnet56-ce" / "seed-0"), "novel"]) == 2
@@ -109,3 +114,84 @@ def test_what_cannot_be_measured_is_one_sentence(folder, tmp_path, capfd):
         Cifar100().novel_classes()
     with pytest.raises(OptionError, match="not 'val'"):
         Cifar100(classes=20).novel_classes("val")
+
+
+class Embedding(nn.Module):
+    """Features are looked up by pixel values; the logits are not used."""
+
+    def __init__(self, features: torch.Tensor) -> None:
+        super().__init__()
+        self.features = nn.Parameter(features)
+
+    def forward(self, images):
+        rows = images.flatten().long()
+        return Output(self.features[rows], self.features[rows][:, :5])
+
+
+def by_numpy(features: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """s and d over all pairs, by the full matrix of cosines, some rows at a time."""
+    units = features / np.linalg.norm(features, axis=1, keepdims=True)
+    same = other = same_pairs = other_pairs = 0.0
+    for start in range(0, len(units), 1000):
+        cosines = units[start : start + 1000] @ units.T
+        alike = labels[start : start + 1000, None] == labels
+        itself = np.arange(start, min(start + 1000, len(units)))
+        same += cosines[alike].sum() - cosines[np.arange(len(itself)), itself].sum()
+        other += cosines[~alike].sum()
+        same_pairs += alike.sum() - len(itself)
+        other_pairs += (~alike).sum()
+    return same / same_pairs, abs(other / other_pairs)
+
+
+@pytest.mark.parametrize("order", ["sorted", "shuffled"])
+def test_s_and_d_do_not_depend_on_the_order_of_images(order):
+    chance = np.random.default_rng(0)
+    classes, images = 16, 12_800
+    labels = np.sort(np.arange(images) % classes)
+    if order == "shuffled":
+        chance.shuffle(labels)
+    centers = chance.random((classes, 8)) * np.linspace(0.2, 3, classes)[:, None]
+    features = (centers[labels] + 0.3 * chance.random((images, 8))).astype(np.float32)
+    model = Embedding(torch.from_numpy(features))
+    rows = torch.arange(images)
+    batches = [
+        Batch(part.float().view(-1, 1, 1, 1), torch.from_numpy(labels)[part], part, 1 / len(part))
+        for part in rows.split(500)
+    ]
+    found = validate(model, batches, classes, keep=True, novel=True)
+    s, d = by_numpy(features.astype(np.float64), labels)
+    assert found.numbers["s"] == pytest.approx(s, abs=1e-6)
+    assert found.numbers["d"] == pytest.approx(d, abs=1e-6)
+    kept = found.arrays["feature_rows"]
+    assert len(kept) == len(found.arrays["features"]) == FEATURE_ROWS
+    assert np.bincount(labels[kept]).tolist() == [FEATURE_ROWS // classes] * classes
+    np.testing.assert_allclose(found.arrays["features"], features[kept], rtol=1e-3)
+
+
+def test_stratified_sample_has_all_of_small_classes_and_equal_shares_of_others():
+    labels = torch.tensor([0] * 50 + [1] * 3 + [2] * 40)
+    rows = stratified_rows(labels, 23)
+    assert labels[rows].bincount().tolist() == [10, 3, 10]
+    assert rows.tolist() == sorted(rows.tolist())
+    assert stratified_rows(labels, 100).tolist() == list(range(93))
+    assert labels[stratified_rows(labels, 2)].tolist() == [0, 1]
+
+
+@dataclass(frozen=True)
+class SortedDigits(Synthetic):
+    """The synthetic digits, their test images sorted by class."""
+
+    kind: ClassVar[str] = "sorted"
+
+    def load(self, seed: int):
+        splits = super().load(seed)
+        rows = splits.test.rows
+        return splits._replace(test=replace(splits.test, rows=rows[splits.test.labels[rows].argsort(stable=True)]))
+
+
+def test_pictures_cover_all_classes_of_a_sorted_file():
+    part = SortedDigits(like="cifar10", test=4000).load(0).test
+    kept = pictures(part)
+    assert kept["pixels"].nbytes <= 600_000
+    labels = part.labels[part.rows][torch.from_numpy(kept["pixel_rows"]).long()]
+    assert len(labels.unique()) == 10
