@@ -114,18 +114,18 @@ def page_seconds(folder: Path) -> float:
 def verification(folder: Path, times: int = 5) -> tuple[float, float]:
     """CPU time of the page with and without checksums, in turns."""
     from opl.experiments.run_folder import RunFolder
-    from opl.experiments.run_folder.ledger import Ledger
+    from opl.experiments.run_folder.manifest import Manifest
 
-    def read(ledger: Ledger, name: str) -> bytes:
-        return (ledger.folder / name).read_bytes()
+    def read(manifest: Manifest, name: str) -> bytes:
+        return (manifest.folder / name).read_bytes()
 
-    usual = RunFolder.faults_of_numbers, Ledger.read
+    usual = RunFolder.faults_of_numbers, Manifest.read
     found: dict[bool, list[float]] = {True: [], False: []}
     for turn in range(2 * times + 1):
         verified = turn % 2 == 0
-        RunFolder.faults_of_numbers, Ledger.read = usual if verified else (lambda _: {}, read)
+        RunFolder.faults_of_numbers, Manifest.read = usual if verified else (lambda _: {}, read)
         found[verified].append(page_seconds(folder))
-    RunFolder.faults_of_numbers, Ledger.read = usual
+    RunFolder.faults_of_numbers, Manifest.read = usual
     return median(found[True][1:]), median(found[False])  # the first page imports what it needs
 
 

@@ -6,7 +6,7 @@ import zlib
 from contextlib import suppress
 from pathlib import Path
 
-UNLISTED = {"done", "sums.json", "owner.json", "error.json", "log.txt"}
+UNLISTED = {"done", "sums.json", "owner.json", ".owner.lock", ".manifest.lock", "error.json", "log.txt"}
 
 
 def metric_lines(records: list[dict], settings: bytes = b"") -> str:

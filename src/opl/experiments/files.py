@@ -1,4 +1,4 @@
-"""Atomic file writes, careful reads, and serialized state dicts. Imports torch only to pack or unpack a state."""
+"""Files: one function writes them, one appends, one reads. Imports torch only to pack or unpack a state."""
 
 import contextlib
 import errno
@@ -6,27 +6,27 @@ import io
 import os
 import secrets
 import stat
-import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..errors import DamagedError
 
-TEMPORARY, CLAIM = ".tmp", ".claim"  # of a file that is written, and of a process that wants a lock
+TEMPORARY = ".tmp"
 LARGEST = 1 << 34  # bytes of a file that is read at once
 NO_LINKS = os.O_NOFOLLOW if os.name == "posix" else 0
-NO_WAIT = os.O_NONBLOCK if os.name == "posix" else 0  # opening a pipe would wait for its writer
+NO_WAIT = os.O_NONBLOCK if os.name == "posix" else 0  # opening a named pipe would wait for its other end
 
 
-def write_whole(file: Path, data: bytes) -> None:
+def write_whole(file: Path, data: bytes | str) -> None:
     """Write a file atomically, even if power fails: write and sync a temporary file, then rename it.
 
-    The temporary file is new and has a name that nobody can know before: it never is somebody's link.
+    The temporary file is new and its name cannot be guessed, so it is never a link that somebody else placed; a link at
+    the final name is replaced, not followed. Text is encoded as UTF-8.
     """
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}{TEMPORARY}")
     try:
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINKS, 0o666), "wb") as stream:
-            stream.write(data)
+            stream.write(data.encode() if isinstance(data, str) else data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, file)
@@ -35,26 +35,21 @@ def write_whole(file: Path, data: bytes) -> None:
 
 
 def open_to_append(file: Path) -> BinaryIO:
-    """Open a file to append to it; a link in its place is an error."""
-    return open(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY | NO_LINKS, 0o666), "ab")
-
-
-def sweep(folder: Path) -> None:
-    """Delete the temporary files that killed processes left in a folder; a claim may be somebody's for a minute."""
-    claims = time.time() - 60
-    for file in folder.glob(".*"):
-        with contextlib.suppress(OSError):
-            if file.suffix == TEMPORARY or (file.suffix == CLAIM and file.lstat().st_mtime < claims):
-                file.unlink()
+    """Open a regular file to append to it, or create it; a link, pipe or device is an OSError."""
+    number = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY | NO_LINKS | NO_WAIT, 0o666)
+    return _regular(number, "ab")
 
 
 def open_regular(file: Path, *, links: bool = True) -> BinaryIO:
     """Open a regular file to read it; anything else, such as a pipe or device, is an OSError."""
-    number = os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS))
+    return _regular(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb")
+
+
+def _regular(number: int, mode: str) -> BinaryIO:
     if stat.S_ISREG(os.fstat(number).st_mode):
-        return os.fdopen(number, "rb")
+        return os.fdopen(number, mode)  # type: ignore[return-value]
     os.close(number)
-    raise OSError(errno.EINVAL, "it is no regular file")
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> bytes:
@@ -69,6 +64,13 @@ def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> byt
         if os.fstat(stream.fileno()).st_size > limit:
             raise OSError(errno.EFBIG, f"it is larger than {limit:,} bytes")
         return stream.read()
+
+
+def sweep(folder: Path) -> None:
+    """Delete the temporary files that killed processes left in a folder."""
+    for file in folder.glob(f".*{TEMPORARY}"):
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def pack(state: dict[str, Any]) -> bytes:

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, never the wrong bytes, and a fallback is said."""
+"""Checkpoints: complete or absent, never the wrong bytes, and a fallback is announced."""
 
 import os
 import shutil
@@ -18,9 +18,9 @@ def folder_with(tmp_path, epochs):
     return folder
 
 
-def flip(file, place):
+def flip(file, index):
     data = bytearray(file.read_bytes())
-    data[place] ^= 1
+    data[index] ^= 1
     file.write_bytes(data)
 
 
@@ -42,15 +42,15 @@ def test_inside_an_epoch_the_later_step_is_the_newer_one(tmp_path):
         assert folder.load()["step"] == 7
 
 
-@pytest.mark.parametrize("place", [0, -1, 100])
-def test_a_flipped_byte_is_noticed_and_the_one_before_taken(tmp_path, place):
+@pytest.mark.parametrize("index", [0, -1, 100])
+def test_a_flipped_byte_is_noticed_and_the_one_before_used(tmp_path, index):
     folder = folder_with(tmp_path, 2)
-    flip(folder.path / CHECKPOINT, place)
+    flip(folder.path / CHECKPOINT, index)
     with pytest.warns(OplWarning, match="after 1 epochs"):
         assert folder.load()["epoch"] == 1
 
 
-def test_without_any_checkpoint_left_starting_over_is_said(tmp_path):
+def test_starting_over_without_any_valid_checkpoint_is_announced(tmp_path):
     folder = folder_with(tmp_path, 2)
     for name in (CHECKPOINT, BEFORE):
         (folder.path / name).write_bytes(b"")
@@ -67,15 +67,15 @@ def test_the_checkpoint_of_another_run_is_not_taken_even_with_its_checksum(tmp_p
         shutil.copy(other.path / name, folder.path / name)
     assert CHECKPOINT in folder.faults()
     with pytest.warns(OplWarning, match="cannot be used"):
-        found = folder.load()
-    assert found is None or found["epoch"] == 1
+        state = folder.load()
+    assert state is None or state["epoch"] == 1
 
 
-def test_a_new_folder_says_nothing(tmp_path):
+def test_a_new_folder_gives_no_warning(tmp_path):
     assert folder_with(tmp_path, 0).load() is None
 
 
-def test_a_stop_at_any_rename_leaves_a_checkpoint_without_a_word(tmp_path, monkeypatch):
+def test_a_kill_at_any_rename_leaves_a_checkpoint_without_a_warning(tmp_path, monkeypatch):
     """`os.replace` fails at its k-th call, for every k: as if the process had been killed there."""
     for stop in range(1, 20):
         folder = folder_with(tmp_path / str(stop), 2)
@@ -129,7 +129,7 @@ def test_best_weights_are_verified_and_damaged_ones_mean_starting_over(tmp_path)
         assert folder.load() is None
 
 
-def test_whenever_saving_is_killed_the_next_process_completes_or_forgets_it(tmp_path, monkeypatch):
+def test_whenever_saving_is_killed_the_next_process_completes_or_drops_it(tmp_path, monkeypatch):
     whole = folder_with(tmp_path / "whole", 3)
     expected = sorted(file.name for file in whole.path.iterdir())
     real, seen = os.replace, []
@@ -151,19 +151,3 @@ def test_whenever_saving_is_killed_the_next_process_completes_or_forgets_it(tmp_
         assert folder.faults() == {}
         assert sorted(file.name for file in folder.path.iterdir()) == expected
     assert seen == [2, 2, 3, 3, 3, 3]
-
-
-def test_the_lock_of_an_owner_that_died_after_its_last_write_is_deleted(tmp_path):
-    folder = folder_with(tmp_path, 1)
-    child = os.fork()
-    if child == 0:
-        folder.owned().__enter__()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert (folder.path / "owner.json").exists()
-    folder.finish({}, {})
-    folder.sweep()
-    assert not (folder.path / "owner.json").exists()
-    with folder.owned():
-        folder.sweep()
-        assert (folder.path / "owner.json").exists()

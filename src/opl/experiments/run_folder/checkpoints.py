@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import DamagedError, OplWarning
 from ..files import pack, read_limited, unpack, write_whole
-from .ledger import damaged, settings_of
+from .manifest import damaged, settings_of
 
 CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkpoint-new.pt", "best.pt"
 
@@ -17,19 +17,19 @@ CHECKPOINT, BEFORE, NEW, BEST = "checkpoint.pt", "checkpoint-before.pt", "checkp
 def save(folder: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint; the previous one is kept as `checkpoint-before.pt`.
 
-    A checkpoint is valid if its sum is any of the stored ones, and the new list has those before: at every moment
-    between these renames, and after the next ones, all checkpoints that are there are valid.
+    A checkpoint is valid if its checksum is any of the stored ones, and the new list includes the earlier checksums: at
+    every moment between these renames, and after the next ones, all checkpoints on disk are valid.
     """
     data = pack(state)
     new, current, before = (folder / name for name in (NEW, CHECKPOINT, BEFORE))
-    sums = [each for path in (before, current, new) for each in _sums(path)]
+    sums = [stored for path in (before, current, new) for stored in _sums(path)]
     write_whole(new, data)
     write_whole(_sum_file(new), "\n".join([*dict.fromkeys([*sums, _sum_of(folder, data)])][-3:]).encode())
     _rename(folder)
 
 
 def settle(folder: Path) -> None:
-    """Complete the `save` of a process that was killed in it; a checkpoint without its sum is deleted."""
+    """Complete the `save` of a process that was killed in it; a checkpoint without its checksum is deleted."""
     new = folder / NEW
     written, listed = new.exists(), _sum_file(new).exists()
     if written and listed:
@@ -50,26 +50,26 @@ def _rename(folder: Path) -> None:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """Return the newest valid checkpoint; None if there is none. One that is damaged or gone is said.
+    """Return the newest valid checkpoint; None if there is none. A warning names damaged and missing ones.
 
-    Best weights that are damaged cannot be had again but by starting over.
+    If the best weights are damaged, training starts over: they cannot be computed otherwise.
     """
     paths = [folder / name for name in (NEW, CHECKPOINT, BEFORE)]
-    sums = {each for path in paths for each in _sums(path)}
+    sums = {stored for path in paths for stored in _sums(path)}
     states = {path.name: _state(path, sums) for path in paths}
-    found = max((state for state in states.values() if state), key=position, default=None)
+    newest = max((state for state in states.values() if state), key=position, default=None)
     wrong = [name for name, state in states.items() if name != NEW and state is None and (folder / name).exists()]
     if states[NEW] is None and not (folder / CHECKPOINT).exists() and _has_begun(folder):
         wrong.insert(0, CHECKPOINT)
-    if found is not None and _is_wrong(folder / BEST, found.get("best", -1.0) >= 0):
-        wrong, found = [*wrong, BEST], None
+    if newest is not None and _is_wrong(folder / BEST, newest.get("best", -1.0) >= 0):
+        wrong, newest = [*wrong, BEST], None
     if wrong:
-        _say(folder, wrong, found)
-    return found
+        _warn(folder, wrong, newest)
+    return newest
 
 
 def save_best(folder: Path, state: dict[str, Any]) -> None:
-    """Save the best weights; beside them is their SHA-256, until the next ones are written that of both."""
+    """Save the best weights and their SHA-256; while they are written, the SHA-256 of the earlier ones is valid too."""
     data = pack(state)
     file, new = folder / BEST, _sum_of(folder, data)
     write_whole(_sum_file(file), "\n".join([*_sums(file)[-1:], new]).encode())
@@ -89,13 +89,13 @@ def load_best(folder: Path) -> dict[str, Any]:
 
 
 def position(state: dict[str, Any]) -> tuple[int, int]:
-    """How far a checkpoint is: epochs done, and steps of the next one."""
+    """The position of a checkpoint: epochs done, and steps of the next epoch."""
     return int(state["epoch"]), int(state.get("step", 0))
 
 
 def faults(folder: Path) -> dict[str, str]:
     """What is wrong with each checkpoint that is not valid, by name."""
-    sums = {each for name in (NEW, CHECKPOINT, BEFORE) for each in _sums(folder / name)}
+    sums = {stored for name in (NEW, CHECKPOINT, BEFORE) for stored in _sums(folder / name)}
     wrong = [name for name in (CHECKPOINT, BEFORE) if _is_wrong(folder / name, accepted=sums)]
     wrong += [BEST] if _is_wrong(folder / BEST) else []
     return dict.fromkeys(wrong, "is not what the run wrote")
@@ -111,7 +111,7 @@ def _state(path: Path, sums: set[str]) -> dict[str, Any] | None:
 
 
 def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()) -> bool:
-    """Whether a file is not what the run wrote; a missing one is wrong if it is expected, or if its sum is there."""
+    """Whether a file is not what the run wrote; a missing file is wrong if it is expected, or has a checksum."""
     sums = set(accepted) | set(_sums(path))
     try:
         return _sum_of(path.parent, read_limited(path, links=False)) not in sums
@@ -126,16 +126,15 @@ def _has_begun(folder: Path) -> bool:
     return any((folder / name).exists() for name in (BEFORE, f"{CHECKPOINT}.sha256", "metrics.jsonl"))
 
 
-def _say(folder: Path, wrong: list[str], found: dict[str, Any] | None) -> None:
-    epoch, step = position(found) if found else (0, 0)
+def _warn(folder: Path, wrong: list[str], newest: dict[str, Any] | None) -> None:
+    epoch, step = position(newest) if newest else (0, 0)
     inside = f" and {step} steps" if step else ""
-    way = f"resuming from a checkpoint after {epoch} epochs{inside}" if found else "starting over"
-    what = f"{' and '.join(wrong)} in {folder} cannot be used"
-    warnings.warn(OplWarning(f"{what}: {way}."), stacklevel=4)
+    cure = f"resuming from a checkpoint after {epoch} epochs{inside}" if newest else "starting over"
+    warnings.warn(OplWarning(f"{' and '.join(wrong)} in {folder} cannot be used: {cure}."), stacklevel=4)
 
 
 def _sum_of(folder: Path, data: bytes) -> str:
-    """The SHA-256 of the settings of the run followed by a file of it: the checkpoint of another run has another."""
+    """The SHA-256 of the run's settings followed by the file: the checkpoint of another run never matches."""
     total = hashlib.sha256(settings_of(folder))
     total.update(data)
     return total.hexdigest()

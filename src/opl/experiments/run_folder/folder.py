@@ -1,28 +1,42 @@
-"""One run on disk, as the other rooms see it: settings, records, checkpoints, results and measures."""
+"""One run on disk, as other packages see it: settings, records, checkpoints, results and measures."""
 
+import io
 import json
+import os
+import socket
+import time
+import zipfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ...errors import DamagedError, FolderError
-from ..files import read_limited, sweep, write_whole
-from ..settings import differences
-from . import checkpoints, metrics, names
-from .arrays import pack_arrays, unpack_arrays, unpack_weights
-from .ledger import DONE, RECIPE, RUNNING, Ledger, damaged, json_bytes
-from .lock import FileLock
+from filelock import FileLock, Timeout
 
-RESULT, MODEL = "result.json", "model.safetensors"
+from ...errors import DamagedError, FolderError
+from ..files import open_to_append, read_limited, sweep, write_whole
+from ..settings import differences
+from . import checkpoints
+from .manifest import DONE, RECIPE, RUNNING, Manifest, damaged, json_bytes, settings_of
+
+RESULT, MODEL, METRICS = "result.json", "model.safetensors", "metrics.jsonl"
 SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
-TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # one of these is in the folder of every run
+TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # the folder of every run has at least one of these files
 DERIVED = ("changes", "scale")  # settings that follow from others
-ANEW = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
+RESUMABLE = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
 MEASURES, ARRAYS = "measures/", ".npz"
+FEATURES = "features-"
+"""The prefix of outputs that hold features, which are large and can be computed again."""
+ENDED_AFTER = "ended_after"
+"""In a result: the number of epochs after which a method ended training by its own rules."""
+UNPACKED = 1 << 33  # bytes that the arrays of one file may take
+CHECK = ', "check": "'  # stands before the checksum at the end of a line of metrics.jsonl
+CHECKED = len('01234567"}')  # characters from there to the end of the line
 Settings = dict[str, Any]
+Record = dict[str, Any]
 
 
 class RunFolder:
@@ -35,7 +49,7 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self.ledger = Ledger(self.path)
+        self.manifest = Manifest(self.path)
 
     @classmethod
     def of(cls, out: Path | str, recipe: str, seed: int) -> "RunFolder":
@@ -58,26 +72,55 @@ class RunFolder:
 
     def last_log_line(self) -> str:
         """Return the last non-blank line of the log; empty if there is no log."""
-        text = self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        try:
+            text = read_limited(self.log_file, links=False).decode(errors="replace")
+        except OSError:
+            return ""
         return next((line for line in reversed(text.splitlines()) if line.strip()), "")
 
     @property
     def done(self) -> bool:
         """Whether the run is finished."""
-        return self.ledger.finished
+        return self.manifest.finished
 
     @property
     def begun(self) -> bool:
         """Whether a run exists in this folder, finished or not."""
         return any((self.path / name).exists() for name in TRACES)
 
-    def owned(self, wait: float = 0.0) -> FileLock:
-        """Return a lock, to be held while the run is trained: a second process waits, then gets an error."""
+    @contextmanager
+    def owned(self, wait: float = 0.0) -> Iterator[None]:
+        """Own the folder while the run is trained: a second process waits, then gets an error that names the first.
+
+        The lock is free as soon as its owner has ended, however it ended.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".owner.lock")
+            lock.acquire(timeout=wait, poll_interval=0.02)
+        except Timeout as error:
+            raise FolderError(
+                f"{self.path} is in use by {self._owner()}: wait until it ends, or choose another folder with --out."
+            ) from error
         except OSError as error:
             raise self._unwritable(error) from error
-        return FileLock(self.path / OWNER, wait=wait, refresh=True)
+        try:
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+            facts = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
+            write_whole(self.path / OWNER, json_bytes(facts))
+            yield
+        finally:
+            with suppress(OSError):  # the folder may be gone
+                (self.path / OWNER).unlink(missing_ok=True)
+            lock.release()
+
+    def _owner(self) -> str:
+        """The process that owns the folder, in words."""
+        try:
+            owner = json.loads(read_limited(self.path / OWNER, 4096, links=False))
+            return f"process {int(owner['process'])} on {owner['host']!s} since {owner['since']!s}"
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            return "another process"
 
     def start(self, recipe: Settings, about: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Write `recipe.json`, before any other file; raise if the folder holds a run with a different recipe."""
@@ -87,26 +130,26 @@ class RunFolder:
                 self.check_settings(recipe, complete)
                 (self.path / ERROR).unlink(missing_ok=True)
             else:
-                self.ledger.write_json(RECIPE, {"recipe": recipe, **about})
+                self.manifest.write_json(RECIPE, {"recipe": recipe, **about})
         except OSError as error:
             raise self._unwritable(error) from error
 
     def check_settings(self, recipe: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Raise if the run in this folder has another recipe; `complete` adds the settings that are newer than it."""
-        different = [name for name in differences(complete(self.recipe()), recipe) if name not in ANEW]
+        different = [name for name in differences(complete(self.recipe()), recipe) if name not in RESUMABLE]
         different = [name for name in different if name not in DERIVED] or different
         if different:
             raise FolderError(
-                f"{self.path} holds a run with other settings ({', '.join(different[:3])}): give another --out, or "
-                "delete that folder."
+                f"{self.path} holds a run with other settings ({', '.join(different[:3])}): choose another --out, or "
+                "delete the folder."
             )
 
     def sweep(self) -> None:
         """Delete or complete what killed processes left; in an unfinished run only the owner may do so."""
         if self.done:
-            self.ledger.mend()
+            self.manifest.mend()
             with suppress(FolderError), self.owned():
-                return  # which deletes the lock of an owner that died after its last write
+                return  # which deletes the note of an owner that died after its last write
         else:
             sweep(self.path)
             checkpoints.settle(self.path)
@@ -120,15 +163,15 @@ class RunFolder:
 
     def about(self) -> dict[str, Any]:
         """The content of `recipe.json`: settings, versions, commit and machine."""
-        return self.ledger.read_json(RECIPE)
+        return self.manifest.read_json(RECIPE)
 
     def write_splits(self, splits: dict[str, Any]) -> None:
         """Write `splits.json`: the validation rows, the sizes of the other parts, and the class names."""
-        self.ledger.write_json(SPLITS, splits)
+        self.manifest.write_json(SPLITS, splits)
 
     def splits(self) -> dict[str, Any]:
         """The content of `splits.json`; empty if there is none."""
-        return self.ledger.read_json(SPLITS) if self.ledger.has(SPLITS) else {}
+        return self.manifest.read_json(SPLITS) if self.manifest.has(SPLITS) else {}
 
     def class_names(self) -> tuple[str, ...]:
         """The class names of the training data."""
@@ -136,45 +179,68 @@ class RunFolder:
 
     def write_noise(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Record the corrupted labels; raise if the run was started with a different noise matrix."""
-        if self.ledger.has(NOISE) and self.ledger.read_json(NOISE)["matrix"] != facts["matrix"]:
+        if self.manifest.has(NOISE) and self.manifest.read_json(NOISE)["matrix"] != facts["matrix"]:
             raise FolderError(
-                f"{self.path} holds a run with another noise matrix, so its file changed: give another --out, or "
-                "delete that folder."
+                f"{self.path} holds a run with another noise matrix, so its file changed: choose another --out, or "
+                "delete the folder."
             )
         self.write_outputs(arrays, "noise")
-        self.ledger.write_json(NOISE, facts)
+        self.manifest.write_json(NOISE, facts)
 
     def noise(self) -> dict[str, Any]:
         """The content of `noise.json`; empty if there is none."""
-        return self.ledger.read_json(NOISE) if self.ledger.has(NOISE) else {}
+        return self.manifest.read_json(NOISE) if self.manifest.has(NOISE) else {}
 
-    def log(self, record: dict[str, Any]) -> None:
-        """Append the record of an epoch to `metrics.jsonl`."""
-        metrics.append(self.path, record)
+    def log(self, record: Record) -> None:
+        """Append the record of an epoch to `metrics.jsonl`, and wait until it is on the disk.
 
-    def metrics(self) -> list[dict[str, Any]]:
+        Each line has a checksum of the settings and of itself, because the manifest cannot be rewritten for every line;
+        the file of a finished run has its SHA-256 in `done` like every other.
+        """
+        with open_to_append(self.path / METRICS) as file:
+            file.write(_line(record, self._key()))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def metrics(self) -> list[Record]:
         """Return the records of all epochs so far."""
         return list(self.iterate_metrics())
 
-    def iterate_metrics(self) -> Iterator[dict[str, Any]]:
-        """Yield the records of all epochs so far, one at a time."""
-        file = self.path / metrics.METRICS
-        if self.done:
-            data = self.ledger.read(metrics.METRICS) if self.ledger.has(metrics.METRICS) else b""
-        else:
-            data = read_limited(file, links=False) if file.exists() or file.is_symlink() else b""
-        yield from metrics.parse(self.path, data)
+    def iterate_metrics(self) -> Iterator[Record]:
+        """Yield the records of all epochs so far, which must be 0, 1, 2, ...; an incomplete last line is ignored."""
+        key = self._key()
+        for epoch, line in enumerate(io.BytesIO(self._metrics_bytes())):  # a list of a million lines takes a gigabyte
+            record = _record(line.removesuffix(b"\n"), key)
+            if not line.endswith(b"\n"):
+                _, check, end = line.rpartition(CHECK.encode())
+                if check and len(end) >= CHECKED:  # more than a part of a line
+                    raise damaged(self.path, METRICS, f"has no end of line {epoch + 1}")
+                return
+            if record is None or record.get("epoch") != epoch:
+                raise damaged(self.path, METRICS, f"is not what the run wrote (line {epoch + 1})")
+            yield record
 
-    def restore_metrics(self, records: Iterable[dict[str, Any]]) -> None:
-        """Make `metrics.jsonl` hold exactly the records of a checkpoint, whatever became of it."""
-        metrics.rewrite(self.path, records)
+    def _metrics_bytes(self) -> bytes:
+        file = self.path / METRICS
+        if self.done:
+            return self.manifest.read(METRICS) if self.manifest.has(METRICS) else b""
+        return read_limited(file, links=False) if file.exists() or file.is_symlink() else b""
+
+    def restore_metrics(self, records: Iterable[Record]) -> None:
+        """Make `metrics.jsonl` hold exactly the records of a checkpoint, whatever it held before."""
+        key = self._key()
+        write_whole(self.path / METRICS, b"".join(_line(record, key) for record in records))
+
+    def _key(self) -> int:
+        """The checksum of the settings, from which the checksums of lines start: a line of another run has another."""
+        return zlib.crc32(settings_of(self.path))
 
     def save(self, state: dict[str, Any]) -> None:
         """Write a checkpoint; the previous one is kept."""
         checkpoints.save(self.path, state)
 
     def load(self) -> dict[str, Any] | None:
-        """Return the newest valid checkpoint; None if there is none. Damaged ones are said and passed over."""
+        """Return the newest valid checkpoint; None if there is none. A warning names damaged ones."""
         return checkpoints.load(self.path)
 
     def save_best(self, state: dict[str, Any]) -> None:
@@ -187,25 +253,25 @@ class RunFolder:
 
     def write_outputs(self, arrays: dict[str, Any], name: str = "test") -> None:
         """Save the predictions for some images; see `training.validation` for the arrays."""
-        self.ledger.write(f"{name}{ARRAYS}", pack_arrays(arrays))
+        self.manifest.write(f"{name}{ARRAYS}", pack_arrays(arrays))
 
     def outputs(self, name: str = "test") -> dict[str, Any] | None:
         """Load the arrays of `write_outputs`; None if there are none."""
         file = f"{name}{ARRAYS}"
-        return unpack_arrays(self.path, file, self.ledger.read(file)) if self.ledger.has(file) else None
+        return self._unpack_arrays(file) if self.manifest.has(file) else None
 
     def finish(self, weights: dict[str, Any], result: dict[str, Any]) -> None:
-        """Write the model and the result, and finally `done`, which vouches for all files."""
+        """Write the model and the result, and finally `done`, the manifest of all files."""
         from safetensors.torch import save
 
-        deque(self.iterate_metrics(), maxlen=0)  # a damaged file must not be vouched for
-        self.ledger.write_all({MODEL: save(weights), RESULT: json_bytes(result)})
+        deque(self.iterate_metrics(), maxlen=0)  # a damaged file must not get a checksum
+        self.manifest.write_all({MODEL: save(weights), RESULT: json_bytes(result)})
         self.sweep()
-        self.ledger.finish(*[metrics.METRICS] * (self.path / metrics.METRICS).exists())
+        self.manifest.finish(*[METRICS] * (self.path / METRICS).exists())
         (self.path / ERROR).unlink(missing_ok=True)
 
     def fail(self, sentence: str) -> None:
-        """Record why the run stopped; where that cannot be written, the sentence on the screen must do."""
+        """Record why the run stopped; if the file cannot be written, the sentence is only printed."""
         try:
             write_whole(self.path / ERROR, json_bytes({"error": sentence}))
         except OSError:
@@ -223,12 +289,12 @@ class RunFolder:
     def result(self) -> dict[str, Any]:
         """Return the final numbers of the run and the numbers of all measures."""
         measured = [content["numbers"].items() for content in self.measures().values()]
-        return self.ledger.read_json(RESULT) | {name: value for numbers in measured for name, value in numbers}
+        return self.manifest.read_json(RESULT) | {name: value for numbers in measured for name, value in numbers}
 
     def measures(self) -> dict[str, dict[str, Any]]:
         """Return every measure by its name, as passed to `write_measure`."""
         present = {file.name for file in (self.path / MEASURES).glob("*.json")}
-        listed = {name for name in filter(self.ledger.has, self.ledger.sums()) if name.startswith(MEASURES)}
+        listed = {name for name in filter(self.manifest.has, self.manifest.sums()) if name.startswith(MEASURES)}
         names = {Path(name).stem for name in present | listed if name.endswith(".json")}
         return {name: self.measure(name) for name in sorted(names)}
 
@@ -236,15 +302,15 @@ class RunFolder:
         """Save a measure, with its `numbers` in `content`. Arrays come first: a `.json` file marks it as complete."""
         (self.path / MEASURES).mkdir(exist_ok=True)
         file = f"{MEASURES}{name}"
-        self.ledger.write_all({f"{file}{ARRAYS}": pack_arrays(arrays), f"{file}.json": json_bytes(content)})
+        self.manifest.write_all({f"{file}{ARRAYS}": pack_arrays(arrays), f"{file}.json": json_bytes(content)})
 
     def has_measure(self, name: str) -> bool:
         """Whether a measure exists."""
-        return self.ledger.has(f"{MEASURES}{name}.json")
+        return self.manifest.has(f"{MEASURES}{name}.json")
 
     def measure(self, name: str) -> dict[str, Any]:
         """Return the `content` passed to `write_measure`."""
-        return self.ledger.read_json(f"{MEASURES}{name}.json")
+        return self.manifest.read_json(f"{MEASURES}{name}.json")
 
     def measure_arrays(self, name: str) -> dict[str, Any]:
         """Return the arrays of a measure; empty if there are none."""
@@ -261,40 +327,104 @@ class RunFolder:
 
     def drop_part(self, name: str) -> None:
         """Delete the intermediate state of a measure, after the measure is complete."""
-        self.ledger.remove(f"{MEASURES}{name}.part{ARRAYS}")
+        self.manifest.remove(f"{MEASURES}{name}.part{ARRAYS}")
 
     def weights(self) -> dict[str, Any]:
         """Load the state dict of the final model."""
-        return unpack_weights(self.path, MODEL, self.ledger.read(MODEL))
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            weights: dict[str, Any] = load(self.manifest.read(MODEL))
+        except SafetensorError as error:
+            raise damaged(self.path, MODEL, f"holds no weights ({error})") from error
+        return weights
 
     def weights_sum(self) -> str:
         """The SHA-256 of the final model as the run wrote it; empty if it is not finished."""
-        return (self.ledger.sums().get(MODEL) or [""])[-1]
+        return (self.manifest.sums().get(MODEL) or [""])[-1]
 
     def faults(self) -> dict[str, str]:
         """What is wrong with each file that is missing or is not what the run wrote, by name."""
-        return found if RECIPE in (found := self._faults()) else found | checkpoints.faults(self.path)
+        faults = self._faults()
+        return faults if RECIPE in faults else faults | checkpoints.faults(self.path)
 
     def faults_of_numbers(self) -> dict[str, str]:
         """The same without weights, checkpoints and kept features, which are large and in no table."""
-        return self._faults(MODEL, names.FEATURES)
+        return self._faults(MODEL, FEATURES)
 
     def _faults(self, *ignored: str) -> dict[str, str]:
         if not self.done and not (self.path / RUNNING).exists():
             return {DONE: f"is missing, and so is {RUNNING}"}
-        found: dict[str, str] = {}
+        faults: dict[str, str] = {}
         try:
-            found = self.ledger.faults(*ignored)
-            lines = 1 if self.done else None  # the sum of a finished run vouches for all of them
+            faults = self.manifest.faults(*ignored)
+            lines = 1 if self.done else None  # the manifest of a finished run covers all of them
             deque(islice(self.iterate_metrics(), lines), maxlen=0)
         except DamagedError as error:
-            found = {error.name: error.fault} | found
+            faults = {error.name: error.fault} | faults
         except OSError as error:
-            found = {metrics.METRICS: f"cannot be read ({error.strerror})"} | found
-        if RECIPE in found:
-            found[RECIPE] += f", or {DONE if self.done else RUNNING} is another run's"
-            found.pop(metrics.METRICS, None)  # it cannot be told without the settings
-        return found
+            faults = {METRICS: f"cannot be read ({error.strerror})"} | faults
+        if RECIPE in faults:
+            faults[RECIPE] += f", or {DONE if self.done else RUNNING} is another run's"
+            faults.pop(METRICS, None)  # its lines cannot be checked without the settings
+        return faults
+
+    def _unpack_arrays(self, name: str) -> dict[str, Any]:
+        """Load the arrays of a file; objects, and more bytes than fit into memory, are rejected."""
+        import numpy as np
+
+        buffer = io.BytesIO(self.manifest.read(name))
+        try:
+            with zipfile.ZipFile(buffer) as archive:
+                size = sum(member.file_size for member in archive.infolist())
+            if size > UNPACKED:
+                raise damaged(self.path, name, f"would take {size:,} bytes of memory")
+            with np.load(buffer, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
+            if isinstance(error, DamagedError):
+                raise
+            raise damaged(self.path, name, "holds no arrays") from error
 
     def _unwritable(self, error: OSError) -> FolderError:
-        return FolderError(f"cannot write to {self.path} ({error.strerror}): give another folder with --out.")
+        return FolderError(f"cannot write to {self.path} ({error.strerror}): choose another folder with --out.")
+
+
+def measure_name(metric: str) -> str:
+    """Return the name under which `RunFolder.measure` stores a metric.
+
+    Example:
+        >>> measure_name("episodes/5-way-1-shot")
+        'episodes-5-way-1-shot'
+    """
+    return metric.replace("/", "-", 1)
+
+
+def pack_arrays(arrays: dict[str, Any]) -> bytes:
+    """Serialize arrays as the bytes of a compressed `.npz` file."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _line(record: Record, key: int) -> bytes:
+    text = json.dumps(record)
+    return f'{text[:-1]}{CHECK}{_check(text, key)}"}}\n'.encode()
+
+
+def _record(line: bytes, key: int) -> Record | None:
+    """The record of a line; None if its checksum is wrong."""
+    try:
+        start, _, end = line.decode().rpartition(CHECK)
+        text = f"{start}}}"
+        record: Any = json.loads(text) if end == f'{_check(text, key)}"}}' else None
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _check(text: str, key: int) -> str:
+    return f"{zlib.crc32(text.encode(), key):08x}"

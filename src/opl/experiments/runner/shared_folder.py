@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import FolderError, OplError
-from ..run_folder.lock import SILENCE
 
 PACKAGES = ("torch", "numpy")
 """Packages that decide about the numbers of a run."""
 
-LOST = SILENCE + 60.0
-"""Seconds after which the lock of a process on a lost machine can be taken over, with some to spare."""
+LOST = 360.0
+"""Seconds after which a file server has released the lock of a lost machine, with some to spare."""
 
 
 class Machine(NamedTuple):

@@ -4,12 +4,11 @@ A folder `<name>-<fingerprint>` in `$OPL_CACHE` (or `~/.cache/opl`) holds, for e
 uint8 and each label column (N,) as int64, in NumPy's format. Its `contents.json` starts with its own checksum and lists
 the content of the folder with the size and checksum of each file. The folder is built under a temporary name and
 renamed when complete, so that an interrupted build is never mistaken for a finished one. Concurrent processes wait for
-the first behind a lock, which is taken over if its holder dies. A folder that does not match its checksums is rebuilt,
+the first, whose lock is released when it ends. A folder that does not match its checksums is rebuilt,
 with a warning. The fingerprint is made of the content of the data set's files: replaced files are never mistaken for
 those that were decoded.
 """
 
-import math
 import os
 import shutil
 import tempfile
@@ -20,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from filelock import FileLock
 from torch import Tensor
 
 from ...._ranges import FolderName
 from ....errors import DataError, OplWarning, OptionError
-from ...run_folder.lock import FileLock
 from .checksums import seal, size_and_checksum, unseal
 from .source import DataSource, find, unreadable_error
 
@@ -170,7 +169,7 @@ def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> 
     """Build `folder`, or wait for another process that is building it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f"{folder.name}.lock", wait=math.inf, refresh=True):
+        with FileLock(folder.parent / f"{folder.name}.lock"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", OplWarning)  # already warned about
                 if _open(folder, found, only) is not None:

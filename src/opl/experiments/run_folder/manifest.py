@@ -1,41 +1,43 @@
-"""The SHA-256 of every file of a run: `sums.json` while it is trained, `done` once it is finished.
+"""The manifest of a run folder, the SHA-256 of every file: `sums.json` during training, `done` once it is finished.
 
-A new sum is listed before its file is written, beside the sum of the file that it replaces or a mark that there is
-none yet, and alone afterwards: a process killed at any moment leaves nothing that looks damaged, and no older file is
-taken for the newest. The list has a checksum of its own.
+A new checksum is listed before its file is written, beside the checksum of the file that it replaces or a mark that
+there is none yet, and alone afterwards: a process killed at any moment leaves no file that looks damaged, and no older
+file is mistaken for the newest. The manifest has a checksum of its own.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+
+from filelock import FileLock
 
 from ...errors import DamagedError
 from ..files import read_limited, sweep, write_whole
-from .lock import FileLock
 
 RUNNING, DONE, RECIPE = "sums.json", "done", "recipe.json"
 NONE_YET = ""  # listed for a file that is about to be written for the first time
+EDITING = 60.0  # seconds to wait for another process that changes the manifest
 Sums = dict[str, list[str]]
-"""The accepted sums of each file, the newest last."""
+"""The accepted checksums of each file, the newest last."""
 
 
-class Ledger:
-    """The list of sums of one run folder.
+class Manifest:
+    """The checksums of one run folder.
 
     Example:
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
-        >>> ledger = Ledger(folder)
-        >>> ledger.write("result.json", b"{}")
-        >>> ledger.read("result.json")
+        >>> manifest = Manifest(folder)
+        >>> manifest.write("result.json", b"{}")
+        >>> manifest.read("result.json")
         b'{}'
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._known: tuple[Any, Sums] = None, {}  # which list was read last, and what it says
+        self._known: tuple[Any, Sums] = None, {}  # the version of the manifest that was read last, and its content
 
     @property
     def finished(self) -> bool:
@@ -43,7 +45,7 @@ class Ledger:
         return (self.folder / DONE).exists()
 
     def sums(self) -> Sums:
-        """Return the accepted sums of every file; empty for a folder without a list."""
+        """Return the accepted checksums of every file; empty for a folder without a manifest."""
         file = self.folder / (DONE if self.finished else RUNNING)
         try:
             facts = file.stat()
@@ -57,62 +59,71 @@ class Ledger:
     def _read_sums(self, file: Path) -> Sums:
         try:
             content = json.loads(read_limited(file, links=False))
-            sums = {str(name): [str(each) for each in accepted] for name, accepted in content["files"].items()}
-            valid = content["sha256"] == _sum_of(sums)
+            sums = {str(name): [str(accepted) for accepted in listed] for name, listed in content["files"].items()}
+            valid = content["sha256"] == _checksum(sums) and all(map(_is_inside, sums))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             valid = False
         if not valid:
-            raise damaged(self.folder, file.name, "is no list of checksums that can be trusted")
+            raise damaged(self.folder, file.name, "is not a valid list of checksums")
         return sums
 
+    def path(self, name: str) -> Path:
+        """Return the path of a file of the run, which lies inside the folder and not behind a link."""
+        if not _is_inside(name):
+            raise damaged(self.folder, name, "is not a name inside the folder")
+        parents = PurePosixPath(name).parents
+        if any((self.folder / parent).is_symlink() for parent in parents if parent.name):
+            raise damaged(self.folder, name, "is behind a link")
+        return self.folder / name
+
     def write(self, name: str, data: bytes) -> None:
-        """Write a file and its sum."""
+        """Write a file and its checksum."""
         self.write_all({name: data})
 
     def write_all(self, files: Mapping[str, bytes]) -> None:
-        """Write files, whose sums are listed at once."""
+        """Write files, whose checksums are listed at once."""
         with self._editing():
             sums = self.sums()
             new = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
             before = {name: self._settled(name, sums.get(name, [NONE_YET]))[-1] for name in files}
             self._store(sums | {name: [before[name], new[name]] for name in files})
             for name, data in files.items():
-                write_whole(self.folder / name, data)
+                write_whole(self.path(name), data)
             self._store(sums | {name: [new[name]] for name in files})
 
     def mend(self) -> None:
-        """After a process was killed: delete its temporary files, and list each file of several sums as it is.
+        """After a process was killed: delete its temporary files, and keep one checksum per file, that of its content.
 
-        In a finished run all files are written while the list is held, so that none of them is in use.
+        In a finished run all files are written while the manifest is locked, so no temporary file is in use.
         """
         with self._editing():
             sums = self.sums()
-            for folder in {self.folder, *((self.folder / name).parent for name in sums)}:
+            for folder in {self.folder, *(self.path(name).parent for name in sums)}:
                 sweep(folder)
             settled = {name: self._settled(name, accepted) for name, accepted in sums.items()}
             if settled != sums:
                 self._store({name: accepted for name, accepted in settled.items() if accepted != [NONE_YET]})
 
     def _settled(self, name: str, accepted: list[str]) -> list[str]:
-        """The one sum of a file that is as accepted, otherwise all."""
+        """The checksum of the content if that is an accepted one, otherwise all that are accepted."""
         actual = self._actual(name) if len(accepted) > 1 else ""
         return [actual] if len(accepted) > 1 and actual in accepted else accepted
 
     def remove(self, name: str) -> None:
-        """Delete a file and its sum."""
+        """Delete a file and its checksum."""
         with self._editing():
             sums = self.sums()
             if accepted := sums.pop(name, None):
                 self._store(sums | {name: [NONE_YET, *accepted]})
-                (self.folder / name).unlink(missing_ok=True)
+                self.path(name).unlink(missing_ok=True)
                 self._store(sums)
 
     def finish(self, *unlisted: str) -> None:
-        """Mark the run as finished: list every file once, with those that had no sum so far, as `done`."""
+        """Mark the run as finished: list every file once, and those that had no checksum so far, in `done`."""
         for name, fault in self.faults().items():
             raise damaged(self.folder, name, fault)
         sums = {name: [self._actual(name)] for name in (*self.sums(), *unlisted)}
-        write_whole(self.folder / DONE, _text({name: each for name, each in sums.items() if each != [NONE_YET]}))
+        write_whole(self.folder / DONE, _text({name: listed for name, listed in sums.items() if listed != [NONE_YET]}))
         (self.folder / RUNNING).unlink(missing_ok=True)
 
     def has(self, name: str) -> bool:
@@ -120,9 +131,9 @@ class Ledger:
         return (self.folder / name).exists() or NONE_YET not in self.sums().get(name, [NONE_YET])
 
     def read(self, name: str) -> bytes:
-        """Read a file; one that is missing or is not what the run wrote is an error."""
+        """Read a file; an error if it is missing or differs from what the run wrote."""
         try:
-            data = read_limited(self.folder / name, links=False)
+            data = read_limited(self.path(name), links=False)
         except OSError as error:
             raise damaged(self.folder, name, f"cannot be read ({error.strerror or error})") from error
         if hashlib.sha256(data).hexdigest() not in self.sums().get(name, []):
@@ -130,11 +141,11 @@ class Ledger:
         return data
 
     def write_json(self, name: str, content: dict[str, Any]) -> None:
-        """Write a JSON object and its sum."""
+        """Write a JSON object and its checksum."""
         self.write(name, json_bytes(content))
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """Read a JSON object; one that is damaged is an error."""
+        """Read a JSON object; an error if it is damaged."""
         data = self.read(name)
         try:
             content: Any = json.loads(data)
@@ -145,20 +156,20 @@ class Ledger:
         return content
 
     def faults(self, *ignored: str) -> dict[str, str]:
-        """What is wrong with each damaged or missing file, by name, but for those whose names begin as ignored ones."""
-        found = {}
+        """What is wrong with each damaged or missing file, by name; names that start with `ignored` are skipped."""
+        faults = {}
         for name, accepted in self.sums().items():
             if not name.startswith(ignored) and (actual := self._actual(name)) not in accepted:
-                found[name] = "is missing" if actual == NONE_YET else "is not what the run wrote"
-        return found
+                faults[name] = "is missing" if actual == NONE_YET else "is not what the run wrote"
+        return faults
 
     def _actual(self, name: str) -> str:
-        """The SHA-256 of a file as it is; `NONE_YET` if there is none."""
+        """The SHA-256 of a file's content; `NONE_YET` if there is no file."""
         try:
-            return hashlib.sha256(read_limited(self.folder / name, links=False)).hexdigest()
+            return hashlib.sha256(read_limited(self.path(name), links=False)).hexdigest()
         except FileNotFoundError:
             return NONE_YET
-        except OSError:
+        except (OSError, DamagedError):
             return "unreadable"
 
     def _store(self, sums: Sums) -> None:
@@ -166,12 +177,23 @@ class Ledger:
         write_whole(self.folder / (DONE if self.finished else RUNNING), _text(sums))
 
     def _editing(self) -> FileLock:
-        """Held while the list changes: several measures of a run may be taken at once."""
-        return FileLock(self.folder / ".sums.lock", wait=60.0)
+        """The lock to hold while the manifest changes: several measures of a run may be taken at once."""
+        return FileLock(self.folder / ".manifest.lock", timeout=EDITING)
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name is relative, without `..`.
+
+    Example:
+        >>> [_is_inside(name) for name in ("result.json", "measures/attack.json", "../done", "/etc/passwd")]
+        [True, True, False, False]
+    """
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 def settings_of(folder: Path) -> bytes:
-    """The bytes of `recipe.json`, by which files are told from those of another run; none if it cannot be read."""
+    """The bytes of `recipe.json`, which distinguish files from those of another run; none if it cannot be read."""
     try:
         return read_limited(folder / RECIPE, links=False)
     except OSError:
@@ -190,8 +212,8 @@ def json_bytes(content: dict[str, Any]) -> bytes:
 
 
 def _text(sums: Sums) -> bytes:
-    return json_bytes({"files": sums, "sha256": _sum_of(sums)})
+    return json_bytes({"files": sums, "sha256": _checksum(sums)})
 
 
-def _sum_of(sums: Any) -> str:
+def _checksum(sums: Any) -> str:
     return hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
