@@ -1,4 +1,4 @@
-"""The base class of classifier heads, `head(features, labels=None) -> logits`, and helpers that they share."""
+"""The base classes of classifier heads, `head(features, labels=None) -> logits`, and helpers that they share."""
 
 from collections.abc import Mapping
 
@@ -6,9 +6,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .._kernels.normalize import full_precision, unit_rows
-from .._kernels.validate import as_integers, as_vectors, check_ignore_index, check_range, check_sizes, kept_rows
+from .._kernels.normalize import accumulation_dtype, full_precision, unit_rows
+from .._kernels.validate import (
+    as_integers,
+    as_vectors,
+    check_ignore_index,
+    check_positive,
+    check_range,
+    check_sizes,
+    check_steps,
+    kept_rows,
+)
 from ..functional import IGNORE_INDEX
+from ..schedules import StepCounter, ramp
 
 
 class Head(nn.Module):
@@ -59,6 +69,25 @@ class Head(nn.Module):
         return f"feature_dim={self.feature_dim}, num_classes={self.num_classes}"
 
 
+class CosineHead(Head, StepCounter):
+    """A head with a scaled cosine per class and a margin for the label, which grows from 0 over `warmup` steps.
+
+    It counts its calls in training mode, as part of its state; `head.set_step(n)` sets the count. At test time the
+    class with the largest cosine is predicted.
+    """
+
+    def __init__(
+        self, feature_dim: int, *, num_classes: int, scale: float, margin: float, warmup: int, ignore_index: int
+    ) -> None:
+        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
+        self.scale, self.margin, self.warmup = check_positive("scale", scale), margin, check_steps("warmup", warmup)
+        self.weight = xavier(feature_dim, num_classes)
+
+    def next_margin(self, labels: Tensor | None) -> Tensor | float:
+        """Return the margin at this step, and count the step in training mode; without labels, only the setting."""
+        return self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
+
+
 def is_target(labels: Tensor, num_classes: int) -> Tensor:
     """Return a (B, C) mask of the label of each row; a negative label selects none."""
     return labels[:, None] == torch.arange(num_classes, device=labels.device)
@@ -80,3 +109,21 @@ def cosines(features: Tensor, weight: Tensor) -> Tensor:
         features, weight = unit_rows(features), unit_rows(weight)
         kind = torch.promote_types(features.dtype, weight.dtype)
         return F.linear(features.to(kind), weight.to(kind))
+
+
+def squared_distances(features: Tensor, centers: Tensor, log_variances: Tensor | None = None) -> Tensor:
+    """Return (B, C) squared distances, each squared coordinate divided by its variance, in fp32 or fp64.
+
+    Computed as `|f|^2 - 2 f.c + |c|^2` in float64: two products and no (B, C, D) difference, without the precision that
+    this form loses in fp32.
+    """
+    kind = accumulation_dtype(features)
+    with full_precision(features):
+        f, c = features.to(kind), centers.to(kind)
+        if log_variances is None:
+            squares = f.square().sum(1, keepdim=True) + c.square().sum(1) - 2 * F.linear(f, c)
+        else:
+            precision = (-log_variances.to(kind)).exp()
+            squares = F.linear(f.square(), precision) - 2 * F.linear(f, c * precision)
+            squares = squares + (c.square() * precision).sum(1)
+        return squares.clamp(min=0).to(torch.promote_types(features.dtype, torch.float32))

@@ -5,11 +5,9 @@ import math
 import torch
 from torch import Tensor
 
-from .._kernels.validate import check_positive, check_steps
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
-from ..schedules import StepCounter, ramp
-from ._head import Head, cosines, is_target, target_column, xavier
+from ._head import CosineHead, cosines, is_target, target_column
 
 SCALE = 64.0
 MARGIN = 0.5
@@ -61,7 +59,7 @@ def arcface(
     return scale * torch.where(is_target(labels, len(weight)), moved, cosine)
 
 
-class ArcFaceHead(Head, StepCounter):
+class ArcFaceHead(CosineHead):
     """A classifier head with the ArcFace margin: see `arcface`.
 
     Over `warmup` steps the margin grows from 0, which prevents an early collapse of the features. The head counts its
@@ -85,18 +83,19 @@ class ArcFaceHead(Head, StepCounter):
         warmup: int = 0,
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin < math.pi:
             raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
-        self.scale, self.margin, self.easy, self.warmup = (
-            check_positive("scale", scale),
-            margin,
-            easy,
-            check_steps("warmup", warmup),
+        super().__init__(
+            feature_dim,
+            num_classes=num_classes,
+            scale=scale,
+            margin=margin,
+            warmup=warmup,
+            ignore_index=ignore_index,
         )
-        self.weight = xavier(feature_dim, num_classes)
+        self.easy = easy
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `arcface`."""
-        margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
+        margin = self.next_margin(labels)
         return arcface(features, self.weight, labels, scale=self.scale, margin=margin, easy=self.easy)

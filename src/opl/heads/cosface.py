@@ -2,11 +2,9 @@
 
 from torch import Tensor
 
-from .._kernels.validate import check_positive, check_steps
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
-from ..schedules import StepCounter, ramp
-from ._head import Head, cosines, is_target, xavier
+from ._head import CosineHead, cosines, is_target
 
 SCALE = 64.0
 MARGIN = 0.35
@@ -39,7 +37,7 @@ def cosface(
     return scale * (cosine if labels is None else cosine - margin * is_target(labels, len(weight)).to(cosine))
 
 
-class CosFaceHead(Head, StepCounter):
+class CosFaceHead(CosineHead):
     """A classifier head with the CosFace margin: see `cosface`.
 
     Over `warmup` steps the margin grows from 0. The head counts its calls in training mode, as part of its state;
@@ -61,13 +59,17 @@ class CosFaceHead(Head, StepCounter):
         warmup: int = 0,
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin <= 2:
-            raise OptionError(f"margin is {margin}: give what is taken off the cosine, from 0 to 2, such as 0.35.")
-        self.scale, self.margin, self.warmup = check_positive("scale", scale), margin, check_steps("warmup", warmup)
-        self.weight = xavier(feature_dim, num_classes)
+            raise OptionError(f"margin is {margin}: it is subtracted from the cosine and must be between 0 and 2.")
+        super().__init__(
+            feature_dim,
+            num_classes=num_classes,
+            scale=scale,
+            margin=margin,
+            warmup=warmup,
+            ignore_index=ignore_index,
+        )
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:
         """Compute the logits by `cosface`."""
-        margin = self.margin if labels is None else self.margin * ramp(self.tick(), self.warmup)
-        return cosface(features, self.weight, labels, scale=self.scale, margin=margin)
+        return cosface(features, self.weight, labels, scale=self.scale, margin=self.next_margin(labels))

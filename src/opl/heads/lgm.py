@@ -8,8 +8,7 @@ from .._kernels.validate import as_vectors, check_positive, mean_or_zero
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
 from ..schedules import StepCounter
-from ._distance import squared_distances
-from ._head import Head, is_target
+from ._head import Head, is_target, squared_distances
 
 MARGIN = 0.3
 START = 0.1

@@ -4,8 +4,7 @@ from torch import Tensor
 
 from .._kernels.validate import check_positive
 from ..functional import IGNORE_INDEX
-from ._distance import squared_distances
-from ._head import Head, xavier
+from ._head import Head, squared_distances, xavier
 
 SCALE = 35.0
 

@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .._kernels.validate import as_vectors, check_ignore_index
 from ..errors import OptionError
 from ..functional import IGNORE_INDEX
-from ._reduction import Reduction, check_reduction
-from .focal import FocalForm, check_focal, focal
+from ._reduction import Reduction
+from .focal import FocalForm, FocalLoss
 
 BETA = 0.9999
 GAMMA = 1.0
@@ -27,17 +26,17 @@ def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = BETA
         tensor([0.0940, 1.9060])
     """
     if not 0 <= beta < 1:
-        raise OptionError(f"beta is {beta}: give a number from 0 (all classes alike) to below 1, such as 0.9999.")
+        raise OptionError(f"beta is {beta}: give a number from 0 (equal weights) to below 1, such as 0.9999.")
     numbers = torch.as_tensor(counts, dtype=torch.float64)
     if numbers.ndim != 1 or len(numbers) == 0 or bool((numbers < 0).any()) or not bool((numbers > 0).any()):
-        raise OptionError("counts are the number of training samples of each class, (C,), and at least one above 0.")
+        raise OptionError("counts must be (C,) sample counts, one per class, none negative and at least one positive.")
     effective = 1 - torch.as_tensor(beta, dtype=torch.float64).pow(numbers)
     rarest = effective[numbers > 0].min()  # a common factor, so that equal counts give exactly 1
     weights = torch.where(numbers > 0, rarest / effective.clamp(min=torch.finfo(torch.float64).tiny), 0.0)
     return (weights * len(weights) / weights.sum()).float()
 
 
-class ClassBalancedFocalLoss(nn.Module):
+class ClassBalancedFocalLoss(FocalLoss):
     """Focal loss with class-balanced weights, by default with sigmoids as in the released code: see `focal`.
 
     Args:
@@ -54,8 +53,6 @@ class ClassBalancedFocalLoss(nn.Module):
         tensor(0.0141)
     """
 
-    weights: Tensor
-
     def __init__(
         self,
         counts: Sequence[int] | Tensor,
@@ -66,31 +63,10 @@ class ClassBalancedFocalLoss(nn.Module):
         reduction: Reduction = "mean",
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
-        super().__init__()
-        check_focal(gamma, form)
-        check_reduction(reduction)
-        check_ignore_index(ignore_index)
-        self.beta, self.gamma, self.form = beta, gamma, form
-        self.reduction, self.ignore_index = reduction, ignore_index
+        super().__init__(gamma=gamma, form=form, reduction=reduction, ignore_index=ignore_index)
+        self.beta = beta
         self.register_buffer("weights", class_balanced_weights(counts, beta=beta))
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the loss of (B, C) logits."""
-        logits = as_vectors(logits, name="logits")
-        if logits.shape[1] != len(self.weights):
-            raise OptionError(
-                f"{logits.shape[1]} logits a sample, and counts of {len(self.weights)} classes: give a count for each."
-            )
-        return focal(
-            logits,
-            labels,
-            gamma=self.gamma,
-            form=self.form,
-            class_weights=self.weights,
-            reduction=self.reduction,
-            ignore_index=self.ignore_index,
-        )
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""
-        return f"beta={self.beta}, gamma={self.gamma}, form={self.form!r}, reduction={self.reduction!r}"
+        return f"beta={self.beta}, {super().extra_repr()}"

@@ -48,6 +48,10 @@ def focal(
     """
     check_focal(gamma, form)
     logits = as_vectors(logits, name="logits")
+    if class_weights is not None and len(class_weights) != logits.shape[1]:
+        raise OptionError(
+            f"got {logits.shape[1]} logits per sample but weights or counts for {len(class_weights)} classes."
+        )
     logits, labels, kept = as_labeled_batch(logits, labels, logits.shape[1], ignore_index)
     values = (_softmax if form == "softmax" else _sigmoid)(logits, labels, gamma)
     if class_weights is not None:
@@ -80,10 +84,14 @@ def check_focal(gamma: float, form: str) -> None:
 class FocalLoss(nn.Module):
     """Focal loss of logits: see `focal`.
 
+    The buffer `weights` holds (C,) class weights, or None.
+
     Example:
         >>> FocalLoss(gamma=2.0)(torch.zeros(1, 2), torch.tensor([0]))
         tensor(0.1733)
     """
+
+    weights: Tensor | None
 
     def __init__(
         self,
@@ -98,6 +106,7 @@ class FocalLoss(nn.Module):
         check_reduction(reduction)
         check_ignore_index(ignore_index)
         self.gamma, self.form, self.reduction, self.ignore_index = gamma, form, reduction, ignore_index
+        self.register_buffer("weights", None)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the loss of (B, C) logits."""
@@ -106,6 +115,7 @@ class FocalLoss(nn.Module):
             labels,
             gamma=self.gamma,
             form=self.form,
+            class_weights=self.weights,
             reduction=self.reduction,
             ignore_index=self.ignore_index,
         )
