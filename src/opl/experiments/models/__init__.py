@@ -5,6 +5,7 @@ The module that it builds returns `Output(features, logits)`, where the features
 
 from .cifar_resnet import CifarResNet
 from .digits import DigitsNet
+from .efficientnet_lite import EfficientNetLite0
 from .exported import from_pretrained
 from .fast_net import FastNet, WhitenedNetwork
 from .madry_resnet import MadryResNet
@@ -36,6 +37,7 @@ MODELS = (
     SurResNet,
     ViT,
     FastNet,
+    EfficientNetLite0,
 )
 """The architectures available to recipes."""
 
@@ -43,6 +45,7 @@ __all__ = [
     "MODELS",
     "CifarResNet",
     "DigitsNet",
+    "EfficientNetLite0",
     "FastNet",
     "MadryResNet",
     "MnistNet",

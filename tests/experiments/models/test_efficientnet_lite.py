@@ -1,0 +1,75 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from opl.experiments.models import EfficientNetLite0
+from opl.experiments.models.efficientnet_lite import STAGES, published_names
+
+
+@pytest.fixture
+def network():
+    torch.manual_seed(0)
+    model = EfficientNetLite0().build(3, 5)
+    for name, buffer in model.named_buffers():  # statistics that differ from those of a new network
+        if name.endswith("running_mean"):
+            buffer.normal_(std=0.1)
+        if name.endswith("running_var"):
+            buffer.uniform_(0.5, 1.5)
+    return model.eval()
+
+
+def convolve(maps, weight, stride=1, groups=1):
+    """TensorFlow's "same" padding: the output has ceil(size / stride) rows, extra padding is at the end."""
+    kernel, pads = weight.shape[-1], []
+    for size in (maps.shape[3], maps.shape[2]):
+        total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
+        pads += [total // 2, total - total // 2]
+    return F.conv2d(F.pad(maps, pads), weight, stride=stride, groups=groups)
+
+
+def forward_by_definition(weights, images):
+    def norm(maps, name):
+        mean, variance = weights[f"{name}.running_mean"], weights[f"{name}.running_var"]
+        return F.batch_norm(maps, mean, variance, weights[f"{name}.weight"], weights[f"{name}.bias"], eps=1e-3)
+
+    maps = F.relu6(norm(convolve(images, weights["conv_stem.weight"], 2), "bn0"))
+    index = 0
+    for _, stage_stride, _, expansion, repetitions in STAGES:
+        for repetition in range(repetitions):
+            block, stride = f"blocks.{index}", stage_stride if repetition == 0 else 1
+            hidden = maps
+            if expansion > 1:
+                hidden = F.relu6(norm(convolve(hidden, weights[f"{block}.expand_conv.weight"]), f"{block}.bn0"))
+            depthwise = convolve(hidden, weights[f"{block}.depthwise_conv.weight"], stride, hidden.shape[1])
+            hidden = F.relu6(norm(depthwise, f"{block}.bn1"))
+            hidden = norm(convolve(hidden, weights[f"{block}.project_conv.weight"]), f"{block}.bn2")
+            maps = hidden + maps if hidden.shape == maps.shape else hidden
+            index += 1
+    features = F.relu6(norm(convolve(maps, weights["conv_head.weight"]), "bn1")).mean((2, 3))
+    return features, F.linear(features, weights["fc.weight"], weights["fc.bias"])
+
+
+@pytest.mark.parametrize("size", [32, 63])
+def test_output_equals_definition_with_same_padding(network, size):
+    images = torch.rand(2, 3, size, size)
+    with torch.no_grad():
+        output = network(images)
+        features, logits = forward_by_definition(network.state_dict(), images)
+    torch.testing.assert_close(output.features, features)
+    torch.testing.assert_close(output.logits, logits)
+
+
+def test_number_of_parameters_is_the_published_one():
+    assert sum(parameter.numel() for parameter in EfficientNetLite0().build(3, 1000).parameters()) == 4_652_008
+
+
+def test_published_names_lose_their_underscores(network):
+    published = {}
+    for name, value in network.state_dict().items():
+        parts = [
+            part if part.isdigit() or part in ("weight", "bias") or "_var" in part else f"_{part}"
+            for part in name.split(".")
+        ]
+        parts[-1] = name.rpartition(".")[2]
+        published[".".join(parts)] = value
+    assert published_names(published).keys() == network.state_dict().keys()
