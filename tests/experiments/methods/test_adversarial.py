@@ -1,15 +1,19 @@
-"""Adversarial training of Madry against its steps and its loss by hand."""
+"""Adversarial training vs its steps and its loss by hand, and the inner loop of every adversarial method."""
 
 import math
 
 import pytest
 import torch
-from _attacked_net import METHODS, TinyNet, built, small_batch
+from _attacked_net import EVERY, METHODS, TinyNet, built, distance, small_batch
 from torch.nn import functional as F
 
 from _divergence import softmax
 from opl import orthogonal_projection
-from opl.experiments.methods import AdversarialTraining
+from opl.errors import OptionError
+from opl.experiments.methods import MART, TRADES, AdversarialTraining
+from opl.experiments.methods.trades import divergence
+from opl.experiments.models.modes import evaluation_mode, frozen_parameters
+from opl.experiments.types import Batch
 
 
 def test_madry_is_cross_entropy_of_the_moved_images_alone_and_opl_sees_their_features():
@@ -40,3 +44,102 @@ def test_the_attack_of_madry_is_ten_signed_steps_by_hand():
         moved = moved.detach() + 2 / 255 * gradient.sign()
         moved = torch.min(torch.max(moved, batch.images - 8 / 255), batch.images + 8 / 255).clamp(0, 1)
     torch.testing.assert_close(found, moved)
+
+
+def test_modes_and_gradients_come_back_part_by_part_also_after_an_error():
+    model = TinyNet()
+    model.train()
+    model.body[1].eval()
+    model.fc.weight.requires_grad_(False)
+
+    def interrupted():
+        with evaluation_mode(model), frozen_parameters(model):
+            assert not any(part.training for part in model.modules())
+            assert not any(parameter.requires_grad for parameter in model.parameters())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()
+    assert [part.training for part in model.modules()].count(False) == 1
+    assert not model.body[1].training
+    assert [name for name, each in model.named_parameters() if not each.requires_grad] == ["fc.weight"]
+
+
+@EVERY
+def test_the_batch_the_mode_and_the_gradients_are_left_alone(name):
+    model, batch, objective = TinyNet(), small_batch(), built(METHODS[name])
+    before = batch.images.clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    terms = objective(model, batch)
+    assert torch.equal(batch.images, before)
+    assert all(part.training for part in model.modules())
+    assert all((parameter.grad == 1).all() for parameter in model.parameters())
+    terms.total.backward()
+    assert all((parameter.grad != 1).any() for parameter in model.parameters())
+
+
+@EVERY
+def test_the_loop_runs_in_its_mode_and_the_step_in_training(name):
+    method, model, batch = METHODS[name], TinyNet(), small_batch()
+    built(method)(model, batch)
+    passes = 2 if name in ("mart", "trades") else 1
+    loop, last = model.seen[:-passes], model.seen[-passes:]
+    assert len(loop) == method.steps + (name == "trades")  # the clean answer, once
+    assert {training for _, training in loop} == {method.inner == "train"}
+    assert all(training for _, training in last)
+    assert passes == 1 or torch.equal(last[0][0], batch.images)
+    for images, _ in model.seen:
+        assert distance(images, batch.images, method.norm) <= method.eps + 1e-12
+        assert images.min() >= 0
+        assert images.max() <= 1
+
+
+@EVERY
+def test_chance_is_that_of_the_global_generator(name):
+    totals = []
+    for seed in (0, 0, 1):
+        model, batch = TinyNet(), small_batch()
+        torch.manual_seed(seed)
+        totals.append(built(METHODS[name])(model, batch).total.item())
+    assert totals[0] == totals[1]
+    assert (totals[0] == totals[2]) == (not METHODS[name].random_start)
+
+
+@EVERY
+def test_the_moved_images_are_worse_than_the_clean_ones(name):
+    method, batch = METHODS[name], small_batch()
+    model = TinyNet()
+    model.eval()
+    clean = model(batch.images).logits
+    built(method)(model, batch)
+    moved = model(model.seen[-1][0]).logits
+    assert divergence(clean, moved).sum() > 1e-4
+    if name != "trades":
+        assert F.cross_entropy(moved, batch.labels) > F.cross_entropy(clean, batch.labels)
+
+
+def test_uneven_shares_add_up_to_the_whole_batch():
+    for method in (
+        AdversarialTraining(random_start=False, inner="eval"),
+        MART(random_start=False),
+        TRADES(random_start=False),
+    ):
+        model, batch = TinyNet(), small_batch()
+        model.eval()  # a batch norm of a share is another one
+        whole = built(method)(model, batch).total
+        parts = [
+            Batch(batch.images[s], batch.labels[s], batch.rows[s], batch.sample_weight)
+            for s in (slice(0, 1), slice(1, 6))
+        ]
+        torch.testing.assert_close(sum(built(method)(model, part).total for part in parts), whole)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
+)
+def test_settings_that_move_nothing_are_refused(wrong, said):
+    for method in (AdversarialTraining, MART, TRADES):
+        with pytest.raises(OptionError, match=said):
+            method(**wrong)

@@ -36,6 +36,7 @@ def test_every_method_learns_the_digits(tmp_path, name):
     assert result["test/top1"] > 60  # chance is 10
 
 
+@pytest.mark.slow
 def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path, one_thread):
     base = paper.recipe("digits-ce", "small")
     base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02))

@@ -233,6 +233,7 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
     assert records[-1]["test/top1"] == peeking["test/top1"]
 
 
+@pytest.mark.slow
 def test_two_processes_prune_and_train_as_one_does(tmp_path, one_thread):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
     recipe = replace(DIGITS, epochs=4, method=method, optimizer=SGD(lr=0.02))

@@ -5,21 +5,18 @@ An objective is called as `objective(model, batch) -> Terms`. Settings of auxili
 """
 
 from .adversarial import AdversarialTraining
-from .auxiliaries import OLE, Auxiliary, Center, NegativeCAM, Perpetual
+from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, OPLVariant, Perpetual
 from .composite import Composite
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
-from .cross_entropy import CrossEntropy
-from .cross_entropy_opl import CrossEntropyOPL
-from .distillation import Distillation
+from .cross_entropy import CrossEntropy, CrossEntropyOPL
+from .distillation import Distillation, TwinDistillation
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
-from .opl_settings import OPL, OPLVariant
 from .pruning import Pruning
 from .rotations import Rotations
 from .rsc import RSC
 from .trades import TRADES
 from .truncated import TruncatedLq
-from .twin_distillation import TwinDistillation
 
 METHODS = (
     CrossEntropy,

@@ -1,78 +1,224 @@
-"""Settings of auxiliary losses: each has a weight, a name for the records, and builds its term."""
+"""Auxiliary losses of a method: settings with a weight and a name for the records, and the terms that they build."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
-from ..._ranges import Count, NotNegative
+from torch import Tensor, nn
+
+from ..._ranges import NotNegative
 from ...errors import OptionError
-from ...losses import center, negative_cam, ole, perpetual
-from ...losses.center import CenterLoss
-from ...losses.negative_cam import NegativeCAMLoss
-from ...losses.ole import OLELoss
-from ...losses.perpetual import PerpetualProjectionLoss
-from ..types import Method, TaskShape
-from .base import WeightedTerms
-from .opl_settings import OPL, OPLVariant
-from .terms import ActivationMapTerm, FeatureTerm, Term, is_distributed
+from ...functional import FORM, GAMMA, WEIGHT, Form
+from ...heads import LinearHead
+from ...losses import CenterLoss, NegativeCAMLoss, OLELoss, OrthogonalProjectionLoss, PerpetualProjectionLoss
+from ...losses.negative_cam import class_activation_maps
+from ...plugin import FeatureTap
+from ...plugin.criterion import DIAGNOSED, GammaWatch
+from ...schedules import AutoGamma, Ramp
+from ..models.modes import unwrap
+from ..types import Batch, Method, Output, TaskShape
+from .base import Term, WeightedTerms, batch_share, is_distributed
+from .signature import SignatureSettings, from_signature
+from .variants import (
+    CenteredProjectionLoss,
+    GradientBalance,
+    LogRatioLoss,
+    ProjectionLoss,
+    PrototypeProjectionLoss,
+    entropy_gradient,
+)
+
+Variant = Literal["sum", "log_ratio", "prototypes"]
+Rule = Literal["constant", "auto", "linear", "cosine"]
 
 
 @dataclass(frozen=True)
-class Center:
+class OPL:
+    """Orthogonal Projection Loss; with several processes, computed on the global batch."""
+
+    name: ClassVar[str] = "projection"
+    weight: NotNegative = WEIGHT
+    gamma: float = GAMMA
+    form: Form = FORM
+
+    def build(self, shape: TaskShape) -> Term:
+        """Build the term."""
+        loss = OrthogonalProjectionLoss(gamma=self.gamma, form=self.form, global_batch=is_distributed())
+        return ProjectionTerm(loss)
+
+
+@dataclass(frozen=True)
+class OPLVariant(OPL):
+    """A variant of OPL: another gamma, another combination of s and d, centered features, or a balanced weight."""
+
+    variant: Variant = "sum"
+    """`sum` is OPL's own; `log_ratio` its logarithm; `prototypes` compares with running class means."""
+    rule: Rule = "constant"
+    """Gamma: always `gamma`; at least `gamma` and what lowers d; or a ramp from `gamma` to `end` over all training."""
+    end: NotNegative = 1.0
+    """With the rules linear and cosine: gamma at the end of training."""
+    centered: bool = False
+    """Subtract the running mean of all features; d is then a signed mean."""
+    balanced: bool = False
+    """Make the weight relative to cross-entropy, by the norms of both gradients at the features."""
+
+    def build(self, shape: TaskShape) -> Term:
+        """Build the term, with the state of the variant."""
+        balance = GradientBalance(is_distributed()) if self.balanced else None
+        return ProjectionTerm(self._loss(shape), balance, shape.label_smoothing)
+
+    def _loss(self, shape: TaskShape) -> ProjectionLoss:
+        gamma, everywhere = self._gamma(shape), is_distributed()
+        if self.variant == "prototypes":
+            if isinstance(gamma, AutoGamma) or self.centered:
+                raise OptionError(
+                    "prototypes have a constant gamma or a ramp, and center nothing: leave rule='auto' and centered "
+                    "out."
+                )
+            return PrototypeProjectionLoss(
+                shape.feature_dim, num_classes=shape.num_classes, gamma=gamma, global_batch=everywhere
+            )
+        if self.centered:
+            return CenteredProjectionLoss(shape.feature_dim, gamma=gamma, global_batch=everywhere)
+        if self.variant == "log_ratio":
+            return LogRatioLoss(gamma=gamma, global_batch=everywhere)
+        return OrthogonalProjectionLoss(gamma=gamma, form=self.form, global_batch=everywhere)
+
+    def _gamma(self, shape: TaskShape) -> float | AutoGamma | Ramp:
+        if self.rule == "auto":
+            return AutoGamma(self.gamma)
+        if self.rule == "constant":
+            return self.gamma
+        return Ramp(self.gamma, self.end, max(1, shape.steps * shape.epochs), self.rule)
+
+
+class ProjectionTerm(Term):
+    """OPL or one of its variants, computed on the global batch on every process.
+
+    Args:
+        loss: OPL.
+        balance: scales its gradient to that of softmax cross-entropy at the features.
+        label_smoothing: of that cross-entropy.
+    """
+
+    def __init__(
+        self, loss: ProjectionLoss, balance: GradientBalance | None = None, label_smoothing: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.loss, self.balance, self.label_smoothing = loss, balance, label_smoothing
+        self.watch = GammaWatch()
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """Return the loss unscaled; a balance changes its gradient, not its value."""
+        features = output.features.view_as(output.features)  # a tensor of our own: the engine watches the model's
+        projection = self.loss.diagnose(features, batch.labels)
+        named = {
+            "s": projection.same,
+            "d": projection.other,
+            **{name: projection._asdict()[name] for name in DIAGNOSED},
+        }
+        self.measures = {name: value.detach() for name, value in named.items() if value is not None}
+        if self.balance is None:
+            return projection.loss
+        head = unwrap(model).get_submodule("fc")
+        if not isinstance(head, nn.Linear | LinearHead):
+            raise OptionError(
+                f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
+            )
+        slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
+        scaled: Tensor = self.balance(projection.loss, features, slope)
+        return scaled
+
+    def after_epoch(self, record: Mapping[str, Any]) -> None:
+        """Warn, once, if gamma was too small to lower d during the epoch."""
+        if "train/gamma_needed" in record:
+            self.watch.judge(record["train/gamma"], record["train/gamma_needed"], "this epoch")
+
+
+class FeatureTerm(Term):
+    """A loss on the features; with several processes, computed on each local batch and weighted by its size."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """Return this process's part of the mean over the global batch."""
+        value: Tensor = self.loss(output.features, batch.labels)
+        return value * batch_share(batch)
+
+
+class GeneratedAuxiliary(SignatureSettings):
+    """Base class of the settings of losses on the features."""
+
+    def build(self, shape: TaskShape) -> Term:
+        """Build the term, which contains what the loss learns."""
+        return FeatureTerm(self.construct(shape))
+
+
+@from_signature(CenterLoss)
+class Center(GeneratedAuxiliary):
     """Center loss with half the squared distance; `alpha` is the step size of the centers, by the paper's rule."""
 
     name: ClassVar[str] = "center"
     weight: NotNegative = 0.01
-    alpha: NotNegative = center.ALPHA
-
-    def build(self, shape: TaskShape) -> Term:
-        """Build the term; its centers follow the global batch."""
-        loss = CenterLoss(
-            shape.feature_dim, num_classes=shape.num_classes, alpha=self.alpha, global_batch=is_distributed()
-        )
-        return FeatureTerm(loss)
 
 
-@dataclass(frozen=True)
-class OLE:
+@from_signature(OLELoss, omit=("threshold",))
+class OLE(GeneratedAuxiliary):
     """Orthogonal low-rank embedding; with several processes, computed on each local batch."""
 
     name: ClassVar[str] = "ole"
     weight: NotNegative = 0.1
-    delta: NotNegative = ole.DELTA
-
-    def build(self, shape: TaskShape) -> Term:
-        """Build the term."""
-        return FeatureTerm(OLELoss(delta=self.delta))
 
 
-@dataclass(frozen=True)
-class NegativeCAM:
-    """HNC, which flattens the class activation maps of the `k` strongest wrong classes."""
-
-    name: ClassVar[str] = "negative_cam"
-    weight: NotNegative = 0.06
-    k: Count = negative_cam.K
-    form: negative_cam.Form = negative_cam.FORM
-
-    def build(self, shape: TaskShape) -> Term:
-        """Build the term."""
-        return ActivationMapTerm(NegativeCAMLoss(k=self.k, form=self.form))
-
-
-@dataclass(frozen=True)
-class Perpetual:
+@from_signature(PerpetualProjectionLoss)
+class Perpetual(GeneratedAuxiliary):
     """Perpetual OPL of the released code: learned class directions instead of pairs in the batch."""
 
     name: ClassVar[str] = "perpetual"
     weight: NotNegative = 1.0
-    version: perpetual.Version = perpetual.VERSION
+
+
+@from_signature(NegativeCAMLoss)
+class NegativeCAM(SignatureSettings):
+    """HNC, which flattens the class activation maps of the `k` strongest wrong classes."""
+
+    name: ClassVar[str] = "negative_cam"
+    weight: NotNegative = 0.06
 
     def build(self, shape: TaskShape) -> Term:
-        """Build the term, which contains the class directions."""
-        loss = PerpetualProjectionLoss(
-            shape.feature_dim, num_classes=shape.num_classes, version=self.version, global_batch=is_distributed()
-        )
-        return FeatureTerm(loss)
+        """Build the term."""
+        return ActivationMapTerm(self.construct(shape))
+
+
+class ActivationMapTerm(Term):
+    """A loss on class activation maps: the linear classifier at every position of the map before pooling."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        super().__init__()
+        self.loss = loss
+        self.tap: FeatureTap | None = None
+
+    def prepare(self, model: nn.Module) -> None:
+        """Tap the model's pooling layer, once."""
+        if self.tap is None:
+            self.tap = FeatureTap(unwrap(model), "avgpool")
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """Return this process's part of the mean over the global batch, for the model's last forward pass."""
+        if self.tap is None:
+            raise OptionError("the pooling layer was not tapped before the model ran: call prepare(model) first.")
+        maps, head = self.tap.take(), unwrap(model).get_submodule("fc")
+        maps = maps[: len(batch.labels)]  # a pass may append further images to the batch, such as twins
+        maps = maps[:, :, None, None] if maps.ndim == 2 else maps
+        if not isinstance(head, nn.Linear | LinearHead) or head.weight.shape[1] != maps.shape[1]:
+            raise OptionError(
+                "class activation maps need a linear classifier on the averaged map, and this model has another head "
+                "or layers between: take head=None and a model that ends in its average pool, such as CifarResNet."
+            )
+        value: Tensor = self.loss(class_activation_maps(maps, head.weight, head.bias), batch.labels)
+        return value * batch_share(batch)
 
 
 Auxiliary = OPL | OPLVariant | Center | OLE | NegativeCAM | Perpetual

@@ -5,11 +5,33 @@ from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
 
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from ..models.network import Network
 from ..types import Batch, Output, Terms
-from .terms import Term
+
+
+class Term(nn.Module):
+    """A loss that is added to an objective; its value is this process's part of the mean over the global batch.
+
+    `measures` are numbers about the last batch for the records, which are not part of the loss.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.measures: dict[str, Tensor] = {}
+
+    def prepare(self, model: nn.Module) -> None:
+        """Prepare for a forward pass; called before the model runs on a batch."""
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """Return the loss of a batch, from the model's output."""
+        raise NotImplementedError(f"{type(self).__name__} has no formula: define forward in the class.")
+
+    def after_epoch(self, record: Mapping[str, Any]) -> None:
+        """Handle the end of an epoch; `record` holds its metrics, equal on all processes."""
+
 
 WeightedTerms = Mapping[str, tuple[float, Term]]
 """Terms by name, each with its weight."""
@@ -122,3 +144,13 @@ class SupervisedObjective(Objective):
     def term_batch(self, batch: Batch) -> Batch:
         """Return the batch to pass to the terms."""
         return batch
+
+
+def batch_share(batch: Batch) -> float:
+    """Return the weight of a mean over the local batch in the mean over the global batch; 1 for one process."""
+    return batch.sample_weight * len(batch.labels)
+
+
+def is_distributed() -> bool:
+    """Return whether training is distributed over processes."""
+    return dist.is_available() and dist.is_initialized()

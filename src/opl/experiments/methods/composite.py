@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from ..types import TaskShape
+from torch import Tensor, nn
+
+from ...errors import OptionError
+from ...heads import Head
+from ..models.modes import unwrap
+from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
-from .base import Objective, SupervisedObjective
+from .base import Objective, SupervisedObjective, Term, batch_share
 from .criteria import Criterion, Softmax
 from .heads import HeadChoice
-from .terms import HeadPenaltyTerm
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,14 @@ class Composite(AuxiliaryMethod):
             terms["head"] = (self.head.penalty_weight, HeadPenaltyTerm())
         criterion = self.criterion.build(shape)
         return SupervisedObjective(criterion, self.criterion.name, terms, guided=self.head is not None)
+
+
+class HeadPenaltyTerm(Term):
+    """The penalty of the model's head, for instance the likelihood term of LGM."""
+
+    def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
+        """Return this process's part of the mean penalty over the global batch."""
+        head = unwrap(model).get_submodule("fc")
+        if not isinstance(head, Head):
+            raise OptionError(f"the model ends in a {type(head).__name__}, which has no penalty: give it the head.")
+        return head.penalty(output.features, batch.labels) * batch_share(batch)

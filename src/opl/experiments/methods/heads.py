@@ -1,165 +1,80 @@
 """Settings of classifier heads: each builds the layer that replaces the model's linear classifier."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from ..._ranges import Count, CountOrZero, NotNegative, Positive, Range
-from ...heads import (
-    ArcFaceHead,
-    ASoftmaxHead,
-    CosFaceHead,
-    Head,
-    LGMHead,
-    LinearHead,
-    LSoftmaxHead,
-    RBFHead,
-    a_softmax,
-    arcface,
-    cosface,
-    l_softmax,
-    lgm,
-    rbf,
-)
+from ..._ranges import NotNegative, Range
+from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
 from ..types import HeadSettings, TaskShape
+from .signature import SignatureSettings, from_signature
 
 
-@dataclass(frozen=True)
-class Linear(HeadSettings):
+class GeneratedHead(SignatureSettings, HeadSettings):
+    """Base class of the settings of heads."""
+
+    def build(self, shape: TaskShape) -> Head:
+        """Build the layer."""
+        head: Head = self.construct(shape)
+        return head
+
+
+@from_signature(LinearHead)
+class Linear(GeneratedHead):
     """The ordinary linear classifier; with `prior`, its bias starts sigmoids at a probability of 1/C."""
 
     prior: bool = True
 
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return LinearHead(shape.feature_dim, num_classes=shape.num_classes, prior=self.prior)
 
-
-@dataclass(frozen=True)
-class ASoftmax(HeadSettings):
+@from_signature(ASoftmaxHead)
+class ASoftmax(GeneratedHead):
     """A-Softmax; its blend is annealed as `max(floor, base * (1 + gamma * step)^-power)`."""
 
-    margin: Annotated[int, Range(1, 64)] = a_softmax.MARGIN
-    base: Positive = a_softmax.BASE
-    gamma: NotNegative = a_softmax.GAMMA
-    power: NotNegative = a_softmax.POWER
-    floor: NotNegative = a_softmax.FLOOR
-
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return ASoftmaxHead(
-            shape.feature_dim,
-            num_classes=shape.num_classes,
-            margin=self.margin,
-            base=self.base,
-            gamma=self.gamma,
-            power=self.power,
-            floor=self.floor,
-        )
+    margin: Annotated[int, Range(1, 64)]
 
 
-@dataclass(frozen=True)
-class LSoftmax(HeadSettings):
+@from_signature(LSoftmaxHead)
+class LSoftmax(GeneratedHead):
     """L-Softmax; its blend is annealed like that of `ASoftmax`."""
 
-    margin: Annotated[int, Range(1, 64)] = l_softmax.MARGIN
-    base: Positive = l_softmax.BASE
-    gamma: NotNegative = l_softmax.GAMMA
-    power: NotNegative = l_softmax.POWER
-    floor: NotNegative = l_softmax.FLOOR
-
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return LSoftmaxHead(
-            shape.feature_dim,
-            num_classes=shape.num_classes,
-            margin=self.margin,
-            base=self.base,
-            gamma=self.gamma,
-            power=self.power,
-            floor=self.floor,
-        )
+    margin: Annotated[int, Range(1, 64)]
 
 
-@dataclass(frozen=True)
-class CosFace(HeadSettings):
-    """CosFace, called LMC in the paper."""
+@from_signature(CosFaceHead)
+class CosFace(GeneratedHead):
+    """CosFace, called LMC in the paper.
 
-    scale: Positive = cosface.SCALE
-    margin: Annotated[float, Range(0, 2)] = cosface.MARGIN
-    warmup: CountOrZero = 0
-    """Steps over which the margin grows from 0."""
-
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return CosFaceHead(
-            shape.feature_dim,
-            num_classes=shape.num_classes,
-            scale=self.scale,
-            margin=self.margin,
-            warmup=self.warmup,
-        )
+    Args:
+        warmup: steps over which the margin grows from 0.
+    """
 
 
-@dataclass(frozen=True)
-class ArcFace(HeadSettings):
-    """ArcFace, called AAM in the paper."""
+@from_signature(ArcFaceHead)
+class ArcFace(GeneratedHead):
+    """ArcFace, called AAM in the paper.
 
-    scale: Positive = arcface.SCALE
-    margin: Annotated[float, Range(0, 3.141, below=True)] = arcface.MARGIN
-    easy: bool = False
-    warmup: CountOrZero = 0
-    """Steps over which the margin grows from 0."""
-
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return ArcFaceHead(
-            shape.feature_dim,
-            num_classes=shape.num_classes,
-            scale=self.scale,
-            margin=self.margin,
-            easy=self.easy,
-            warmup=self.warmup,
-        )
+    Args:
+        warmup: steps over which the margin grows from 0.
+    """
 
 
-@dataclass(frozen=True)
-class LGM(HeadSettings):
-    """Large-margin Gaussians; `weight` is the weight of the likelihood term in the loss."""
+@from_signature(LGMHead)
+class LGM(GeneratedHead):
+    """Large-margin Gaussians; `weight` is the weight of the likelihood term in the loss.
+
+    Args:
+        double_every: steps between doublings of the margin.
+    """
 
     weight: NotNegative = 0.1
-    margin: NotNegative = lgm.MARGIN
-    start: Positive = lgm.START
-    double_every: Count = lgm.DOUBLE_EVERY
-    """Steps between doublings of the margin."""
-    learn_variances: bool = False
 
     @property
     def penalty_weight(self) -> float:
         """The weight of the likelihood term."""
         return self.weight
 
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return LGMHead(
-            shape.feature_dim,
-            num_classes=shape.num_classes,
-            margin=self.margin,
-            start=self.start,
-            double_every=self.double_every,
-            learn_variances=self.learn_variances,
-        )
 
-
-@dataclass(frozen=True)
-class RBF(HeadSettings):
+@from_signature(RBFHead)
+class RBF(GeneratedHead):
     """RBF-Softmax; `gamma` defaults to twice the number of features."""
-
-    scale: Positive = rbf.SCALE
-    gamma: Positive | None = None
-
-    def build(self, shape: TaskShape) -> Head:
-        """Build the layer."""
-        return RBFHead(shape.feature_dim, num_classes=shape.num_classes, scale=self.scale, gamma=self.gamma)
 
 
 HeadChoice = Linear | ASoftmax | LSoftmax | CosFace | ArcFace | LGM | RBF

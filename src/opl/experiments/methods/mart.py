@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from ..._ranges import NotNegative
 from ..types import Batch, Output, TaskShape
+from .adversarial import NearInnerLoop, TwoPassObjective, attack_loss
 from .auxiliaries import AuxiliaryMethod
 from .base import Objective
-from .inner_loop import NearInnerLoop, TwoPassObjective, attack_loss
 
 TINY = 1e-12  # the constants of the published code, which are part of its formula
 ABOVE_ONE = 1.0001

@@ -14,8 +14,7 @@ from ..models.modes import unwrap
 from ..models.network import Network
 from ..types import Batch, Method, Output, TaskShape
 from ..widths import FIT, SCALING, count_parameters, fit, proportional
-from .base import SupervisedObjective
-from .terms import is_distributed
+from .base import SupervisedObjective, is_distributed
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from torch.nn import functional as F
 from ..._ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
-from .base import Losses, Objective, SupervisedObjective
-from .terms import Term
+from .base import Losses, Objective, SupervisedObjective, Term
 
 TURNS = 4
 

@@ -7,9 +7,9 @@ from torch.nn import functional as F
 
 from ..._ranges import NotNegative
 from ..types import Batch, Output, TaskShape
+from .adversarial import NearInnerLoop, TwoPassObjective
 from .auxiliaries import AuxiliaryMethod
 from .base import Objective
-from .inner_loop import NearInnerLoop, TwoPassObjective
 
 
 @dataclass(frozen=True)

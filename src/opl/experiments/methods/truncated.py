@@ -16,10 +16,8 @@ from ...losses import truncated
 from ...losses.truncated import TruncatedLoss, keep_mask
 from ..models.modes import evaluation_mode
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import AuxiliaryMethod, build_terms
-from .base import Objective, SupervisedObjective
-from .opl_settings import OPL
-from .terms import is_distributed
+from .auxiliaries import OPL, AuxiliaryMethod, build_terms
+from .base import Objective, SupervisedObjective, is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]
 MONITORS = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
