@@ -12,7 +12,7 @@ from opl.experiments.data import DATA_SETS, NOISES, NoiseMatrix
 from opl.experiments.methods import METHODS
 from opl.experiments.models import MODELS, PreActResNet18, Vgg11
 from opl.experiments.paper import recipe, recipes
-from opl.experiments.training.checks import check_recipe
+from opl.experiments.training.run import check_recipe
 from opl.optim import AdamW, OneCycle
 
 ODD = (math.nan, math.inf, -math.inf, -1, 0, 1e30)
@@ -135,8 +135,8 @@ def test_zero_and_one_are_refused_where_they_mean_nothing(name, wrong):
         ("digits-opl", "paper", "data.val", 899, "899, and digits has"),
         ("cifar100-resnet56-opl", "paper", "data.val", 50_000, "50000 training images"),
         ("cifar100-resnet56-opl", "paper", "data.superclasses", (1, 1), "different numbers"),
-        ("digits-opl", "tiny", "devices", 1000, "devices is 1000, and this machine has"),
-        ("digits-opl", "tiny", "nodes", 9, "nothing started this process on 9 nodes"),
+        ("digits-opl", "tiny", "devices", 1000, "devices is 1000, but this machine has"),
+        ("digits-opl", "tiny", "nodes", 9, "nodes is 9, but no launcher started this process"),
         ("domains-rsc-opl", "tiny", "data.target", "nowhere", "did you mean"),
     ],
 )

@@ -66,4 +66,4 @@ def test_train_has_help_without_a_recipe(capsys):
 def test_a_missing_teacher_is_one_sentence_on_the_command_line(tmp_path, capfd):
     argv = ["train", "cifar-fs-rfs-distilled", "--scale", "tiny", "--out", str(tmp_path)]
     assert cli.main(argv) == 2
-    assert "cifar-fs-rfs/seed-0 is no finished run" in capfd.readouterr().err
+    assert "cifar-fs-rfs/seed-0 is not a finished run" in capfd.readouterr().err

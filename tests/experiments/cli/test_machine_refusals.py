@@ -143,7 +143,7 @@ def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
     monkeypatch.setattr(cli, "_answer", lambda words: {}["nothing"])
     assert cli.main(["recipes"]) == 1
     said = capfd.readouterr().err
-    assert "this is a defect of opl (KeyError: 'nothing'): add --debug" in said
+    assert "this is a defect of opl (KeyError: 'nothing'): run it with --debug" in said
     assert "Traceback" not in said
     with pytest.raises(KeyError):
         cli.main(["recipes", "--debug"])

@@ -12,7 +12,6 @@ from opl.experiments.recipe import Recipe
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
 from opl.experiments.settings import to_json
-from opl.experiments.training import ownership
 from opl.experiments.training import run as running
 from opl.experiments.training.progress import Progress
 
@@ -40,8 +39,7 @@ def before(monkeypatch):
     @contextmanager
     def context():
         with monkeypatch.context() as patch:
-            for module in (running, ownership):
-                patch.setattr(module, "to_json", older)
+            patch.setattr(running, "to_json", older)
             yield
 
     return context

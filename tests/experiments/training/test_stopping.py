@@ -21,7 +21,7 @@ from opl.experiments.methods import Center, Composite, TruncatedLq
 from opl.experiments.recipe import checkpoint_interval
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training import run as module
-from opl.experiments.training.provenance import commit
+from opl.experiments.training.engine import commit
 from opl.experiments.training.run import run
 from opl.optim import AdamW
 
@@ -153,14 +153,14 @@ def test_a_child_ends_with_its_parent_and_other_processes_do_not(tmp_path):
     """The parent is killed with SIGKILL; the child that was marked is gone, the other one goes on."""
     child = (
         "import sys, time\n"
-        "from opl.experiments.training.parent import end_with_parent\n"
+        "from opl.experiments.training.stopping import end_with_parent\n"
         "end_with_parent()\n"
         "print('ready', flush=True)\n"
         "time.sleep(50)\n"
     )
     parent = (
         "import os, signal, subprocess, sys\n"
-        "from opl.experiments.training.parent import child_environment\n"
+        "from opl.experiments.training.stopping import child_environment\n"
         "words = [sys.executable, '-c', sys.argv[1]]\n"
         "marked = subprocess.Popen(words, env=child_environment(), stdout=subprocess.PIPE)\n"
         "other = subprocess.Popen(words, stdout=subprocess.PIPE)\n"

@@ -23,8 +23,8 @@ from ..data import Batches, ColorJitter, Flip, PadCrop
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import CifarResNet, Network
 from ..paper import recipe
+from ..training.fit import fit
 from ..training.stopping import StopSignals
-from ..training.train import fit
 from ..types import Batch, EpochRecord, Images, TaskShape
 from . import Options
 from .decoding import measure_decoding

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
-from ..training.parent import end_with_parent
-from ..training.stopping import StopSignals
+from ..training.stopping import StopSignals, end_with_parent
 
 
 class Command(NamedTuple):

@@ -78,8 +78,7 @@ class Train:
             return 0
         self._announce()
         with waiting(f"loading the libraries that train {self.recipe.name}"):
-            from ..training.ownership import Part
-            from ..training.run import run
+            from ..training.run import Part, run
 
         result = run(self.recipe, self.out, Part(self.until, self.test, self.wait))
         if result is not None and self.json:

@@ -28,8 +28,8 @@ from ..run_folder import RunFolder, measure_name
 from ..seeds import Purpose
 from ..settings import to_json
 from ..statistics import wilson
+from ..training.engine import commit
 from ..training.progress import Counter
-from ..training.provenance import commit
 from ..types import Images
 from .features import Watch, reopen
 from .protocols import Attack, AttackKind

@@ -21,8 +21,8 @@ from ..seeds import Purpose
 from ..settings import to_json
 from ..statistics import interval
 from ..training.build import input_statistics
+from ..training.engine import commit
 from ..training.progress import Counter
-from ..training.provenance import commit
 from ..types import Augmentation, Images
 from .classifiers import CLASSIFIERS
 from .features import Watch, reopen

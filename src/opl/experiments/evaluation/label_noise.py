@@ -12,7 +12,7 @@ from ...losses.truncated import cross_entropies
 from ..models.modes import evaluation_mode
 from ..run_folder import RunFolder
 from ..training.build import batches
-from ..training.provenance import commit
+from ..training.engine import commit
 from ..training.validation import plain_batches
 from ..types import Batch
 from .features import reopen

@@ -26,9 +26,8 @@ from ..run_folder import FEATURES, RunFolder, measure_name
 from ..settings import to_json
 from ..statistics import interval
 from ..training.build import finished_model, input_statistics, parse_recipe
-from ..training.engine import launch
+from ..training.engine import commit, launch
 from ..training.progress import Counter
-from ..training.provenance import commit
 from ..types import Images
 from .classifiers import first_best
 from .features import Watch

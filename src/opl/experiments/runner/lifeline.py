@@ -9,15 +9,12 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..training.parent import ask_for_signal
-
 GRACE = 15.0
 """Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
 
 
 def hold_lifeline(receive: Callable[[bytes], None] = lambda line: None) -> None:
     """Terminate this process when its parent ends; each line of standard input before that goes to `receive`."""
-    ask_for_signal(signal.SIGTERM)
     threading.Thread(target=_follow, args=(receive,), daemon=True).start()
 
 

@@ -66,7 +66,7 @@ def build_model(recipe: Recipe, settings: Model | None = None) -> Network:
 def finished_model(folder: RunFolder) -> Network:
     """Load the model of a finished run."""
     if not folder.done:
-        raise FolderError(f"{folder.path} is no finished run, and one is needed: finish it with opl train first.")
+        raise FolderError(f"{folder.path} is not a finished run: finish it with opl train first.")
     recipe = parse_recipe(folder.recipe())
     model = build_model(recipe, recipe.model.rebuilt(folder.result()))
     model.load_state_dict(folder.weights())
@@ -99,14 +99,14 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
     ours, theirs = (_classes(network) for network in (model, before))
     if ours != theirs and not recipe.new_head:
         raise OptionError(
-            f"{recipe.after} tells {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
-            "set new_head (--new-head) to start it anew."
+            f"{recipe.after} has {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
+            "add --new-head to initialize a new one."
         )
-    own = {name: value for name, value in model.state_dict().items() if _is_own(name)}
-    load_weights(model, {**before.state_dict(), **own}, skip_classifier=recipe.new_head)
+    kept = {name: value for name, value in model.state_dict().items() if _is_kept(name)}
+    load_weights(model, {**before.state_dict(), **kept}, skip_classifier=recipe.new_head)
 
 
-def _is_own(name: str) -> bool:
+def _is_kept(name: str) -> bool:
     return name.startswith(f"{STANDARDIZE}.") or is_adapter(name)
 
 
@@ -121,7 +121,7 @@ def synchronize_batch_norm(recipe: Recipe, model: Network, device: torch.device)
         return model
     if device.type == "cpu":
         raise OptionError(
-            "sync_batch_norm needs accelerators, and this run is on the CPU: leave it out, or use one process."
+            "sync_batch_norm needs accelerators, but this run is on the CPU: remove it, or use one process."
         )
     synchronized: Network = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     return synchronized

@@ -1,44 +1,53 @@
-"""Devices, precision, strategy and processes, through Lightning Fabric."""
+"""Devices, precision, strategy and the processes of one run, through Lightning Fabric; and what they run on."""
 
 import atexit
 import gc
 import os
+import platform
+import signal
+import subprocess
 import sys
+import time
 import warnings
 from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
-from types import ModuleType
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/normalize.py
+import torch.distributed as dist
+import torch.distributed.nn.functional  # before a group exists: see opl/_kernels/eager.py
 from torch import nn
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
+from ... import __version__
+from ...errors import DistributedError, OplError
 from ..allocator import keep_freed_memory
 from ..recipe import Recipe
-from .ranks import connect_restarted, describe_loss, start_ranks
-from .stopping import GRACE, end_within
+from .stopping import GRACE, child_environment, end_within
 
-STARTUP = 300.0  # seconds that processes have to come together, at least
-
-METRICS = "torchmetrics"
+STARTUP = 300.0  # seconds that processes have to connect, at least
+LAUNCHER = "OPL_LAUNCHER"
+SIGNS = ("gloo", "nccl", "connection closed", "connection reset", "broken pipe")  # in messages of collectives
 
 
 def import_fabric() -> Any:
-    """Import Lightning Fabric, without torchmetrics: it would import that, which takes seconds, for its version alone.
+    """Import Lightning Fabric without torchmetrics, which it would import to read its version alone: 1.5 seconds."""
+    from lightning_utilities.core import imports
 
-    An empty module stands in its place meanwhile, so that Fabric looks the version up in the installed package.
-    """
-    stands_in = METRICS not in sys.modules and find_spec(METRICS) is not None
-    if stands_in:
-        sys.modules[METRICS] = ModuleType(METRICS)
+    usual = imports.compare_version
+
+    def compare(package: str, *arguments: Any, **options: Any) -> bool:
+        if package == "torchmetrics":
+            return find_spec(package) is not None
+        return usual(package, *arguments, **options)
+
+    imports.compare_version = compare
     try:
         import lightning_fabric
     finally:
-        if stands_in:
-            del sys.modules[METRICS]
+        imports.compare_version = usual
     return lightning_fabric
 
 
@@ -53,10 +62,10 @@ def launch(recipe: Recipe) -> Any:
         devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision
     )
     if several and not strategy.cluster_environment.creates_processes_externally:
-        start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)
+        _start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)
     try:
         if several:
-            connect_restarted("nccl" if torch.cuda.is_available() else "gloo", _startup(recipe))
+            _connect_restarted("nccl" if torch.cuda.is_available() else "gloo", _startup(recipe))
         fabric.launch()
     except Exception as error:
         lost = describe_loss(error, recipe.timeout)
@@ -108,6 +117,132 @@ def _leave() -> None:
     those occasionally aborts the process while Python shuts down. `launch` keeps torch's compiler from doing the same.
     """
     if torch.distributed.is_initialized():
-        end_within(GRACE, 1, "the other processes of the run did not let this one go, so it ended by itself.")
+        end_within(GRACE, 1, "the other processes of the run did not disconnect in time, so this process ended.")
         gc.collect()
         torch.distributed.destroy_process_group()
+
+
+# The processes of one run on this machine: started together and ended together.
+
+
+def _start_ranks(devices: int, nodes: int, environment: Any) -> None:
+    """Start this program again for every other process of this machine; each ends when this one does.
+
+    Fabric's own launcher would kill this process without a message as soon as one of the others ends.
+    """
+    os.environ |= {
+        "MASTER_ADDR": environment.main_address,
+        "MASTER_PORT": str(environment.main_port),
+        "NODE_RANK": str(environment.node_rank()),
+        "WORLD_SIZE": str(devices * nodes),
+        "LOCAL_RANK": "0",
+    }
+    for rank in range(1, devices):
+        changes = {"LOCAL_RANK": str(rank), LAUNCHER: str(os.getpid())}
+        subprocess.Popen(_command(), env={**child_environment(signal.SIGKILL), **changes})
+
+
+def _command() -> list[str]:
+    """The command that started this process; a module of ours is not looked for in the current folder."""
+    import __main__
+
+    if __main__.__spec__ is None:
+        return [sys.executable, *_safe(sys.flags.safe_path), os.path.abspath(sys.argv[0]), *sys.argv[1:]]
+    name = __main__.__spec__.name
+    return [sys.executable, *_safe(sys.flags.safe_path or name.startswith("opl.")), "-m", name, *sys.argv[1:]]
+
+
+def _safe(wanted: bool) -> list[str]:
+    return ["-P"] if wanted else []
+
+
+def _connect_restarted(backend: str, timeout: timedelta) -> None:
+    """Connect the processes of a run that torchrun restarted; otherwise leave it to Fabric.
+
+    torchrun keeps its store for the next attempt, including the addresses of the processes that ended, so each attempt
+    gets a part of the store to itself.
+    """
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if attempt == "0" or not shared or dist.is_initialized():
+        return
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
+
+    store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    part = PrefixStore(f"attempt-{attempt}", store)
+    dist.init_process_group(backend, store=part, rank=rank, world_size=world, timeout=timeout)
+
+
+def is_first() -> bool:
+    """Whether this is the first process of a run, also before the processes are connected."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))
+
+
+def describe_loss(error: Exception, timeout: float) -> DistributedError | None:
+    """Return the sentence for an error of a collective; None for any other error."""
+    text = str(error).lower()
+    if isinstance(error, OplError) or not isinstance(error, RuntimeError):
+        return None
+    if not isinstance(error, dist.DistError) and not any(sign in text for sign in SIGNS):
+        return None
+    if "timed out" in text or "timeout" in text:
+        return DistributedError(
+            f"another process of this run did not answer for {timeout:g} s, so all end: the same command resumes from "
+            "the last checkpoint; --timeout gives slow processes more time."
+        )
+    return DistributedError(
+        "another process of this run has ended, so all end: see its own message for the reason, if it wrote one; the "
+        "same command resumes from the last checkpoint."
+    )
+
+
+def end_run(lost: DistributedError) -> None:
+    """End this process and its launcher after the loss of another process, if they do not end by themselves.
+
+    The launcher may be stopped, so that only SIGKILL reaches it.
+    """
+    end_within(2 * GRACE, 1, str(lost))
+    launcher, deadline = int(os.environ.get(LAUNCHER, "0")), time.monotonic() + GRACE
+    while launcher and os.getppid() == launcher:
+        if time.monotonic() > deadline:
+            print(f"opl: {lost}", file=sys.stderr, flush=True)  # this process ends with its launcher
+            os.kill(launcher, signal.SIGKILL)
+            return
+        time.sleep(0.1)
+
+
+# Provenance: versions, commit and machine.
+
+
+def describe_environment() -> dict[str, Any]:
+    """Return versions, commit and machine, for `recipe.json`."""
+    return {
+        "versions": {"opl": __version__, "torch": torch.__version__, "python": platform.python_version()},
+        "commit": commit(),
+        "machine": {
+            "system": platform.platform(terse=True),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        },
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def commit(source: Path = Path(__file__)) -> str:
+    """Return the commit of the running source, with `+` if files differ from it; empty unless git tracks the source.
+
+    A package that is installed below another repository, in an environment that git ignores, is not part of it.
+    """
+    try:
+        _git(source, "ls-files", "--error-unmatch", source.name)
+        return _git(source, "describe", "--always", "--dirty=+", "--abbrev=10")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(source: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(source.parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

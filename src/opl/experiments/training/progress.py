@@ -1,35 +1,49 @@
-"""Progress display: what is trained, a bar with the remaining time, a line per epoch; elsewhere only the lines."""
+"""What a run reports while it trains: a progress bar, a line per epoch, and the loggers that its recipe asks for."""
 
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
-from ..recipe import Recipe
+import numpy as np
+from torch import nn
+
+from ...errors import OptionError
+from ..recipe import Log, Recipe
+from ..run_folder import RunFolder
 from ..types import EpochRecord, Splits
+from .validation import validate_part
 
-WIDE = 60  # columns from which on the bar has numbers beside it
-
-
-def say_start(recipe: Recipe) -> None:
-    """Say at once what is about to be loaded, on a terminal; a log gets it with what was loaded."""
-    if sys.stderr.isatty():
-        _say(_describe_start(recipe))
+WIDE = 60  # columns of a terminal that shows numbers beside the bar
+FIGURES_EVERY = 5  # epochs
+FIGURE_IMAGES = 2000  # images used for the figures of a logger
 
 
-def say_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> None:
-    """Say what was loaded: images, classes, weights, steps, and the epochs that an earlier process trained."""
-    if not sys.stderr.isatty():
-        _say(_describe_start(recipe))
-    resumed = f", {first} of them done before" if first else ""
-    _say(
+def announce_start(recipe: Recipe) -> None:
+    """Print what is about to be loaded at once, on a terminal; a log gets it with `announce_parts`."""
+    if _is_terminal():
+        _print(_describe_start(recipe))
+
+
+def announce_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> None:
+    """Print what was loaded: images, classes, weights, steps, and the epoch from which a run resumes."""
+    if not _is_terminal():
+        _print(_describe_start(recipe))
+    resumed = f", resuming after epoch {first}" if first else ""
+    _print(
         f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images, "
         f"{recipe.data.num_classes:,} classes; {weights:,} weights; {recipe.epochs} epochs of {steps:,} steps{resumed}"
     )
 
 
-def _say(sentence: str) -> None:
-    """Print a sentence to standard error, on a terminal broken between words."""
-    if not sys.stderr.isatty():
+def _is_terminal() -> bool:
+    """Whether standard error is a terminal; it is None if it was closed."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _print(sentence: str) -> None:
+    """Print a sentence to standard error, wrapped between words on a terminal."""
+    if not _is_terminal():
         print(sentence, file=sys.stderr, flush=True)
         return
     from rich.console import Console
@@ -76,7 +90,7 @@ class Progress:
         self.shown, self.images, self.since = 0.0, 0, time.monotonic()
 
     def __enter__(self) -> "Progress":
-        if not self.speak or not sys.stderr.isatty():
+        if not self.speak or not _is_terminal():
             return self
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -85,9 +99,9 @@ class Progress:
         console = Console(stderr=True)
         if console.is_dumb_terminal:
             return self
-        words = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
+        texts = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
         numbers = (TextColumn("{task.fields[note]}"),) if console.width >= WIDE else ()
-        self.bar = Bar(*words, *numbers, console=console, expand=True, transient=True)
+        self.bar = Bar(*texts, *numbers, console=console, expand=True, transient=True)
         self.bar.start()
         self.task = self.bar.add_task(
             self._epoch(self.first),
@@ -127,19 +141,19 @@ class Progress:
             self.bar.console.print(numbers, highlight=False, markup=False)
 
     def _epoch(self, epoch: int) -> str:
-        """The number of an epoch, of the width of the last."""
+        """The number of an epoch, padded to the width of the last."""
         return f"epoch {epoch + 1:>{len(str(self.recipe.epochs))}}/{self.recipe.epochs}"
 
 
 class Counter:
-    """A progress bar for each task, on a terminal; otherwise nothing is shown."""
+    """A progress bar per task, on a terminal; otherwise nothing is shown."""
 
     def __init__(self) -> None:
         self.bar: Any = None
         self.tasks: dict[str, Any] = {}
 
     def __enter__(self) -> "Counter":
-        if sys.stderr.isatty():
+        if _is_terminal():
             from rich.console import Console
             from rich.progress import Progress as Bar
 
@@ -158,3 +172,81 @@ class Counter:
         if what not in self.tasks:
             self.tasks[what] = self.bar.add_task(what, total=of)
         self.bar.update(self.tasks[what], completed=done)
+
+
+class RunLogger:
+    """Logs numbers after every epoch and, to TensorBoard, figures after some epochs and the last."""
+
+    def __init__(self, fabric: Any, recipe: Recipe, folder: RunFolder, splits: Splits) -> None:
+        self.fabric, self.recipe, self.splits = fabric, recipe, splits
+        self.logger = _open_logger(recipe.log, recipe, folder)
+        if recipe.log == "csv":  # its file is written anew when a run resumes
+            for record in folder.metrics():
+                self._log_numbers(record)
+
+    def log(self, model: nn.Module, record: EpochRecord) -> None:
+        """Log the numbers of an epoch, and its figures if they are due."""
+        epoch = record["epoch"]
+        self._log_numbers(record)
+        drawn = epoch % FIGURES_EVERY == 0 or epoch + 1 == self.recipe.epochs
+        if self.recipe.log == "tensorboard" and drawn:
+            self._log_figures(model, epoch)
+        self.logger.save()
+
+    def _log_numbers(self, record: EpochRecord) -> None:
+        numbers = {name: value for name, value in record.items() if name != "epoch"}
+        self.logger.log_metrics(numbers, record["epoch"])
+
+    def _log_figures(self, model: nn.Module, epoch: int) -> None:
+        """Log the class-similarity matrix of held-out images, and a scatter plot of their features if these are 2-D."""
+        part = self.splits.val if len(self.splits.val) else self.splits.train
+        some = replace(part, rows=part.rows[:FIGURE_IMAGES])
+        arrays = validate_part(self.fabric, self.recipe, model, some, keep=True, alone=True).arrays
+        self.logger.experiment.add_figure("similarity", _matrix(arrays["similarity"]), epoch)
+        if arrays["features"].shape[1] == 2:
+            self.logger.experiment.add_figure(
+                "features", _plane(arrays["features"].astype("float32"), arrays["labels"]), epoch
+            )
+
+
+def _open_logger(kind: Log, recipe: Recipe, folder: RunFolder) -> Any:
+    """Open the logger of a run; its files are in a subfolder of the run folder, named after the logger."""
+    settings: Any = {"root_dir": folder.path, "name": kind, "version": ""}
+    if kind == "csv":
+        from lightning_fabric.loggers.csv_logs import CSVLogger
+
+        return CSVLogger(**settings, flush_logs_every_n_steps=1)
+    if kind == "tensorboard":
+        from lightning_fabric.loggers.tensorboard import TensorBoardLogger
+
+        return TensorBoardLogger(**settings, default_hp_metric=False)
+    return _wandb_logger()(
+        project="opl", group=recipe.name, name=f"{recipe.name} seed {recipe.seed}", dir=str(folder.path)
+    )
+
+
+def _wandb_logger() -> Any:
+    try:
+        from wandb.integration.lightning.fabric import WandbLogger  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise OptionError("--log wandb needs Weights & Biases: pip install wandb, then wandb login.") from error
+    return WandbLogger
+
+
+def _matrix(similarity: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axes = figure.subplots()
+    figure.colorbar(axes.imshow(np.abs(similarity), vmin=0, vmax=1, cmap="cividis"), label="|cosine|")
+    return figure
+
+
+def _plane(features: Any, labels: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.scatter(features[:, 0], features[:, 1], c=labels, s=5, cmap="tab20")
+    axes.set_aspect("equal", adjustable="datalim")
+    return figure

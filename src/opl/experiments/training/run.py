@@ -1,19 +1,23 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...errors import OptionError, StoppedError
+from ...errors import DistributedError, FolderError, OplError, OptionError, StoppedError
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
+from ..failures import explain
 from ..methods.base import Objective
 from ..recipe import Recipe
 from ..run_folder import ENDED_AFTER, RunFolder
 from ..settings import to_json
-from ..types import EpochRecord, Images, Splits
+from ..types import EpochRecord, Images, Splits, TaskShape
 from .build import (
     batches,
     build_model,
@@ -24,20 +28,45 @@ from .build import (
     initialize,
     synchronize_batch_norm,
 )
-from .checks import check_recipe
-from .engine import launch
-from .loggers import RunLogger
-from .ownership import WHOLE, Part, Pause, owned, recorded
-from .parent import end_with_parent
-from .progress import Progress, say_parts, say_start
-from .ranks import is_first
-from .stopping import StopSignals
-from .train import fit
+from .engine import describe_environment, describe_loss, end_run, is_first, launch
+from .fit import fit
+from .progress import Progress, RunLogger, announce_parts, announce_start
+from .stopping import StopSignals, end_with_parent
 from .validation import Validation, plain_batches, validate_part
 
 ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
+PROCESSES_PER_CORE = 4
+LAUNCHERS = (
+    "MASTER_ADDR",
+    "SLURM_NTASKS",
+    "TORCHELASTIC_RUN_ID",
+    "LOCAL_RANK",
+    "KUBERNETES_PORT",
+    "LSB_JOBID",
+    "NODE_RANK",
+)
+"""Variables that torchrun, SLURM and other launchers set for the processes of a run."""
 GEOMETRY = ("s", "d", "orthogonality", "gamma_needed", "class_cosine")
 """Records store these without the name of the part they were computed on."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a run is executed."""
+
+    until: int = 0
+    """Pause after this many epochs; 0 trains to the end. A paused run resumes like any other."""
+    test: bool = True
+    """Whether the finished run is tested; the trials of a search are not."""
+    wait: float = 0.0
+    """Seconds to wait for another process that trains in the folder."""
+
+
+WHOLE = Part()
+
+
+class Pause(Exception):
+    """Training has reached the epoch after which it pauses."""
 
 
 def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] | None:
@@ -58,9 +87,9 @@ def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] |
     with StopSignals() as stop:
         try:
             if is_first():
-                say_start(recipe)
+                announce_start(recipe)
             fabric = launch(recipe)
-            with owned(fabric, recipe, folder, part.wait), recorded(recipe, folder):
+            with _owned(fabric, recipe, folder, part.wait), _recorded(recipe, folder):
                 if fabric.world_size > 1 and (recipe.strategy == "fsdp" or not fabric.is_global_zero):
                     stop.hold()  # it stops at the step that all processes agree on
                 result = folder.result() if folder.done else _Training(fabric, recipe, folder, stop, part).run()
@@ -73,6 +102,51 @@ def run(recipe: Recipe, out: Path | str, part: Part = WHOLE) -> dict[str, Any] |
             raise SystemExit(error.code) from None  # the first process says why
 
 
+@contextmanager
+def _owned(fabric: Any, recipe: Recipe, folder: RunFolder, wait: float) -> Iterator[None]:
+    """Start the run on the first process, which owns the folder; if it cannot, all processes raise an error."""
+    refusal: OplError | None = None
+    with ExitStack() as stack:
+        if fabric.is_global_zero:
+            try:
+                stack.enter_context(folder.owned(wait))
+                folder.sweep()
+                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
+            except Exception as error:
+                refusal = explain(error)
+                if refusal is None:
+                    raise
+        sentence = fabric.broadcast(str(refusal or ""))
+        if sentence:
+            raise refusal or FolderError(sentence)
+        yield
+
+
+@contextmanager
+def _recorded(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
+    """Record why a run fails; if one of its processes was lost, end this one too without waiting."""
+    try:
+        yield
+    except (StoppedError, Pause):
+        raise
+    except Exception as error:
+        lost = describe_loss(error, recipe.timeout)
+        failure = lost or explain(error)
+        with suppress(OSError):  # the folder may be gone, or the disk full
+            if not isinstance(failure, DistributedError) or folder.error() is None:  # another process may know more
+                folder.fail(str(failure or f"{type(error).__name__}: {error}"))
+        if lost is not None:
+            end_run(lost)
+        if failure is None or failure is error:
+            raise
+        raise failure from error
+
+
+def _opl(recipe: Recipe) -> dict[str, Any]:
+    """Return the method's OPL settings and its baseline, by which tables and reports match rows."""
+    return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
+
+
 class _Training:
     """One run on one process: its components, what happens after each epoch, and its result."""
 
@@ -83,14 +157,14 @@ class _Training:
         self.model = synchronize_batch_norm(recipe, build_model(recipe, settings), fabric.device)
         self.state = folder.load()
         self.start = str(self.state.get("start", "")) if self.state else initialize(recipe, self.model, before)
-        splits = recipe.data.load(recipe.seed)  # after the weights: if these are missing, nothing is decoded
+        splits = recipe.data.load(recipe.seed)  # after the weights: if they are missing, nothing is decoded
         self.noisy = corrupt_labels(splits, recipe.noise, recipe.seed) if recipe.noise else None
         self.splits = self.noisy.splits if self.noisy else splits
         if self.state is None and not recipe.inherit:
             fit_first_layer(recipe, self.model, self.splits.train)
         self.model.to(fabric.device)
         if not len(self.splits.train):
-            raise OptionError(f"{recipe.data.name} has no images left to train on: hold out fewer, or take more data.")
+            raise OptionError(f"{recipe.data.name} has no training images left: hold out fewer, or use more data.")
         self.data = batches(fabric, recipe, self.splits.train)
         objective = build_objective(recipe, self.model, self.splits.train, self.data.steps, before)
         self.objective = objective.to(fabric.device)
@@ -146,7 +220,7 @@ class _Training:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.restore_metrics(self.records)
         weights = sum(value.numel() for value in self.model.parameters())
-        say_parts(self.recipe, self.splits, weights, self.data.steps, self.first)
+        announce_parts(self.recipe, self.splits, weights, self.data.steps, self.first)
         if self.recipe.log != "none":
             self.logger = RunLogger(self.fabric, self.recipe, self.folder, self.splits)
 
@@ -159,10 +233,10 @@ class _Training:
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
     def _save_until(self, state: dict[str, Any], record: EpochRecord | None) -> None:
-        """Save, and pause where that is asked for."""
+        """Save, and pause after the epoch that was asked for."""
         self._save(state, record)
         if record is not None and self.first < self.part.until <= state["epoch"]:
-            raise Pause(f"paused after epoch {state['epoch']}, as asked for.")
+            raise Pause(f"paused after epoch {state['epoch']}.")
 
     def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
         """Save an epoch, or without a record a state inside one, on the first process only."""
@@ -225,8 +299,32 @@ class _Training:
         }
 
 
+def check_recipe(recipe: Recipe) -> None:
+    """Raise `OptionError` if a recipe cannot be trained here, before anything is written, read or started."""
+    _check_processes(recipe.devices, recipe.nodes, os.environ)
+    recipe.data.check()
+    tuple(recipe.data.augment)
+    model, classes = build_model(recipe), recipe.data.num_classes
+    with torch.random.fork_rng(devices=[]):
+        recipe.method.build(TaskShape(classes, model.feature_dim, (1,) * classes, 1, model if recipe.after else None))
+
+
+def _check_processes(devices: int, nodes: int, environment: Mapping[str, str]) -> None:
+    """Raise an error for more processes than this machine can hold, or for nodes that nobody starts."""
+    graphics, cores = torch.cuda.device_count(), os.cpu_count() or 1
+    most = graphics or PROCESSES_PER_CORE * cores
+    if devices > most:
+        limit = f"{graphics} accelerators" if graphics else f"{cores} cores, for at most {PROCESSES_PER_CORE} each"
+        raise OptionError(f"devices is {devices}, but this machine has {limit}: must be between 1 and {most}.")
+    if nodes > 1 and not any(name in environment for name in LAUNCHERS):
+        raise OptionError(
+            f"nodes is {nodes}, but no launcher started this process: start it with torchrun or SLURM on each node, or "
+            "remove --nodes."
+        )
+
+
 def _teacher(folder: RunFolder, recipe: Recipe) -> dict[str, Any]:
-    """The run that this one came after: its weights and settings."""
+    """The `after` run: its settings and the checksum of its weights."""
     teacher = folder.beside(recipe.after)
     return {"after": {"recipe": teacher.recipe(), "sha256": teacher.weights_sum()}}
 
@@ -237,8 +335,8 @@ def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
     if (method or recipe.selection != "last") and not len(splits.val):
         who = type(recipe.method).__name__ if method else f"selection {recipe.selection}"
         raise OptionError(
-            f"{who} chooses a model by its accuracy on held-out images, and there are none: hold some out, for "
-            "instance with --data.val 5000."
+            f"{who} selects a model by its validation accuracy, but there are no validation images: hold some out, for "
+            "example with --data.val 5000."
         )
 
 
@@ -246,11 +344,11 @@ def _check_blind(recipe: Recipe, objective: Objective, splits: Splits) -> None:
     """Raise an error before training if a run without a test would look at test images, or has no others."""
     if _peeks(objective) or recipe.oracle or recipe.selection == "both":
         raise OptionError(
-            f"{recipe.name} looks at the test images during training (oracle, selection both, or its method): a run "
-            "without a test needs other settings."
+            f"{recipe.name} uses the test images during training (oracle, selection both, or its method): change these "
+            "settings for a run without a test."
         )
     if not len(splits.val):
-        raise OptionError("a run without a test is judged by held-out images: hold some out, with --data.val 200.")
+        raise OptionError("a run without a test needs validation images: hold some out, such as --data.val 200.")
 
 
 def _peeks(objective: Objective) -> bool:

@@ -93,9 +93,9 @@ class Trained:
         self._unshard()
         optimizer = self.optimizer.state_dict()
         entries = {
-            place: {name: full(value) for name, value in entry.items()} for place, entry in optimizer["state"].items()
+            index: {name: full(value) for name, value in entry.items()} for index, entry in optimizer["state"].items()
         }
-        moments = {f"{name} of {place}": value for place, entry in entries.items() for name, value in entry.items()}
+        moments = {f"{name} of {index}": value for index, entry in entries.items() for name, value in entry.items()}
         self.check_finite(f"after {epoch} epochs and {totals.step if totals else 0} steps", moments)
         inside = {"step": totals.step, "totals": asdict(totals)} if totals else {}
         return {
@@ -135,8 +135,8 @@ class Trained:
             return value
 
         entries = {
-            place: {name: share(value, parameters[place]) for name, value in entry.items()}
-            for place, entry in optimizer["state"].items()
+            index: {name: share(value, parameters[index]) for name, value in entry.items()}
+            for index, entry in optimizer["state"].items()
         }
         return {**optimizer, "state": entries}
 

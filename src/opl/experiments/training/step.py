@@ -12,12 +12,12 @@ from ..models.modes import unwrap
 from ..types import Batch, Output, Terms
 
 Pieces = Iterable[tuple[int, Batch]]
-"""The mini-batches of an optimizer step, each with its number in the epoch."""
+"""The mini-batches of an optimizer step, with their step numbers in the epoch."""
 Prepare = Callable[[int], None]
 """Sets the random state and the step counters for a mini-batch."""
 ONE_PASS = (
-    "accumulation='exact' needs a method that runs the model once, on the images of the batch, and looks at its output "
-    "alone: use accumulation='micro' with this method."
+    "accumulation='exact' needs a method that runs the model once, on the images of the batch, and uses only its "
+    "output: use accumulation='micro' with this method."
 )
 
 
@@ -37,15 +37,15 @@ def add_gradients(
     """Add up the gradients of the mean over `count` mini-batches; terms see one mini-batch at a time."""
     sums: dict[str, float] = {}
     images = 0
-    for place, (step, batch) in enumerate(pieces):
+    for index, (step, batch) in enumerate(pieces):
         prepare(step)
-        with fabric.no_backward_sync(model, enabled=place + 1 < count):
+        with fabric.no_backward_sync(model, enabled=index + 1 < count):
             terms: Terms = objective(model, batch)
             fabric.backward(terms.total / count)
-        found = _count(fabric, batch)
+        size = _count(fabric, batch)
         for name, value in _values(terms).items():
-            sums[name] = sums.get(name, 0.0) + value * found
-        images += found
+            sums[name] = sums.get(name, 0.0) + value * size
+        images += size
     return Loss(sums, images)
 
 
@@ -63,16 +63,16 @@ def add_exact_gradients(
     cached = CachedOutputs(model, listed, whole, prepare)
     try:
         terms: Terms = objective(cached, whole)
-    except LayerError as error:  # it looks for a layer of the model
+    except LayerError as error:  # the method taps a layer of the model
         raise OptionError(ONE_PASS) from error
     with fabric.no_backward_sync(model):
         torch.autograd.backward(terms.total)
-    for place, (step, batch) in enumerate(listed):
+    for index, (step, batch) in enumerate(listed):
         prepare(step)
-        with fabric.no_backward_sync(model, enabled=place + 1 < count):
-            output: Output = model(batch.images, *cached.labels(place))
+        with fabric.no_backward_sync(model, enabled=index + 1 < count):
+            output: Output = model(batch.images, *cached.labels(index))
             carried = [
-                (value * gradient).sum() for value, gradient in zip(output, cached.gradients(place), strict=True)
+                (value * gradient).sum() for value, gradient in zip(output, cached.gradients(index), strict=True)
             ]
             fabric.backward(torch.stack(carried).sum())
     images = _count(fabric, whole)
@@ -100,32 +100,32 @@ class CachedOutputs(nn.Module):
         before = {name: value.clone() for name, value in network.named_buffers()}
         outputs = []
         with torch.no_grad():
-            for place, (step, batch) in enumerate(self.pieces):
+            for index, (step, batch) in enumerate(self.pieces):
                 self.prepare(step)
-                outputs.append(self.wrapped[0](batch.images, *self.labels(place)))
+                outputs.append(self.wrapped[0](batch.images, *self.labels(index)))
             for name, value in network.named_buffers():
                 value.copy_(before[name])
         features, logits = (torch.cat(parts).requires_grad_() for parts in zip(*outputs, strict=True))
         self.output = Output(features, logits)
         return self.output
 
-    def labels(self, place: int) -> tuple[Tensor, ...]:
+    def labels(self, index: int) -> tuple[Tensor, ...]:
         """Return the labels of a mini-batch if the objective gives labels to the model."""
-        return (self.pieces[place][1].labels,) if self.guided else ()
+        return (self.pieces[index][1].labels,) if self.guided else ()
 
-    def gradients(self, place: int) -> list[Tensor]:
+    def gradients(self, index: int) -> list[Tensor]:
         """Return the gradients of the features and of the logits of a mini-batch."""
         assert self.output is not None
-        found = [torch.zeros_like(value) if value.grad is None else value.grad for value in self.output]
-        return [torch.split(gradient, self.sizes)[place] for gradient in found]
+        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in self.output]
+        return [torch.split(gradient, self.sizes)[index] for gradient in gradients]
 
 
 def average_gradients(fabric: Any, objective: nn.Module) -> None:
     """Average the gradients of the objective's parameters over processes, as DDP does for the model."""
     if fabric.world_size > 1:
         for parameter in objective.parameters():
-            found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = fabric.all_reduce(found, reduce_op="mean")
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = fabric.all_reduce(gradient, reduce_op="mean")
 
 
 class NotFinite(Exception):
@@ -135,12 +135,12 @@ class NotFinite(Exception):
 def watch_outputs(fabric: Any, model: nn.Module) -> Any:
     """Have the model raise `NotFinite` on all processes for an output that is not finite on one."""
 
-    def look(_: nn.Module, __: Any, output: Output) -> None:
+    def check(_: nn.Module, __: Any, output: Output) -> None:
         wrong = sum(float(not torch.isfinite(value).all()) for value in output)
         if add_up(fabric, [wrong])[0]:
             raise NotFinite("an output of the model is not finite.")
 
-    return model.register_forward_hook(look)
+    return model.register_forward_hook(check)
 
 
 def add_up(fabric: Any, numbers: list[float]) -> list[float]:
@@ -153,8 +153,8 @@ def add_up(fabric: Any, numbers: list[float]) -> list[float]:
 
 def gradients_are_finite(parameters: Iterable[nn.Parameter]) -> bool:
     """Whether all gradients of some parameters are finite, as far as this process has them."""
-    found = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norms = [torch.linalg.vector_norm(local(gradient)).item() for gradient in found]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norms = [torch.linalg.vector_norm(local(gradient)).item() for gradient in gradients]
     return all(map(math.isfinite, norms))
 
 

@@ -106,7 +106,7 @@ def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
 def _sums_by_class(top5: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """Return (2, C): top-1 hits and number of images of each class."""
     hit = labels[top5[:, 0] == labels]
-    return torch.stack([each.cpu().bincount(minlength=num_classes) for each in (hit, labels)])
+    return torch.stack([values.cpu().bincount(minlength=num_classes) for values in (hit, labels)])
 
 
 def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:
@@ -131,28 +131,28 @@ def _geometry(geometry: Geometry) -> dict[str, float]:
 
 def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
     """Return the predictions as compact types, gathered on the first process in the order of the shards."""
-    own = {name: torch.cat(values) for name, values in rows.items() if values}
+    joined = {name: torch.cat(values) for name, values in rows.items() if values}
     if group is not None:
-        own = _gather(own, group)
-        if not own:
+        joined = _gather(joined, group)
+        if not joined:
             return {}
     limit = torch.finfo(torch.float16).max
-    feature_rows = stratified_rows(own["labels"].long(), FEATURE_ROWS)
+    feature_rows = stratified_rows(joined["labels"].long(), FEATURE_ROWS)
     return {
-        "labels": own["labels"].int().numpy(),
-        "top5": own["top5"].short().numpy(),
-        "p5": own["p5"].half().numpy(),
-        "features": own["features"][feature_rows].float().clamp(-limit, limit).half().numpy(),
+        "labels": joined["labels"].int().numpy(),
+        "top5": joined["top5"].short().numpy(),
+        "p5": joined["p5"].half().numpy(),
+        "features": joined["features"][feature_rows].float().clamp(-limit, limit).half().numpy(),
         "feature_rows": feature_rows.int().numpy(),
         "similarity": geometry.class_similarity().nan_to_num(0.0).float().cpu().numpy(),
     }
 
 
-def _gather(own: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
+def _gather(joined: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
     """Gather the rows of all processes on the first; the others get an empty dictionary."""
     first = dist.get_rank(group) == 0
     parts: list[Any] | None = [None] * dist.get_world_size(group) if first else None
-    dist.gather_object(own, parts, group=group, group_dst=0)
+    dist.gather_object(joined, parts, group=group, group_dst=0)
     filled = [part for part in parts or () if part]
     return {name: torch.cat([part[name] for part in filled]) for name in (filled[0] if filled else ())}
 
@@ -162,8 +162,8 @@ def pictures(part: Images) -> dict[str, Any]:
 
     Images above 64 pixels are reduced to that size first; of encoded images, 300 are kept.
     """
-    each = _reduced(part.take(torch.arange(1))[0]).numel()
-    count = PICTURES if part.most_at_once else PICTURE_BYTES // max(1, each)
+    size = _reduced(part.take(torch.arange(1))[0]).numel()
+    count = PICTURES if part.most_at_once else PICTURE_BYTES // max(1, size)
     rows = stratified_rows(part.labels[part.rows], count)
     most = part.most_at_once or len(rows)
     pixels = torch.cat([_reduced(part.take(rows[at : at + most])[0]) for at in range(0, len(rows), most)])
@@ -197,5 +197,5 @@ def validate_part(
     network = unwrap(model)
     plain = plain_batches(batches(fabric, recipe, part, alone=alone), network)
     with fabric.autocast():
-        found = validate(network, plain, recipe.data.num_classes, group=group, keep=keep)
-    return found._replace(arrays={**found.arrays, **pictures(part)}) if found.arrays else found
+        result = validate(network, plain, recipe.data.num_classes, group=group, keep=keep)
+    return result._replace(arrays={**result.arrays, **pictures(part)}) if result.arrays else result

@@ -1,4 +1,8 @@
-"""The steps of an epoch: gradients, what all processes agree on, the optimizer step, and checkpoints in between."""
+"""The only training loop.
+
+It does not depend on the method or the data set. Order, augmentation, dropout and learning rate are functions of (seed,
+epoch, step), so that a run resumed at any step continues exactly as an uninterrupted one would.
+"""
 
 import math
 import signal
@@ -8,9 +12,11 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch import nn
 
-from ...errors import DivergedError, FeatureError
+from ...errors import DivergedError, FeatureError, StoppedError
 from ...schedules import StepCounter
+from ..methods.base import Objective
 from ..recipe import Recipe, checkpoint_interval
 from ..seeds import Purpose
 from ..types import Batch, EpochRecord
@@ -53,7 +59,69 @@ class Watcher(Protocol):
         ...
 
 
-class Agreement(NamedTuple):
+def fit(
+    fabric: Any,
+    recipe: Recipe,
+    model: nn.Module,
+    objective: Objective,
+    data: Data,
+    *,
+    everything: Callable[[], Iterator[Batch]],
+    state: dict[str, Any] | None,
+    validate: Callable[[nn.Module], dict[str, float]],
+    save: Save,
+    watcher: Watcher,
+    stop: StopSignals,
+) -> None:
+    """Train from `state` (or from scratch) to the last epoch, or until the method ends training.
+
+    The model then has the final weights.
+
+    Args:
+        fabric: a launched Lightning Fabric; the model and the optimizer are set up on it here.
+        recipe: epochs, optimizer, schedule, clipping, accumulation, strategy, checkpoints.
+        model: returns `Output`.
+        objective: `objective(model, batch) -> Terms`; its parameters are trained too.
+        data: the training batches of this process.
+        everything: returns this process's shard of the training images, not augmented, for objectives that need it.
+        state: the state last passed to `save`, to resume from.
+        validate: called every `eval_every` epochs and after the last; its numbers are added to the record.
+        save: called with the state and the record of each epoch, and inside an epoch with a state and None.
+        watcher: receives an update after every step.
+        stop: the signals that end the run; the state is saved first.
+    """
+    trained = Trained(fabric, recipe, model, objective, state)
+    steps = _Steps(fabric, recipe, trained, data, watcher, stop, save)
+    totals = EpochTotals(**(state or {}).get("totals", {}))
+    for epoch in range(state["epoch"] if state else 0, recipe.epochs):
+        if objective.ended:
+            break
+        try:
+            with stop.deferred(), torch.random.fork_rng():
+                if not totals.step:
+                    with fabric.autocast():
+                        objective.before_epoch(epoch, model, everything)
+                steps.take(epoch, totals)
+                trained.refresh()
+            started = time.perf_counter()
+            record = {"epoch": epoch, **totals.record()}
+            if recipe.on_nan == "skip":
+                record["skipped_steps"] = totals.skipped
+            if (epoch + 1) % recipe.eval_every == 0 or epoch + 1 == recipe.epochs:
+                record |= validate(model)
+        except StoppedError as error:
+            stop.hold()
+            if totals.step:
+                save(trained.state(epoch, totals), None)
+            raise stopped(error.code - 128, f"in epoch {epoch}, step {totals.step} of {data.steps}") from None
+        with stop.deferred():
+            objective.after_epoch(model, record)
+            record["seconds"] = totals.seconds + time.perf_counter() - started
+            save(trained.state(epoch + 1), record)
+        totals = EpochTotals()
+
+
+class _Agreement(NamedTuple):
     """What all processes know after the gradients of a step."""
 
     sums: dict[str, float]
@@ -72,8 +140,8 @@ class Agreement(NamedTuple):
         return [name for name, value in self.sums.items() if not math.isfinite(value)]
 
 
-class Epoch:
-    """Takes the steps of an epoch."""
+class _Steps:
+    """The steps of an epoch: gradients, agreement of all processes, the optimizer step, and checkpoints in between."""
 
     def __init__(
         self, fabric: Any, recipe: Recipe, trained: Trained, data: Data, watcher: Watcher, stop: StopSignals, save: Save
@@ -90,7 +158,7 @@ class Epoch:
             watch_outputs(fabric, self.model)
 
     def take(self, epoch: int, totals: EpochTotals) -> None:
-        """Take the steps of an epoch that are left; the totals say which, and are brought up to date."""
+        """Take the remaining steps of an epoch, starting at `totals.step`, and update the totals."""
         self.model.train()
         self.objective.train()
         started, before = time.perf_counter(), totals.seconds
@@ -107,7 +175,7 @@ class Epoch:
                 self.save(self.trained.state(epoch, totals), None)
                 self.saved = time.monotonic()
 
-    def _step(self, epoch: int, first: int, count: int, pieces: Pieces, totals: EpochTotals) -> Agreement:
+    def _step(self, epoch: int, first: int, count: int, pieces: Pieces, totals: EpochTotals) -> _Agreement:
         """Take one optimizer step, from `count` mini-batches."""
         last = first + count - 1
         base, where = epoch * self.data.steps, f"epoch {epoch}, step {last}"
@@ -122,8 +190,8 @@ class Epoch:
 
         skips = self.recipe.on_nan == "skip"
         buffers = self._buffers(copied=True) if skips else {}
-        found, broken = self._gradients(pieces, count, prepare, where)
-        agreed = self._agree(found, broken, first, last + 1)
+        loss, broken = self._gradients(pieces, count, prepare, where)
+        agreed = self._agree(loss, broken, first, last + 1)
         fails = bool(agreed.wrong) or agreed.broken
         if fails and not skips:
             raise _diverged(where, agreed.wrong, totals)
@@ -144,27 +212,27 @@ class Epoch:
     def _gradients(self, pieces: Pieces, count: int, prepare: Prepare, where: str) -> tuple[Loss, bool]:
         """Compute the gradients; return the loss, and whether something else is not finite."""
         try:
-            found = self.add_gradients(self.fabric, self.model, self.objective, pieces, count, prepare)
+            loss = self.add_gradients(self.fabric, self.model, self.objective, pieces, count, prepare)
         except NotFinite:
             return Loss({}, 0), True
         except FeatureError as error:
             raise DivergedError(f"training stopped in {where}: {error}") from error
         average_gradients(self.fabric, self.objective)
-        if self.recipe.on_nan == "stop" or self.recipe.precision == "16-mixed":  # its scaler looks at gradients itself
-            return found, False
-        return found, not gradients_are_finite((*self.model.parameters(), *self.objective.parameters()))
+        if self.recipe.on_nan == "stop" or self.recipe.precision == "16-mixed":  # its scaler checks gradients itself
+            return loss, False
+        return loss, not gradients_are_finite((*self.model.parameters(), *self.objective.parameters()))
 
-    def _agree(self, found: Loss, broken: bool, first: int, after: int) -> Agreement:
-        """Add up what the processes have to say; the first one's clock tells whether a checkpoint is due."""
+    def _agree(self, loss: Loss, broken: bool, first: int, after: int) -> _Agreement:
+        """Add up the values of all processes; the clock of the first process decides whether a checkpoint is due."""
         late = self.seconds and time.monotonic() - self.saved >= self.seconds
         due = late if self.fabric.is_global_zero else False
         received = [self.stop.received == signum for signum in (signal.SIGTERM, signal.SIGINT)]
         flags = [float(flag) for flag in (broken, due, *received)]
-        total = add_up(self.fabric, [*flags, *found.sums.values()])
-        sums = {name: value / self.fabric.world_size for name, value in zip(found.sums, total[4:], strict=True)}
+        total = add_up(self.fabric, [*flags, *loss.sums.values()])
+        sums = {name: value / self.fabric.world_size for name, value in zip(loss.sums, total[4:], strict=True)}
         signum = signal.SIGTERM if total[2] else signal.SIGINT if total[3] else 0
         counted = self.steps > 0 and after // self.steps > first // self.steps
-        return Agreement(sums, found.images, bool(total[0]), signum, bool(total[1]) or counted)
+        return _Agreement(sums, loss.images, bool(total[0]), signum, bool(total[1]) or counted)
 
     def _buffers(self, copied: bool = False) -> dict[str, torch.Tensor]:
         """The buffers of model and objective by name, or copies of them."""

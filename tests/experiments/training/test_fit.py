@@ -1,8 +1,6 @@
 """The loop: accumulation, clipping, validation, precision and logging, each against something simpler."""
 
 import csv
-import sys
-import types
 from dataclasses import replace
 
 import pytest
@@ -13,6 +11,7 @@ from opl.experiments import paper
 from opl.experiments.data import Digits
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.training import progress
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
 from opl.optim import SGD, Steps
@@ -110,13 +109,11 @@ def test_weights_and_biases_gets_the_records(tmp_path, monkeypatch):
         def save(self):
             pass
 
-    module = types.ModuleType("wandb.integration.lightning.fabric")
-    module.WandbLogger = WandbLogger
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(progress, "_wandb_logger", lambda: WandbLogger)
     folder = trained(tmp_path, "wandb", replace(PLAIN, epochs=2, log="wandb"))
     records = [(record["epoch"], record["train/loss"]) for record in folder.metrics()]
     assert logged == [f"{PLAIN.name} seed {PLAIN.seed}", *records]
-    monkeypatch.setitem(sys.modules, module.__name__, None)
+    monkeypatch.undo()
     with pytest.raises(OptionError, match="pip install wandb"):
         trained(tmp_path, "absent", replace(PLAIN, epochs=2, log="wandb"))
 
