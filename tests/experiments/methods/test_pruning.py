@@ -7,7 +7,7 @@ from torch import nn
 from opl.errors import OptionError
 from opl.experiments.methods import Pruning
 from opl.experiments.models import Network
-from opl.experiments.models.gates import add_gates, gates_of
+from opl.experiments.models.neural_scale import add_gates, gates_of
 from opl.experiments.types import Batch, TaskShape
 
 pytestmark = pytest.mark.usefixtures("one_thread")

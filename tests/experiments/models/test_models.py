@@ -152,6 +152,7 @@ def test_settings_are_plain_values_of_one_type():
     assert len({CifarResNet(), CifarResNet(depth=56), ResNet(), ResNet12(), Vgg11(), MnistNet(), DigitsNet()}) == 6
 
 
+@pytest.mark.slow
 def test_a_model_compiles_into_one_graph():
     model, images = CifarResNet(depth=8, width=4).build(3, 7).eval(), torch.randn(2, 3, 16, 16)
     output = torch.compile(model, fullgraph=True, backend="aot_eager")(images)

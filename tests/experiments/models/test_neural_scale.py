@@ -9,7 +9,7 @@ from torch import nn
 
 from opl.errors import OptionError
 from opl.experiments.models import NeuralScale, PreActResNet18
-from opl.experiments.models.gates import Gate, add_gates, gates_of
+from opl.experiments.models.neural_scale import Gate, add_gates, gates_of
 from opl.experiments.widths import ARCHITECTURES, STORED, count_parameters, uniform_widths
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,9 +1,13 @@
-"""The ResNets for photographs have torchvision's names and shapes."""
+"""ResNets have torchvision's names, and their blocks are their formulas."""
 
 import pytest
 import torch
+import torch.nn.functional as F
+from _batch_norms import normalized, shuffled
+from torch import nn
 
-from opl.experiments.models import ResNet
+from opl.experiments.models import CifarResNet, ResNet
+from opl.experiments.models.residual import BasicBlock, Bottleneck
 
 LANDMARKS = {
     18: {
@@ -45,3 +49,37 @@ def test_resnet_state_dicts_have_torchvisions_names_and_shapes(depth, entries):
     assert {name: tuple(weights[name].shape) for name in landmarks} == landmarks
     assert ("layer1.0.downsample.0.weight" in weights) == (depth >= 50)
     assert "layer1.1.downsample.0.weight" not in weights
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_a_basic_block_is_its_formula():
+    x = torch.randn(3, 4, 8, 8)
+    wider, same = shuffled(BasicBlock(4, 6, stride=2)), shuffled(BasicBlock(4, 4, stride=1))
+    for block, stride in ((wider, 2), (same, 1)):
+        residual = normalized(F.conv2d(x, block.conv1.weight, stride=stride, padding=1), block.bn1).clamp(min=0)
+        residual = normalized(F.conv2d(residual, block.conv2.weight, padding=1), block.bn2)
+        straight = x
+        if stride == 2:  # a 1x1 convolution with stride 2 looks at every second pixel, and mixes its channels
+            mixed = torch.einsum("oi,bihw->bohw", block.downsample[0].weight[:, :, 0, 0], x[:, :, ::2, ::2])
+            straight = normalized(mixed, block.downsample[1])
+        torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
+
+
+def test_a_bottleneck_is_its_formula_with_the_stride_in_the_middle():
+    x, block = torch.randn(3, 8, 8, 8), shuffled(Bottleneck(8, 3, stride=2))
+    residual = normalized(F.conv2d(x, block.conv1.weight), block.bn1).clamp(min=0)
+    residual = normalized(F.conv2d(residual, block.conv2.weight, stride=2, padding=1), block.bn2).clamp(min=0)
+    residual = normalized(F.conv2d(residual, block.conv3.weight), block.bn3)
+    straight = normalized(F.conv2d(x[:, :, ::2, ::2], block.downsample[0].weight), block.downsample[1])
+    torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
+
+
+def test_the_depth_counts_the_layers_with_weights():
+    for depth in (8, 20, 32, 44, 56, 110):
+        with torch.device("meta"):
+            model = CifarResNet(depth=depth).build(3, 10)
+        layers = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+        assert len([name for name in layers if "downsample" not in name]) == depth
+        assert [name for name in layers if "downsample" in name] == ["layer2.0.downsample.0", "layer3.0.downsample.0"]

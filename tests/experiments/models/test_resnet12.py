@@ -1,4 +1,4 @@
-"""ResNet-12 is the published net."""
+"""ResNet-12 vs the published network written out, and DropBlock at exactly the requested rate."""
 
 import copy
 import math
@@ -10,7 +10,7 @@ from torch import nn
 
 from opl.errors import OptionError
 from opl.experiments.models import ResNet12
-from opl.experiments.models.dropblock import DropBlock
+from opl.experiments.models.resnet12 import DropBlock, drop_block, seed_rate
 
 SLIM = ResNet12(widths=(4, 6, 8, 10), block=2, ramp=4)
 
@@ -126,3 +126,198 @@ def test_settings_that_cannot_be_built_are_refused_in_one_sentence(settings, wor
     with pytest.raises(OptionError) as refusal:
         settings.build(3, 10)
     assert all(word in str(refusal.value) for word in words), refusal.value
+
+
+SIZES = [  # height, width, side of the squares: the four maps of the published nets, then maps of every other kind
+    (10, 10, 5),
+    (5, 5, 5),
+    (4, 4, 2),
+    (2, 2, 2),
+    (3, 3, 5),  # smaller than the square
+    (7, 3, 5),  # smaller in one way
+    (9, 4, 2),
+    (6, 11, 3),
+    (5, 5, 1),  # single cells
+]
+
+
+def maps(count, height, width):
+    """Ones, so that a zero is a blanked cell; laid out channels last."""
+    return torch.ones(count // 500, 500, height, width).to(memory_format=torch.channels_last)
+
+
+def fraction(layer, height, width, *, rate, step=0):
+    """The mean share of blanked cells, of as many maps as it takes to be four sigma sure of 1 % of the rate."""
+    x, shares, sigma = maps(50_000, height, width), torch.zeros(0), math.inf
+    while 4 * sigma > 0.01 * rate:
+        layer.set_step(step)
+        shares = torch.cat([shares, (layer(x) == 0).float().mean((2, 3)).flatten()])
+        sigma = shares.std().item() / math.sqrt(len(shares)) or math.inf
+    return shares.mean().item()
+
+
+@pytest.mark.parametrize(("height", "width", "block"), SIZES)
+def test_the_asked_fraction_is_blanked_at_every_size(height, width, block):
+    assert fraction(DropBlock(0.1, block), height, width, rate=0.1) == pytest.approx(0.1, rel=0.01)
+
+
+@pytest.mark.parametrize(("height", "width", "block"), [(10, 10, 5), (2, 2, 2)])
+def test_half_way_up_the_ramp_half_the_fraction_is_blanked(height, width, block):
+    layer = DropBlock(0.1, block, ramp=40_000)
+    assert fraction(layer, height, width, rate=0.05, step=20_000) == pytest.approx(0.05, rel=0.01)
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.01, 0.1, 0.5, 0.9, 0.999])
+def test_the_expected_fraction_is_exact(rate):
+    for height, width, block in (*SIZES, (64, 64, 32)):
+        ways = torch.zeros(height, width, dtype=torch.double)  # in how many places a square can lie on a cell
+        tall, wide = min(block, height), min(block, width)
+        for y in range(height - tall + 1):
+            for x in range(width - wide + 1):
+                ways[y : y + tall, x : x + wide] += 1
+        stays = (1 - seed_rate(rate, ways.float()).double()) ** ways
+        assert 1 - stays.mean().item() == pytest.approx(rate, rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.7, 0.99])
+@pytest.mark.parametrize(("height", "width", "block"), [(10, 10, 5), (6, 11, 3)])
+def test_other_rates_are_met_too(height, width, block, rate):
+    assert fraction(DropBlock(rate, block), height, width, rate=rate) == pytest.approx(rate, rel=0.01)
+
+
+def test_the_rate_is_that_of_the_step_whatever_was_before():
+    layer = DropBlock(0.4, 2, ramp=4)
+    for expected in (0.0, 0.1, 0.2, 0.3, 0.4, 0.4):  # its own count, step after step
+        share = (layer(maps(50_000, 4, 4)) == 0).float().mean().item()
+        assert share == pytest.approx(expected, rel=0.03)
+    assert layer.step == 6
+    layer.set_step(1)
+    assert (layer(maps(50_000, 4, 4)) == 0).float().mean().item() == pytest.approx(0.1, rel=0.03)
+
+
+def test_every_place_starts_a_square_equally_often():
+    # by hand: on 3 cells in a row with squares of 2, the ends are under one square, the middle is under two
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        g = (low + high) / 2
+        blanked = sum(1 - (1 - g) ** (rows * columns) for rows in (1, 2, 1) for columns in (1, 2, 1)) / 9
+        low, high = (g, high) if blanked < 0.3 else (low, g)
+    expected = 1 - (1 - g) ** torch.tensor([[1, 2, 1], [2, 4, 2], [1, 2, 1]])
+    found = (DropBlock(0.3, 2)(maps(200_000, 3, 3)) == 0).float().mean(1).mean(0)
+    torch.testing.assert_close(found, expected, atol=0, rtol=0.02)
+
+
+@pytest.mark.parametrize(("height", "width", "block"), SIZES)
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_every_blanked_cell_is_part_of_a_whole_blanked_square(height, width, block, rate):
+    blanked = drop_block(torch.ones(8, 100, height, width), rate, block) == 0
+    tall, wide = min(block, height), min(block, width)
+    covered = torch.zeros_like(blanked)
+    for y in range(height - tall + 1):
+        for x in range(width - wide + 1):
+            whole = blanked[:, :, y : y + tall, x : x + wide].all(3).all(2)
+            covered[:, :, y : y + tall, x : x + wide] |= whole[:, :, None, None]
+    assert blanked.any()
+    assert torch.equal(covered, blanked)
+
+
+def test_samples_and_channels_are_blanked_each_on_their_own():
+    blanked = (drop_block(torch.ones(200, 200, 2, 2), 0.5, 2) == 0)[:, :, 0, 0].float()
+    for means in (blanked.mean(0), blanked.mean(1)):  # of 200 coins: their spread is sqrt(0.25 / 200)
+        assert means.std().item() == pytest.approx(math.sqrt(0.25 / 200), rel=0.2)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_what_is_kept_is_scaled_to_make_up_and_passes_the_gradient_alone(dtype, layout):
+    x = torch.randn(16, 8, 6, 6).to(dtype, memory_format=layout).requires_grad_()
+    y = DropBlock(0.3, 3)(x)
+    kept = y != 0
+    scale = torch.tensor(x.numel() / kept.sum().item()).to(dtype)
+    assert y.dtype == dtype
+    assert y.is_contiguous(memory_format=layout)
+    torch.testing.assert_close(y, torch.where(kept, x * scale, 0))
+    upstream = torch.randn_like(y)
+    y.backward(upstream)
+    torch.testing.assert_close(x.grad, torch.where(kept, upstream * scale, 0))
+    assert not x.grad[~kept].any()
+
+
+def test_at_rate_0_nothing_changes_and_at_rate_1_nothing_is_left():
+    x = torch.randn(1, 1, 1, 41)  # 41 * (1 / 41) is not 1 in fp32
+    assert torch.equal(DropBlock(0.0, 3)(x), x)
+    assert torch.equal(DropBlock(0.5, 3, ramp=10)(x), x)  # step 0 of a ramp
+    for size, block in ((7, 3), (7, 7), (2, 5), (64, 32)):
+        all_gone = torch.randn(2, 3, size, size, requires_grad=True)
+        y = DropBlock(1.0, block)(all_gone)
+        y.sum().backward()
+        assert not y.any()
+        assert not all_gone.grad.any()
+    assert DropBlock(0.5, 2)(torch.ones(0, 3, 4, 4)).shape == (0, 3, 4, 4)
+
+
+def test_a_blanked_cell_is_zero_whatever_it_was():
+    x = torch.full((4, 50, 4, 4), float("inf"))
+    assert set(drop_block(x, 0.5, 2).unique().tolist()) == {0.0, float("inf")}
+
+
+def test_evaluation_draws_nothing_counts_nothing_and_changes_nothing():
+    layer, x = DropBlock(0.4, 2, ramp=4), torch.randn(2, 3, 4, 4)
+    layer.set_step(2)
+    before = torch.random.get_rng_state()
+    for _ in range(50):
+        assert layer.eval()(x) is x
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert layer.step == 2
+    share = (layer.train()(maps(50_000, 4, 4)) == 0).float().mean().item()
+    assert share == pytest.approx(0.2, rel=0.03)
+
+
+def test_a_checkpoint_knows_the_step():
+    layer, x = DropBlock(0.4, 2, ramp=8), torch.randn(4, 8, 4, 4)
+    for _ in range(5):
+        layer(x)
+    restored = DropBlock(0.4, 2, ramp=8)
+    restored.load_state_dict(copy.deepcopy(layer.state_dict()))
+    assert restored.step == 5
+    outputs = []
+    for each in (layer, restored):
+        torch.manual_seed(3)
+        outputs.append(each(x))
+    assert torch.equal(*outputs)
+
+
+def test_it_compiles_into_one_graph_that_goes_up_the_ramp():
+    layer, x = DropBlock(0.5, 2, ramp=3), torch.randn(4, 8, 4, 4, requires_grad=True)
+    graphs = []
+
+    def counted(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(layer, fullgraph=True, backend=counted)
+    for step in range(5):
+        torch.manual_seed(step)
+        actual = compiled(x)
+        torch.manual_seed(step)
+        torch.testing.assert_close(actual, drop_block(x, 0.5 * min(1, step / 3), 2))
+    assert len(graphs) == 1
+
+
+def test_the_layer_says_what_it_is():
+    assert repr(DropBlock(0.1, 5, 40_000)) == "DropBlock(rate=0.1, block=5, ramp=40000)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((1.5, 2), "rate is 1.5"),
+        ((float("nan"), 2), "rate is nan"),
+        ((0.1, 0), "block is 0"),
+        ((0.1, 2.5), "block is 2.5"),
+        ((0.1, 2, -1), "ramp is -1"),
+    ],
+)
+def test_a_drop_block_that_cannot_be_is_refused(arguments, words):
+    with pytest.raises(OptionError, match=words):
+        DropBlock(*arguments)

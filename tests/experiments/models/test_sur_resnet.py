@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from opl.errors import OptionError
 from opl.experiments.methods import CrossEntropy, CrossEntropyOPL
 from opl.experiments.models import SurResNet, load_weights
-from opl.experiments.models.film import is_adapter
-from opl.experiments.models.sur_resnet import CosineClassifier
+from opl.experiments.models.sur_resnet import CosineClassifier, is_adapter
 from opl.experiments.training.build import inherit
 from opl.experiments.types import Batch, TaskShape
 

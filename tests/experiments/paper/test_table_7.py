@@ -8,7 +8,7 @@ import torch
 from opl.experiments import paper
 from opl.experiments.data import MetaSource
 from opl.experiments.methods import CrossEntropy, CrossEntropyOPL
-from opl.experiments.models.film import is_adapter
+from opl.experiments.models.sur_resnet import is_adapter
 from opl.experiments.paper import table_7
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.scales import SCALES

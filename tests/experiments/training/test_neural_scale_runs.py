@@ -9,7 +9,7 @@ from opl.experiments import paper
 from opl.experiments.export.checked_network import export_network
 from opl.experiments.methods import CrossEntropy, Pruning
 from opl.experiments.models import Vgg11
-from opl.experiments.models.gates import gates_of
+from opl.experiments.models.neural_scale import gates_of
 from opl.experiments.paper import table_s2
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs

@@ -14,7 +14,7 @@ from ...heads import LinearHead
 from ..data import Normalize
 from ..models import Network, ResNet
 from ..models.exported import HeadConfig, NetworkConfig, parse_config, rebuild
-from ..models.standardize import STANDARDIZE
+from ..models.network import STANDARDIZE
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..settings import to_json

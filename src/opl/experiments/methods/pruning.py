@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from ..._ranges import Count, CountOrZero, PositiveFraction, check_settings
 from ...errors import OptionError
 from ...schedules import StepCounter
-from ..models.gates import Gate, gates_of
 from ..models.modes import unwrap
 from ..models.network import Network
+from ..models.neural_scale import Gate, gates_of
 from ..types import Batch, Method, Output, TaskShape
 from ..widths import FIT, SCALING, count_parameters, fit, proportional
 from .base import SupervisedObjective, is_distributed

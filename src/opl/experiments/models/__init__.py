@@ -10,17 +10,13 @@ from .exported import from_pretrained
 from .fast_net import FastNet, WhitenedNetwork
 from .madry_resnet import MadryResNet
 from .mnist import MnistNet
-from .network import Network
-from .neural_scale import NeuralScale
-from .preact_resnet import PreActResNet18
-from .pretrained import load_pretrained
+from .network import Network, Standardize, prepend_standardize
+from .neural_scale import NeuralScale, PreActResNet18, Vgg11
 from .resnet import ResNet
 from .resnet12 import ResNet12
-from .standardize import Standardize, prepend_standardize
 from .sur_resnet import SurResNet
-from .vgg import Vgg11
 from .vit import ViT
-from .weights import load_weights
+from .weights import load_pretrained, load_weights
 from .wide_resnet import WideResNet
 
 MODELS = (

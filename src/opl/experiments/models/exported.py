@@ -14,8 +14,7 @@ from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, Line
 from ..files import read_limited
 from ..settings import from_json, read_json
 from ..types import Model
-from .network import Network
-from .standardize import prepend_standardize
+from .network import Network, prepend_standardize
 from .weights import load_weights
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"

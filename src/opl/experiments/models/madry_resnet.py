@@ -12,7 +12,6 @@ from ..._ranges import Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
-from .standardize import StandardizeEach
 
 SLOPE = 0.1  # of the leaky ReLU
 EPS = 1e-3  # of batch norm
@@ -92,3 +91,22 @@ class ZeroPaddedUnit(nn.Module):
         if self.stride > 1:
             x = F.avg_pool2d(x, self.stride, ceil_mode=True)
         return F.pad(x, (0, 0, 0, 0, self.margin, self.margin)) if self.margin else x
+
+
+class StandardizeEach(nn.Module):
+    """Subtract each image's own mean and divide by its own std, over all pixels and channels, as TensorFlow does.
+
+    The std counts as at least `1 / (255 sqrt(n))` for n values, so that a gray image becomes zeros.
+
+    Example:
+        >>> import torch
+        >>> StandardizeEach()(torch.tensor([[[[0.25, 0.75]]]]))
+        tensor([[[[-1.,  1.]]]])
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalize (B, C, H, W) images with pixels in [0, 1]."""
+        least = 1 / (255 * math.sqrt(math.prod(images.shape[1:])))
+        centered = images - images.mean((1, 2, 3), keepdim=True)
+        variance = centered.square().mean((1, 2, 3), keepdim=True)
+        return centered / variance.clamp(min=least**2).sqrt()

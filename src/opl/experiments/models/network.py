@@ -1,12 +1,15 @@
-"""The module shared by all architectures: parts that run in sequence, then the classifier `fc`."""
+"""The module shared by all architectures: parts that run in sequence, then the classifier `fc`; and normalization."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from ...errors import OptionError
 from ..types import Output
 
+STANDARDIZE = "standardize"  # the part that normalizes images
 POOL = "avgpool"  # the part that averages the last feature map over its positions
 
 
@@ -84,3 +87,33 @@ def draw_convolutions(model: nn.Module, draw: Callable[[Tensor], object]) -> Non
 def he_normal_fan_out(weight: Tensor) -> None:
     """Initialize with He-normal weights of variance 2 / fan_out, which preserves the gradient's variance under ReLU."""
     nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu")
+
+
+class Standardize(nn.Module):
+    """Compute `(images - mean) / std` per channel; both are in the state dict, so weights include their normalization.
+
+    Example:
+        >>> Standardize((0.5,), (0.25,))(torch.ones(1, 1, 1, 1))
+        tensor([[[[2.]]]])
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
+        super().__init__()
+        if len(mean) != len(std) or min(std, default=0) <= 0:
+            raise OptionError(f"mean {mean} and std {std} do not fit: give one of each a channel, each std above 0.")
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalize (B, C, H, W) images."""
+        return (images - self.mean) / self.std
+
+
+def prepend_standardize(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
+    """Insert `Standardize` before the first part of the network, in place; the other parts keep their names."""
+    network.add_module(STANDARDIZE, Standardize(mean, std))
+    network.path = (STANDARDIZE, *network.path)
+    return network

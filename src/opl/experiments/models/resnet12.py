@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from ..._kernels.validate import check_steps
 from ..._ranges import CountOrZero, FractionBelowOne, Pixels, Width, check_settings
 from ...errors import OptionError
+from ...schedules import StepCounter, ramp
 from ..types import Model
-from .dropblock import DropBlock
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
 from .residual import convolution
 
@@ -69,3 +72,113 @@ class HalvingBlock(nn.Module):
         halved: Tensor = self.relu(self.maxpool(total))  # published in the other order: same result, 4 times the work
         dropped: Tensor = self.drop(halved)
         return dropped
+
+
+def drop_block(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
+    """Set random squares of every channel to zero, and scale the kept cells by (all cells) / (kept cells).
+
+    DropBlock: A regularization method for convolutional networks (Ghiasi et al., NeurIPS 2018). The squares lie
+    entirely inside the map and may overlap. If all cells are dropped, the output is zero.
+
+    Args:
+        x: (B, C, H, W).
+        rate: the expected fraction of cells to drop, from 0 to 1.
+        block: the side length of a square; on a smaller map it is cut to the size of the map.
+
+    Example:
+        >>> drop_block(torch.ones(1, 1, 2, 2), 1.0, 2)
+        tensor([[[[0., 0.],
+                  [0., 0.]]]])
+    """
+    blanked = square_mask(x, rate, block)
+    lost = blanked.sum()
+    kept = x.numel() - lost
+    return torch.where(blanked, 0, x * (1 + lost / kept.clamp(min=1)))  # all / kept, and exactly 1 if none is dropped
+
+
+def square_mask(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
+    """Return the mask of dropped cells: each position where a whole square fits starts one at random."""
+    height, width = x.shape[2:]
+    tall, wide = min(block, height), min(block, width)
+    ways = coverage(height, tall, x.device)[:, None] * coverage(width, wide, x.device)
+    starts = x.detach()[:, :, : height - tall + 1, : width - wide + 1]
+    seeds = torch.rand_like(starts, dtype=torch.float32) < seed_rate(rate, ways)  # with the memory format of x
+    rows = F.pad(seeds, (wide - 1, wide - 1, tall - 1, tall - 1))
+    columns = _any([rows[:, :, shift : shift + height] for shift in range(tall)])
+    return _any([columns[..., shift : shift + width] for shift in range(wide)])
+
+
+def coverage(side: int, block: int, device: torch.device) -> Tensor:
+    """Return (side,) counts: how many segments of `block` cells inside the side cover each cell."""
+    cells = torch.arange(side, device=device, dtype=torch.float32)
+    return torch.minimum(cells, side - 1 - cells).clamp(max=min(block - 1, side - block)) + 1
+
+
+def seed_rate(rate: float | Tensor, ways: Tensor) -> Tensor:
+    """Return the probability g that a position starts a square, such that a fraction `rate` of cells is dropped.
+
+    A cell covered by k possible squares is kept with probability (1 - g)^k, so g solves `mean((1 - g)^k) = 1 - rate`.
+    The published `g = rate / mean(k)` ignores overlaps between squares, so its actual rate is too low. With
+    `g = 1 - exp(-u)` the logarithm of both sides is convex in u and nearly linear: Newton's method increases toward the
+    solution, its first step gives about the published value, and five steps reach fp32 precision. All operations are on
+    tensors, so that a rate computed from a step counter on a device needs no synchronization.
+
+    Args:
+        rate: the fraction of cells to drop.
+        ways: k of each cell, which is 1 for at least one cell (a corner).
+
+    Example:
+        >>> seed_rate(0.1, torch.ones(5, 5))  # one square, that covers all: no overlap
+        tensor(0.1000)
+    """
+    stays = torch.log1p(-rate * ways.new_ones(())).clamp(min=-50)  # finite at rate 1, where no cell is kept
+    u = ways.new_zeros(())
+    for _ in range(5):
+        left = torch.exp(-u * ways)
+        u = u + (left.mean().log() - stays) * left.mean() / (left * ways).mean()
+    return -torch.expm1(-u)
+
+
+def _any(masks: list[Tensor]) -> Tensor:
+    """Return the union of the masks."""
+    total = masks[0]
+    for mask in masks[1:]:
+        total = total | mask
+    return total
+
+
+class DropBlock(StepCounter):
+    """Dropout of whole squares in training, at a rate that grows from 0 over the first steps: see `drop_block`.
+
+    The module counts its calls in training mode, as part of its state; `layer.set_step(n)` sets the count. In
+    evaluation mode it is the identity and does not count. Random numbers come from PyTorch's global generator, as in
+    `nn.Dropout`.
+
+    Args:
+        rate: the expected fraction of cells to drop, from 0 to 1.
+        block: the side length of a square; on a smaller map it is cut to the size of the map.
+        ramp: steps until the full rate is reached; 0 uses it from the start.
+
+    Example:
+        >>> layer = DropBlock(0.1, block=5, ramp=40_000)
+        >>> maps = layer(torch.randn(64, 320, 10, 10))
+    """
+
+    def __init__(self, rate: float, block: int, ramp: int = 0) -> None:
+        super().__init__()
+        if not 0 <= rate <= 1:
+            raise OptionError(f"rate is {rate}: give the share of cells to blank, from 0 to 1.")
+        if not 1 <= block < float("inf") or block != int(block):
+            raise OptionError(f"block is {block}: give the side of the squares to blank, a whole number from 1 up.")
+        self.rate, self.block, self.ramp = rate, int(block), check_steps("ramp", ramp)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop squares of (B, C, H, W) maps."""
+        if not self.training:
+            return x
+        step = self.tick()
+        return drop_block(x, self.rate * ramp(step, self.ramp), self.block) if self.rate else x
+
+    def extra_repr(self) -> str:
+        """Return the settings, for `print(model)`."""
+        return f"rate={self.rate}, block={self.block}, ramp={self.ramp}"

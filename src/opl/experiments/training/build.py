@@ -12,8 +12,8 @@ from ..methods import METHODS
 from ..methods.base import Objective
 from ..models import MODELS, Network, WhitenedNetwork, load_pretrained, load_weights, prepend_standardize
 from ..models.fast_net import IMAGES
-from ..models.film import is_adapter
-from ..models.standardize import STANDARDIZE
+from ..models.network import STANDARDIZE
+from ..models.sur_resnet import is_adapter
 from ..recipe import Recipe
 from ..run_folder import RunFolder
 from ..seeds import Purpose

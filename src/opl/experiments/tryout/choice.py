@@ -9,8 +9,8 @@ from ...optim import SGD, Cosine
 from ..data.packed import PackedImages
 from ..data.read.pack import PackFacts
 from ..models import ResNet, load_pretrained
-from ..models.pretrained import find_weights
 from ..models.resnet import Stem
+from ..models.weights import find_weights
 from ..recipe import Precision, Recipe
 from ..scales import TRY
 from .arms import Arm

@@ -1,4 +1,4 @@
-"""A network with its normalization inside."""
+"""Normalization as a part of the network."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 from opl.errors import OptionError
 from opl.experiments import paper
 from opl.experiments.models import Standardize
-from opl.experiments.models.standardize import StandardizeEach
+from opl.experiments.models.madry_resnet import StandardizeEach
 from opl.experiments.training.build import build_model
 
 DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
