@@ -1,4 +1,4 @@
-"""The geometry of features against a double loop over all pairs, its digits, and its errors."""
+"""Geometry vs a double loop over all pairs, its precision, and its errors."""
 
 import doctest
 import math
@@ -25,30 +25,30 @@ def test_every_number_equals_a_double_loop_over_all_pairs(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_matrix_of_expected_cosines_equals_the_double_loop_and_is_nan_for_absent_classes(kind):
+def test_class_cosines_equal_the_double_loop_and_are_nan_for_absent_classes(kind):
     features, labels = some(kind)
     expected = every_pair(features, labels)["matrix"]
     found = measure(features, labels, num_classes=7).class_cosines()
     assert found.tolist() == [exactly([expected.get((i, j), math.nan) for j in range(7)]) for i in range(7)]
 
 
-def test_mean_abs_is_known_while_no_feature_is_negative_and_refused_from_then_on():
+def test_mean_abs_raises_after_a_negative_feature():
     features, labels = some("without a negative")
     geometry = measure(features, labels)
     assert geometry.other("mean_abs") == exactly(every_pair(features, labels)["mean_abs"])
     geometry.update(-torch.eye(5)[:1], torch.tensor([1]))
-    with pytest.raises(OptionError, match=r"sums of classes cannot know it: use form='abs_mean' or 'mean'"):
+    with pytest.raises(OptionError, match=r"some features are negative: use form='abs_mean' or 'mean'"):
         geometry.other("mean_abs")
 
 
-def test_a_negative_value_in_an_ignored_row_does_not_count():
+def test_negative_value_in_an_ignored_row_does_not_count():
     features, labels = some("without a negative")
     labels[3], features[3] = -100, -1.0
     assert measure(features, labels).other("mean_abs") == exactly(every_pair(features, labels)["mean_abs"])
 
 
 @pytest.mark.parametrize("ignore_index", [-100, 1, -1])
-def test_ignored_rows_take_no_part(ignore_index):
+def test_ignored_rows_are_excluded(ignore_index):
     features, labels = some("signed")
     labels[::3] = ignore_index
     expected = every_pair(features, labels, ignore_index)
@@ -57,7 +57,7 @@ def test_ignored_rows_take_no_part(ignore_index):
     assert geometry.counts.sum() == (labels != ignore_index).sum()
 
 
-def test_nothing_seen_is_a_mean_over_no_pairs():
+def test_measures_of_no_samples_are_means_over_no_pairs():
     nothing = {"s": 0.0, "d": 0.0, "orthogonality": 1.0, "expected_orthogonality": 0.0}
     ignored = measure(torch.ones(3, 2), torch.full((3,), -100))
     empty = Geometry(2, num_classes=3).update(torch.ones(0, 2), torch.ones(0, dtype=torch.long))
@@ -82,13 +82,13 @@ def test_perfectly_orthogonal_classes_have_s_1_d_0_and_eq_8_zero():
     assert torch.equal(geometry.class_cosines(), torch.eye(3, dtype=torch.float64))
 
 
-def test_collapsed_features_have_s_and_d_1_and_every_entry_off_the_diagonal_wrong():
+def test_collapsed_features_have_s_and_d_1():
     geometry = measure(torch.tensor([3.0, 4.0]).expand(12, 2), torch.arange(12) % 3)
     assert numbers(geometry) == exactly({"s": 1.0, "d": 1.0, "orthogonality": 1.0, "expected_orthogonality": 6.0})
 
 
 @pytest.mark.parametrize(("kept_in", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
-def test_one_pair_among_thousands_of_singletons_with_a_large_offset_keeps_its_digits(monkeypatch, kept_in, tolerance):
+def test_one_pair_among_thousands_of_singletons_is_precise(monkeypatch, kept_in, tolerance):
     monkeypatch.setattr(opl.geometry, "accumulation_dtype", lambda _: kept_in)  # fp32 as on mps
     features = torch.randn(3000, 16, generator=torch.Generator().manual_seed(1)) + 100  # all nearly parallel
     features[7], features[2100] = torch.eye(16)[0], torch.eye(16)[0] + torch.eye(16)[1] * 3
@@ -99,7 +99,7 @@ def test_one_pair_among_thousands_of_singletons_with_a_large_offset_keeps_its_di
     assert geometry.same == exactly(1 / math.sqrt(10), tolerance)
 
 
-def test_one_sample_against_a_class_of_thousands_keeps_its_digits():
+def test_one_sample_vs_a_class_of_thousands_is_precise():
     features = torch.randn(5000, 16, generator=torch.Generator().manual_seed(2)) + 100
     labels = torch.zeros(5000, dtype=torch.long)
     labels[77] = 1
@@ -109,7 +109,7 @@ def test_one_sample_against_a_class_of_thousands_keeps_its_digits():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_class_similarity_is_the_cosine_between_class_means(kind):
+def test_class_similarity_equals_the_cosine_between_class_means(kind):
     features, labels = some(kind)
     units = F.normalize(features, dim=1)
     geometry = measure(features, labels, num_classes=7)
@@ -133,14 +133,14 @@ def test_a_class_whose_average_is_zero_has_similarity_zero():
 
 @pytest.mark.parametrize("form", ["mean", "abs_mean", "mean_abs"])
 @pytest.mark.parametrize("kind", ["without a negative", "zero rows", "a singleton and an absent class"])
-def test_s_and_d_are_those_of_the_loss_on_one_batch(kind, form):
+def test_s_and_d_equal_those_of_the_loss_on_one_batch(kind, form):
     features, labels = some(kind)
     features = features.relu() if form == "mean_abs" else features
     loss, geometry = orthogonal_projection(features, labels, form=form), measure(features, labels)
     assert (geometry.same, geometry.other(form)) == exactly((loss.same.item(), loss.other.item()))
 
 
-def test_a_feature_too_short_for_its_type_has_no_direction_as_in_the_loss():
+def test_feature_that_underflows_has_no_direction_as_in_the_loss():
     features = torch.tensor([[1.0, 0.0], [1e-40, 0.0], [3.0, 0.0], [0.0, 1.0]])
     labels = torch.tensor([0, 0, 0, 1])
     assert measure(features, labels).same == exactly(1 / 3)
@@ -149,7 +149,7 @@ def test_a_feature_too_short_for_its_type_has_no_direction_as_in_the_loss():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_narrow_types_are_computed_wide_also_under_autocast(dtype):
+def test_half_precision_is_computed_in_full_precision_also_under_autocast(dtype):
     features, labels = some("signed")
     features = (features * 2000).to(dtype)  # a square of these is infinite in fp16
     expected = every_pair(features, labels)
@@ -158,7 +158,7 @@ def test_narrow_types_are_computed_wide_also_under_autocast(dtype):
     assert found == exactly({name: expected[name] for name in NUMBERS})
 
 
-def test_pooled_features_and_a_column_of_labels_are_taken_as_they_come():
+def test_pooled_features_and_a_column_of_labels_are_accepted():
     features, labels = some("signed")
     expected = numbers(measure(features, labels))
     assert numbers(measure(features[:, :, None, None], labels[:, None].int())) == expected
@@ -185,7 +185,7 @@ ERRORS = {
     "wrong dim": (
         lambda: Geometry(4, num_classes=2).update(ROW, ONE),
         FeatureError,
-        "3 numbers a row",
+        "dimension 3",
         "feature_dim=3",
     ),
     "wrong shape": (lambda: measure(ROW[None], ONE), FeatureError, "(1, 2, 3)", "(B, D)"),
@@ -197,8 +197,8 @@ ERRORS = {
     "merging shapes": (
         lambda: Geometry(2, num_classes=3).merge(Geometry(4, num_classes=3)),
         OptionError,
-        "3 classes and 4",
-        "of 3 and 2",
+        "3 classes, dimension 4",
+        "3 classes, dimension 2",
     ),
     "merging a dict": (lambda: Geometry(2, num_classes=3).merge({}), OptionError, "a dict", "another Geometry"),
     "form": (lambda: Geometry(2, num_classes=2).other("absmean"), OptionError, "'absmean'", "did you mean 'abs_mean'"),
@@ -222,7 +222,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("what", ERRORS)
-def test_an_error_says_what_was_wrong_and_what_to_do(what):
+def test_errors_name_cause_and_cure(what):
     call, kind, wrong, remedy = ERRORS[what]
     with pytest.raises(kind) as caught:
         call()
@@ -230,7 +230,7 @@ def test_an_error_says_what_was_wrong_and_what_to_do(what):
     assert remedy in str(caught.value)
 
 
-def test_a_refused_batch_leaves_the_sums_as_they_were():
+def test_invalid_batch_leaves_the_sums_unchanged():
     geometry = measure(torch.eye(3), torch.arange(3))
     before = numbers(geometry)
     with pytest.raises(LabelError):
@@ -239,6 +239,6 @@ def test_a_refused_batch_leaves_the_sums_as_they_were():
     assert geometry.counts.tolist() == [1, 1, 1]
 
 
-def test_the_examples_in_the_docstrings_are_true():
+def test_docstring_examples():
     failed, tried = doctest.testmod(opl.geometry)
     assert (failed, tried > 5) == (0, True)

@@ -1,4 +1,4 @@
-"""A geometry gathered from many batches: split, merged, saved, and summed over processes."""
+"""Geometry of many batches: split, merged, saved, and summed over processes."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def test_any_split_into_batches_gives_the_same_numbers(cuts):
     assert geometry.counts.tolist() == [labels.tolist().count(c) for c in range(4)]
 
 
-def test_a_call_with_many_rows_is_worked_on_in_parts_without_losing_one(monkeypatch):
+def test_large_call_is_processed_in_blocks_without_losing_rows(monkeypatch):
     features, labels = some("signed", rows=23)
     monkeypatch.setattr(opl.geometry, "ROWS", 5)
     expected = every_pair(features, labels)
@@ -42,14 +42,14 @@ def test_merging_equals_concatenating():
 
 
 @pytest.mark.parametrize("positive_first", [True, False])
-def test_merging_remembers_that_a_negative_feature_was_seen(positive_first):
+def test_merging_keeps_the_flag_of_negative_features(positive_first):
     parts = [measure(torch.eye(2), torch.arange(2)), measure(-torch.eye(2), torch.arange(2))]
     one, two = parts if positive_first else reversed(parts)
     with pytest.raises(OptionError, match="mean_abs"):
         one.merge(two).other("mean_abs")
 
 
-def test_sums_are_where_they_were_told_to_be_or_else_where_the_first_data_are():
+def test_sums_are_on_the_given_device_or_on_that_of_the_first_batch():
     there = Geometry(3, num_classes=2, device="meta")
     followed = Geometry(3, num_classes=2).merge(there)
     assert {state.device.type for state in followed.state_dict().values()} == {"meta"}
@@ -57,7 +57,7 @@ def test_sums_are_where_they_were_told_to_be_or_else_where_the_first_data_are():
     assert {state.device.type for state in told.state_dict().values()} == {"meta"}
 
 
-def test_a_pass_begun_in_inference_mode_goes_on_outside_of_it():
+def test_updates_continue_after_inference_mode():
     features, labels = some("signed")
     with torch.inference_mode():
         geometry = Geometry(5, num_classes=4).update(features[:9].clone(), labels[:9])
@@ -66,7 +66,7 @@ def test_a_pass_begun_in_inference_mode_goes_on_outside_of_it():
     assert numbers(geometry) == exactly({name: expected[name] for name in NUMBERS})
 
 
-def test_saved_sums_come_back_and_are_a_copy(tmp_path):
+def test_saved_sums_are_restored_as_a_copy(tmp_path):
     features, labels = some("signed")
     torch.save(measure(features[:9], labels[:9], num_classes=4).state_dict(), tmp_path / "sums.pt")
     saved = torch.load(tmp_path / "sums.pt", weights_only=True)
@@ -106,7 +106,7 @@ def two_processes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_two_processes_each_learn_the_geometry_of_both(two_processes, rank):
+def test_all_reduce_gives_each_process_the_geometry_of_both(two_processes, rank):
     features, labels = whole()
     expected, found = every_pair(features, labels), two_processes[rank]
     assert found["numbers"] == exactly({name: expected[name] for name in NUMBERS})
@@ -115,17 +115,17 @@ def test_two_processes_each_learn_the_geometry_of_both(two_processes, rank):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_without_a_batch_takes_part_too(two_processes, rank):
+def test_all_reduce_with_a_process_without_batches(two_processes, rank):
     expected = every_pair(*uneven_halves()[1])
     assert two_processes[rank]["one empty"] == exactly({name: expected[name] for name in NUMBERS})
 
 
-def test_processes_with_different_shapes_are_all_told(two_processes):
+def test_processes_with_different_shapes_all_raise(two_processes):
     assert "process 1 has a geometry of 5 classes" in two_processes[0]["shapes"]
     assert "process 0 has a geometry of 4 classes" in two_processes[1]["shapes"]
 
 
-def test_a_group_is_reduced_without_the_others_and_refuses_who_is_not_in_it(two_processes):
+def test_all_reduce_over_a_group_raises_for_processes_outside_of_it(two_processes):
     expected = every_pair(*uneven_halves()[0])
     assert two_processes[0]["group"] == exactly({name: expected[name] for name in NUMBERS})
     assert "not a member" in two_processes[1]["group"]

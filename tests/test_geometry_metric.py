@@ -1,4 +1,4 @@
-"""The geometry as a metric of torchmetrics, which is imported only when it is asked for."""
+"""The torchmetrics metric, which is created on first access."""
 
 import doctest
 import pickle
@@ -20,7 +20,7 @@ def metric_or_skip():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_metric_computes_over_all_processes(rank):
+def test_metric_computes_over_all_processes(rank):
     sent = []  # stands in for the network of torchmetrics: what a gathering of each state answers, in order
     network = {"distributed_available_fn": lambda: True, "dist_sync_fn": lambda state, group=None: sent.pop(0)}
     metrics = [metric_or_skip()(5, num_classes=4, **network) for _ in range(2)]
@@ -34,7 +34,7 @@ def test_the_metric_computes_over_all_processes(rank):
         assert metrics[rank].geometry().negative == 1
 
 
-def test_the_metric_equals_the_geometry_over_batches_and_after_reset():
+def test_metric_equals_the_geometry_over_batches_and_after_reset():
     features, labels = some("signed")
     metric = metric_or_skip()(num_classes=4, feature_dim=5)
     for start in (0, 10, 20):
@@ -48,7 +48,7 @@ def test_the_metric_equals_the_geometry_over_batches_and_after_reset():
     assert found == exactly(numbers(measure(features[:7], labels[:7])))
 
 
-def test_the_metric_called_forward_gives_the_batch_and_keeps_the_whole():
+def test_forward_returns_the_batch_values_and_accumulates():
     features, labels = some("signed")
     metric = metric_or_skip()(5, num_classes=4)
     metric(features[:9].abs(), labels[:9])
@@ -60,7 +60,7 @@ def test_the_metric_called_forward_gives_the_batch_and_keeps_the_whole():
         metric.geometry().other("mean_abs")
 
 
-def test_the_metric_works_in_a_collection_and_leaves_ignored_rows_out():
+def test_metric_works_in_a_collection_and_excludes_ignored_rows():
     from_package = metric_or_skip()
     from torchmetrics import MeanMetric, MetricCollection
 
@@ -75,7 +75,7 @@ def test_the_metric_works_in_a_collection_and_leaves_ignored_rows_out():
     assert set(MetricCollection([from_package(5, num_classes=4), MeanMetric()])) == {"GeometryMetric", "MeanMetric"}
 
 
-def test_the_metric_survives_pickling_and_a_narrower_type():
+def test_metric_survives_pickling_and_float32():
     features, labels = some("signed")
     metric = metric_or_skip()(5, num_classes=4).set_dtype(torch.float32)
     metric.update(features[:9], labels[:9])
@@ -85,7 +85,7 @@ def test_the_metric_survives_pickling_and_a_narrower_type():
     assert again.compute()["s"].item() == exactly(every_pair(features, labels)["s"], 1e-6)
 
 
-def test_the_examples_of_the_metric_are_true():
+def test_docstring_examples_of_the_metric():
     metric = metric_or_skip()
     runner = doctest.DocTestRunner()
     for example in doctest.DocTestFinder().find(metric, globs={"GeometryMetric": metric, "torch": torch}):
@@ -100,13 +100,13 @@ def test_importing_the_module_does_not_import_torchmetrics():
     assert answer.stdout.split() == ["True", "False"]
 
 
-def test_without_torchmetrics_the_metric_says_what_to_install(monkeypatch):
+def test_missing_torchmetrics_raises_with_the_install_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "torchmetrics", None)
     opl.geometry._metric_class.cache_clear()
     with pytest.raises(ImportError, match=r"pip install torchmetrics, or use opl\.geometry\.Geometry"):
         _ = opl.geometry.GeometryMetric
 
 
-def test_a_name_that_does_not_exist_is_an_attribute_error():
+def test_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="Geometri"):
         _ = opl.geometry.Geometri

@@ -1,4 +1,4 @@
-"""A feature space measured in any pieces and any order has the numbers of one pass, and those of its definition."""
+"""Geometry does not depend on batches or order, and equals its definition."""
 
 import torch
 from hypothesis import given
@@ -24,7 +24,7 @@ def samples(draw):
 
 
 def pieces(draw, size: int) -> list[torch.Tensor]:
-    """The places 0 to `size - 1` in any order, cut anywhere; some pieces are empty."""
+    """The indices 0 to `size - 1` in any order, split anywhere; some parts are empty."""
     order = torch.tensor(draw(st.permutations(range(size))), dtype=torch.long)
     cuts = sorted(draw(st.lists(st.integers(0, size), max_size=4)))
     return [order[low:high] for low, high in zip([0, *cuts], [*cuts, size], strict=True)]
@@ -61,7 +61,7 @@ def test_merging_parts_in_any_order_gives_the_numbers_of_one_pass(batch, data):
 
 
 @given(samples())
-def test_the_numbers_are_those_of_a_loop_over_every_pair(batch):
+def test_numbers_equal_a_loop_over_every_pair(batch):
     features, labels = batch
     scaled = features / features.abs().amax(1, keepdim=True).clamp(min=1e-300)  # a square of 1e-180 is 0 in the loop
     expected = every_pair(scaled, labels)
@@ -69,7 +69,7 @@ def test_the_numbers_are_those_of_a_loop_over_every_pair(batch):
 
 
 @given(samples(), st.sampled_from(["mean", "abs_mean", "mean_abs"]))
-def test_s_and_d_are_those_of_the_loss(batch, form):
+def test_s_and_d_equal_those_of_the_loss(batch, form):
     features, labels = batch
     features = features.abs() if form == "mean_abs" else features
     found = orthogonal_projection(features, labels, form=form)
@@ -102,7 +102,7 @@ def test_rotating_and_stretching_features_changes_no_number(batch, seed):
 
 
 @given(samples())
-def test_saved_sums_loaded_again_are_the_same_geometry(batch):
+def test_saved_sums_restore_the_geometry(batch):
     features, labels = batch
     before = measure(features, labels, num_classes=9)
     after = Geometry(features.shape[1], num_classes=9).load_state_dict(before.state_dict())
