@@ -68,6 +68,23 @@ def test_a_ramp_takes_gamma_from_start_to_end(shape):
     torch.testing.assert_close(loss.diagnose(features, labels).gamma, torch.tensor(1.25, dtype=torch.float64))
 
 
+def test_a_ramp_starts_after_its_delay():
+    rule = schedules.RampedValue(Ramp(1.0, 3.0, steps=2, delay=2))
+    assert [rule(torch.zeros(())).item() for _ in range(6)] == [1, 1, 1, 2, 3, 3]
+
+
+@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_batch_that_is_not_finite_does_not_move_gamma(readable, broken, monkeypatch):
+    monkeypatch.setattr(schedules, "is_readable", lambda value: readable)
+    rule = schedules.gamma_rule("auto")
+    expected = float(rule(torch.tensor(0.3), torch.tensor(0.2)))
+    before = copy.deepcopy(rule.state_dict())
+    assert float(rule(torch.tensor(broken), torch.tensor(0.2))) == pytest.approx(expected)
+    assert float(rule(torch.tensor(0.3), torch.tensor(broken))) == pytest.approx(expected)
+    assert rule.state_dict() == before
+
+
 RULES = {
     "auto": lambda many: OrthogonalProjectionLoss(gamma=AutoGamma(momentum=0.5), global_batch=many),
     "ramp": lambda many: OrthogonalProjectionLoss(gamma=Ramp(0.0, 2.0, steps=3), global_batch=many),
@@ -85,7 +102,9 @@ def test_several_processes_equal_one_in_value_gradient_and_state(tmp_path):
 REFUSALS = {
     "a gamma that is no rule": (lambda: OrthogonalProjectionLoss(gamma="automatic"), errors.OptionError, ["'auto'"]),
     "a gamma that is no number": (lambda: OrthogonalProjectionLoss(gamma=float("nan")), errors.OptionError, ["nan"]),
+    "a negative gamma": (lambda: OrthogonalProjectionLoss(gamma=-0.1), errors.OptionError, ["-0.1", "at least 0"]),
     "a ramp without steps": (lambda: Ramp(steps=0), errors.OptionError, ["steps is 0"]),
+    "a ramp to a negative gamma": (lambda: Ramp(end=-1.0), errors.OptionError, ["end is -1.0"]),
     "an unknown form": (
         lambda: OrthogonalProjectionLoss(form="mean-abs"),
         errors.OptionError,

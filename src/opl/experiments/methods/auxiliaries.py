@@ -89,7 +89,7 @@ class OPLVariant(OPL):
             return AutoGamma(self.gamma)
         if self.rule == "constant":
             return self.gamma
-        return Ramp(self.gamma, self.end, max(1, shape.steps * shape.epochs), self.rule)
+        return Ramp(self.gamma, self.end, max(1, shape.steps * shape.epochs), shape=self.rule)
 
 
 class ProjectionTerm(Term):
