@@ -2,12 +2,11 @@
 
 import pytest
 
-from opl.experiments.search.space import parse_space
-from opl.experiments.search.trial import Goal
+from opl.experiments.search.samplers import Goal, parse_space
 
 pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'orthogonal-projection-loss[search]'")
 
-from opl.experiments.search.optuna_sampler import OptunaSampler
+from opl.experiments.search.samplers import OptunaSampler
 
 SPACE = parse_space(("a=0.1:2:log", "b=x,y", "c=1:8"))
 
@@ -18,7 +17,9 @@ def sampler(folder, trials=12, batch=2):
 
 
 def value_of(trial):
-    return -((float(trial.words["a"]) - 0.5) ** 2) + 9 * (trial.words["b"] == "y") + int(trial.words["c"]) / 100
+    return (
+        -((float(trial.settings["a"]) - 0.5) ** 2) + 9 * (trial.settings["b"] == "y") + int(trial.settings["c"]) / 100
+    )
 
 
 def run(made, batches=1000):
@@ -37,9 +38,9 @@ def test_proposals_lie_in_their_ranges_and_end_with_the_number_of_trials(tmp_pat
     trials = run(sampler(tmp_path, trials=7))
     assert [trial.number for trial in trials] == list(range(7))
     for trial in trials:
-        assert 0.1 <= float(trial.words["a"]) <= 2
-        assert trial.words["b"] in ("x", "y")
-        assert trial.words["c"] in map(str, range(1, 9))
+        assert 0.1 <= float(trial.settings["a"]) <= 2
+        assert trial.settings["b"] in ("x", "y")
+        assert trial.settings["c"] in map(str, range(1, 9))
 
 
 def test_a_search_that_was_stopped_continues_as_one_that_was_not(tmp_path):
@@ -48,7 +49,7 @@ def test_a_search_that_was_stopped_continues_as_one_that_was_not(tmp_path):
     run(part, batches=2)
     part.propose()  # and is stopped before these two end
     again = run(sampler(tmp_path / "part"))
-    assert [trial.words for trial in again] == [trial.words for trial in whole]
+    assert [trial.settings for trial in again] == [trial.settings for trial in whole]
     assert len(whole) == 12
 
 

@@ -1,4 +1,4 @@
-"""`opl search RECIPE`: a grid or Optuna over any settings of a recipe, by validation only."""
+"""`opl search RECIPE`: search any settings of a recipe by grid or Optuna, on validation only."""
 
 import json
 import sys
@@ -16,11 +16,9 @@ from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe
 from ..runner.placement import HERE, Jobs, Placement
 from ..scales import Scale
-from ..search.searching import Search as Searching
-from ..search.searching import check_recipe, claim_folder
-from ..search.space import Setting, parse_space
-from ..search.summary import as_json, markdown, sentences, table_of
-from ..search.trial import Goal, Metric, Sampler, Trial
+from ..search.execution import Search as Execution
+from ..search.execution import as_json, check_recipe, claim_folder, markdown, sentences, table_of
+from ..search.samplers import Goal, Grid, Metric, OptunaSampler, Sampler, Setting, Trial, parse_space
 from ..settings import to_json
 from .flags import OUT, read_flags
 from .waiting import waiting
@@ -33,91 +31,87 @@ WINNER = "winner.json"
 
 @dataclass(frozen=True)
 class Search:
-    """Grid or Optuna over any settings of a recipe, by validation only. Other flags are settings of all trials."""
+    """Search any settings of a recipe by grid or Optuna, on validation only. Other flags are settings of all trials."""
 
     recipe: Positional[str]
     """For instance digits-opl; `opl recipes` lists them."""
     over: tuple[str, ...] = ()
     """Settings with their values: method.weight=0.1:2:log (a range), method.gamma=0.5,1,2 (a list)."""
     by: Literal["grid", "optuna"] = "grid"
-    """All combinations (a range has five points, or as many as method.weight=0.1:2:log:7 says), or Optuna's choice."""
+    """All combinations (five points per range, or 7 with method.weight=0.1:2:log:7), or trials proposed by Optuna."""
     trials: Jobs = 20
-    """Of Optuna."""
+    """Number of trials, for Optuna."""
     batch: Annotated[int, Range(0, 1024)] = 0
-    """Trials that Optuna proposes together; 0: as many as --jobs."""
+    """Trials that Optuna proposes together; 0 means as many as --jobs."""
     seeds: Jobs = 1
-    """Runs of each trial, whose mean counts; the first has the recipe's seed."""
+    """Runs per trial, which are averaged; the first has the recipe's seed."""
     prune_at: tuple[int, ...] = ()
-    """Epochs after which bad trials are stopped: the worse half of a grid, or those below Optuna's median."""
+    """Epochs after which bad trials stop: the worse half of a grid, or the trials below Optuna's median."""
     metric: Metric = "val/top1"
-    """What is compared; of val/loss the smallest wins."""
+    """The metric to compare; val/loss is minimized."""
     scale: Scale = "small"
     out: Path = OUT
     place: Annotated[Placement, OmitArgPrefixes] = HERE
     settings: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Search":
-        """Read the flags; those of the recipe's settings are kept for it."""
+    def parse(cls, argv: list[str]) -> "Search":
+        """Read the flags; flags of the recipe's settings are kept for `_build`."""
         job: Search
-        job, rest = read_flags(cls, words, prog="opl search", return_unknown_args=True)
+        job, rest = read_flags(cls, argv, prog="opl search", return_unknown_args=True)
         for flags in (job.place, job):
             check_settings(flags, "--")
         check_recipe_name(job.recipe)
         return replace(job, settings=tuple(rest))
 
     def run(self) -> int:
-        """Search, then print the table and write the picture and the winner."""
+        """Search, then print the table and write the figure and the winner."""
         with waiting(f"loading torch and the recipe {self.recipe}"):
             base = self._build([])
         check_recipe(base, self.prune_at)
         space, goal = parse_space(self.over), Goal(self.metric)
         folder = (self.out / "search" / base.name).absolute()
         seeds = tuple(base.seed + number for number in range(self.seeds))
-        searching = Searching(self._build, folder, goal, seeds, tuple(sorted(self.prune_at)))
-        for setting in space:  # a wrong name or value is found before anything is trained
-            for word in setting.grid():
-                check_recipe(self._build([f"--{setting.name}", word]), self.prune_at)
+        execution = Execution(self._build, folder, goal, seeds, tuple(sorted(self.prune_at)))
+        for setting in space:  # a wrong name or value ends the search before anything is trained
+            for value in setting.grid():
+                check_recipe(self._build([f"--{setting.name}", value]), self.prune_at)
         claim_folder(folder, self._definition(base))
         sampler = self._sampler(space, goal, folder, base.seed)
         self._announce(space)
         with self.place.executor(folder, self.scale == "tiny") as executor:
-            trials = searching.run(sampler, executor, self.place.resources)
+            trials = execution.run(sampler, executor, self.place.resources)
         return self._finish(trials, sampler, space, goal, folder)
 
     def _announce(self, space: tuple[Setting, ...]) -> None:
-        """Say what the search costs before it starts."""
+        """Print the cost of the search before it starts."""
         from ..results.text import show_lines
 
         trials = self.trials if self.by == "optuna" else prod(len(setting.grid()) for setting in space)
-        runs = f"{trials} trials of {self.seeds} seeds: up to {trials * self.seeds} runs, {self.place.jobs} at a time"
+        runs = f"{trials} trials, up to {trials * self.seeds} runs ({self.place.jobs} in parallel)"
         show_lines([f"{runs}; a run: {cost_of(self.recipe) or 'not measured'}"], stderr=True)
 
     def _build(self, flags: list[str]) -> "Recipe":
-        """The recipe with the settings of all trials and with those of one."""
+        """Return the recipe with the settings of all trials and the flags of one trial."""
         from .flags import change_settings
 
         return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags])
 
     def _definition(self, base: "Recipe") -> dict[str, Any]:
-        """What must be the same for a search to be continued; more of Optuna's trials may be asked for."""
+        """Return what must be equal for a search to continue; the number of Optuna's trials may grow."""
         optuna = {"batch": self.batch or self.place.jobs} if self.by == "optuna" else {}
         chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
         return {"recipe": to_json(base), **chosen, "metric": self.metric, **optuna}
 
     def _sampler(self, space: tuple[Setting, ...], goal: Goal, folder: Path, seed: int) -> Sampler:
         if self.by == "grid":
-            from ..search.grid import Grid
-
             return Grid(space, goal)
-        from ..search.optuna_sampler import OptunaSampler
-
         return OptunaSampler(space, goal, folder, self.trials, self.batch or self.place.jobs, seed)
 
     def _finish(
         self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path
     ) -> int:
-        """Write and print what was found."""
+        """Write and print the results."""
         from ..results.text import show_lines, show_rows
 
         best = goal.best(trials)
@@ -128,14 +122,14 @@ class Search:
         show_rows(title, *table_of(trials, goal))
         show_lines(sentences(trials, goal, importance))
         if not best:
-            raise OplError(f"no trial finished: the logs in {folder} say why.")
+            raise OplError(f"no trial finished: see the logs in {folder}.")
         winner = self._build(best[0].flags)
         write_whole(folder / WINNER, (json.dumps(to_json(winner), indent=1) + "\n").encode())
         self._draw(best, importance, space, folder)
-        print(f"{WINNER}, trials.md, trials.json, trials.pdf and trials.png are in {folder}")
+        print(f"written to {folder}: {WINNER}, trials.md, trials.json, trials.pdf, trials.png")
         failed = [trial for trial in trials if trial.outcome == "failed"]
         if failed:
-            print(f"{len(failed)} trials failed, the first is {failed[0].name}: its log says why", file=sys.stderr)
+            print(f"{len(failed)} trials failed; see the log of {failed[0].name}", file=sys.stderr)
         return 0
 
     def _draw(self, best: list[Trial], importance: dict[str, float], space: tuple[Setting, ...], folder: Path) -> None:
@@ -144,7 +138,7 @@ class Search:
         from ..charts.trials import draw
         from ..results.runs import read_runs
 
-        settings = {setting.name: [trial.words[setting.name] for trial in best] for setting in space}
+        settings = {setting.name: [trial.settings[setting.name] for trial in best] for setting in space}
         values = [trial.value for trial in best if trial.value is not None]
         log = [setting.name for setting in space if setting.log]
         figure = draw(settings, values, 0, self.metric, importance, log)

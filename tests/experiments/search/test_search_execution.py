@@ -1,4 +1,4 @@
-"""`opl search` on tiny digits: stopped and resumed, never with a look at the test images, and its winner again."""
+"""`opl search` on tiny digits: stopped and resumed, without the test images; its winner is reproduced."""
 
 import json
 
@@ -13,13 +13,13 @@ OVER = ("--over", "method.weight=0.1,2", "method.gamma=0.5,2")
 TINY = ("digits-opl", "--scale", "tiny", "--epochs", "2", "--data.val", "24", *OVER)
 
 
-def search(monkeypatch, words, stop_after=1000):
-    """Run `opl search` in this process, interrupted after so many runs; returns its exit code and the runs."""
+def search(monkeypatch, argv, stop_after=1000):
+    """Run `opl search` in this process, interrupted after so many runs; return its exit code and the runs."""
     with inlined(monkeypatch, stop_after) as executor:
-        return cli.main(["search", *words]), executor.executed
+        return cli.main(["search", *argv]), executor.executed
 
 
-def words(out, by="grid", *more):
+def arguments(out, by="grid", *more):
     return [*TINY, "--by", by, "--trials", "4", "--batch", "2", "--out", str(out), *more]
 
 
@@ -40,10 +40,10 @@ def parts(monkeypatch):
 def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_path, monkeypatch, parts, by, capsys):
     if by == "optuna":
         pytest.importorskip("optuna", reason="Optuna is not installed")
-    code, first = search(monkeypatch, words(tmp_path, by), stop_after=2)
+    code, first = search(monkeypatch, arguments(tmp_path, by), stop_after=2)
     assert (code, len(first)) == (1, 2)
-    assert "the same command resumes" in capsys.readouterr().err
-    code, rest = search(monkeypatch, words(tmp_path, by))
+    assert "run the same command again to resume" in capsys.readouterr().err
+    code, rest = search(monkeypatch, arguments(tmp_path, by))
     assert (code, len(rest)) == (0, 2)
     assert not set(first) & set(rest)
     assert set(parts) == {24}  # nobody looked at the 40 test images
@@ -68,8 +68,8 @@ def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_p
 
 
 def test_pruned_trials_stop_early_and_a_continued_one_equals_one_without_pause(tmp_path, monkeypatch):
-    assert search(monkeypatch, words(tmp_path / "pruned", "grid", "--prune-at", "1"))[0] == 0
-    assert search(monkeypatch, words(tmp_path / "whole"))[0] == 0
+    assert search(monkeypatch, arguments(tmp_path / "pruned", "grid", "--prune-at", "1"))[0] == 0
+    assert search(monkeypatch, arguments(tmp_path / "whole"))[0] == 0
     pruned, whole = (tmp_path / name / "search" / "digits-opl" for name in ("pruned", "whole"))
     trials = json.loads((pruned / "trials.json").read_text())["trials"]
     assert sorted(trial["outcome"] for trial in trials) == ["done", "done", "pruned", "pruned"]
@@ -82,34 +82,34 @@ def test_pruned_trials_stop_early_and_a_continued_one_equals_one_without_pause(t
 
 
 def test_another_search_in_the_same_folder_is_refused(tmp_path, monkeypatch, capsys):
-    search(monkeypatch, words(tmp_path), stop_after=0)
-    code, _ = search(monkeypatch, words(tmp_path, "grid", "--metric", "val/loss"))
+    search(monkeypatch, arguments(tmp_path), stop_after=0)
+    code, _ = search(monkeypatch, arguments(tmp_path, "grid", "--metric", "val/loss"))
     assert code == 2
     assert "holds another search (metric differ)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
-        (["--data.val", "0"], "holds out no images"),
-        (["--oracle"], "looks at the test set"),
-        (["--prune-at", "2"], "--prune-at 2"),
+        (["--data.val", "0"], "no validation images"),
+        (["--oracle"], "uses the test set"),
+        (["--prune-at", "2"], "--prune-at is 2"),
         (["--seeds", "0"], "--seeds"),
         (["--jobs", "0"], "--jobs"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys, more, said):
-    given = words(tmp_path, "grid")
+def test_what_cannot_be_searched_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys, more, expected):
+    given = arguments(tmp_path, "grid")
     if more[0] in given:  # a flag may be given once
-        place = given.index(more[0])
-        del given[place : place + len(more)]
+        index = given.index(more[0])
+        del given[index : index + len(more)]
     code, runs = search(monkeypatch, [*given, *more])
     assert (code, runs) == (2, [])
-    assert said in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 def test_a_file_without_a_recipe_is_refused_with_a_sentence(tmp_path, capsys):
     (tmp_path / "odd.json").write_text('{"kind": "Recipe"}')
     for file in ("odd.json", "missing.json"):
         assert cli.main(["train", "--recipe", str(tmp_path / file)]) == 2
-        assert f"{file} holds no recipe" in capsys.readouterr().err
+        assert f"{file} is not a recipe" in capsys.readouterr().err
