@@ -36,7 +36,7 @@ def parts(monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize("by", ["grid", "optuna"])
+@pytest.mark.parametrize("by", ["grid", pytest.param("optuna", marks=pytest.mark.slow)])
 def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_path, monkeypatch, parts, by, capsys):
     if by == "optuna":
         pytest.importorskip("optuna", reason="Optuna is not installed")
@@ -67,6 +67,7 @@ def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_p
     assert "test/top1" in again.result()
 
 
+@pytest.mark.slow
 def test_pruned_trials_stop_early_and_a_continued_one_equals_one_without_pause(tmp_path, monkeypatch):
     assert search(monkeypatch, arguments(tmp_path / "pruned", "grid", "--prune-at", "1"))[0] == 0
     assert search(monkeypatch, arguments(tmp_path / "whole"))[0] == 0
