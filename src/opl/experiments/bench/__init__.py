@@ -1,28 +1,26 @@
-"""What `opl bench` measures: one module a subject, each with `measure(options)` and `show(result)`.
+"""What `opl bench` measures: for every subject a function from `Options` to tables of plain numbers."""
 
-`measure` returns plain numbers, which JSON takes as they are; `show` prints them for people.
-"""
-
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Subject = Literal["loss", "variants", "losses", "train", "episodes", "attack"]
 MODULES: dict[Subject, str] = {
-    "loss": "loss",
-    "variants": "variants",
-    "losses": "losses",
-    "train": "training",
-    "episodes": "episodes",
-    "attack": "attack",
+    "loss": "costs",
+    "variants": "costs",
+    "losses": "costs",
+    "train": "steps",
+    "attack": "steps",
+    "episodes": "episode_fits",
 }
-"""The module of each subject."""
+"""The module of this package whose `SUBJECTS` has the function of a subject."""
+
+Tables = dict[str, list[dict[str, Any]]]
+"""Rows by the title of their table; a row has a value for every column."""
 
 
 class Options(NamedTuple):
-    """What the command line sets; a subject takes what it has a use for."""
+    """What the command line sets."""
 
     seconds: float
-    """Time spent on each case, at least."""
+    """Minimum time per case."""
     memory: bool
     """Measure peak memory too (Linux)."""
-    quiet: bool
-    """Show no progress bar."""

@@ -10,20 +10,21 @@ from tyro.conf import Positional
 from ..._ranges import Positive, Range
 from ..bench import MODULES, Options, Subject
 from .flags import Flags
+from .waiting import waiting
 
 
 @dataclass(frozen=True)
 class Bench(Flags):
-    """Time and peak memory of the loss against the textbook B x B version, in one run."""
+    """Measure speed and memory vs the textbook B x B version, in one run."""
 
     what: Positional[Subject] = "loss"
-    """OPL against its textbook version; all losses of table 1 as shares of a training step; the training loop
-    against a bare and a conventional one; the classifier of few-shot episodes against scikit-learn's; or a step of
-    adversarial training against the passes that it needs."""
+    """OPL vs the textbook version; OPL vs its variants; all losses of table 1 as shares of a training step; the
+    training loop vs a bare and a conventional one; the classifier of few-shot episodes vs scikit-learn's; or a step of
+    adversarial training vs the passes that it needs."""
     seconds: Positive = 4.0
-    """Time spent on each case, at least; every version runs at least three times."""
+    """Minimum time per case; every version runs at least three times."""
     threads: Annotated[int, Range(0, 1024)] = 0
-    """Threads of torch; 0 keeps its own choice."""
+    """Threads of torch; 0 keeps the default."""
     memory: bool = True
     """Measure memory too (Linux; takes a minute)."""
     json: bool = False
@@ -33,12 +34,15 @@ class Bench(Flags):
         """Measure, and print."""
         import torch
 
+        from ..bench.measurement import show
+
         if self.threads:
             torch.set_num_threads(self.threads)
-        subject = import_module(f"opl.experiments.bench.{MODULES[self.what]}")
-        result = subject.measure(Options(self.seconds, self.memory, quiet=self.json))
+        module = import_module(f"opl.experiments.bench.{MODULES[self.what]}")
+        with waiting(f"measuring {self.what} (up to three minutes)"):
+            tables = module.SUBJECTS[self.what](Options(self.seconds, self.memory))
         if self.json:
-            print(json.dumps(result, indent=1))
+            print(json.dumps(tables, indent=1))
         else:
-            subject.show(result)
+            show(tables)
         return 0

@@ -1,0 +1,108 @@
+"""Measuring time and peak memory: versions that take turns, calls in a new process, and tables of the results."""
+
+import multiprocessing
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+import torch
+
+from ...errors import OptionError
+from ..models import Network
+from . import Tables
+
+T = TypeVar("T")
+MIN_TURNS = 4  # the first is a warm-up
+
+
+def time_call(call: Callable[[], object]) -> float:
+    """Return the seconds of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def median_milliseconds(
+    versions: Mapping[str, Callable[[], object]], seconds: float, *, reset: Callable[[], object]
+) -> dict[str, float]:
+    """Return the median time of each version; the versions take turns in random order, so that all share disturbances.
+
+    Args:
+        versions: what is timed, by name.
+        seconds: the minimum time of all turns; each version runs at least three times after a warm-up.
+        reset: called before each call, outside of its time.
+    """
+    times: dict[str, list[float]] = {name: [] for name in versions}
+    order, shuffle = list(versions), random.Random(0).shuffle
+    turns, end = 0, time.perf_counter() + seconds
+    while time.perf_counter() < end or turns < MIN_TURNS:
+        shuffle(order)
+        for name in order:
+            reset()
+            times[name].append(time_call(versions[name]))
+        turns += 1
+    return {name: 1e3 * median(values[1:]) for name, values in times.items()}
+
+
+def memory_is_measurable() -> bool:
+    """Return whether the operating system reports the peak memory of a process."""
+    return sys.platform == "linux"
+
+
+def measure_peak(call: Callable[[], object]) -> int:
+    """Return the peak memory of a call in bytes, above what this process used before it."""
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    call()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def run_in_child(what: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call an importable function in a new process; `what` names the measurement in the error if the process dies."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_send, args=(function, arguments, sender))
+    child.start()
+    sender.close()
+    try:
+        returned: T = receiver.recv()
+    except EOFError:
+        raise OptionError(f"the process that measured {what} died: free some memory, then run it again.") from None
+    finally:
+        child.join()
+    return returned
+
+
+def _send(function: Callable[..., Any], arguments: tuple[Any, ...], sender: "Connection[Any, Any]") -> None:
+    sender.send(function(*arguments))
+
+
+def show(tables: Tables) -> None:
+    """Print the tables, with columns as wide as their entries."""
+    for title, rows in tables.items():
+        lines = [list(rows[0]), *([_format(value) for value in row.values()] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        print(title)
+        for line in lines:
+            print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        print()
+
+
+def _format(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def to_channels_last(network: Network) -> Network:
+    """Return the network with weights in channels_last, the fastest memory format for convolutions on a CPU."""
+    moved: Network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack it
+    return moved
