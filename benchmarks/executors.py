@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from opl.experiments.runner.executor import Resources, Task
-from opl.experiments.runner.processes import Processes
+from opl.experiments.runner.local import Local
 
 SLEEP = "import sys, time; time.sleep(float(sys.argv[2])); open(sys.argv[1], 'a').write('x\\n')"
 
@@ -32,8 +32,8 @@ def memory() -> float:
 
 def build(given: argparse.Namespace, folder: Path):
     if given.on == "local":
-        return Processes(given.at_once)
-    from opl.experiments.runner.ray_tasks import RayCluster
+        return Local(given.at_once)
+    from opl.experiments.runner.ray_executor import RayCluster
 
     return RayCluster(folder)
 
@@ -97,7 +97,7 @@ def poll(count: int, folder: Path) -> None:
 
 
 def pool(count: int, folder: Path) -> None:
-    with Processes(2) as executor:
+    with Local(2) as executor:
         for number in range(count):
             words = (str(folder / f"{number}.txt"), "0.3")
             executor.submit(Task(str(number), words, folder / "log", (), Resources(1), ("-c", SLEEP)))

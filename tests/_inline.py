@@ -3,8 +3,7 @@
 from contextlib import contextmanager
 
 from opl.experiments import cli
-from opl.experiments.runner.executor import CHILD, Event
-from opl.experiments.runner.placement import Placement
+from opl.experiments.runner.executor import OPL, Event, Placement
 
 
 class Inline:
@@ -20,16 +19,16 @@ class Inline:
 
     def watch(self):
         while self.tasks:
-            if self.tasks[0].program != CHILD:
+            if self.tasks[0].program != OPL:
                 task = self.tasks.pop(0)
-                yield Event(task.name, "failed" if self.other(list(task.words)) else "done")
+                yield Event(task.name, "failed" if self.other(list(task.argv)) else "done")
                 continue
             if not self.left:
                 raise KeyboardInterrupt
             self.left -= 1
             task = self.tasks.pop(0)
             self.executed.append(task.name)
-            yield Event(task.name, "failed" if cli.main(list(task.words)) else "done")
+            yield Event(task.name, "failed" if cli.main(list(task.argv)) else "done")
 
     def cancel(self):
         self.tasks.clear()

@@ -1,4 +1,4 @@
-"""Rows whose data set is not here are left out at the small scale, and said to be."""
+"""Rows whose data set is missing are left out at the small scale, with a message."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_a_data_set_is_here_if_its_files_are(nowhere):
 def test_rows_without_their_data_are_left_out_in_one_line(nowhere, capsys):
     table = paper.item("table-3")
     present = Reproduce("table-3")._with_data(table)
-    assert capsys.readouterr().err == "left out: 12 rows that need cifar10, which is not here: see opl data\n"
+    assert capsys.readouterr().err == "left out: 12 rows that need cifar10, which is missing (see opl data)\n"
     assert {row.recipe for row in table.at("small")} - {row.recipe for row in present.at("small")} == {
         row.recipe for row in table.at("small") if row.recipe.startswith("cifar10-")
     }

@@ -1,16 +1,23 @@
-"""Runs of an item: they wait for those that they come after, and one failure stops only what comes after it."""
+"""Runs and measures of an item: order, failures, estimated time, and what is printed."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
 import torch
 from _instant import Instant
 
+from opl.errors import FolderError
+from opl.experiments import paper
 from opl.experiments.item import Item, Row
+from opl.experiments.paper import item
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.runner.jobs import jobs_of, run_all
+from opl.experiments.runner.display import Step
+from opl.experiments.runner.executor import SHARE
+from opl.experiments.runner.jobs import Job, Reached, evaluate_all, jobs_of, measure_all, run_all, seconds_left
 
 
-def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
+def test_runs_start_after_the_runs_that_they_need_and_fail_with_them(tmp_path):
     after = {"teacher": "", "student": "teacher", "pupil": "student", "other": ""}
     look = lambda name: SimpleNamespace(epochs=1, after=after[name], members=())  # noqa: E731
     table = Item("x", "x", "x", {}, (Row("P", "pupil", {}), Row("O", "other", {})))
@@ -18,13 +25,13 @@ def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
     assert [job.recipe for job in jobs] == ["teacher", "student", "pupil", "other"] * 2
     order = []
 
-    def train(words, log):
-        assert words == ("train", words[1], "--seed", words[3], "--scale", "tiny", "--out", str(tmp_path), *words[-2:])
-        assert words[-2:] == ("--wait", "30.0")
-        folder = RunFolder.of(tmp_path, words[1], int(words[3]))
+    def train(argv, log):
+        options = ("--scale", "tiny", "--out", str(tmp_path), "--wait", "30.0")
+        assert argv == ("train", argv[1], "--seed", argv[3], *options)
+        folder = RunFolder.of(tmp_path, argv[1], int(argv[3]))
         assert log == folder.log_file
-        folder.start({"name": words[1]}, {})
-        order.append(f"{words[1]} {words[3]}")
+        folder.start({"name": argv[1]}, {})
+        order.append(f"{argv[1]} {argv[3]}")
         if order[-1] == "student 1":
             return 1
         folder.finish({"x": torch.zeros(1)}, {})
@@ -38,10 +45,10 @@ def test_runs_wait_for_those_that_they_come_after_and_fail_with_them(tmp_path):
     assert "pupil 1" not in order
     assert "other 1" in order
     assert [(job.recipe, job.seed) for job in failed] == [("student", 1), ("pupil", 1)]
-    assert "comes after student" in failed[1].state
+    assert "it needs student, which failed" in failed[1].state
 
 
-def test_members_of_a_family_are_run_with_its_row_and_wait_for_their_base_alone(tmp_path):
+def test_members_of_a_family_run_with_its_row_and_wait_only_for_their_base(tmp_path):
     after = {"base": "", "one": "base", "two": "base", "row": "base"}
     members = {"row": ("one", "two")}
     look = lambda name: SimpleNamespace(epochs=1, after=after[name], members=members.get(name, ()))  # noqa: E731
@@ -56,6 +63,90 @@ def test_a_finished_run_is_not_started_again(tmp_path):
     jobs = jobs_of(Item("x", "x", "x", {}, (Row("O", "only", {}),)), "tiny", 1, tmp_path, look)
     jobs[0].folder.start({"name": "only"}, {})
     jobs[0].folder.finish({"x": torch.zeros(1)}, {})
-    with Instant(1, lambda words, log: 1) as executor:
+    with Instant(1, lambda argv, log: 1) as executor:
         assert run_all(jobs, "tiny", tmp_path, executor) == []
     assert jobs[0].state == "done"
+
+
+def job(recipe, seed, state, reached, cost=0.0, took=0.0):
+    made = Job(recipe, seed, 10, RunFolder("nowhere"), cost=cost, state=state, took=took, known=reached)
+    made.reached = lambda: reached
+    return made
+
+
+def test_the_time_left_follows_from_the_epochs_of_the_run_then_of_its_recipe_then_of_all_runs():
+    jobs = [
+        job("a", 0, "done", Reached(10, 100.0), took=107.0),  # 10 s per epoch, 7 s to start
+        job("a", 1, "running", Reached(4, 80.0)),  # 20 s per epoch: 6 epochs, 120 s
+        job("a", 2, "waiting", Reached()),  # the mean of the recipe, 15 s: 150 s and 7
+        job("b", 0, "waiting", Reached(), cost=1e6),  # the mean of all runs, the same
+        job("c", 0, "failed (x)", Reached()),
+    ]
+    assert seconds_left(jobs, 1) == pytest.approx(120 + 157 + 157)
+    assert seconds_left(jobs, 2) == pytest.approx((120 + 157 + 157) / 2)
+    assert seconds_left(jobs, 100) == pytest.approx(157)  # no shorter than the longest
+
+
+def test_before_any_epoch_the_time_left_is_the_cost_of_the_item_or_unknown():
+    assert seconds_left([job("a", seed, "waiting", Reached(), cost=30.0) for seed in (0, 1)], 1) == 60
+    assert seconds_left([job("a", 0, "waiting", Reached())], 1) is None
+    assert seconds_left([job("a", 0, "done", Reached(10, 5.0))], 1) == 0
+
+
+def test_the_progress_of_a_run_is_kept_while_its_file_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("opl.experiments.runner.jobs.FRESH", 0.0)
+    folder = RunFolder.of(tmp_path, "a", 0)
+    run = Job("a", 0, 3, folder, state="running")
+    assert run.step() == Step(0, 3, "epoch 0/3")
+    folder.start({"name": "a"}, {})
+    folder.log({"epoch": 0, "seconds": 2.0, "images_per_second": 90.4})
+    folder.log({"epoch": 1, "seconds": 4.0, "images_per_second": 80.4, "val/top1": 50.0})
+    assert run.step() == Step(2, 3, "epoch 2/3", "80 images/s")
+    assert run.reached() == Reached(2, 6.0, 80.4, 50.0)
+    (folder.path / "metrics.jsonl").write_text("no record\n")
+    assert run.reached() == Reached(2, 6.0, 80.4, 50.0)
+
+
+def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_are_printed(tmp_path, capsys):
+    asked, measured = item("table-4"), []
+
+    def evaluate(given, log):
+        assert given[0] == "evaluate"
+        recipe = Path(given[1]).parent.name
+        measured.append((recipe, given[2:]))
+        log.write_text("numbers\n" + "opl: warning: gradients may be masked\n" * (recipe == "cifar100-robust-mart"))
+        return 0
+
+    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: paper.recipe(name, "tiny"))
+    assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
+    with Instant(1, evaluate) as executor:
+        assert measure_all(asked, jobs, "tiny", tmp_path, executor) == []
+    said = capsys.readouterr().err
+    assert said.count("masked") == 1
+    assert "numbers" not in said
+    assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
+    assert {given for _, given in measured} == {measure.words for measure in asked.measures if "tiny" in measure.scales}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_output_of_a_failed_measure_is_printed_and_its_run_returned(tmp_path, capsys):
+    jobs = jobs_of(item("figure-4"), "tiny", 2, tmp_path, lambda name: paper.recipe(name, "tiny"))
+
+    def evaluate(given, log):
+        log.write_text("opl: no weights\n" * given[1].endswith("opl/seed-1"))
+        return int(given[1].endswith("opl/seed-1"))
+
+    with Instant(2, evaluate) as executor:
+        failed = measure_all(item("figure-4"), jobs, "tiny", tmp_path, executor)
+    assert [(job.recipe, job.seed) for job in failed] == [("cifar100-resnet56-opl", 1)]
+    assert capsys.readouterr().err.count("opl: no weights") == 1
+
+
+def test_measures_are_not_written_behind_a_link(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "0.txt").write_text("not ours")
+    (tmp_path / ".measures").symlink_to(outside)
+    with Instant(1, lambda argv, log: 0) as executor, pytest.raises(FolderError, match="is a link"):
+        evaluate_all([(RunFolder(tmp_path / "r"), ("geometry",))], tmp_path, executor, SHARE)
+    assert (outside / "0.txt").read_text() == "not ours"

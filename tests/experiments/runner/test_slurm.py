@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from opl.errors import OplError
+from opl.experiments.files import write_whole
 from opl.experiments.run_folder import MODEL, RunFolder
+from opl.experiments.runner import slurm
 from opl.experiments.runner.executor import Resources, Task
 from opl.experiments.runner.slurm import HOME, Queue, Slurm
 
@@ -21,7 +23,7 @@ pytest.importorskip("submitit", reason="submitit is not installed: pip install '
 @pytest.fixture
 def local(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    monkeypatch.setattr("opl.experiments.runner.slurm.POLL", 0.05)
+    monkeypatch.setattr(slurm, "POLL", 0.05)
     return lambda cancel=False: Slurm(tmp_path, Queue(time=60), cancel, cluster="local")
 
 
@@ -35,7 +37,7 @@ def test_tasks_run_in_order_and_one_failure_stops_only_what_comes_after_it(local
     assert ends == {"bad": "failed", "below": "skipped", "good": "done", "next": "done"}
 
 
-def test_an_interrupted_command_says_what_it_leaves(local, tmp_path, capsys):
+def test_an_interrupted_command_prints_what_it_leaves(local, tmp_path, capsys):
     def interrupt(cancel):
         with local(cancel) as executor:
             executor.submit(Task("sleep", (), tmp_path / "log", program=("-c", "import time; time.sleep(60)")))
@@ -45,40 +47,30 @@ def test_an_interrupted_command_says_what_it_leaves(local, tmp_path, capsys):
 
     with pytest.raises(KeyboardInterrupt):
         interrupt(cancel=True)
-    assert "1 SLURM jobs were cancelled; the same command resumes" in capsys.readouterr().err
+    assert "1 runs on SLURM were cancelled; the same command resumes" in capsys.readouterr().err
 
 
 def test_a_folder_that_jobs_do_not_see_is_refused_before_anything_starts(local, tmp_path, monkeypatch):
-    with local() as executor:
-        token = executor.folder / "elsewhere"
-        monkeypatch.setattr("opl.experiments.runner.slurm.token_in", lambda folder: _Token(token))
-        with pytest.raises(OplError, match="is not seen by"):
-            executor._check_machine()
+    monkeypatch.setattr(slurm, "describe_job", describe_elsewhere)
+    with pytest.raises(OplError, match="is not visible on"), local():
+        pytest.fail("the folder is not visible")
 
 
-class _Token:
-    """A token file that no job can read."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def __enter__(self):
-        return self.file, "token"
-
-    def __exit__(self, *_):
-        pass
+def describe_elsewhere(token_file, answer):
+    """What a job reports on a machine that does not see the token file."""
+    write_whole(answer, json.dumps(["node-7", "", {}]))
 
 
 @pytest.mark.slow
 def test_a_preempted_run_resumes_in_the_next_job_and_ends_with_the_same_bytes(local, tmp_path):
-    def words(out):
+    def argv(out):
         return ("train", "digits-opl", "--scale", "tiny", "--epochs", "40", "--out", str(out))
 
     here, there = tmp_path / "alone", tmp_path / "slurm"
     with local() as executor:
-        executor.submit(Task("alone", words(here), tmp_path / "log"))
+        executor.submit(Task("alone", argv(here), tmp_path / "log"))
         assert [event.state for event in executor.watch()][-1] == "done"
-        executor.submit(Task("run", words(there), tmp_path / "log"))
+        executor.submit(Task("run", argv(there), tmp_path / "log"))
         folder = RunFolder.of(there, "digits-opl", 0)
         events = executor.watch()
         assert next(events).state == "running"
@@ -108,7 +100,7 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod((tools / name).stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", str(tools), prepend=":")
-    monkeypatch.setattr(Slurm, "_check_machine", lambda self: None)
+    monkeypatch.setattr(slurm, "check_machines", lambda folder, describe: None)
     needs = Resources(cpus=3, gpus=2, memory=8)
     first, second = Task("first", (), tmp_path / "a", (), needs), Task("second", (), tmp_path / "b", ("first",), needs)
 
@@ -142,7 +134,7 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
     assert {name: job.job_id for name, job in again.jobs.items()} == {"first": "101", "second": "102"}
 
 
-def test_without_slurm_the_command_says_so(tmp_path, monkeypatch):
+def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OplError, match="no SLURM here"):
         Slurm(tmp_path, Queue()).__enter__()

@@ -6,8 +6,7 @@ from typing import Any
 from tyro.conf import Positional
 
 from ...errors import OptionError, did_you_mean
-from .flags import Flags
-from .waiting import waiting
+from .flags import Flags, show_status
 
 SEE = "opl data NAME says more of one: its parts, license, and every way to get it."
 
@@ -23,7 +22,7 @@ class Data(Flags):
         """Print the list, or what is known of one data set."""
         from ..results.text import show_columns, show_lines
 
-        with waiting("looking for data sets"):
+        with show_status("looking for data sets"):
             from ..data import describe
 
             found = {row["name"]: row for row in describe()}

@@ -1,10 +1,10 @@
-"""`opl demo`: the first thing to run."""
+"""`opl demo`: train CE and CE+OPL on scikit-learn's digits and compare; the first command to run."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..paper import item
-from ..runner.placement import Jobs, Placement
+from ..runner.executor import Jobs, Placement
 from .flags import OUT, Flags, Seeds
 from .reproduce import Reproduce
 
@@ -13,15 +13,15 @@ ITEM = "demo"
 
 @dataclass(frozen=True)
 class Demo(Flags):
-    """CE against CE+OPL on scikit-learn's digits, three seeds: a table, a page, a picture, and what they show."""
+    """Train CE and CE+OPL on scikit-learn's digits with three seeds and compare: a table, a page and a figure."""
 
     seeds: Seeds = item(ITEM).seeds
     out: Path = OUT
     jobs: Jobs = 2
 
     def run(self) -> int:
-        """Reproduce the demo's table, then say what happened and what to try next."""
-        job = Reproduce(ITEM, seeds=self.seeds, out=self.out, place=Placement(jobs=self.jobs))
+        """Reproduce the demo's table, then print a summary and the next steps."""
+        job = Reproduce(ITEM, seeds=self.seeds, out=self.out, placement=Placement(jobs=self.jobs))
         outcome = job.run()
         if outcome == 0:
             folder = self.out / job.scale / ITEM
@@ -30,7 +30,7 @@ class Demo(Flags):
 
 
 def _story(folder: Path, scale: str) -> list[str]:
-    """What the runs show, in plain words."""
+    """A summary of the runs."""
     from ..paper import ITEMS, RECIPES
     from ..report.glossary import TERMS
     from ..results.conformity import screen
@@ -43,7 +43,7 @@ def _story(folder: Path, scale: str) -> list[str]:
 
 def _next_steps(folder: Path) -> list[str]:
     return [
-        f"Look:  {folder / 'report.html'} (the page), {folder / f'{ITEM}.png'} (the features of both)",
-        "Next:  opl try FOLDER                          does OPL help on your images? a folder per class",
-        "       opl reproduce table-1 --scale small     the paper's first table, on CIFAR-100",
+        f"Open:  {folder / 'report.html'} (the page), {folder / f'{ITEM}.png'} (the features of both)",
+        "Next:  opl try FOLDER                          compare on your images, one folder per class",
+        "       opl reproduce table-1 --scale small     table 1 of the paper, on CIFAR-100",
     ]

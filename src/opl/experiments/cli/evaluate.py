@@ -10,8 +10,8 @@ from ..._ranges import check_settings
 from ...errors import OptionError
 from ..evaluation.protocols import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
-from ..runner.measures import evaluate_all
-from ..runner.placement import Placement
+from ..runner.executor import Placement
+from ..runner.jobs import evaluate_all
 from .flags import HELP, Parser, read_flags
 
 

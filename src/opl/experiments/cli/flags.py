@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import re
+import sys
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -254,3 +255,15 @@ def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int
     except SystemExit as end:
         return int(end.code or 0)
     return 1
+
+
+@contextmanager
+def show_status(sentence: str) -> Iterator[None]:
+    """Show a sentence on a terminal while libraries are loaded; it is erased afterwards."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(sentence):
+        yield

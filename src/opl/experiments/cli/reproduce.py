@@ -1,6 +1,7 @@
-"""`opl reproduce ITEM`: all runs of a table or figure, then the paper's numbers and ours side by side."""
+"""`opl reproduce ITEM`: train all runs of a table or figure, then compare with the paper."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -10,16 +11,15 @@ from tyro.conf import OmitArgPrefixes, Positional
 from ..._ranges import check_settings
 from ...errors import FolderError, OptionError
 from ..charts.rendering import Order
+from ..files import write_whole
 from ..item import Item
 from ..paper import ITEMS, RECIPES, item, recipe
 from ..results.text import show_lines
-from ..runner.jobs import Job, jobs_of, run_all
-from ..runner.measures import measure_all
-from ..runner.placement import HERE, Placement
+from ..runner.display import format_seconds
+from ..runner.executor import HERE, Placement
+from ..runner.jobs import Job, jobs_of, measure_all, run_all, seconds_left
 from ..scales import Scale
-from . import plan
-from .flags import OUT, Flags, Seeds, read_flags
-from .waiting import waiting
+from .flags import OUT, Flags, Seeds, read_flags, show_status
 
 if TYPE_CHECKING:
     from ..results.runs import Run
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reproduce(Flags):
-    """All runs of a table or figure, then the paper's numbers and ours side by side."""
+    """Train all runs of a table or figure, then compare with the paper."""
 
     item: Positional[str]
-    """For instance table-s1; `opl recipes` lists them."""
+    """A table or figure, such as table-s1; `opl recipes` lists them."""
     scale: Scale = "small"
     seeds: Seeds = 0
-    """Runs of each row; 0 takes the table's own number, at the tiny scale at most two."""
+    """Seeds per row; 0 uses the number of the table, at most two at the tiny scale."""
     out: Path = OUT
-    place: Annotated[Placement, OmitArgPrefixes] = HERE
+    placement: Annotated[Placement, OmitArgPrefixes] = HERE
     json: bool = False
     """Print the table as JSON."""
     order: Order = "class"
-    """Of the classes in a similarity matrix (figures 4 and s3); the other items have none."""
+    """The order of classes in the similarity matrices of figures 4 and s3; other items ignore it."""
     dry_run: bool = False
-    """Print the runs, which of them are done, which data sets are here and the expected time, and train nothing."""
+    """Print the runs, their progress, the data sets and the expected time, and train nothing."""
 
     @classmethod
-    def parse(cls, words: list[str]) -> Self:
-        """Read the flags, and check them; those of the placement are named as they are given."""
-        job: Self = read_flags(cls, words, prog="opl reproduce")
-        for flags in (job.place, job):
+    def parse(cls, argv: list[str]) -> Self:
+        """Read and check the flags."""
+        job: Self = read_flags(cls, argv, prog="opl reproduce")
+        for flags in (job.placement, job):
             check_settings(flags, "--")
         return job
 
     def run(self) -> int:
-        """Run what is not finished, then print the table, or draw the figure."""
+        """Train and measure unfinished runs, then print the table or draw the figure."""
         chosen = self._choose()
-        with waiting(f"loading the recipes of {chosen.name}"):
+        with show_status(f"loading the recipes of {chosen.name}"):
             recipe(chosen.at(self.scale)[0].recipe, self.scale)
         if self.dry_run:
             jobs = self._jobs(self._with_data(chosen), self._folder(chosen))
-            plan.show(chosen, jobs, self.scale, self.place)
+            _show_plan(chosen, jobs, self.scale, self.placement)
             return 0
         present = self._with_data(chosen)
         folder = self._make_folder(chosen)
@@ -71,16 +71,16 @@ class Reproduce(Flags):
         return 1 if failed else 0
 
     def _choose(self) -> Item:
-        """The item, where all flags fit it."""
+        """Look up the item and check that the flags fit it."""
         chosen = item(self.item)
         if not chosen.rows:
             raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
         if not chosen.at(self.scale):
-            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: give another --scale.")
+            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: choose another --scale.")
         return chosen
 
     def _folder(self, chosen: Item) -> Path:
-        """The folder of its runs, absolute since on a cluster processes start elsewhere."""
+        """The folder of its runs; absolute, because processes on a cluster start in other folders."""
         return (self.out / self.scale / (chosen.home or chosen.name)).absolute()
 
     def _jobs(self, chosen: Item, folder: Path) -> list[Job]:
@@ -89,18 +89,18 @@ class Reproduce(Flags):
         return jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
 
     def _make_folder(self, chosen: Item) -> Path:
-        """The folder of its runs, which is made."""
+        """Create the folder of its runs."""
         folder = self.out / self.scale / (chosen.home or chosen.name)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FolderError(
-                f"cannot write to {folder} ({error.strerror}): give another folder with --out."
+                f"cannot write to {folder} ({error.strerror}): choose another folder with --out."
             ) from error
         return folder
 
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
-        """Stop before anything is trained if a run of these rows, or one that they come after, cannot be compared."""
+        """Raise an error before anything is trained if an existing run of the item is incomparable or damaged."""
         from ..results.runs import DAMAGED, REFUSED
 
         names = {job.recipe for job in self._jobs(chosen, folder)}
@@ -108,12 +108,12 @@ class Reproduce(Flags):
         if wrong:
             more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
             raise FolderError(
-                f"{wrong[0].folder.path} cannot be compared: {wrong[0].sentence}{more}; move it elsewhere or delete "
-                "it, or give another --out."
+                f"{wrong[0].folder.path} cannot be compared: {wrong[0].sentence}{more}; move or delete it, or choose "
+                "another --out."
             )
 
     def _with_data(self, chosen: Item) -> Item:
-        """The item without the rows whose data set is not here, at the small scale; says which, unless it is all."""
+        """The item without rows whose data set is missing, at the small scale; prints which, unless all are missing."""
         needed = dict.fromkeys(row.needs for row in chosen.at("small") if row.needs and self.scale == "small")
         if not needed:
             return chosen
@@ -123,31 +123,31 @@ class Reproduce(Flags):
         present = replace(chosen, rows=tuple(row for row in chosen.rows if row.needs not in absent))
         if not present.at("small"):
             for name in absent if not self.dry_run else ():
-                find(name)  # from the network, or with the error that says how to get it
+                find(name)  # downloads it, or raises an error that explains how to get it
             return chosen
         for name in absent:
             count = sum(row.needs == name for row in chosen.at("small"))
-            show_lines([f"left out: {count} rows that need {name}, which is not here: see opl data"], stderr=True)
+            show_lines([f"left out: {count} rows that need {name}, which is missing (see opl data)"], stderr=True)
         return present
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
-        """Train and measure what is not there yet; the runs that failed."""
-        folder = folder.absolute()  # on a cluster, processes start elsewhere
+        """Train and measure unfinished runs; returns the runs that failed."""
+        folder = folder.absolute()  # processes on a cluster start in other folders
         jobs = self._jobs(chosen, folder)
         self._find_data(jobs)
-        show_lines(plan.announce(jobs, self.place), stderr=True)
-        with self.place.executor(folder, self.scale == "tiny") as executor:
-            return run_all(jobs, self.scale, folder, executor, self.place.resources) or measure_all(
-                chosen, jobs, self.scale, folder, executor, self.place.resources
+        show_lines(announce(jobs, self.placement), stderr=True)
+        with self.placement.executor(folder, self.scale == "tiny") as executor:
+            return run_all(jobs, self.scale, folder, executor, self.placement.resources) or measure_all(
+                chosen, jobs, self.scale, folder, executor, self.placement.resources
             )
 
     def _find_data(self, jobs: list[Job]) -> None:
-        """Stop before anything is started if the data set of a run is nowhere; on a cluster, only its machines know."""
-        if self.scale == "tiny" or self.place.on != "local":
+        """Raise an error before anything starts if a data set is missing; on a cluster, only its machines know."""
+        if self.scale == "tiny" or self.placement.on != "local":
             return
         from ..data import find
 
-        for name in plan.data_sets([job for job in jobs if not job.folder.done], self.scale):
+        for name in _data_sets([job for job in jobs if not job.folder.done], self.scale):
             find(name)
 
     def _report(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
@@ -158,9 +158,9 @@ class Reproduce(Flags):
 
         table = build_table(chosen, runs, self.scale)
         data = json.dumps(as_json(table), indent=1)
-        stem = chosen.name if chosen.home else "table"  # the runs of another item keep their own table
-        (folder / f"{stem}.md").write_text(document(table) + "\n")
-        (folder / f"{stem}.json").write_text(data + "\n")
+        stem = chosen.name if chosen.home else "table"  # so that the table of the other item is kept
+        write_whole(folder / f"{stem}.md", document(table) + "\n")
+        write_whole(folder / f"{stem}.json", data + "\n")
         page = write_report(folder, ITEMS, runs=runs)
         if self.json:
             print(data)
@@ -169,17 +169,85 @@ class Reproduce(Flags):
         show_lines([f"{stem}.md, {stem}.json and report.html are in {page.parent}"])
 
     def _draw(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
-        """Draw the figure, and print what it says."""
+        """Draw the figure, and print its description."""
         from ..charts.paper import draw
 
-        files, words = draw(chosen, runs, folder, self.scale, self.order)
+        files, lines = draw(chosen, runs, folder, self.scale, self.order)
         if not self.json:
-            show_lines([*words, f"{', '.join(file.name for file in files)} are there too"])
+            show_lines([*lines, f"figure: {', '.join(file.name for file in files)}"])
 
 
 def _comparable_runs(folder: Path) -> "list[Run]":
-    """The runs of a folder; those that may not be compared say so."""
+    """The runs of a folder; incomparable runs are marked, with the reason."""
     from ..results.conformity import screen
     from ..results.runs import read_runs
 
     return screen(read_runs(folder), ITEMS.values(), RECIPES)
+
+
+# The plan: what would be trained, and how long it takes.
+
+
+def announce(jobs: Sequence[Job], placement: Placement) -> list[str]:
+    """The number of runs and the expected time, as a line to print before they start; none if all are done."""
+    _mark_done(jobs)
+    left = [job for job in jobs if not job.ended]
+    if not left:
+        return []
+    count = f"{len(left)} run{'s' if len(left) > 1 else ''}"
+    done = f" left ({len(jobs) - len(left)} of {len(jobs)} done)" if len(left) < len(jobs) else ""
+    return [f"{count}{done}, {_expected_time(jobs, placement)}"]
+
+
+def _show_plan(item: Item, jobs: Sequence[Job], scale: Scale, placement: Placement) -> None:
+    """Print all runs with their progress, the data sets, and the expected time."""
+    from ..results.text import show_columns
+
+    _mark_done(jobs)
+    names = list(dict.fromkeys(job.recipe for job in jobs))
+    show_lines([f"{item.name}: {item.title}, scale {scale}", ""])
+    show_columns([(name, ", ".join(_progress(job) for job in jobs if job.recipe == name)) for name in names])
+    done = sum(job.ended for job in jobs)
+    time = f"{len(jobs) - done} to train: {_expected_time(jobs, placement)}" if done < len(jobs) else "nothing to train"
+    show_lines(["", f"{done}/{len(jobs)} runs done, {time}", _describe_data(item, jobs, scale)])
+    if item.cost:
+        show_lines([f"cost per run: {item.cost}"])
+    if any(scale in measure.scales for measure in item.measures):
+        show_lines(["after training, opl evaluate measures each run, which takes more time"])
+
+
+def _data_sets(jobs: Sequence[Job], scale: Scale) -> list[str]:
+    """The known data sets that runs need."""
+    from ..data import CATALOG
+
+    return sorted({recipe(job.recipe, scale).data.name for job in jobs} & CATALOG.keys())
+
+
+def _mark_done(jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        job.state = "done" if job.complete else job.state
+
+
+def _progress(job: Job) -> str:
+    epochs = job.reached().epochs
+    return f"seed {job.seed} {'done' if job.ended else f'epoch {epochs}/{job.epochs}' if epochs else 'to train'}"
+
+
+def _expected_time(jobs: Sequence[Job], placement: Placement) -> str:
+    """The expected time, and how many runs are assumed to run in parallel."""
+    seconds = seconds_left(jobs, placement.jobs)
+    if seconds is None:
+        return "estimating time…"
+    assumed = f"{placement.jobs} in parallel" if placement.on == "local" else f"less if {placement.on} runs several"
+    return f"about {format_seconds(seconds)} ({assumed})"
+
+
+def _describe_data(item: Item, jobs: Sequence[Job], scale: Scale) -> str:
+    from ..data import is_here
+
+    if scale == "tiny":
+        return "data: synthetic"
+    needed = {row.needs for row in item.at(scale) if row.needs and scale == "small"}
+    present = {name: is_here(name) for name in sorted({*_data_sets(jobs, scale), *needed})}
+    missing = "missing (opl data NAME explains how to get it)"
+    return "data: " + (", ".join(f"{name} {'present' if present[name] else missing}" for name in present) or "built in")

@@ -14,14 +14,13 @@ from ..._ranges import Range, check_settings
 from ...errors import OplError
 from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe
-from ..runner.placement import HERE, Jobs, Placement
+from ..runner.executor import HERE, Jobs, Placement
 from ..scales import Scale
 from ..search.execution import Search as Execution
 from ..search.execution import as_json, check_recipe, claim_folder, markdown, sentences, table_of
 from ..search.samplers import Goal, Grid, Metric, OptunaSampler, Sampler, Setting, Trial, parse_space
 from ..settings import to_json
-from .flags import OUT, read_flags
-from .waiting import waiting
+from .flags import OUT, read_flags, show_status
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -66,7 +65,7 @@ class Search:
 
     def run(self) -> int:
         """Search, then print the table and write the figure and the winner."""
-        with waiting(f"loading torch and the recipe {self.recipe}"):
+        with show_status(f"loading torch and the recipe {self.recipe}"):
             base = self._build([])
         check_recipe(base, self.prune_at)
         space, goal = parse_space(self.over), Goal(self.metric)

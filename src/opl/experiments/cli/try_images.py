@@ -51,7 +51,7 @@ class Try(Flags):
 
     def run(self) -> int:
         """Look at the images, train what fits into the time, and tell what was found."""
-        from ..runner.placement import Placement
+        from ..runner.executor import Placement
         from ..tryout.experiment import Experiment
         from ..tryout.location import short_name
         from ..tryout.rounds import Clock

@@ -1,32 +1,32 @@
 """`python -m opl.experiments.cli.worker`: execute one command after another, and end with the parent.
 
-A line of standard input is a command and its log file, as JSON; a line of standard output is its exit code.
+A line of standard input is the arguments and the log file of a command, as JSON; a line of standard output is its exit
+code.
 """
 
 import json
 import os
-import queue
 import signal
 import sys
 import traceback
 import warnings
 from pathlib import Path
 
-from ..runner.lifeline import hold_lifeline
+from ..files import open_to_append
+from ..training.stopping import end_with_parent
 from . import main
 
-TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that was told to end, and did
+TERMINATED = 128 + signal.SIGTERM  # the exit code of a command that SIGTERM stopped
 
 
 def serve() -> None:
     """Execute the commands of standard input until it ends."""
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    hold_lifeline(lines.put)
+    end_with_parent()
     replies, errors = os.dup(1), os.dup(2)
     os.dup2(errors, 1)
-    while True:
-        command = json.loads(lines.get())
-        code = _execute(command["words"], Path(command["log"]), errors)
+    for line in sys.stdin.buffer:
+        command = json.loads(line)
+        code = _execute(command["argv"], Path(command["log"]), errors)
         try:
             os.write(replies, f"{code}\n".encode())
         except BrokenPipeError:  # the parent has died, and its run was stopped
@@ -35,14 +35,14 @@ def serve() -> None:
             return
 
 
-def _execute(words: list[str], log: Path, errors: int) -> int:
-    """Execute a command as if in a process of its own, with all output appended to a file."""
-    with log.open("ab") as file:
+def _execute(argv: list[str], log: Path, errors: int) -> int:
+    """Execute a command as if in a new process, with all output appended to a file."""
+    with open_to_append(log) as file:
         for stream in (1, 2):
             os.dup2(file.fileno(), stream)
     try:
         with warnings.catch_warnings():  # a warning that an earlier command raised is raised again
-            return main(words)
+            return main(argv)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Exception:

@@ -1,1 +1,1 @@
-"""Where runs are executed."""
+"""Where commands run: on this machine, on a Ray cluster, or as SLURM jobs."""

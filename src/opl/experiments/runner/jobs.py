@@ -1,29 +1,45 @@
-"""All runs of a table or figure: each is an `opl train` command, finished ones are kept."""
+"""All runs and measures of a table or figure: `opl train` and `opl evaluate` commands; finished ones are kept."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import OplError
-from ..item import Item
+from ...errors import WARNING, FolderError, OplError
+from ..evaluation.protocols import protocol_of
+from ..files import read_limited
+from ..item import Item, Measure
 from ..run_folder import RunFolder
-from .estimate import Reached, about, seconds_left
+from .display import Display, Step, format_seconds
 from .executor import ENDED, SHARE, Event, Executor, Resources, Task
-from .screen import Screen, Step
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
 FRESH = 1.0
-"""Seconds for which what was read of a running run is taken as it is."""
+"""Seconds for which the progress that was read from a run folder is not read again."""
+LOGS = ".measures"
+"""The folder beside the runs for the output of measures."""
+
+
+class Reached(NamedTuple):
+    """The progress of a run."""
+
+    epochs: int = 0
+    seconds: float = 0.0
+    """The time of these epochs."""
+    images_per_second: float = 0.0
+    val: float | None = None
+    """Validation accuracy in percent, if it was measured after the last of them."""
 
 
 @dataclass
 class Job:
-    """One run: a recipe with a seed, and how it goes."""
+    """One run: a recipe with a seed, and its progress."""
 
     recipe: str
     seed: int
@@ -32,14 +48,14 @@ class Job:
     after: str = ""
     """The recipe whose run must be finished before."""
     until: int = 0
-    """The epochs after which it pauses; 0 for the end."""
+    """The number of epochs after which it pauses; 0 for the end."""
     cost: float = 0.0
-    """The seconds that it takes by what its item states; 0 if that is not known."""
+    """The seconds per run that its item states; 0 if unknown."""
     state: str = "waiting"
     began: float = 0.0
-    """When it was started by this command."""
+    """When this command started it."""
     took: float = 0.0
-    """The seconds from there to its end, if it started with its first epoch."""
+    """The seconds from its start to its end, if it started with its first epoch."""
     known: Reached = field(default_factory=Reached)
     read: float | None = None
     """When `known` was read from the folder."""
@@ -51,12 +67,12 @@ class Job:
 
     @property
     def last(self) -> int:
-        """The epochs after which it ends or pauses."""
+        """The number of epochs after which it ends or pauses."""
         return self.until or self.epochs
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, or failed."""
+        """Whether it is done or failed."""
         return self.state == "done" or self.state.startswith("failed")
 
     @property
@@ -78,11 +94,11 @@ class Job:
     def conclude(self) -> str:
         """One line for a terminal, at the end."""
         val = self.reached().val
-        known = f", val {val:.2f} %" if self.state == "done" and val is not None else ""
-        return f"{self.name}: {self.state}{f' in {about(self.took)}' if self.took else ''}{known}"
+        accuracy = f", val {val:.2f} %" if self.state == "done" and val is not None else ""
+        return f"{self.name}: {self.state}{f' in {format_seconds(self.took)}' if self.took else ''}{accuracy}"
 
     def reached(self) -> Reached:
-        """How far it is, as its folder says; what cannot be read at this moment is left as it was."""
+        """The progress that its folder shows; if the folder cannot be read at this moment, the progress read before."""
         if self.read is None or (not self.ended and time.monotonic() - self.read >= FRESH):
             self.read = time.monotonic()
             with suppress(OplError, OSError, ValueError, LookupError):  # it may be written at this moment
@@ -98,19 +114,19 @@ class Job:
         return Reached(len(records), seconds, last["images_per_second"], last.get("val/top1"))
 
     def step(self) -> Step:
-        """How far it is, for a bar on the screen."""
+        """The progress for a bar on the terminal."""
         reached = self.reached()
         speed = f"{reached.images_per_second:.0f} images/s" if reached.epochs else ""
         return Step(reached.epochs, self.last, f"epoch {reached.epochs}/{self.last}", speed)
 
-    def task(self, words: tuple[str, ...], resources: Resources) -> Task:
+    def task(self, argv: tuple[str, ...], resources: Resources) -> Task:
         """The command that trains it."""
         self.folder.path.mkdir(parents=True, exist_ok=True)
         before = (name_of(self.after, self.seed),) if self.after else ()
-        return Task(self.name, words, self.folder.log_file, before, resources)
+        return Task(self.name, argv, self.folder.log_file, before, resources)
 
     def follow(self, event: Event) -> None:
-        """Take over what the executor says; whether a run is done, its folder says."""
+        """Update the state from an event of the executor; the folder decides whether a run is done."""
         self.state = str(event.state)
         if event.state == "running":
             self.began = 0.0 if self.reached().epochs else time.monotonic()
@@ -118,12 +134,10 @@ class Job:
             self.took = time.monotonic() - self.began if self.began else 0.0
             self.read = None
         if event.state == "skipped":
-            self.state = f"failed (it comes after {self.after}, which failed)"
+            self.state = f"failed (it needs {self.after}, which failed)"
         elif event.state in ENDED:
-            self.state = "done" if self.complete else f"failed ({self._why() or event.reason or 'no message'})"
-
-    def _why(self) -> str:
-        return self.folder.error() or self.folder.last_log_line()
+            reason = self.folder.error() or self.folder.last_log_line() or event.reason or "no message"
+            self.state = "done" if self.complete else f"failed ({reason})"
 
 
 def name_of(recipe: str, seed: int) -> str:
@@ -136,53 +150,205 @@ def name_of(recipe: str, seed: int) -> str:
     return f"{recipe} seed {seed}"
 
 
-def jobs_of(item: Item, scale: str, seeds: int, out: Path, look: Callable[[str], "Recipe"]) -> list[Job]:
+def jobs_of(item: Item, scale: str, seeds: int, out: Path, look_up: Callable[[str], "Recipe"]) -> list[Job]:
     """The runs of a table: all rows of a seed, then the next seed, so that an early stop leaves whole pairs.
 
-    A run that others come after, or that is a member of a row's family, is among them, also where it is no row.
+    Runs that a row needs, or that are members of its family, are included even if they are not rows.
     """
     return [
-        Job(name, seed, look(name).epochs, RunFolder.of(out, name, seed), look(name).after, cost=item.cost_at(scale))
-        for place, seed in enumerate(range(item.first_seed, item.first_seed + seeds))
-        for name in _names(item, scale, place, look)
+        Job(name, seed, recipe.epochs, RunFolder.of(out, name, seed), recipe.after, cost=item.cost_at(scale))
+        for index, seed in enumerate(range(item.first_seed, item.first_seed + seeds))
+        for name in _names(item, scale, index, look_up)
+        for recipe in (look_up(name),)
     ]
 
 
-def _names(item: Item, scale: str, place: int, look: Callable[[str], "Recipe"]) -> dict[str, None]:
-    """The recipes that are run with the seed at a place, in order, each once."""
-    rows = [row for row in item.at(scale) if not row.seeds or place < row.seeds]
-    return dict.fromkeys(name for row in rows for name in _chain(row.recipe, look))
+def _names(item: Item, scale: str, index: int, look_up: Callable[[str], "Recipe"]) -> dict[str, None]:
+    """The recipes that run with the seed of an index, in order, without duplicates."""
+    rows = [row for row in item.at(scale) if not row.seeds or index < row.seeds]
+    return dict.fromkeys(name for row in rows for name in _chain(row.recipe, look_up))
 
 
-def _chain(name: str, look: Callable[[str], "Recipe"]) -> list[str]:
-    """A recipe after all that it comes after and all members of its family."""
-    recipe = look(name)
+def _chain(name: str, look_up: Callable[[str], "Recipe"]) -> list[str]:
+    """A recipe, preceded by the recipes that it needs and the members of its family."""
+    recipe = look_up(name)
     before = (*((recipe.after,) if recipe.after else ()), *recipe.members)
-    return [*(each for other in before for each in _chain(other, look)), name]
+    return [*(needed for other in before for needed in _chain(other, look_up)), name]
 
 
 def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE) -> list[Job]:
-    """Run those that are not finished by `opl train`; returns those that failed."""
-    more = ("--scale", scale, "--out", str(out), "--wait", str(executor.patience))
-    words = [("train", job.recipe, "--seed", str(job.seed), *more) for job in jobs]
-    return run_jobs(jobs, words, executor, resources)
+    """Train the unfinished runs by `opl train`; returns the runs that failed."""
+    options = ("--scale", scale, "--out", str(out), "--wait", str(executor.patience))
+    argvs = [("train", job.recipe, "--seed", str(job.seed), *options) for job in jobs]
+    return run_jobs(jobs, argvs, executor, resources)
 
 
 def run_jobs(
-    jobs: Sequence[Job], words: Sequence[tuple[str, ...]], executor: Executor, resources: Resources
+    jobs: Sequence[Job], argvs: Sequence[tuple[str, ...]], executor: Executor, resources: Resources
 ) -> list[Job]:
-    """Run those that are not finished, each by the words after `opl`; returns those that failed."""
+    """Train the unfinished runs by `opl` commands with these arguments; returns the runs that failed."""
     named = {job.name: job for job in jobs}
-    for job, command in zip(jobs, words, strict=True):
+    for job, argv in zip(jobs, argvs, strict=True):
         if job.complete:
             job.state = "done"
         else:
-            executor.submit(job.task(command, resources))
+            executor.submit(job.task(argv, resources))
     failed = []
-    with Screen(jobs, lambda running: seconds_left(jobs, running)) as screen:
+    with Display(jobs, lambda running: seconds_left(jobs, running)) as display:
         for event in executor.watch():
             job = named[event.name]
             job.follow(event)
             failed += [job] if job.state.startswith("failed") else []
-            screen.say(job)
+            display.update(job)
     return failed
+
+
+def seconds_left(jobs: Sequence[Job], parallel: int) -> float | None:
+    """Estimate the time of the unfinished runs, `parallel` at a time; None if nothing is known about a run.
+
+    An epoch takes as long as the run's own epochs so far, those of its recipe with other seeds, those of all other
+    runs, or the time that the item states.
+    """
+    speeds = {job.name: job.reached().seconds / job.reached().epochs for job in jobs if job.reached().epochs}
+    start = fmean(waits) if (waits := [job.took - job.reached().seconds for job in jobs if job.took]) else 0.0
+    left = []
+    for job in jobs:
+        if job.ended:
+            continue
+        speed = _epoch_seconds(job, jobs, speeds)
+        if speed is None:
+            return None
+        more = 0.0 if job.reached().epochs else max(0.0, start)
+        left.append(max(0, job.last - job.reached().epochs) * speed + more)
+    return max(sum(left) / max(1, parallel), *left) if left else 0.0
+
+
+def _epoch_seconds(job: Job, jobs: Iterable[Job], speeds: dict[str, float]) -> float | None:
+    if job.name in speeds:
+        return speeds[job.name]
+    alike = [speeds[other.name] for other in jobs if other.recipe == job.recipe and other.name in speeds]
+    if alike or speeds:
+        return fmean(alike or speeds.values())
+    return job.cost / job.epochs if job.cost else None
+
+
+# Measures
+
+
+@dataclass
+class Measuring:
+    """A measure of a run, and its progress."""
+
+    name: str
+    folder: RunFolder
+    argv: tuple[str, ...]
+    log: Path
+    state: str = "waiting"
+    began: float = 0.0
+    took: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is done or failed."""
+        return self.state in ENDED
+
+    def describe(self) -> str:
+        """One line for a log."""
+        return f"{self.name}: measuring"
+
+    def conclude(self) -> str:
+        """One line for a terminal, at the end."""
+        return f"{self.name}: {self.state} in {format_seconds(self.took)}"
+
+    def step(self) -> Step:
+        """The time since its start."""
+        return Step(0, 0, format_seconds(time.monotonic() - self.began))
+
+    def follow(self, event: Event) -> None:
+        """Update the state from an event of the executor."""
+        self.state = str(event.state)
+        if event.state == "running":
+            self.began = time.monotonic()
+        self.took = time.monotonic() - self.began if self.ended and self.began else 0.0
+
+    def output(self, reason: str) -> str:
+        """Read and delete the log: all output of a failed measure, otherwise only warnings."""
+        try:
+            text = read_limited(self.log, links=False).decode(errors="replace")
+        except OSError:
+            text = ""
+        self.log.unlink(missing_ok=True)
+        if self.state != "done":
+            return text.strip() or reason
+        return "\n".join(line for line in text.splitlines() if WARNING in line)
+
+
+def measure_all(
+    item: Item, jobs: list[Job], scale: str, out: Path, executor: Executor, resources: Resources = SHARE
+) -> list[Job]:
+    """Measure what a table or figure needs beside the results of its runs; returns the runs whose measure failed.
+
+    Only rows are measured, not the runs that they need.
+    """
+    rows = {row.recipe for row in item.at(scale)}
+    wanted = [(job, argv) for job in jobs if job.recipe in rows for argv in _unmeasured(item, job, scale)]
+    failed = evaluate_all([(job.folder, argv) for job, argv in wanted], out, executor, resources)
+    return [job for job, argv in wanted if (job.folder, argv) in failed]
+
+
+def evaluate_all(
+    wanted: Iterable[tuple[RunFolder, tuple[str, ...]]], out: Path, executor: Executor, resources: Resources
+) -> list[tuple[RunFolder, tuple[str, ...]]]:
+    """Evaluate runs with the arguments that follow `opl evaluate RUN`; returns those that failed."""
+    logs = out / LOGS
+    if logs.is_symlink():
+        raise FolderError(f"{logs} is a link, and the output of measures is not written behind links: delete it.")
+    measures: dict[str, Measuring] = {}
+    for folder, argv in wanted:
+        logs.mkdir(exist_ok=True)
+        name = f"{folder.path.parent.name} {folder.path.name} {' '.join(argv)}"
+        measures[name] = measure = Measuring(name, folder, argv, logs / f"{len(measures)}.txt")
+        measure.log.unlink(missing_ok=True)
+        executor.submit(Task(name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
+    listed = list(measures.values())
+    with Display(listed, lambda running: _measuring_left(listed, running)) as display:
+        for event in executor.watch():
+            measure = measures[event.name]
+            measure.follow(event)
+            if event.state == "running" or display.live:
+                display.update(measure)
+            if measure.ended and (output := measure.output(event.reason)):
+                display.print(output)
+    if logs.exists() and not any(logs.iterdir()):
+        logs.rmdir()
+    return [(measure.folder, measure.argv) for measure in listed if measure.state in ("failed", "skipped")]
+
+
+def _measuring_left(measures: list[Measuring], parallel: int) -> float | None:
+    """Estimate the time of the unfinished measures from the finished ones."""
+    took = [measure.took for measure in measures if measure.took]
+    if not took:
+        return None
+    return fmean(took) * sum(not measure.ended for measure in measures) / max(1, parallel)
+
+
+def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
+    """The arguments after `opl evaluate RUN` for all measures that the item needs and the run lacks."""
+    arrays = [name for name in _arrays_of(item) if job.folder.outputs(name) is None]
+    measures = [measure for measure in item.measures if scale in measure.scales]
+    missing = [measure.words for measure in measures if not _is_measured(job.folder, measure)]
+    return [*((protocol_of(name),) for name in arrays), *missing]
+
+
+def _is_measured(folder: RunFolder, measure: Measure) -> bool:
+    """Whether a run has all numbers of a measure, with the settings of the table."""
+    if not all(map(folder.has_measure, measure.names)):
+        return False
+    pairs = zip(measure.names, measure.settings, strict=False)
+    return all(folder.measure(name).get("settings") == wanted for name, wanted in pairs)
+
+
+def _arrays_of(item: Item) -> tuple[str, ...]:
+    """The arrays of a run that the figure is drawn from."""
+    needs: tuple[str, ...] = import_module(f"opl.experiments.charts.{item.figure}").NEEDS if item.figure else ()
+    return needs

@@ -125,21 +125,21 @@ def _leave() -> None:
 # The processes of one run on this machine: started together and ended together.
 
 
-def _start_ranks(devices: int, nodes: int, environment: Any) -> None:
+def _start_ranks(devices: int, nodes: int, cluster: Any) -> None:
     """Start this program again for every other process of this machine; each ends when this one does.
 
     Fabric's own launcher would kill this process without a message as soon as one of the others ends.
     """
     os.environ |= {
-        "MASTER_ADDR": environment.main_address,
-        "MASTER_PORT": str(environment.main_port),
-        "NODE_RANK": str(environment.node_rank()),
+        "MASTER_ADDR": cluster.main_address,
+        "MASTER_PORT": str(cluster.main_port),
+        "NODE_RANK": str(cluster.node_rank()),
         "WORLD_SIZE": str(devices * nodes),
         "LOCAL_RANK": "0",
     }
     for rank in range(1, devices):
-        changes = {"LOCAL_RANK": str(rank), LAUNCHER: str(os.getpid())}
-        subprocess.Popen(_command(), env={**child_environment(signal.SIGKILL), **changes})
+        environment = {**os.environ, "LOCAL_RANK": str(rank), LAUNCHER: str(os.getpid())}
+        subprocess.Popen(_command(), env=child_environment(environment, signal.SIGKILL))
 
 
 def _command() -> list[str]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -100,13 +100,13 @@ def end_within(seconds: float, code: int, sentence: str) -> threading.Timer:
     return timer
 
 
-def child_environment(signum: int = signal.SIGTERM) -> dict[str, str]:
+def child_environment(environment: Mapping[str, str] = os.environ, signum: int = signal.SIGTERM) -> dict[str, str]:
     """Return the environment for a child that calls `end_with_parent` and gets this signal when this process ends.
 
     Start the child from a thread that lives as long as the child: Linux sends the signal when that thread ends. A
     process that a user started by hand has no such environment and outlives its shell as usual.
     """
-    return {**os.environ, PARENT: f"{os.getpid()} {int(signum)}"}
+    return {**environment, PARENT: f"{os.getpid()} {int(signum)}"}
 
 
 def end_with_parent() -> None:

@@ -15,10 +15,10 @@ import torch
 
 from ..files import write_whole
 from ..recipe import Recipe
-from ..runner.lifeline import hold_lifeline
 from ..settings import read_json
 from ..training.build import batches, build_model, build_objective, parse_recipe
 from ..training.engine import launch
+from ..training.stopping import end_with_parent
 
 
 def measure_speed(recipe: Recipe, seconds: float) -> float:
@@ -74,5 +74,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    hold_lifeline()
+    end_with_parent()
     sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ import pytest
 
 from opl.experiments.run_folder import MODEL
 from opl.experiments.runner.executor import Task
-from opl.experiments.runner.ray_tasks import RayCluster
+from opl.experiments.runner.ray_executor import RayCluster
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'orthogonal-projection-loss[ray]'")
 
@@ -25,8 +25,8 @@ def cluster(monkeypatch):
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_worker_niceness", "0")
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
-    made = Cluster(initialize_head=True, head_node_args=head)
+    options = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": MEMORY}
+    made = Cluster(initialize_head=True, head_node_args=options)
     made.workers = [made.add_node(num_cpus=1, object_store_memory=MEMORY) for _ in range(2)]
     monkeypatch.setenv("RAY_ADDRESS", made.address)
     yield made
@@ -41,8 +41,8 @@ def wait_until(what, process):
         time.sleep(0.05)
 
 
-def opl(*words):
-    return subprocess.Popen([sys.executable, "-P", "-m", "opl", *words], stderr=subprocess.PIPE, text=True)
+def opl(*argv):
+    return subprocess.Popen([sys.executable, "-P", "-m", "opl", *argv], stderr=subprocess.PIPE, text=True)
 
 
 def weights(out):
@@ -65,7 +65,7 @@ def test_a_table_survives_the_loss_of_a_machine_and_ends_with_the_bytes_of_local
 
 
 @pytest.mark.slow
-def test_an_interrupted_command_leaves_its_runs_and_the_same_command_finds_them(cluster, tmp_path):
+def test_an_interrupted_command_leaves_its_runs_and_the_same_command_re_attaches(cluster, tmp_path):
     code = "import sys, time; time.sleep(15); open(sys.argv[1], 'a').write('x')"
     files = [tmp_path / name for name in ("one", "two", "three")]
     tasks = [Task(file.name, (str(file),), tmp_path / "log", program=("-c", code)) for file in files]
@@ -108,15 +108,15 @@ def test_a_task_is_skipped_after_a_failure_and_others_go_on(cluster, tmp_path):
 @pytest.mark.slow
 def test_modules_in_the_working_folder_are_never_run_on_ray(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    place = tmp_path / "place"
-    place.mkdir()
+    here = tmp_path / "here"
+    here.mkdir()
     for name in ("json", "queue", "opl", "colorsys"):
-        (place / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n")
-    monkeypatch.chdir(place)
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n")
+    monkeypatch.chdir(here)
     task = Task("version", ("--version",), tmp_path / "log")
     with RayCluster(tmp_path) as executor:
         executor.submit(task)
         assert [event.state for event in executor.watch()][-1] == "done"
         import_it = ray.remote(lambda: import_module("colorsys").__file__)
-        assert str(place) not in ray.get(import_it.remote())
+        assert str(here) not in ray.get(import_it.remote())
     assert not (tmp_path / "executed").exists()

@@ -1,26 +1,27 @@
-"""Tasks as local processes: the same bytes alone and in workers, their own logs, order, and nothing is left behind."""
+"""Tasks as local processes: bit-identical in warm workers, separate logs, order, and no process is left behind."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
 from opl.experiments.run_folder import MODEL, RunFolder
 from opl.experiments.runner.executor import Event, Task, run_tasks
-from opl.experiments.runner.processes import Processes
+from opl.experiments.runner.local import Local
 
 ENDLESS = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1000000", "--out")
 HOSTILE = ("json", "torch", "opl", "queue", "ctypes", "numpy", "tyro", "lightning_fabric", "sitecustomize")
 SLEEPER = """
 import subprocess, sys, time
 from pathlib import Path
-from opl.experiments.runner.lifeline import hold_lifeline
-hold_lifeline()
-rank = subprocess.Popen([sys.executable, "-c", sys.argv[2]]) if sys.argv[2:] else None
+from opl.experiments.training.stopping import child_environment, end_with_parent
+end_with_parent()
+rank = subprocess.Popen([sys.executable, "-c", sys.argv[2]], env=child_environment()) if sys.argv[2:] else None
 if rank:
     Path(sys.argv[1]).write_text(str(rank.pid))
 time.sleep(1000)
@@ -28,12 +29,11 @@ time.sleep(1000)
 SCRIPT = """
 import sys
 from pathlib import Path
-from opl.experiments.runner.executor import Task
-from opl.experiments.runner.placement import Placement
-kind, folder, sleeper, *words = sys.argv[1:]
+from opl.experiments.runner.executor import Placement, Task
+kind, folder, sleeper, *argv = sys.argv[1:]
 with Placement(jobs=2).executor(Path(folder), kind == "warm") as executor:
     for name in ("first", "second"):
-        given = ("--version",) if kind == "warm" else (*words, str(Path(folder) / name))
+        given = ("--version",) if kind == "warm" else (*argv, str(Path(folder) / name))
         given += (sleeper,) if kind == "sleeper" else ()
         more = {"program": ("-c", sleeper)} if kind == "sleeper" else {}
         executor.submit(Task(name, given, Path(folder) / f"{name}.txt", **more))
@@ -43,20 +43,17 @@ with Placement(jobs=2).executor(Path(folder), kind == "warm") as executor:
 """
 
 
-def finished(executor, *words, log):
-    task = Task(log.name, words, log)
+def finished(executor, *argv, log):
+    task = Task(log.name, argv, log)
     return run_tasks(executor, [task])[task.name]
 
 
-def children_of(pid):
-    found = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in found.splitlines()]
-    return {int(child) for child, parent, state in rows if int(parent) == pid and "Z" not in state}
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-def is_alive(pid):
-    found = subprocess.run(["ps", "-p", str(pid), "-o", "stat="], capture_output=True, text=True, check=False).stdout
-    return bool(found.strip()) and "Z" not in found
+def read_process(file: Path) -> psutil.Process:
+    return psutil.Process(int(file.read_text()))
 
 
 def wait_until(what, seconds=240):
@@ -68,9 +65,9 @@ def wait_until(what, seconds=240):
 
 def test_a_run_has_the_same_bytes_in_a_worker_after_another_method_as_alone(tmp_path):
     words = ("--scale", "tiny", "--seed", "1", "--out")
-    with Processes(2) as alone:
+    with Local(2) as alone:
         assert finished(alone, "train", "digits-opl", *words, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
-    with Processes(2, warm=True) as workers:
+    with Local(2, warm=True) as workers:
         for recipe in ("cifar100-resnet56-lgm", "digits-opl"):
             said = finished(workers, "train", recipe, *words, str(tmp_path / "pool"), log=tmp_path / recipe)
             assert said == "done"
@@ -81,7 +78,7 @@ def test_a_run_has_the_same_bytes_in_a_worker_after_another_method_as_alone(tmp_
 
 
 def test_a_worker_fails_one_command_alone_and_a_dead_one_is_replaced(tmp_path):
-    with Processes(1, warm=True) as workers:
+    with Local(1, warm=True) as workers:
         assert finished(workers, "train", "digits-op", log=tmp_path / "wrong") == "failed"
         assert finished(workers, "--version", log=tmp_path / "right") == "done"
         first = workers.children[0]
@@ -101,7 +98,7 @@ def test_tasks_start_in_order_after_what_they_need_and_one_failure_stops_only_wh
     after = {"bad": (), "a": (), "below-bad": ("bad",), "b": ("a",), "below-below": ("below-bad",), "c": ()}
     code = "import sys; sys.exit(sys.argv[1] == 'bad')"
     tasks = [Task(name, (name,), tmp_path / name, needs, program=("-c", code)) for name, needs in after.items()]
-    with Processes(1) as executor:
+    with Local(1) as executor:
         for task in tasks:
             executor.submit(task)
         events = list(executor.watch())
@@ -112,8 +109,8 @@ def test_tasks_start_in_order_after_what_they_need_and_one_failure_stops_only_wh
     }  # fmt: skip
 
 
-def check_that_a_signal_leaves_nothing_behind(folder, number, kind, ready, words=()):
-    command = [sys.executable, "-c", SCRIPT, kind, str(folder), SLEEPER, *words]
+def check_that_a_signal_leaves_nothing_behind(folder, number, kind, ready, argv=()):
+    command = [sys.executable, "-c", SCRIPT, kind, str(folder), SLEEPER, *argv]
     with subprocess.Popen(
         command,
         stdout=subprocess.DEVNULL,
@@ -121,8 +118,8 @@ def check_that_a_signal_leaves_nothing_behind(folder, number, kind, ready, words
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # ignored in background jobs
     ) as process:
         wait_until(ready)
-        children = children_of(process.pid)
-        assert len(children) == 2
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 2
         process.send_signal(number)
         assert process.wait(60) != 0
     wait_until(lambda: not any(map(is_alive, children)))
@@ -134,7 +131,6 @@ def test_a_signal_leaves_no_process_behind(tmp_path, number):
     check_that_a_signal_leaves_nothing_behind(
         tmp_path, number, "sleeper", lambda: all(file.exists() and file.read_text() for file in ranks)
     )
-    wait_until(lambda: not any(is_alive(int(file.read_text())) for file in ranks))
 
 
 def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
@@ -153,25 +149,26 @@ def test_a_signal_leaves_no_trainer_behind(tmp_path, number):
     )
 
 
-def test_what_a_killed_child_had_started_ends_too(tmp_path):
-    with Processes(1) as executor:
+def test_processes_that_a_killed_child_started_end_too(tmp_path):
+    with Local(1) as executor:
         executor.submit(Task("run", (str(tmp_path / "rank"), SLEEPER), tmp_path / "log", program=("-c", SLEEPER)))
         events = executor.watch()
         next(events)
         wait_until(lambda: (tmp_path / "rank").exists() and (tmp_path / "rank").read_text())
-        os.kill(executor.children[0].pid, signal.SIGKILL)
+        rank = read_process(tmp_path / "rank")
+        executor.children[0].process.kill()
         assert list(events) == [Event("run", "failed")]
-    wait_until(lambda: not is_alive(int((tmp_path / "rank").read_text())))
+    wait_until(lambda: not is_alive(rank))
 
 
 @pytest.mark.parametrize("warm", [True, False])
 def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm):
-    place, out = tmp_path / "place", tmp_path / "out"
-    place.mkdir()
+    here, out = tmp_path / "here", tmp_path / "out"
+    here.mkdir()
     for name in HOSTILE:
-        (place / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n")
-    monkeypatch.chdir(place)
-    with Processes(1, warm=warm) as executor:
+        (here / f"{name}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write('{name} ')\n")
+    monkeypatch.chdir(here)
+    with Local(1, warm=warm) as executor:
         ranks = () if warm else ("--devices", "2")
         words = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1", *ranks, "--out", str(out))
         assert finished(executor, *words, log=tmp_path / "log") == "done", (tmp_path / "log").read_text()
@@ -183,7 +180,7 @@ def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_pa
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(words, **pipes) as worker:
         worker.stdout.close()
-        worker.stdin.write(json.dumps({"words": ["--version"], "log": str(tmp_path / "log")}).encode() + b"\n")
+        worker.stdin.write(json.dumps({"argv": ["--version"], "log": str(tmp_path / "log")}).encode() + b"\n")
         worker.stdin.flush()
         assert worker.wait(60) == 0
         assert worker.stderr.read() == b""

@@ -1,4 +1,4 @@
-"""How tasks go, on the screen."""
+"""Live progress display."""
 
 import sys
 import threading
@@ -6,41 +6,39 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .estimate import about
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
 INTERVAL = 0.5
-"""Seconds between two drawings."""
+"""Seconds between two refreshes."""
 BAR, NARROW, NARROWEST = 20, 70, 44
-"""The columns of a bar; terminals of fewer columns show no speeds, and of still fewer no bars."""
+"""Columns of a bar; of terminals too narrow for speeds; and of terminals too narrow for bars."""
 
 
 class Step(NamedTuple):
-    """How far a task is."""
+    """The progress of a task."""
 
     done: int
     of: int
-    """The whole of which that is a part; 0 if it is not known."""
+    """The total; 0 if it is unknown."""
     text: str
     speed: str = ""
 
 
 class Line(Protocol):
-    """A task that can be described."""
+    """A task that can be displayed."""
 
     state: str
 
     @property
     def name(self) -> str:
-        """What tells it from the others."""
+        """Its unique name."""
         ...
 
     @property
     def ended(self) -> bool:
-        """Whether it is done, or failed."""
+        """Whether it is done or failed."""
         ...
 
     def describe(self) -> str:
@@ -48,28 +46,28 @@ class Line(Protocol):
         ...
 
     def conclude(self) -> str:
-        """One line for a terminal, of a task that ended."""
+        """One line for a terminal, at the end."""
         ...
 
     def step(self) -> Step:
-        """How far it is."""
+        """Its progress."""
         ...
 
 
-class Screen:
-    """On a terminal, bars of what runs, below a line for each task that ended; elsewhere a line for each change.
+class Display:
+    """On a terminal, bars of running tasks below a line per ended task; elsewhere a line per change.
 
     Args:
         lines: all tasks.
-        left: returns about how many seconds they still take, given how many run at once; None if that is not known.
+        left: estimates the seconds left from the number of running tasks; None if unknown.
     """
 
     def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None]) -> None:
         self.lines, self.left = lines, left
-        self.live = sys.stderr.isatty() and any(not line.ended for line in lines)
+        self.live = sys.stderr is not None and sys.stderr.isatty() and any(not line.ended for line in lines)
         self.drawing, self.stopping = threading.Lock(), threading.Event()
 
-    def __enter__(self) -> "Screen":
+    def __enter__(self) -> "Display":
         if not self.live:
             return self
         from rich.console import Console
@@ -84,7 +82,7 @@ class Screen:
                 transient=True,
                 vertical_overflow="crop",
                 redirect_stdout=False,
-                get_renderable=lambda: fit(self.console, self.lines, self.left),
+                get_renderable=lambda: render(self.console, self.lines, self.left),
             )
             self.view.start()
             self.refreshing = threading.Thread(target=self._refresh, daemon=True)
@@ -96,17 +94,17 @@ class Screen:
             self.stopping.set()
             self.refreshing.join()
             self.view.stop()
-            self.note(f"{count(self.lines)} after {about(time.monotonic() - self.began)}")
+            self.print(f"{count(self.lines)} after {format_seconds(time.monotonic() - self.began)}")
 
-    def say(self, line: Line) -> None:
-        """Tell of a change; a terminal shows what runs anyway, and keeps a line of what ended."""
+    def update(self, line: Line) -> None:
+        """Display a change; a terminal shows running tasks as bars and keeps one line per ended task."""
         if not self.live:
-            self.note(line.describe())
+            self.print(line.describe())
         elif line.ended:
-            self.note(line.conclude(), "red" if line.state.startswith("failed") else "")
+            self.print(line.conclude(), "red" if line.state.startswith("failed") else "")
 
-    def note(self, text: str, style: str = "") -> None:
-        """Print a text that stays, above the bars if there are any."""
+    def print(self, text: str, style: str = "") -> None:
+        """Print a text, above the bars if there are any."""
         if not self.live:
             print(text, file=sys.stderr, flush=True)
             return
@@ -114,33 +112,33 @@ class Screen:
             self.console.print(text, style=style or None, highlight=False, markup=False)
 
     def _refresh(self) -> None:
-        """Draw again and again; the lock keeps this apart from notes, which rich would draw over each other."""
+        """Refresh at intervals; the lock keeps rich from drawing bars and texts over each other."""
         while not self.stopping.wait(INTERVAL):
             with self.drawing:
                 self.view.refresh()
 
 
 def count(lines: Sequence[Line]) -> str:
-    """How many tasks are done, and how many failed."""
+    """The number of tasks that are done, and that failed."""
     done = sum(line.state == "done" for line in lines)
     failed = sum(line.ended for line in lines) - done
     return f"{done}/{len(lines)} done" + (f", {failed} failed" if failed else "")
 
 
-def fit(console: "Console", lines: Sequence[Line], left: Callable[[int], float | None]) -> "RenderableType":
-    """The count and the bars of what runs, as many of them as fit the height of the terminal."""
+def render(console: "Console", lines: Sequence[Line], left: Callable[[int], float | None]) -> "RenderableType":
+    """The count and the bars of running tasks, as many as fit the height of the terminal."""
     from rich.console import Group
     from rich.text import Text
 
     running = [line for line in lines if line.state == "running"]
     seconds = left(len(running))
-    known = "" if seconds is None else f", about {about(seconds)} left"
-    head = Text(f"{count(lines)}{known}")
+    time_left = ", estimating time…" if seconds is None else f", about {format_seconds(seconds)} left"
+    head = Text(f"{count(lines)}{time_left}")
     most = console.height - 1
     shown = min(len(running), most)
     while True:
         more = len(running) - shown
-        rest = [Text(f"and {more} more run")] if more else []
+        rest = [Text(f"and {more} more running")] if more else []
         view = Group(head, *([_bars(console.width, running[:shown])] if shown else []), *rest)
         taken = len(console.render_lines(view, pad=False))
         if taken <= most or not shown:
@@ -149,7 +147,7 @@ def fit(console: "Console", lines: Sequence[Line], left: Callable[[int], float |
 
 
 def _bars(width: int, lines: Sequence[Line]) -> "Table":
-    """A row for each task: name, bar, how far it is, and its speed; a name that is too long is broken."""
+    """A row per task: name, bar, progress and speed; long names are wrapped."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -164,3 +162,21 @@ def _bars(width: int, lines: Sequence[Line]) -> "Table":
         speed = step.speed if width >= NARROW else ""
         grid.add_row(Text(line.name), bar if width >= NARROWEST else "", Text(step.text), Text(speed))
     return grid
+
+
+def format_seconds(seconds: float) -> str:
+    """Format an approximate time.
+
+    Example:
+        >>> [format_seconds(seconds) for seconds in (3.3, 47, 2040, 9000, 400_000)]
+        ['3 s', '50 s', '34 min', '2 h 30 min', '4 days 15 h']
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds, -1 if seconds > 20 else 0)):.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} days {hours % 24} h"

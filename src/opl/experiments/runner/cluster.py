@@ -1,0 +1,125 @@
+"""What the cluster backends share: the environment of tasks, and a check that all machines are suitable."""
+
+import os
+import platform
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NamedTuple
+
+from ... import __version__
+from ...errors import FolderError, OplError
+from ..files import read_limited, write_whole
+from .executor import Task
+from .local import Child
+
+PACKAGES = ("torch", "numpy")
+"""Packages that affect the numbers of a run."""
+LOST = 360.0
+"""Seconds after which a file server has released the lock of a lost machine, with some to spare."""
+
+
+def start_child(task: Task, environment: Mapping[str, str]) -> Child:
+    """Start a task on this machine of a cluster, with its number of threads.
+
+    A run starts its own processes, so it must not take the batch job around it for its launcher.
+    """
+    threads = str(task.resources.cpus)
+    here = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
+    return Child.of(task, {**here, **environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
+
+
+def opl_variables() -> dict[str, str]:
+    """The settings in the environment of this process that tasks on other machines need too."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OPL_")}
+
+
+class Machine(NamedTuple):
+    """What a task reports about its machine."""
+
+    host: str
+    token: str
+    """The content of the token file; empty if the machine does not see it."""
+    versions: dict[str, str]
+
+
+def describe_machine(token_file: str) -> Machine:
+    """Describe the machine that executes this function."""
+    try:
+        token = read_limited(Path(token_file), 4096).decode()
+    except OSError:
+        token = ""
+    return Machine(socket.gethostname(), token, versions())
+
+
+def versions() -> dict[str, str]:
+    """The versions that affect the numbers of a run."""
+    return {"opl": __version__, "python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -> None:
+    """Raise an error if a machine does not see a folder, and print which machines have other versions.
+
+    Args:
+        folder: the folder of the runs.
+        describe: calls `describe_machine` with a token file on machines of the cluster.
+    """
+    with _token_in(folder) as (file, token):
+        machines = list(describe(str(file)))
+    blind = sorted({machine.host for machine in machines if machine.token != token})
+    if blind:
+        raise FolderError(
+            f"{folder} is not visible on {', '.join(blind)}: choose a folder with --out that all machines of the "
+            "cluster share."
+        )
+    here = versions()
+    for machine in {machine.host: machine for machine in machines}.values():
+        other = [f"{name} {machine.versions.get(name)} (here: {ours})" for name, ours in here.items()
+                 if machine.versions.get(name) != ours]  # fmt: skip
+        if other:
+            print(f"{machine.host} has other versions, so its numbers may differ: {', '.join(other)}", file=sys.stderr)
+
+
+@contextmanager
+def _token_in(folder: Path) -> Iterator[tuple[Path, str]]:
+    """A file with a random token in a folder, for other machines to read."""
+    file, token = folder / f".token-{secrets.token_hex(8)}", secrets.token_hex(16)
+    try:
+        write_whole(file, token)
+    except OSError as error:
+        raise FolderError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.") from error
+    try:
+        yield file, token
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def missing_extra(package: str, extra: str) -> OplError:
+    """The error for a backend whose library is not installed."""
+    return OplError(
+        f"{package} is not installed: run pip install 'orthogonal-projection-loss[{extra}]' on all machines of the "
+        "cluster."
+    )
+
+
+def report_left(count: int, backend: str, cancelled: bool) -> None:
+    """Print what an interrupted command leaves on a cluster."""
+    if cancelled:
+        sentence = f"{count} runs on {backend} were cancelled; the same command resumes them."
+    else:
+        sentence = (
+            f"{count} runs continue on {backend}: the same command re-attaches to them; with --on-interrupt cancel, "
+            "Ctrl-C cancels them."
+        )
+    print(sentence, file=sys.stderr)

@@ -1,0 +1,61 @@
+"""The progress display fits any terminal and draws nothing elsewhere."""
+
+import io
+import itertools
+import re
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from opl.experiments.runner.display import Display, Step, count, format_seconds, render
+
+LONG = "cifar10-noisy-uniform-tl-opl-code-left-out seed"
+
+
+def line(number, state):
+    step = Step(3, 12, "epoch 3/12", "12345 images/s")
+    name = f"{LONG} {number}"
+    return SimpleNamespace(name=name, state=state, ended=state in ("done", "failed (x)"), step=lambda: step)
+
+
+@pytest.mark.parametrize(("width", "height"), [*itertools.product((20, 40, 80, 120, 200), (3, 6, 12, 24, 50))])
+def test_running_tasks_fit_a_terminal_of_any_size(width, height):
+    lines = [line(number, state) for number, state in enumerate(["done"] * 18 + ["running"] * 40 + ["waiting"] * 14)]
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True)
+    view = render(console, lines, lambda running: 2040.0 if running == 40 else None)
+    with console.capture() as captured:
+        console.print(view)
+    shown = console.render_lines(view, pad=False)
+    texts = ["".join(part.text for part in row).rstrip() for row in shown]
+    assert max(map(len, texts)) <= width
+    assert len(shown) < height or height <= 4  # the count itself takes two lines of 20 columns
+    assert "…" not in captured.get()
+    words = " ".join(texts)
+    assert "18/72 done, about 34 min left" in words
+    bars = words.count("epoch 3/12")
+    assert bars == 40 or f"and {40 - bars} more running" in words
+    if bars:
+        names = re.sub(r"epoch 3/12|12345 images/s|[━╸╺\s]", "", words)
+        assert f"{LONG} 18".replace(" ", "") in names
+
+
+def test_nothing_is_drawn_where_there_is_no_terminal(capfd):
+    told = SimpleNamespace(state="running", ended=False, describe=lambda: "a: running", conclude=lambda: "never")
+    with Display([told], lambda running: None) as display:
+        display.update(told)
+        display.print("a note")
+    heard = capfd.readouterr()
+    assert (heard.out, heard.err) == ("", "a: running\na note\n")
+
+
+def test_failures_are_counted_separately():
+    lines = [line(0, "done"), line(1, "failed (x)"), line(2, "running")]
+    assert count(lines) == "1/3 done, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "1 s"), (14.4, "14 s"), (88, "90 s"), (95, "2 min"), (5399, "90 min")]
+)
+def test_times_are_rounded(seconds, text):
+    assert format_seconds(seconds) == text.replace("90 min", "1 h 30 min")
