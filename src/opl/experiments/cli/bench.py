@@ -9,8 +9,7 @@ from tyro.conf import Positional
 
 from ..._ranges import Positive, Range
 from ..bench import MODULES, Options, Subject
-from .flags import Flags
-from .waiting import waiting
+from .flags import Flags, show_status
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Bench(Flags):
         if self.threads:
             torch.set_num_threads(self.threads)
         module = import_module(f"opl.experiments.bench.{MODULES[self.what]}")
-        with waiting(f"measuring {self.what} (up to three minutes)"):
+        with show_status(f"measuring {self.what} (up to three minutes)"):
             tables = module.SUBJECTS[self.what](Options(self.seconds, self.memory))
         if self.json:
             print(json.dumps(tables, indent=1))
