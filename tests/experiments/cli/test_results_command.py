@@ -9,7 +9,7 @@ import pytest
 from _finished_runs import write_finished
 from _vouched import vouch
 from opl.experiments import cli, paper
-from opl.experiments.charts import footer
+from opl.experiments.charts import figure
 from opl.experiments.results.records import read_records
 
 ROOT = Path(__file__).parents[3]
@@ -150,5 +150,5 @@ def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
     for number, line in enumerate(lines[: len(rows) - 1], 1):
         assert f": {(number + number * 1.1) / 2:+.2f} [" in line
     assert Path("table-8.png").stat().st_size > 10_000
-    below = footer.describe(read_records(Path("results")))
+    below = figure.describe_runs(read_records(Path("results")))
     assert below == "Cifar100, 10 classes · CifarResNet-8 (width 16) · small scale · seeds 0 to 1 · commit 06f8644cf3"

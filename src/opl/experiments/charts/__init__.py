@@ -1,8 +1,11 @@
-"""The paper's figures, one file each: values in, figure out. Nothing here trains, reads a file or needs torch.
+"""One file per chart: its values as a dataclass, computed from runs, and its renderers. Nothing here needs torch.
 
-Each figure module has a value type; one adapter that builds its values from runs, used by the report's page too;
-`draw(...)`, which returns a matplotlib figure, saved with `style.save`; `render(rows, order)`, which `paper.draw`
-calls; and `NEEDS`, the arrays of a run that it is drawn from. `plane` is figure 2, `training` 3, `similarity` 4,
-`gallery` 5, `search` 6, `lda` s1, `neighbors` s3, `grid` table 8 and `widths` table s2; `flow`, `features` (the demo)
-and `trials` (a search) are not in the paper. `footer` writes below every figure what it was drawn from.
+A chart that `opl reproduce` draws has `draw(...)`, which returns a matplotlib figure; `render(rows, order)`, which
+`figure.draw_item` calls with the runs of an item's rows; and `NEEDS`, the names of the arrays that it reads. A chart of
+the page has `to_svg(...)` and `data_table(...)`. Shared: `figure` (matplotlib, files, footers), `svg` (SVG elements),
+`style` (colors, symbols, labels), `points`, `samples` and `data_uris`.
+
+`plane` is figure 2, `curves` 3, `similarity` 4, `gallery` 5, `sweeps` 6, `lda` s1, `neighbors` s3, `weight_grid` table
+8 and `layer_widths` table s2; `flow`, `features` (the demo), `forest` (the study), `seed_pairs` (the page) and `trials`
+(a search) are not in the paper.
 """

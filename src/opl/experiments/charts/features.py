@@ -1,4 +1,4 @@
-"""Features of any dimension: their directions by PCA, and the cosines of all pairs within and between classes."""
+"""Features of any dimension: their plane by PCA, and the cosines of all pairs within and between classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import OptionError
-from ..results.runs import Rows
-from ._points import finite, handles, legend_columns, scatter, thin_out
-from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import ACCENT, PALETTE, Array, paper, print_label
+from ..results.runs import Rows, Run
+from .figure import Order, Rendering, paper
+from .plane import Cloud, mean_angle
+from .points import (
+    Space,
+    finite,
+    legend_columns,
+    legend_handles,
+    principal_plane,
+    read_spaces,
+    scatter,
+    thin_out,
+    to_positions,
+)
+from .samples import Samples, shared_samples
+from .style import ACCENT, PALETTE, Array, print_label, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,32 +34,8 @@ BINS = 40
 SAME, OTHER = ACCENT, PALETTE[2]
 
 
-@dataclass(frozen=True, eq=False)
-class Space:
-    """The features of one model.
-
-    Args:
-        label: name of the model, for example "CE+OPL".
-        features: (N, D), at least one; rows that are not finite, and zero rows, have no direction and take no part.
-        labels: (N,), integer class ids.
-        class_names: one for each class.
-    """
-
-    label: str
-    features: Array
-    labels: Array
-    class_names: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if np.ndim(self.features) != 2 or np.shape(self.labels) != np.shape(self.features)[:1] or not len(self.labels):
-            raise OptionError(
-                f"the features of {self.label!r} have shape {np.shape(self.features)} and the labels "
-                f"{np.shape(self.labels)}: give (N, D) and (N,), at least one row."
-            )
-
-
 class Cosines:
-    """The cosines of all pairs of two features: of the same class, with mean s, and of others, with mean |cos| d."""
+    """The cosines of all pairs of features: of the same class, with mean s, and of others, with mean |cos| d."""
 
     def __init__(self, space: Space) -> None:
         units, labels = thin_out(*_units(space), MOST)
@@ -67,40 +55,69 @@ class Cosines:
         return float(np.abs(self.other).mean()) if len(self.other) else 0.0
 
 
-def spaces(rows: Rows) -> list[Space]:
-    """The test features of each row's first run."""
-    found = []
-    for row, runs in rows:
-        arrays = arrays_of(runs[0])
-        labels = np.asarray(arrays["labels"])
-        names = runs[0].class_names(int(labels.max(initial=0)) + 1)
-        found.append(Space(row.label, np.asarray(arrays["features"]), labels[sample_rows(arrays, "feature")], names))
-    return found
+@dataclass(frozen=True, eq=False)
+class View:
+    """The features of some test images of one model as points in the plane.
+
+    Two-dimensional features are shown as they are, others on their two principal components.
+    """
+
+    points: Array
+    """(N, 2)."""
+    positions: Array
+    """(N, 2) in the chart of the page."""
+    origin: Array | None
+    """The position of the origin, if the plane is that of the features."""
+    note: str
+    """The mean angle between classes, or how much of the variance the plane keeps."""
 
 
 def project(space: Space) -> tuple[Array, Array, float]:
-    """The unit features in the plane of their two principal components: points, labels, and the part of the variance.
-
-    The larger end of each axis is positive, so that equal features give equal points.
+    """The unit features in the plane of their two principal components: points, labels, and the share of the variance.
 
     Example:
-        >>> points, _, part = project(Space("CE", np.array([[2.0, 0, 0], [0, 3, 0]]), np.array([0, 1]), ("a", "b")))
-        >>> np.abs(points).round(3).tolist(), round(part, 3)
+        >>> points, _, share = project(Space("CE", np.array([[2.0, 0, 0], [0, 3, 0]]), np.array([0, 1]), ("a", "b")))
+        >>> np.abs(points).round(3).tolist(), round(share, 3)
         ([[0.707, 0.0], [0.707, 0.0]], 1.0)
     """
     units, labels = _units(space)
-    centered = units - units.mean(axis=0) if len(units) else units
-    _, lengths, axes = np.linalg.svd(centered, full_matrices=False)
-    points = centered @ axes[:2].T
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-    ends = np.abs(points).argmax(axis=0) if len(points) else np.zeros(2, dtype=int)
-    signs = np.where(points[ends, range(2)] < 0, -1.0, 1.0) if len(points) else 1.0
-    whole = float(np.square(lengths).sum())
-    return points * signs, labels, float(np.square(lengths[:2]).sum()) / whole if whole else 1.0
+    points, share = principal_plane(units)
+    return points, labels, share
+
+
+def view(space: Space) -> View:
+    """The features as points of the page, which must be finite."""
+    features = np.asarray(space.features, dtype=float)
+    if features.shape[1] == 2:
+        positions, angle = to_positions(features, origin=True), mean_angle(Cloud(*vars(space).values()))
+        note = f"mean angle between classes {angle:.1f}°" if np.isfinite(angle) else ""
+        return View(features, positions[:-1], positions[-1], note)
+    points, share = principal_plane(features)
+    return View(points, to_positions(points), None, f"{100 * share:.0f} % of the variance")
+
+
+def compare(before: Run, after: Run) -> tuple[Samples, list[View]]:
+    """The test images that two runs share, and the features of both runs as points."""
+    samples = shared_samples(before, after)
+    spaces = [Space("", part, samples.labels, samples.class_names) for part in samples.features]
+    return samples, [view(space) for space in spaces]
+
+
+def script_values(samples: Samples, views: Sequence[View]) -> dict[str, Any]:
+    """What the script of the page needs to mark an image on both sides and to show its picture."""
+    return {
+        "names": [shorten(name) for name in samples.class_names],
+        "truth": samples.labels.tolist(),
+        "predictions": [part.tolist() for part in samples.predictions],
+        "picture": samples.pictures.tolist(),
+        "rows": samples.rows.tolist(),
+        "x": [np.round(side.positions[:, 0], 2).tolist() for side in views],
+        "y": [np.round(side.positions[:, 1], 2).tolist() for side in views],
+    }
 
 
 def draw(spaces: Sequence[Space]) -> "Figure":
-    """A matplotlib figure: a column per model, with the directions of its features above and their cosines below.
+    """A matplotlib figure: one column per model, with the directions of its features above and their cosines below.
 
     Args:
         spaces: for example those of CE and of CE+OPL; all panels of a row share their axes, so they can be compared.
@@ -123,18 +140,19 @@ def draw(spaces: Sequence[Space]) -> "Figure":
             _draw_directions(top, space)
             _draw_cosines(bottom, space)
         lower[0].set_ylabel("share of pairs")
-        figure.legend(handles=handles(names), loc="outside lower center", ncols=legend_columns(names, 42 * len(spaces)))
+        columns = legend_columns(names, 42 * len(spaces))
+        figure.legend(handles=legend_handles(names), loc="outside lower center", ncols=columns)
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """The features of the first seed of each row; as text, their s and d."""
-    found = spaces(rows)
-    words = []
-    for space, (_, runs) in zip(found, rows, strict=True):
+    spaces = read_spaces(rows, Space)
+    text = []
+    for space, (_, runs) in zip(spaces, rows, strict=True):
         cosines = Cosines(space)
-        words.append(f"{space.label}, test features of seed {runs[0].seed}: s {cosines.s:.3f}, d {cosines.d:.3f}")
-    return Rendering({"": draw(found)}, words, {"": [runs[0] for _, runs in rows]})
+        text.append(f"{space.label}, test features of seed {runs[0].seed}: s {cosines.s:.3f}, d {cosines.d:.3f}")
+    return Rendering({"": draw(spaces)}, text, {"": [runs[0] for _, runs in rows]})
 
 
 def _units(space: Space) -> tuple[Array, Array]:
@@ -144,9 +162,9 @@ def _units(space: Space) -> tuple[Array, Array]:
 
 
 def _draw_directions(axes: "Axes", space: Space) -> None:
-    points, labels, part = project(space)
+    points, labels, share = project(space)
     scatter(axes, points, labels)
-    axes.set_title(f"{print_label(space.label)}\nunit features by PCA ({part:.0%} of the variance)", loc="left")
+    axes.set_title(f"{print_label(space.label)}\nunit features by PCA ({share:.0%} of the variance)", loc="left")
     axes.set_aspect("equal", adjustable="box")
 
 

@@ -1,4 +1,4 @@
-"""The (s, d) plane: arrows show where OPL moves free features for some gammas, lines the paths of real runs."""
+"""The (s, d) plane: arrows show where OPL moves free features for some gammas, lines show the paths of real runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows
-from .rendering import Order, Rendering
-from .style import Array, color, glyph, paper, print_label
-from .training import band, curve
+from .curves import band, curve
+from .figure import Order, Rendering, paper
+from .style import Array, color, glyph, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,15 +40,15 @@ class Path:
         if np.shape(self.same) != np.shape(self.other) or np.ndim(self.same) != 1 or not len(self.same):
             raise OptionError(
                 f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: "
-                "give one number of each for every epoch, at least one."
+                "give one number of each per epoch, at least one."
             )
 
 
 def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> tuple[Array, Array]:
     """The rates at which OPL moves s and d of free unit features in many balanced classes, up to a common factor.
 
-    `ds = (1 - s) (s + 1 / positives - gamma d)` and `dd = d ((1 - s) - gamma (1 - d))`: d is still where gamma is
-    (1 - s) / (1 - d), and falls above it.
+    `ds = (1 - s) (s + 1 / positives - gamma d)` and `dd = d ((1 - s) - gamma (1 - d))`: d is constant where gamma is
+    (1 - s) / (1 - d), and decreases above it.
 
     Example:
         >>> ds, dd = flow(np.array([0.5, 0.5]), np.array([0.5, 0.5]), 0.5)
@@ -67,12 +67,13 @@ def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    _check(paths)
+    if not paths:
+        raise OptionError("there is no path to draw: give at least one.")
     with paper():
         figure = Figure(figsize=(2.5 * len(gammas), 2.9), layout="constrained")
         grid = figure.subplots(1, len(gammas), squeeze=False, sharey=True)[0]
         for axes, gamma in zip(grid, gammas, strict=True):
-            _panel(axes, paths, gamma)
+            _draw_panel(axes, paths, gamma)
         grid[0].set_ylabel(S)
         handles = {str(line.get_label()): line for line in grid[0].get_lines() if line.get_label()[:1] != "_"}
         across = len(handles) if len(handles) <= 4 else -(-len(handles) // 2)
@@ -80,18 +81,18 @@ def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", paths: Sequence[Path], gamma: float) -> None:
+def _draw_panel(axes: "Axes", paths: Sequence[Path], gamma: float) -> None:
     d, s = _grid()
     ds, dd = flow(s, d, gamma)
     length = np.hypot(ds, dd)
     length = np.where(length > 0, length, 1)
     axes.quiver(d, s, dd / length, ds / length, color="#999999", angles="xy", scale=2.2 * ARROWS, width=0.004)
-    still = np.linspace(0, 1, 50)
-    axes.plot(still, 1 - gamma * (1 - still), color="black", linewidth=0.8, linestyle="--", label="d stands still")
-    for look, path in enumerate(paths):
-        there = np.isfinite(path.same) & np.isfinite(path.other)
-        axes.plot(path.other[there], path.same[there], color=color(look), label=print_label(path.label))
-        axes.plot(path.other[there][-1:], path.same[there][-1:], color=color(look), marker=glyph(look), markersize=5)
+    edge = np.linspace(0, 1, 50)
+    axes.plot(edge, 1 - gamma * (1 - edge), color="black", linewidth=0.8, linestyle="--", label="d is constant")
+    for index, path in enumerate(paths):
+        known = np.isfinite(path.same) & np.isfinite(path.other)
+        axes.plot(path.other[known], path.same[known], color=color(index), label=print_label(path.label))
+        axes.plot(path.other[known][-1:], path.same[known][-1:], color=color(index), marker=glyph(index), markersize=5)
     axes.set_title(f"gamma {gamma:g}", loc="left")
     axes.set_xlabel(D)
     axes.set_xlim(0, 1)
@@ -99,32 +100,27 @@ def _panel(axes: "Axes", paths: Sequence[Path], gamma: float) -> None:
 
 
 def _grid() -> tuple[Array, Array]:
-    """The places of the arrows, where s is at least d."""
+    """The positions of the arrows, where s is at least d."""
     ticks = np.linspace(0.04, 0.96, ARROWS)
     d, s = (part.ravel() for part in np.meshgrid(ticks, ticks))
     return d[s >= d], s[s >= d]
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """The paths of the rows, and as text where each began and ended and which gamma it needed there."""
-    paths, words = [], []
+    """The paths of the rows, and as text the first and last point of each and the gamma needed there."""
+    paths, text = [], []
     for row, runs in rows:
         same, other = (band(curve(row.label, runs, name))[0] for name in ("s", "d"))
         size = min(len(same), len(other))
         path = Path(row.label, same[:size], other[:size])
-        there = np.flatnonzero(np.isfinite(path.same) & np.isfinite(path.other))
-        if not len(there):
+        known = np.flatnonzero(np.isfinite(path.same) & np.isfinite(path.other))
+        if not len(known):
             raise FolderError(
-                f"the records of {row.recipe} have no s and d: they are measured on held-out images, so hold some out, "
-                "for instance with --data.val 5000."
+                f"the records of {row.recipe} have no s and d, which are measured on held-out images: hold some out, "
+                "for example with --data.val 5000."
             )
         paths.append(path)
-        for when, epoch in (("first", there[0]), ("last", there[-1])):
+        for when, epoch in (("first", known[0]), ("last", known[-1])):
             s, d = float(path.same[epoch]), float(path.other[epoch])
-            words.append(f"{row.label}, {when}: s {s:.3f}, d {d:.3f}, gamma needed {(1 - s) / max(1e-6, 1 - d):.2f}")
-    return Rendering({"": draw(paths)}, words)
-
-
-def _check(paths: Sequence[Path]) -> None:
-    if not paths:
-        raise OptionError("there is no path to draw: give at least one.")
+            text.append(f"{row.label}, {when}: s {s:.3f}, d {d:.3f}, gamma needed {(1 - s) / max(1e-6, 1 - d):.2f}")
+    return Rendering({"": draw(paths)}, text)

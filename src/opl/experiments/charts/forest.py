@@ -1,17 +1,20 @@
-"""Differences from a baseline, one line a method: every seed, the mean and its interval, and what they show."""
+"""Differences from a baseline on one axis: every seed, the mean with its interval, and the verdict."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from ...errors import OptionError
-from ..results.comparisons import describe_decision
-from ..results.runs import Rows
-from ..statistics import ENOUGH, Decision, Interval
-from ._pairs import paired
-from .rendering import Order, Rendering
-from .style import ACCENT, paper, print_label
+from ..item import Item, Row
+from ..results.comparisons import PERCENT, Line, describe_decision
+from ..results.runs import Rows, Run, number
+from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval
+from .figure import Order, Rendering, paper
+from .style import ACCENT, print_label, split_common
+from .svg import Scale, element, extent, short, ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,24 +22,146 @@ if TYPE_CHECKING:
 
 NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "test/top1"
-WORDS = (
+NOTE = (
     "dots: seeds; line: mean and 95 % interval, from five seeds on; shaded: differences that count as none; the "
     "verdicts are after Holm's adjustment"
 )
+HEIGHT = 26
+EDGES = (4.0, 96.0)  # the axis of the page, in percent of the width
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """One method: its label, its difference from the baseline, that of every seed, and what it shows."""
+    """One method compared with its baseline in one metric.
+
+    Args:
+        label: name of the method.
+        difference: mean over the seeds and its interval.
+        decision: what the difference shows.
+        pairs: the difference of each seed.
+        versus: what it is compared with, and in which metric if there are several; empty if that is clear.
+    """
 
     label: str
     difference: Interval
     decision: Decision
     pairs: tuple[float, ...] = ()
+    versus: str = ""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the interval is drawn; otherwise each seed is a dot."""
+        return self.difference.size >= ENOUGH
+
+    @property
+    def ends(self) -> list[float]:
+        """The values that the axis of the page must include."""
+        if self.pairs and not self.has_interval:
+            return list(self.pairs)
+        ends = (self.difference.low, self.difference.high, self.difference.mean)
+        return [end for end in ends if math.isfinite(end)]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A row, its runs, and its differences from the baseline over shared seeds."""
+
+    row: Row
+    runs: Sequence[Run]
+    pairs: tuple[float, ...]
+    difference: Interval
+    decision: Decision
+
+
+def pair_rows(rows: Rows, metric: str) -> list[Paired]:
+    """The rows that have a baseline, with their differences in a metric in percentage points, decided together."""
+    by_recipe = {row.recipe: {run.seed: number(run.result.get(metric)) for run in runs} for row, runs in rows}
+    compared = [(row, runs) for row, runs in rows if row.baseline]
+    pairs = []
+    for row, _ in compared:
+        values, base = by_recipe[row.recipe], by_recipe.get(row.baseline, {})
+        pairs.append(tuple(values[seed] - base[seed] for seed in values if seed in base))
+    differences = [interval(values, within=PERCENT.of_differences) for values in pairs]
+    decided = zip(compared, pairs, differences, decide(differences, pairs), strict=True)
+    return [Paired(row, runs, values, difference, decision) for (row, runs), values, difference, decision in decided]
+
+
+def contrasts(item: Item, lines: Sequence[Line], scale: str) -> list[Contrast]:
+    """Every comparison of a table that has a value, in the order of the table."""
+    by_recipe = {line.recipe: line for line in lines}
+    baselines = {row.recipe: row.baseline for row in (*item.rows, *(mean.row for mean in item.averages_at(scale)))}
+    made = []
+    for line in lines:
+        for name in item.main:
+            difference = line.difference.get(name)
+            if difference is None or not math.isfinite(difference.mean):
+                continue
+            base = by_recipe.get(baselines.get(line.recipe, ""))
+            versus = f" vs {split_common(base.label, line.label)[1][0]}" if base else ""
+            metric = "" if len(item.main) == 1 else f", {item.metrics[name]}"
+            pairs = line.pairs.get(name, ())
+            made.append(Contrast(line.label, difference, line.decisions[name], pairs, f"{versus}{metric}"))
+    return made
+
+
+def margin_of(contrasts: Sequence[Contrast]) -> float:
+    """The margin within which differences count as none; NaN if the metrics have different margins."""
+    margins = {contrast.difference.within.margin for contrast in contrasts}
+    return margins.pop() if len(margins) == 1 else math.nan
+
+
+def axis_of(contrasts: Sequence[Contrast]) -> Scale:
+    """The axis of the page that all comparisons share, in percent of the width."""
+    margin = margin_of(contrasts)
+    zone = [-margin, margin] if math.isfinite(margin) else []
+    return Scale(*extent([0.0, *zone, *(end for contrast in contrasts for end in contrast.ends)]), *EDGES)
+
+
+def describe_marks(contrasts: Sequence[Contrast]) -> str:
+    """What dots, bars and lines mean in the drawing of these comparisons."""
+    margin = margin_of(contrasts)
+    parts = []
+    if not all(contrast.has_interval for contrast in contrasts):
+        parts.append("One dot per seed; the bar is their mean. With fewer than five seeds, no interval is drawn.")
+    if any(contrast.has_interval for contrast in contrasts):
+        parts.append("The line is the 95 % interval of the mean.")
+    if math.isfinite(margin):
+        parts.append(f"In the gray zone, ±{margin:g}, a difference counts as none.")
+    return " ".join(parts)
+
+
+def axis_svg(x: Scale) -> Markup:
+    """The tick labels of the axis, without labels that would touch an edge."""
+    labels = [
+        element("text", f"{value:+g}" if value else "0", x=_percent(x, value), y=10, text_anchor="middle")
+        for value in ticks(x.low, x.high, 5)
+        if EDGES[0] <= x.at(value) <= EDGES[1]
+    ]
+    return element("svg", *labels, width="100%", height=14, class_="strip", aria_hidden="true")
+
+
+def to_svg(contrast: Contrast, x: Scale, margin: float) -> Markup:
+    """One comparison as a strip of the page."""
+    middle, zero, mean = HEIGHT / 2, _percent(x, 0), _percent(x, contrast.difference.mean)
+    parts = []
+    if math.isfinite(margin):
+        width = f"{short(x.at(margin) - x.at(-margin))}%"
+        parts.append(element("rect", x=_percent(x, -margin), y=0, width=width, height=HEIGHT, class_="zone"))
+    parts.append(element("line", x1=zero, x2=zero, y1=0, y2=HEIGHT, class_="zero"))
+    if contrast.has_interval or not contrast.pairs:
+        if math.isfinite(contrast.difference.half):
+            low, high = _percent(x, contrast.difference.low), _percent(x, contrast.difference.high)
+            parts.append(element("line", x1=low, x2=high, y1=middle, y2=middle, class_="whisker"))
+        parts.append(element("circle", cx=mean, cy=middle, r=5, class_="mean"))
+    else:
+        parts += [element("circle", cx=_percent(x, pair), cy=middle, r=4, class_="seed") for pair in contrast.pairs]
+        parts.append(element("line", x1=mean, x2=mean, y1=4, y2=HEIGHT - 4, class_="mean"))
+    kind = {GAIN: "strip gain", LOSS: "strip loss"}.get(contrast.decision.verdict, "strip")
+    return element("svg", *parts, width="100%", height=HEIGHT, class_=kind, aria_hidden="true")
 
 
 def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
-    """A matplotlib figure: a line for each method, the first at the top.
+    """A matplotlib figure: one line per method, the first at the top.
 
     Args:
         contrasts: at least one.
@@ -44,8 +169,8 @@ def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
 
     Example:
         >>> from opl.experiments.statistics import decide, interval
-        >>> one = interval([0.5, 0.7, 0.6])
-        >>> figure = draw([Contrast("CE+OPL", one, decide([one], [()])[0], (0.5, 0.7, 0.6))])
+        >>> mean = interval([0.5, 0.7, 0.6])
+        >>> figure = draw([Contrast("CE+OPL", mean, decide([mean], [()])[0], (0.5, 0.7, 0.6))])
         >>> figure.axes[0].get_xlabel()
         'difference from the baseline in top-1, points'
     """
@@ -60,32 +185,35 @@ def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
         if math.isfinite(margin):
             axes.axvspan(-margin, margin, color="0.92", linewidth=0)
         axes.axvline(0, color="0.4", linewidth=0.8)
-        for place, each in enumerate(contrasts):
-            _line(axes, place, each)
-        axes.set_yticks(range(len(contrasts)), [print_label(each.label, 60, 60) for each in contrasts])
+        for row, contrast in enumerate(contrasts):
+            _draw_line(axes, row, contrast)
+        axes.set_yticks(range(len(contrasts)), [print_label(contrast.label, 60, 60) for contrast in contrasts])
         axes.set(xlabel=f"difference from the baseline in {print_label(title)}, points")
         axes.set_ylim(len(contrasts) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
-        figure.supxlabel(WORDS, fontsize=6)
+        figure.supxlabel(NOTE, fontsize=6)
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """A line for each row that has a baseline, and each difference as text."""
-    found = paired(rows, METRIC)
-    contrasts = [Contrast(row.label, difference, decision, pairs) for row, _, pairs, difference, decision in found]
-    words = [f"{each.label}: {describe_decision(each.difference, each.decision)}" for each in contrasts]
-    return Rendering({"": draw(contrasts)}, [*words, WORDS])
+    """One line per row that has a baseline, and each difference as text."""
+    made = [Contrast(pair.row.label, pair.difference, pair.decision, pair.pairs) for pair in pair_rows(rows, METRIC)]
+    text = [f"{contrast.label}: {describe_decision(contrast.difference, contrast.decision)}" for contrast in made]
+    return Rendering({"": draw(made)}, [*text, NOTE])
 
 
-def _line(axes: "Axes", place: int, each: Contrast) -> None:
-    """Draw one method; its verdict stands at the right edge."""
-    shown = [value for value in each.pairs if math.isfinite(value)]
-    axes.plot(shown, [place] * len(shown), ".", color=ACCENT, markersize=5, alpha=0.5)
-    one = each.difference
-    if math.isfinite(one.mean):
-        axes.plot(one.mean, place, "|", color=ACCENT, markersize=11, markeredgewidth=2)
-    if one.size >= ENOUGH:
-        axes.plot((one.low, one.high), (place, place), color=ACCENT)
-    words = f"{one.mean:+.2f}, {each.decision.verdict}" if math.isfinite(one.mean) else each.decision.verdict
-    axes.text(1.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+def _draw_line(axes: "Axes", row: int, contrast: Contrast) -> None:
+    """Draw one method, with its verdict at the right edge."""
+    shown = [value for value in contrast.pairs if math.isfinite(value)]
+    axes.plot(shown, [row] * len(shown), ".", color=ACCENT, markersize=5, alpha=0.5)
+    mean, verdict = contrast.difference.mean, contrast.decision.verdict
+    if math.isfinite(mean):
+        axes.plot(mean, row, "|", color=ACCENT, markersize=11, markeredgewidth=2)
+    if contrast.has_interval:
+        axes.plot((contrast.difference.low, contrast.difference.high), (row, row), color=ACCENT)
+    text = f"{mean:+.2f}, {verdict}" if math.isfinite(mean) else verdict
+    axes.text(1.02, row, text, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+
+
+def _percent(x: Scale, value: float) -> str:
+    return f"{short(x.at(value))}%"

@@ -1,62 +1,102 @@
-"""Figure 5: pictures that the second model fixes and pictures that it breaks, with the top-5 predictions of both."""
+"""Figure 5: test images that the second model fixes or breaks, and what changes in the confusion matrix."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
-from ._picture import HEIGHT, WIDTH, Guesses, Picture, place
-from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, paper, print_label
+from .figure import Order, Rendering, paper
+from .samples import arrays_of, pair_by_seed, sample_rows
+from .style import ACCENT, Array, print_label, split_common
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ("test",)
-PRINTED = 6  # pictures of each direction, in print
+PRINTED = 6  # pictures of each direction, in a file
 ACROSS = 2  # pictures per row
 HEAD = 0.36  # inches above the pictures of a direction
+WIDTH, HEIGHT = 3.6, 1.3  # inches of a picture with its predictions
+CONFUSIONS = 10  # changed kinds of mistakes that are listed
+
+Predictions = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture, its class, and the predictions of two models.
+
+    Args:
+        pixels: (H, W, 3) or (H, W, 1), uint8.
+        truth: the name of its class.
+        before: the top predictions of the first model: class names and probabilities.
+        after: the top predictions of the second model.
+    """
+
+    pixels: Array
+    truth: str
+    before: Predictions
+    after: Predictions
+
+    def __post_init__(self) -> None:
+        shape, kind = np.shape(self.pixels), np.asarray(self.pixels).dtype
+        if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape or kind != np.uint8:
+            raise OptionError(f"a picture has shape {shape} and type {kind}: give (height, width, 1 or 3) of uint8.")
 
 
 class Changes(NamedTuple):
-    """How many of the test pictures a second model fixes, and how many it breaks: right before and wrong after."""
+    """The number of test images that a second model fixes, and of those it breaks: right before and wrong after."""
 
     fixed: int
     broken: int
     total: int
 
 
-def pair_by_seed(before: Sequence[Run], after: Sequence[Run]) -> list[tuple[Run, Run]]:
-    """Pairs of runs of two rows with the same seed, in the order of the second row."""
-    first = {run.seed: run for run in before}
-    return [(first[run.seed], run) for run in after if run.seed in first]
+class Confusion(NamedTuple):
+    """How often a class is mistaken for another, before and after."""
+
+    truth: str
+    predicted: str
+    before: int
+    after: int
+
+
+def is_comparable(before: Run, after: Run) -> bool:
+    """Whether two runs have predictions for the same test images."""
+    both = before.arrays(), after.arrays()
+    if not all(np.ndim(arrays.get("top5", ())) == 2 and np.ndim(arrays.get("labels", ())) == 1 for arrays in both):
+        return False
+    same = np.array_equal(both[0]["labels"], both[1]["labels"])
+    return bool(same and len(both[0]["labels"]) == len(both[0]["top5"]) == len(both[1]["top5"]) > 0)
 
 
 def count_changes(before: Run, after: Run) -> Changes:
-    """Count what changed over all test pictures of two runs."""
-    one, two = arrays_of(before), arrays_of(after)
-    labels = np.asarray(one["labels"])
-    old, new = (np.asarray(arrays["top5"])[:, 0] == labels for arrays in (one, two))
+    """Count what changed over all test images of two runs."""
+    labels = np.asarray(arrays_of(before)["labels"])
+    old, new = (np.asarray(arrays_of(run)["top5"])[:, 0] == labels for run in (before, after))
     return Changes(int((~old & new).sum()), int((old & ~new).sum()), len(labels))
 
 
-def corrections(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test pictures that the second run gets right and the first wrong: `find_corrected` on the arrays of both."""
-    one, two = arrays_of(before), arrays_of(after)
-    rows = sample_rows(one, "pixel")
+def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
+    """Test images that the second run gets right and the first wrong: `find_corrected` on the arrays of both."""
+    first, second = arrays_of(before), arrays_of(after)
+    rows = sample_rows(first, "pixel")
     labels, old, old_p, new, new_p = (
-        np.asarray(part)[rows] for part in (one["labels"], one["top5"], one["p5"], two["top5"], two["p5"])
+        np.asarray(part)[rows] for part in (first["labels"], first["top5"], first["p5"], second["top5"], second["p5"])
     )
-    count = 1 + max(int(np.max(part)) for part in (one["labels"], one["top5"], two["top5"]))
-    return find_corrected(one["pixels"], labels, old, old_p, new, new_p, before.class_names(count), limit)
+    count = 1 + max(int(np.max(part)) for part in (first["labels"], first["top5"], second["top5"]))
+    return find_corrected(first["pixels"], labels, old, old_p, new, new_p, before.class_names(count), limit)
 
 
-def regressions(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test pictures that the first run gets right and the second wrong, what the first is surest of first."""
-    return [replace(one, before=one.after, after=one.before) for one in corrections(after, before, limit)]
+def find_broken(before: Run, after: Run, limit: int = 12) -> list[Picture]:
+    """Test images that the first run gets right and the second wrong, sorted by the first run's confidence."""
+    return [
+        replace(picture, before=picture.after, after=picture.before) for picture in find_fixed(after, before, limit)
+    ]
 
 
 def find_corrected(
@@ -78,30 +118,53 @@ def find_corrected(
         before_p5: (N, K) their probabilities.
         after_top5: (N, K) the second model's top classes, best first.
         after_p5: (N, K) their probabilities.
-        class_names: one for each class.
+        class_names: one per class.
         limit: the maximum number of pictures.
 
     Example:
         >>> best, p = np.array([[0, 1]]), np.array([[0.9, 0.1]])
         >>> pixels = np.zeros((1, 8, 8, 1), dtype=np.uint8)
-        >>> [found] = find_corrected(pixels, np.array([1]), best, p, best[:, ::-1], p, ("cat", "dog"))
-        >>> found.truth, found.before[0], found.after[0]
+        >>> [picture] = find_corrected(pixels, np.array([1]), best, p, best[:, ::-1], p, ("cat", "dog"))
+        >>> picture.truth, picture.before[0], picture.after[0]
         ('dog', ('cat', 0.9), ('dog', 0.9))
     """
-    guesses = (before_top5, before_p5, after_top5, after_p5)
-    _check(pixels, labels, guesses, class_names, limit)
-    labels, old, old_p, new, new_p = (np.asarray(part)[: len(pixels)] for part in (labels, *guesses))
+    predictions = (before_top5, before_p5, after_top5, after_p5)
+    _check(pixels, labels, predictions, class_names, limit)
+    labels, old, old_p, new, new_p = (np.asarray(part)[: len(pixels)] for part in (labels, *predictions))
     fixed = np.flatnonzero((new[:, 0] == labels) & (old[:, 0] != labels))
     surest = fixed[np.argsort(-new_p[fixed, 0], kind="stable")][:limit]
     return [
         Picture(
             np.asarray(pixels[i]),
             class_names[int(labels[i])],
-            _named(old[i], old_p[i], class_names),
-            _named(new[i], new_p[i], class_names),
+            _with_names(old[i], old_p[i], class_names),
+            _with_names(new[i], new_p[i], class_names),
         )
         for i in surest.tolist()
     ]
+
+
+def confusion_matrix(runs: Sequence[Run], classes: int) -> Array:
+    """(classes, classes): how often a class, the row, was predicted as another, the column, in all runs together."""
+    counts = np.zeros((classes, classes), dtype=np.int64)
+    for run in runs:
+        arrays = run.arrays()
+        np.add.at(counts, (np.asarray(arrays["labels"], dtype=int), np.asarray(arrays["top5"])[:, 0].astype(int)), 1)
+    return counts
+
+
+def find_changed_confusions(pairs: Sequence[tuple[Run, Run]]) -> list[Confusion]:
+    """The mistakes whose number changed most, over all pairs of runs together."""
+    arrays = [run.arrays() for pair in pairs for run in pair]
+    classes = 1 + max(int(np.max(outputs[name])) for outputs in arrays for name in ("labels", "top5"))
+    before, after = (confusion_matrix([pair[side] for pair in pairs], classes) for side in (0, 1))
+    change = after - before
+    np.fill_diagonal(change, 0)
+    names = pairs[0][0].class_names(classes)
+    largest = np.argsort(-np.abs(change), axis=None, kind="stable")[:CONFUSIONS]
+    cells = [divmod(int(index), classes) for index in largest if change.flat[index]]
+    return [Confusion(names[row], names[column], int(before[row, column]), int(after[row, column]))
+            for row, column in cells]  # fmt: skip
 
 
 def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
@@ -119,18 +182,18 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
     from matplotlib.figure import Figure
 
     if not any(parts.values()):
-        raise OptionError("there is no picture to show: give at least one, or leave the figure out if none was mended.")
+        raise OptionError("there is no picture to show: give at least one, or leave the figure out if none was fixed.")
     with paper():
         rows = sum(-(-len(part) // ACROSS) for part in parts.values())
         figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
         top = figure.get_figheight()
         for heading, part in parts.items():
-            words = heading if part else f"{heading}, none among those kept"
+            title = heading if part else f"{heading}, none among those kept"
             x, y = 0.06 / (WIDTH * ACROSS), (top - 0.12) / figure.get_figheight()
-            figure.text(x, y, print_label(words, 100, 100), va="top", fontsize=9, fontweight="bold")
+            figure.text(x, y, print_label(title, 100, 100), va="top", fontsize=9, fontweight="bold")
             for i, picture in enumerate(part):
                 row, column = divmod(i, ACROSS)
-                place(figure, picture, names, (WIDTH * column, top - HEAD - HEIGHT * (row + 1)))
+                _draw_picture(figure, picture, names, (WIDTH * column, top - HEAD - HEIGHT * (row + 1)))
             top -= HEAD + HEIGHT * -(-len(part) // ACROSS)
     return figure
 
@@ -142,8 +205,8 @@ def render(rows: Rows, order: Order) -> Rendering:
     """
     by_recipe = {row.recipe: (row, runs) for row, runs in rows}
     figures: dict[str, Figure] = {}
-    words: list[str] = []
-    behind: dict[str, tuple[Run, Run]] = {}
+    text: list[str] = []
+    drawn_from: dict[str, tuple[Run, Run]] = {}
     for after, second in rows:
         if after.baseline not in by_recipe:
             continue
@@ -153,57 +216,74 @@ def render(rows: Rows, order: Order) -> Rendering:
             raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
         common, names = split_common(before.label, after.label)
         parts = _parts(*pairs[0], names)
-        ending = f"-{after.recipe}" if words else ""
+        suffix = f"-{after.recipe}" if text else ""
         if any(parts.values()):
-            figures[ending], behind[ending] = draw(parts, names), pairs[0]
+            figures[suffix], drawn_from[suffix] = draw(parts, names), pairs[0]
         start = f"{common}: " if common else ""
-        words += [f"{start}{heading}, seed {pairs[0][1].seed}; {len(part)} shown" for heading, part in parts.items()]
-    return Rendering(figures, words, behind)
+        text += [f"{start}{heading}, seed {pairs[0][1].seed}; {len(part)} shown" for heading, part in parts.items()]
+    return Rendering(figures, text, drawn_from)
 
 
 def _parts(before: Run, after: Run, names: tuple[str, str]) -> dict[str, list[Picture]]:
-    """The pictures that were fixed and those that were broken, by headings that count them over all test pictures."""
-    counted, (first, second) = count_changes(before, after), names
-    of = f"of {counted.total:,} test pictures"
+    """The pictures that were fixed and those that were broken, by headings that count them over all test images."""
+    changes, (first, second) = count_changes(before, after), names
+    of = f"of {changes.total:,} test images"
     return {
-        f"{second} fixes {counted.fixed:,} {of}: {first} was wrong (surest first)": corrections(before, after, PRINTED),
-        f"{second} breaks {counted.broken:,} {of}: {first} was right (surest first)": regressions(
+        f"{second} fixes {changes.fixed:,} {of}: {first} was wrong (surest first)": find_fixed(before, after, PRINTED),
+        f"{second} breaks {changes.broken:,} {of}: {first} was right (surest first)": find_broken(
             before, after, PRINTED
         ),
     }
 
 
-def split_common(one: str, other: str) -> tuple[str, tuple[str, str]]:
-    """What two labels begin with, and the rest of both; a label is never left empty.
-
-    Example:
-        >>> split_common("CIFAR-100, 20 classes CE", "CIFAR-100, 20 classes CE+OPL")
-        ('CIFAR-100, 20 classes', ('CE', 'CE+OPL'))
-    """
-    first, second = one.split(), other.split()
-    same = 0
-    while same < min(len(first), len(second)) - 1 and first[same] == second[same]:
-        same += 1
-    return " ".join(first[:same]), (" ".join(first[same:]), " ".join(second[same:]))
-
-
-def _named(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Guesses:
+def _with_names(classes: Array, probabilities: Array, class_names: Sequence[str]) -> Predictions:
     return tuple((class_names[int(i)], float(p)) for i, p in zip(classes, probabilities, strict=True))
 
 
-def _check(pixels: Array, labels: Array, guesses: tuple[Array, ...], class_names: Sequence[str], limit: int) -> None:
-    shapes = {np.shape(part) for part in guesses}
-    shape = np.shape(guesses[0])
-    if len(shapes) > 1 or len(shape) != 2 or 0 in shape or np.shape(labels) != shape[:1]:
+def _draw_picture(figure: "Figure", picture: Picture, names: tuple[str, str], corner: tuple[float, float]) -> None:
+    """Draw a picture and both predictions; `corner` is the lower left one, in inches."""
+    width, height = figure.get_size_inches()
+    x, y = corner
+    left, bars, tall = 0.06, 1.18, HEIGHT - 0.3
+    widths = {left: 1.0, 1.12: bars, 1.12 + bars + 0.08: bars}  # by distance from the left edge
+    image, first, second = (
+        figure.add_axes(((x + start) / width, (y + 0.06) / height, wide / width, tall / height))
+        for start, wide in widths.items()
+    )
+    image.imshow(picture.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    image.set_title(print_label(picture.truth, 16), fontsize=7, fontweight="bold", pad=3)
+    image.set_anchor("N")  # aligned with the top of the bars next to it
+    image.set_axis_off()
+    for axes, name, predictions in ((first, names[0], picture.before), (second, names[1], picture.after)):
+        _draw_bars(axes, name, predictions, picture.truth)
+
+
+def _draw_bars(axes: "Axes", name: str, predictions: Predictions, truth: str) -> None:
+    for row, (predicted, probability) in enumerate(predictions):
+        right = predicted == truth
+        p = probability if np.isfinite(probability) else 0.0
+        axes.barh(row, p, height=0.86, color=ACCENT if right else "0.7", alpha=0.45)
+        weight = "bold" if right else "normal"
+        axes.text(0.02, row, print_label(predicted, 16), va="center", fontsize=6, fontweight=weight)
+        axes.text(0.99, row, f"{100 * p:.0f} %", va="center", ha="right", fontsize=6)
+    axes.set(xlim=(0, 1), ylim=(max(5, len(predictions)) - 0.5, -0.5))
+    axes.set_title(print_label(name, 22), fontsize=7, pad=3)
+    axes.set_axis_off()
+
+
+def _check(pixels: Array, labels: Array, predictions: tuple[Array, ...], names: Sequence[str], limit: int) -> None:
+    shapes = [np.shape(part) for part in predictions]
+    shape = shapes[0]
+    if len(set(shapes)) > 1 or len(shape) != 2 or 0 in shape or np.shape(labels) != shape[:1]:
         raise OptionError(
-            f"the guesses have shapes {[np.shape(part) for part in guesses]} and the labels {np.shape(labels)}: give "
-            "labels (N,) and the classes and probabilities of both models, each (N, K)."
+            f"the predictions have shapes {shapes} and the labels {np.shape(labels)}: give labels (N,) and the classes "
+            "and probabilities of both models, each (N, K)."
         )
     if len(pixels) > shape[0]:
-        raise OptionError(f"there are {len(pixels)} pictures and {shape[0]} labels: give a label for each picture.")
-    ids = np.concatenate([np.ravel(labels), np.ravel(guesses[0]), np.ravel(guesses[2])])
-    if ids.min() < 0 or ids.max() >= len(class_names):
+        raise OptionError(f"there are {len(pixels)} pictures and {shape[0]} labels: give one label per picture.")
+    ids = np.concatenate([np.ravel(labels), np.ravel(predictions[0]), np.ravel(predictions[2])])
+    if ids.min() < 0 or ids.max() >= len(names):
         wrong = ids.min() if ids.min() < 0 else ids.max()
-        raise OptionError(f"class {wrong} has no name: there are {len(class_names)} class names; give one for each.")
+        raise OptionError(f"class {wrong} has no name: there are {len(names)} class names; give one per class.")
     if limit < 0:
-        raise OptionError(f"limit is {limit}: give how many pictures to show, 0 or more.")
+        raise OptionError(f"limit is {limit}: give the number of pictures to show, 0 or more.")

@@ -8,16 +8,17 @@ import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
-from ._points import check, handles, scatter
-from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, paper, print_label
+from .figure import Order, Rendering, paper
+from .points import check_points, legend_handles, scatter
+from .samples import arrays_of, sample_rows
+from .style import Array, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ("test", "novel")
-ROOM = 12  # legend entries next to a panel at the normal font size; longer legends use a smaller one
+ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller one
 KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arrays that contain them
 
 
@@ -29,7 +30,7 @@ class Panel:
         label: for example "CE+OPL, novel classes".
         points: (N, 2), from `project`; rows that are not finite are not drawn.
         labels: (N,), integer class ids.
-        class_names: one for each class.
+        class_names: one per class.
         separation: from `separation`.
     """
 
@@ -40,7 +41,7 @@ class Panel:
     separation: float
 
     def __post_init__(self) -> None:
-        check(self.label, self.points, self.labels, self.class_names)
+        check_points(self.label, self.points, self.labels, self.class_names)
 
 
 def panel(label: str, run: Run, name: str) -> Panel:
@@ -84,16 +85,16 @@ def project(features: Array, labels: Array) -> Array:
             f"there are {kept.sum()} finite features of {count} classes: give at least two classes and more samples "
             "than classes."
         )
-    found = _discriminants(features[kept], labels[kept])
+    projected = _discriminants(features[kept], labels[kept])
     points = np.full((len(features), 2), np.nan)
-    points[kept] = np.pad(found, ((0, 0), (0, 2 - found.shape[1])))
+    points[kept] = np.pad(projected, ((0, 0), (0, 2 - projected.shape[1])))
     return points
 
 
 def separation(features: Array, labels: Array) -> float:
     """How well the classes are separated: the trace of the between-class scatter over that of the within-class scatter.
 
-    It is computed from the features, not from the projection, so it does not depend on the picture. Rows that are not
+    It is computed from the features, not from the projection, so it does not depend on the drawing. Rows that are not
     finite are ignored; distinct classes without any spread give infinity.
 
     Args:
@@ -107,10 +108,10 @@ def separation(features: Array, labels: Array) -> float:
     features, labels, kept = _checked(features, labels)
     features, labels = features[kept], labels[kept]
     between = within = 0.0
-    for own in (features[labels == label] for label in np.unique(labels)):
-        center = own.mean(axis=0)
-        between += len(own) * float(np.square(center - features.mean(axis=0)).sum())
-        within += float(np.square(own - center).sum())
+    for members in (features[labels == label] for label in np.unique(labels)):
+        center = members.mean(axis=0)
+        between += len(members) * float(np.square(center - features.mean(axis=0)).sum())
+        within += float(np.square(members - center).sum())
     if within == 0:
         return float("inf") if between else 0.0
     return between / within
@@ -138,19 +139,19 @@ def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
         for row, line in zip(panels, grid, strict=True):
             for i, axes in enumerate(line):
                 if i < len(row):
-                    _panel(axes, row[i], row[i + 1 : i + 2])
+                    _draw_panel(axes, row[i], row[i + 1 : i + 2])
                 else:
                     axes.set_axis_off()
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """Base classes above, novel classes below, one column for each row's first run; their separation as text."""
+    """Base classes above, novel classes below, one column per row, of its first run; their separation as text."""
     panels = [
         [panel(f"{row.label}, {kind} classes", runs[0], name) for row, runs in rows] for kind, name in KINDS.items()
     ]
-    words = [f"{each.label}: between / within scatter {each.separation:.3f}" for some in panels for each in some]
-    return Rendering({"": draw(panels)}, words, {"": [runs[0] for _, runs in rows]})
+    text = [f"{made.label}: between / within scatter {made.separation:.3f}" for line in panels for made in line]
+    return Rendering({"": draw(panels)}, text, {"": [runs[0] for _, runs in rows]})
 
 
 def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
@@ -169,7 +170,7 @@ def _discriminants(features: Array, labels: Array) -> Array:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     classes = [features[labels == label] for label in np.unique(labels)]
-    inside = np.concatenate([own - own.mean(axis=0) for own in classes])
+    inside = np.concatenate([members - members.mean(axis=0) for members in classes])
     if np.abs(inside).max() <= 1e-12 * np.abs(features).max():  # scikit-learn would divide by zero
         centered = features - features.mean(axis=0)
         axes = np.linalg.svd(centered, full_matrices=False)[2]
@@ -177,10 +178,10 @@ def _discriminants(features: Array, labels: Array) -> Array:
     return np.asarray(LinearDiscriminantAnalysis(solver="svd").fit_transform(features, labels)[:, :2])
 
 
-def _panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
+def _draw_panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
     axes.set_title(f"{print_label(panel.label, width=32)}\nseparation {panel.separation:.2f}", loc="left")
     if not any(other.class_names == panel.class_names for other in neighbor):
-        entries = handles(panel.class_names)
-        small: dict[str, Any] = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ROOM else {}
+        entries = legend_handles(panel.class_names)
+        small: dict[str, Any] = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ENTRIES else {}
         axes.legend(handles=entries, loc="center left", bbox_to_anchor=(1.01, 0.5), **small)

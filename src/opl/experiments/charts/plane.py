@@ -8,36 +8,27 @@ import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
-from . import _ring
-from ._points import check, finite, handles, legend_columns, scatter
-from .features import Space
-from .rendering import Order, Rendering, arrays_of, sample_rows
-from .style import Array, paper, print_label
+from .figure import DIVERGING, Order, Rendering, paper
+from .points import Space, check_points, finite, legend_columns, legend_handles, read_spaces, scatter
+from .style import Array, color, print_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ("test",)
-FEW = 4  # classes up to which each pair is named in words, and the matrix of their angles is small
+FEW = 4  # classes up to which the text has the angle of each pair, and the matrix of their angles is small
+BINS = 72  # of 5 degrees each
+RISE = 0.6  # how far the fullest bin extends beyond the circle
+EDGE = 1.05 + RISE
+NUMBERED = 12  # classes up to which every angle is written as a number
 
 
 class Cloud(Space):
     """The two-dimensional features of one model; rows that are not finite are not drawn."""
 
     def __post_init__(self) -> None:
-        check(self.label, self.features, self.labels, self.class_names)
-
-
-def clouds(rows: Rows) -> list[Cloud]:
-    """The test features of each row's first run, which must be two-dimensional."""
-    found = []
-    for row, runs in rows:
-        arrays = arrays_of(runs[0])
-        features, labels = np.asarray(arrays["features"]), np.asarray(arrays["labels"])
-        names = runs[0].class_names(int(labels.max(initial=0)) + 1)
-        found.append(Cloud(row.label, features, labels[sample_rows(arrays, "feature")], names))
-    return found
+        check_points(self.label, self.features, self.labels, self.class_names)
 
 
 def directions(cloud: Cloud) -> Array:
@@ -51,7 +42,7 @@ def directions(cloud: Cloud) -> Array:
                [0., 1.],
                [0., 0.]])
     """
-    means = [own.sum(axis=0) / max(1, len(own)) for own in _units(cloud)]
+    means = [units.sum(axis=0) / max(1, len(units)) for units in _units(cloud)]
     return np.array([mean / norm if (norm := np.hypot(*mean)) > 1e-9 else np.zeros(2) for mean in means])
 
 
@@ -80,8 +71,20 @@ def mean_angle(cloud: Cloud) -> float:
     return float(angles.mean()) if len(angles) else float("nan")
 
 
+def angle_histogram(units: Array) -> Array:
+    """(BINS,) the fraction of unit vectors that point into each bin, starting at 0 degrees; zeros for no vectors.
+
+    Example:
+        >>> angle_histogram(np.array([[1.0, 0.0], [0.0, 1.0]]))[[0, 18]]
+        array([0.5, 0.5])
+    """
+    turns = np.arctan2(units[:, 1], units[:, 0]) / (2 * np.pi) % 1
+    counts = np.bincount((turns * BINS).astype(int) % BINS, minlength=BINS)
+    return np.asarray(counts / max(1, len(units)))
+
+
 def draw(clouds: Sequence[Cloud]) -> "Figure":
-    """A matplotlib figure in the paper's layout: a column per cloud, with features above and unit features below them.
+    """A matplotlib figure in the paper's layout: one column per cloud, features above and unit features below.
 
     The unit features are a histogram of the angles of each class. A third row has the angle of each pair of classes.
 
@@ -103,38 +106,39 @@ def draw(clouds: Sequence[Cloud]) -> "Figure":
         figure = Figure(figsize=(3.3 * len(clouds), sum(heights) + 0.9), layout="constrained")
         grid = figure.subplots(3, len(clouds), squeeze=False, height_ratios=heights).T
         for cloud, shares, (top, middle, bottom) in zip(clouds, histograms, grid, strict=True):
-            _features(top, cloud)
+            _draw_features(top, cloud)
             top.set_title(f"{print_label(cloud.label)}\nfeatures", loc="left")
-            _ring.draw(middle, shares, directions(cloud), peak)
+            _draw_circle(middle, shares, directions(cloud), peak)
             middle.set_title("unit features, histogram of angles", loc="left")
-            _ring.draw_pairs(bottom, pair_angles(cloud), names)
-            bottom.set_title(_angle_words(cloud), loc="left")
-        columns_below = legend_columns(names, 50 * len(clouds))
-        figure.legend(handles=handles(names), loc="outside lower center", ncols=columns_below)
+            _draw_pairs(bottom, pair_angles(cloud), names)
+            bottom.set_title(_describe_angle(cloud), loc="left")
+        columns = legend_columns(names, 50 * len(clouds))
+        figure.legend(handles=legend_handles(names), loc="outside lower center", ncols=columns)
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """One figure per number of classes; as text, the mean angle of each row and, for few classes, of each pair."""
-    found = clouds(rows)
-    words = [f"{each.label}: mean angle between class directions {mean_angle(each):.1f} degrees" for each in found]
-    for each in found:
-        if len(each.class_names) <= FEW:
-            words.append(f"{each.label}, pair by pair: {', '.join(_pairs(each))}")
-    sizes = sorted({len(each.class_names) for each in found}, reverse=True)
+    clouds = read_spaces(rows, Cloud)
+    text = [f"{cloud.label}: mean angle between class directions {mean_angle(cloud):.1f} degrees" for cloud in clouds]
+    for cloud in clouds:
+        if len(cloud.class_names) <= FEW:
+            text.append(f"{cloud.label}, by pair: {', '.join(_describe_pairs(cloud))}")
+    sizes = sorted({len(cloud.class_names) for cloud in clouds}, reverse=True)
     figures: dict[str, Figure] = {}
-    behind: dict[str, list[Run]] = {}
+    drawn_from: dict[str, list[Run]] = {}
     for size in sizes:
-        ending = "" if size == sizes[0] else f"-{size}"
-        some = [(each, runs[0]) for each, (_, runs) in zip(found, rows, strict=True) if len(each.class_names) == size]
-        figures[ending], behind[ending] = draw([each for each, _ in some]), [run for _, run in some]
-    return Rendering(figures, words, behind)
+        suffix = "" if size == sizes[0] else f"-{size}"
+        pairs = zip(clouds, rows, strict=True)
+        alike = [(cloud, runs[0]) for cloud, (_, runs) in pairs if len(cloud.class_names) == size]
+        figures[suffix], drawn_from[suffix] = draw([cloud for cloud, _ in alike]), [run for _, run in alike]
+    return Rendering(figures, text, drawn_from)
 
 
-def _pairs(cloud: Cloud) -> list[str]:
+def _describe_pairs(cloud: Cloud) -> list[str]:
     angles = pair_angles(cloud)
     named = combinations(enumerate(cloud.class_names), 2)
-    return [f"{one} and {other} {angles[i, j]:.1f}" for (i, one), (j, other) in named]
+    return [f"{first} and {second} {angles[i, j]:.1f}" for (i, first), (j, second) in named]
 
 
 def _units(cloud: Cloud) -> list[Array]:
@@ -149,18 +153,18 @@ def _units(cloud: Cloud) -> list[Array]:
 
 def _histograms(clouds: Sequence[Cloud]) -> tuple[list[list[Array]], float]:
     """The histogram of each class of each cloud, and the fullest bin of all."""
-    found = [[_ring.shares(own) for own in _units(cloud)] for cloud in clouds]
-    return found, max(float(shares.max()) for each in found for shares in each) or 1.0
+    histograms = [[angle_histogram(units) for units in _units(cloud)] for cloud in clouds]
+    return histograms, max(float(shares.max()) for cloud in histograms for shares in cloud) or 1.0
 
 
-def _features(axes: "Axes", cloud: Cloud) -> None:
+def _draw_features(axes: "Axes", cloud: Cloud) -> None:
     for line in (axes.axhline, axes.axvline):
         line(0, color="0.85", linewidth=0.8, zorder=0)
     scatter(axes, cloud.features, cloud.labels)
     axes.set_aspect("equal", adjustable="datalim")
 
 
-def _angle_words(cloud: Cloud) -> str:
+def _describe_angle(cloud: Cloud) -> str:
     angle = mean_angle(cloud)
     return "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
 
@@ -171,7 +175,67 @@ def _common_names(clouds: Sequence[Cloud]) -> tuple[str, ...]:
     for cloud in clouds[1:]:
         if tuple(cloud.class_names) != tuple(clouds[0].class_names):
             raise OptionError(
-                f"{cloud.label!r} and {clouds[0].label!r} have different classes: draw them in a figure each, or give "
-                "both the same class names."
+                f"{cloud.label!r} and {clouds[0].label!r} have different classes: draw them in separate figures, or "
+                "give both the same class names."
             )
     return tuple(clouds[0].class_names)
+
+
+def _draw_circle(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) -> None:
+    """Draw the circle of one cloud into matplotlib axes.
+
+    Args:
+        axes: an empty square.
+        histograms: `angle_histogram` of each class.
+        rays: (C, 2) the direction of each class.
+        peak: the fraction that is drawn at full height; the same for all clouds, so they can be compared.
+    """
+    from matplotlib.collections import PolyCollection
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((0, 0), 1, fill=False, edgecolor="0.6", linewidth=0.8))
+    for index, (histogram, (x, y)) in enumerate(zip(histograms, rays, strict=True)):
+        axes.plot([0, x], [0, y], color=color(index))
+        outlines = list(_outlines(histogram, peak))
+        axes.add_collection(PolyCollection(outlines, color=color(index), alpha=0.6, linewidths=0))
+    for degrees in (0, 90, 180, 270):
+        x, y = 0.8 * np.cos(np.radians(degrees)), 0.8 * np.sin(np.radians(degrees))
+        behind = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # classes often point in exactly this direction
+        axes.text(x, y, f"{degrees}°", ha="center", va="center", color="0.4", fontsize=7, bbox=behind)
+    axes.set(xlim=(-EDGE, EDGE), ylim=(-EDGE, EDGE), aspect="equal", anchor="W")
+    axes.set_axis_off()
+
+
+def _draw_pairs(axes: "Axes", angles: Array, class_names: Sequence[str]) -> None:
+    """Draw the angle between each pair of classes as the lower half of a matrix, white where it is a right angle.
+
+    Args:
+        axes: an empty square.
+        angles: (C, C) in degrees; NaN for a class without a direction.
+        class_names: one per class.
+    """
+    count = len(class_names)
+    below = np.tril(np.ones((count, count), dtype=bool), -1)
+    shown = np.where(below, angles, np.nan)[1:, :-1]
+    axes.imshow(shown, cmap=DIVERGING, vmin=0, vmax=180, interpolation="nearest")
+    size = 8 if count <= 4 else 6 if count <= NUMBERED else 4
+    for row, column in np.argwhere(np.isfinite(shown)) if count <= NUMBERED else ():
+        shade = "white" if abs(shown[row, column] - 90) > 60 else "black"
+        number = f"{shown[row, column]:.0f}"
+        axes.text(column, row, number, ha="center", va="center", fontsize=size, color=shade)
+    names = [print_label(name, 12) for name in class_names]
+    turn = 90 if max(map(len, names)) > (5 if count <= 4 else 3) else 0
+    axes.set_xticks(range(count - 1), names[:-1], fontsize=size, rotation=turn)
+    axes.set_yticks(range(count - 1), names[1:], fontsize=size)
+    axes.tick_params(length=0)
+    axes.set_anchor("W")
+    axes.spines[:].set_visible(False)
+
+
+def _outlines(histogram: Array, peak: float) -> Array:
+    """(K, 5, 2) the non-empty bins as closed outlines that start at the unit circle."""
+    filled = np.flatnonzero(histogram)
+    outer = 1 + RISE * histogram[filled] / peak
+    start, stop = (2 * np.pi * (filled + step) / BINS for step in (0, 1))
+    corners = [(start, 1), (start, outer), (stop, outer), (stop, 1), (start, 1)]
+    return np.stack([np.stack([np.cos(angle) * r, np.sin(angle) * r], axis=1) for angle, r in corners], axis=1)

@@ -1,15 +1,18 @@
-"""Figure 4: the similarities between the classes, as a matrix and class by class."""
+"""Figure 4: the cosines between the mean features of the classes, as matrices; on the page also their change."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from ...errors import OptionError, did_you_mean
-from ..results.runs import Rows, Run
-from .rendering import Order, Rendering, arrays_of
-from .style import DIVERGING, SCALE, Array, paper, print_label
+from ..results.runs import Rows, Run, describe_seeds
+from . import data_uris
+from .figure import DIVERGING, SCALE, Order, Rendering, paper
+from .samples import arrays_of
+from .style import Array, print_label, shorten
+from .svg import DataTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,10 +21,11 @@ if TYPE_CHECKING:
 
 By = Literal["class", "cluster"]
 NEEDS = ("test",)
+SIDE = 3.4  # inches of a matrix
 ALL_NAMES = 30  # classes up to which all are named
-MOST_NAMES = 20  # of more classes, so many are named
-SIGNED = -0.02  # a cosine below this asks for a scale with both signs; activations such as SiLU dip just below 0
-LARGE, PER_NAME = 150, 0.085  # classes that are all named on a large figure, and the inches for each
+MOST_NAMES = 20  # of more classes, about this number are named
+SIGNED = -0.02  # below this cosine, the scale has both signs; activations such as SiLU dip just below 0
+CHANGES = 40  # pairs of classes in the data table of the page
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +35,7 @@ class Matrix:
     Args:
         label: name of the model, for example "CE+OPL".
         values: (C, C); NaN where a class has no samples.
-        class_names: one for each class.
+        class_names: one per class.
     """
 
     label: str
@@ -47,24 +51,39 @@ class Matrix:
             )
 
 
+class Panel(NamedTuple):
+    """One matrix of the page: its caption, values and color scale."""
+
+    caption: str
+    note: str
+    values: Array
+    low: float
+    high: float
+    colors: tuple[str, ...]
+
+    def image(self, order: Sequence[int]) -> str:
+        """The matrix as an image, with its classes in this order."""
+        return data_uris.heat_map(self.values[np.ix_(order, order)], self.low, self.high, self.colors)
+
+
 def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
     """The class similarities of a row, averaged over its seeds.
 
     Args:
         label: label of the matrix.
-        runs: one for each seed, with the same classes.
+        runs: one per seed, with the same classes.
         order: order of the classes.
     """
-    each = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
-    if len({values.shape for values in each}) > 1:
+    seeds = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
+    if len({values.shape for values in seeds}) > 1:
         raise OptionError(f"the runs of {label!r} differ in their classes: give runs of the same data.")
-    count = len(each[0])
-    mean = Matrix(label, np.mean(each, axis=0), runs[0].class_names(count))
+    count = len(seeds[0])
+    mean = Matrix(label, np.mean(seeds, axis=0), runs[0].class_names(count))
     if order != "superclass":
         return reorder(mean, by=order)
     groups = runs[0].superclasses(count)
     if not groups:
-        raise OptionError(f"{runs[0].folder.path} knows no super-classes of its data: give --order class or cluster.")
+        raise OptionError(f"{runs[0].folder.path} records no super-classes of its data: give --order class or cluster.")
     return reorder(mean, groups=groups)
 
 
@@ -75,7 +94,7 @@ def off_diagonal_mean(matrix: Matrix) -> float:
         >>> off_diagonal_mean(Matrix("CE", np.array([[1.0, -0.5], [-0.5, 1.0]]), ("cat", "dog")))
         0.5
     """
-    pairs = _absolute(matrix)[~np.eye(len(matrix.class_names), dtype=bool)]
+    pairs = absolute(matrix)[~np.eye(len(matrix.class_names), dtype=bool)]
     pairs = pairs[np.isfinite(pairs)]
     return float(pairs.mean()) if len(pairs) else 0.0
 
@@ -99,27 +118,10 @@ def reorder(matrix: Matrix, by: By = "class", groups: Sequence[int] | None = Non
     order = _leaves(matrix) if by == "cluster" else list(range(len(matrix.class_names)))
     if groups is not None:
         if len(groups) != len(order):
-            raise OptionError(f"there are {len(groups)} groups for {len(order)} classes: give one for each class.")
+            raise OptionError(f"there are {len(groups)} groups for {len(order)} classes: give one per class.")
         order.sort(key=lambda index: groups[index])
     names = tuple(matrix.class_names[index] for index in order)
     return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(order, order)], names)
-
-
-def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
-    """One sentence per class: its nearest classes, with the largest |cosine|, and its farthest; none is in both.
-
-    Args:
-        matrix: any matrix.
-        n: the maximum number of each.
-
-    Example:
-        >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
-        >>> describe_neighbors(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
-        'dolphin: nearest whale 0.71; farthest pear 0.02'
-    """
-    if n < 1:
-        raise OptionError(f"n is {n}: give how many neighbors to name, at least 1.")
-    return [_sentence(matrix, index, n) for index in range(len(matrix.class_names))]
 
 
 def is_signed(matrices: Sequence[Matrix]) -> bool:
@@ -132,14 +134,76 @@ def is_signed(matrices: Sequence[Matrix]) -> bool:
     return any(bool(np.nanmin(matrix.values, initial=0.0) < SIGNED) for matrix in matrices)
 
 
-def draw(matrices: Sequence[Matrix], *, large: bool = False) -> "Figure":
+def has_matrix(run: Run) -> bool:
+    """Whether a run keeps the similarity of its classes."""
+    return np.ndim(run.arrays().get("similarity", ())) == 2
+
+
+def compare(first: Matrix, second: Matrix, seeds: Sequence[Sequence[int]]) -> list[Panel]:
+    """The panels of the page: before, after, and the change of |cosine|.
+
+    Args:
+        first: the matrix before.
+        second: the matrix after, with the same classes.
+        seeds: the seeds behind each matrix.
+    """
+    signed = is_signed([first, second])
+    scale = (-1.0, 1.0, data_uris.DIVERGING) if signed else (0.0, 1.0, data_uris.SEQUENTIAL)
+    panels = []
+    for matrix, behind in zip((first, second), seeds, strict=True):
+        note = f"{describe_seeds(behind)}, off-diagonal mean |cos| {off_diagonal_mean(matrix):.3f}"
+        panels.append(Panel(matrix.label, note, np.asarray(matrix.values, dtype=float), *scale))
+    change = absolute(second) - absolute(first)
+    largest = max(0.01, float(np.nanmax(np.abs(change), initial=0.0)))
+    mean = off_diagonal_mean(second) - off_diagonal_mean(first)
+    return [*panels, Panel("change of |cos|", f"mean {mean:+.3f}", change, -largest, largest, data_uris.DIVERGING)]
+
+
+def class_orders(matrix: Matrix, super_classes: Sequence[int]) -> dict[str, list[int]]:
+    """The orders of classes that the page offers, by name; all matrices use the same order."""
+    count = len(matrix.class_names)
+    orders = {"class": list(range(count)), f"cluster of {matrix.label}": _leaves(matrix)}
+    if len(set(super_classes)) > 1:
+        orders["super-class"] = sorted(range(count), key=lambda index: super_classes[index])
+    return orders
+
+
+def script_values(panels: Sequence[Panel], orders: Sequence[Sequence[int]], class_names: Sequence[str]) -> Any:
+    """What the script of the page needs to name both classes and all values of a cell.
+
+    Cells are thousandths of the first two matrices, row by row up to the diagonal, because they are symmetric.
+    """
+    thousandths = [np.round(1000 * np.nan_to_num(panel.values)).astype(int) for panel in panels[:2]]
+    cells = [[values[row, : row + 1].tolist() for row in range(len(values))] for values in thousandths]
+    return {"names": [shorten(name) for name in class_names], "orders": list(orders), "cells": cells}
+
+
+def data_table(panels: Sequence[Panel], class_names: Sequence[str]) -> DataTable:
+    """The pairs of classes whose |cosine| changed most."""
+    before, after, change = (panel.values for panel in panels)
+    change = np.nan_to_num(change)
+    pairs = [(row, column) for row in range(len(class_names)) for column in range(row)]
+    pairs.sort(key=lambda pair: -abs(change[pair]))
+    rows = [
+        (
+            f"{class_names[pair[1]]} and {class_names[pair[0]]}",
+            f"{before[pair]:.3f}",
+            f"{after[pair]:.3f}",
+            f"{change[pair]:+.3f}",
+        )
+        for pair in pairs[:CHANGES]
+    ]
+    label = f"the {len(rows)} pairs of classes that changed most" if len(pairs) > CHANGES else "every pair of classes"
+    return DataTable(label, ("classes", "before", "after", "change of |cos|"), rows)
+
+
+def draw(matrices: Sequence[Matrix]) -> "Figure":
     """A matplotlib figure: the similarity of each pair of classes, with all matrices side by side on one scale.
 
     The scale is |cosine| from 0 to 1; if there are negative cosines, it is the cosine from -1 to 1, white at 0.
 
     Args:
         matrices: for example those of CE and of CE+OPL.
-        large: name every class, on a figure that has room for it, and mark the nearest class of each.
 
     Example:
         >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))
@@ -150,96 +214,74 @@ def draw(matrices: Sequence[Matrix], *, large: bool = False) -> "Figure":
 
     if not matrices:
         raise OptionError("there is no matrix to draw: give at least one.")
-    signed = is_signed(matrices)
-    classes = max(len(matrix.class_names) for matrix in matrices)
-    side = max(3.4, PER_NAME * min(classes, LARGE) + 0.9) if large else 3.4
     with paper():
-        figure = Figure(figsize=(side * len(matrices) + 0.7, side + 0.3), layout="constrained")
+        figure = Figure(figsize=(SIDE * len(matrices) + 0.7, SIDE + 0.3), layout="constrained")
         grid = figure.subplots(1, len(matrices), squeeze=False)[0]
-        for axes, matrix in zip(grid, matrices, strict=True):
-            image = _image(axes, matrix, signed)
-            _name(axes, matrix, large)
-            if large:
-                _mark_nearest(axes, matrix)
-        label = (
-            "cos: −1 opposite, 0 right angle, 1 one direction" if signed else "|cos|: 0 right angle, 1 one direction"
-        )
-        figure.colorbar(image, ax=list(grid), label=label, shrink=0.8, aspect=40 if large else 20)
+        draw_matrices(list(grid), matrices, ALL_NAMES, aspect=20)
     return figure
+
+
+def draw_matrices(axes: "list[Axes]", matrices: Sequence[Matrix], most_names: int, aspect: int) -> None:
+    """Draw matrices on one color scale into matplotlib axes, with a color bar.
+
+    Args:
+        axes: one per matrix, of one figure.
+        matrices: at least one.
+        most_names: up to this number of classes, all are named.
+        aspect: length of the color bar divided by its width.
+    """
+    signed = is_signed(matrices)
+    for panel, matrix in zip(axes, matrices, strict=True):
+        image = _draw_image(panel, matrix, signed)
+        _name_classes(panel, matrix, most_names)
+    label = "cos: −1 opposite, 0 right angle, 1 one direction" if signed else "|cos|: 0 right angle, 1 one direction"
+    figure = axes[0].get_figure()
+    assert figure is not None
+    figure.colorbar(image, ax=axes, label=label, shrink=0.8, aspect=aspect)
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """The matrices of the rows, and the off-diagonal mean of each as text."""
     matrices = [matrix(row.label, runs, order) for row, runs in rows]
-    words = [f"{each.label}: mean of |cos| off the diagonal {off_diagonal_mean(each):.3f}" for each in matrices]
-    return Rendering({"": draw(matrices)}, words)
+    text = [f"{made.label}: mean of |cos| off the diagonal {off_diagonal_mean(made):.3f}" for made in matrices]
+    return Rendering({"": draw(matrices)}, text)
 
 
-def _absolute(matrix: Matrix) -> Array:
+def absolute(matrix: Matrix) -> Array:
     """|cosine|, as in the loss: opposite directions are as far from orthogonal as equal ones."""
     values: Array = np.asarray(matrix.values, dtype=float)
     return np.abs(values)
 
 
 def _leaves(matrix: Matrix) -> list[int]:
+    """The classes in the order of a clustering by average linkage of 1 - |cosine|."""
     count = len(matrix.class_names)
     if count < 2:
         return list(range(count))
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
-    alike = np.nan_to_num(_absolute(matrix), nan=0.0, posinf=0.0)
+    alike = np.nan_to_num(absolute(matrix), nan=0.0, posinf=0.0)
     distances = (1 - (alike + alike.T) / 2).clip(0)
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances, checks=False), method="average", optimal_ordering=True)
     return [int(leaf) for leaf in leaves_list(tree)]
 
 
-def _sentence(matrix: Matrix, index: int, n: int) -> str:
-    name, row = matrix.class_names[index], np.asarray(matrix.values, dtype=float)[index]
-    others = [other for other in range(len(row)) if other != index and np.isfinite(row[other])]
-    others.sort(key=lambda other: -abs(row[other]))
-    if not others:
-        return f"{name}: no other class to compare it with"
-    nearest, farthest = others[:n], others[n:][-n:][::-1]
-    parts = [
-        f"{word} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in some)
-        for word, some in (("nearest", nearest), ("farthest", farthest))
-        if some
-    ]
-    return f"{name}: {'; '.join(parts)}"
-
-
-def _image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
-    values = np.asarray(matrix.values, dtype=float) if signed else _absolute(matrix)
-    look, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
-    image = axes.imshow(values, cmap=look, vmin=lowest, vmax=1, interpolation="nearest")
-    words = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
-    axes.set_title(f"{print_label(matrix.label, width=30)}\n{words}", loc="left")
+def _draw_image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
+    values = np.asarray(matrix.values, dtype=float) if signed else absolute(matrix)
+    scale, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
+    image = axes.imshow(values, cmap=scale, vmin=lowest, vmax=1, interpolation="nearest")
+    note = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
+    axes.set_title(f"{print_label(matrix.label, width=30)}\n{note}", loc="left")
     return image
 
 
-def _name(axes: "Axes", matrix: Matrix, large: bool) -> None:
-    """Name the classes on both axes: all of them where there is room, otherwise some."""
+def _name_classes(axes: "Axes", matrix: Matrix, most: int) -> None:
+    """Name the classes on both axes: all of them, or some if there are more than `most`."""
     count = len(matrix.class_names)
-    step = 1 if count <= (LARGE if large else ALL_NAMES) else max(5, -(-count // MOST_NAMES))
-    shown = range(0, count, step)
+    shown = list(range(0, count, 1 if count <= most else max(5, -(-count // MOST_NAMES))))
     names = [print_label(matrix.class_names[index], 20) for index in shown]
     size = 6 if count <= 20 else 5
-    axes.set_xticks(list(shown), names, rotation=90, fontsize=size)
-    axes.set_yticks(list(shown), names, fontsize=size)
-    if large:
-        axes.tick_params(length=1.5, pad=1)
-
-
-def _mark_nearest(axes: "Axes", matrix: Matrix) -> None:
-    """Put a ring into the cell of the nearest other class in each row."""
-    values = _absolute(matrix)
-    np.fill_diagonal(values, np.nan)
-    rows = np.flatnonzero(np.isfinite(values).any(axis=1))
-    if not len(rows):
-        return
-    nearest = np.nanargmax(values[rows], axis=1)
-    size = 2.5 if len(values) > ALL_NAMES else 5
-    axes.plot(nearest, rows, "o", markersize=size, markerfacecolor="none", markeredgecolor="white", markeredgewidth=0.7)
-    axes.set_xlabel("a ring marks the nearest other class of each row", fontsize=7, loc="left")
+    axes.set_xticks(shown, names, rotation=90, fontsize=size)
+    axes.set_yticks(shown, names, fontsize=size)

@@ -1,17 +1,9 @@
-"""Shared by all figures: colors and symbols, safe labels, and atomic file writes."""
+"""Shared by both renderers: colors, symbols and safe labels."""
 
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numpy.typing import NDArray
-
-from ...errors import FolderError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 
@@ -22,27 +14,12 @@ PALETTE = (
     *("#7F7F7F", ACCENT, "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0E442"),
     *("#8C564B", "#999933"),
 )
-SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
-DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs
 
 # Seven symbols and ten colors: 70 combinations before one repeats.
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
 _GLYPHS = ("o", "s", "D", "^", "X", "v", "P")
 
 NAME_LENGTH = 40
-BELOW: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.22)}  # a legend below its panel
-LINE = 0.17  # inches of a line of a legend
-TRIMMED: dict[str, Any] = {"bbox_inches": "tight", "pad_inches": 0.05}  # no label is cut off at the edge
-
-_PAPER: dict[Any, Any] = {
-    "font.size": 8,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "lines.linewidth": 1.4,
-    "pdf.fonttype": 42,  # embed TrueType fonts, so that text stays text in the PDF
-}
 
 
 def color(index: int) -> str:
@@ -103,62 +80,15 @@ def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) 
     return " " + shown if shown.startswith("_") else shown  # legends omit labels that start with an underscore
 
 
-@contextmanager
-def paper() -> Iterator[None]:
-    """Use matplotlib's defaults with our settings instead of the user's matplotlibrc; restore everything afterwards."""
-    import matplotlib
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_PAPER)
-        yield
-
-
-def save(figure: "Figure", stem: Path) -> list[Path]:
-    """Write `stem.pdf` and `stem.png`; equal figures give equal bytes.
-
-    Args:
-        figure: returned by a `draw` function.
-        stem: path without a suffix; the folder is created if it is missing.
-
-    Returns:
-        The paths of the two files.
+def split_common(before: str, after: str) -> tuple[str, tuple[str, str]]:
+    """The words that two labels begin with, and the rest of both; a label is never left empty.
 
     Example:
-        >>> import tempfile
-        >>> from matplotlib.figure import Figure
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [path.name for path in save(Figure(), Path(folder) / "figure-2")]
-        ['figure-2.pdf', 'figure-2.png']
+        >>> split_common("CIFAR-100, 20 classes CE", "CIFAR-100, 20 classes CE+OPL")
+        ('CIFAR-100, 20 classes', ('CE', 'CE+OPL'))
     """
-    stem = Path(stem)
-    pdf, png = (stem.with_name(f"{stem.name}.{kind}") for kind in ("pdf", "png"))
-    try:
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        with paper():
-            _settle(figure)
-            _write(figure, pdf, metadata={"CreationDate": None}, **TRIMMED)
-            _write(figure, png, metadata={"Software": None}, dpi=200, **TRIMMED)
-    except OSError as error:
-        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): give another folder.") from error
-    return [pdf, png]
-
-
-def _settle(figure: "Figure") -> None:
-    """Compute the layout once: computed again it shifts slightly, and files of the same figure would differ.
-
-    Legends are anchored to the area of the figure: by default they would move when the file is trimmed.
-    """
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-    for legend in figure.legends:
-        legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
-
-
-def _write(figure: "Figure", target: Path, **options: Any) -> None:
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        figure.savefig(temporary, format=target.suffix[1:], **options)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    first, second = before.split(), after.split()
+    same = 0
+    while same < min(len(first), len(second)) - 1 and first[same] == second[same]:
+        same += 1
+    return " ".join(first[:same]), (" ".join(first[same:]), " ".join(second[same:]))

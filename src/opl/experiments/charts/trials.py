@@ -1,17 +1,18 @@
-"""The trials of a search: one panel per setting, each trial a point."""
+"""The trials of a search: one panel per setting, one point per trial."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...errors import OptionError
-from .style import color, paper, print_label
+from .figure import paper
+from .style import color, print_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WORD = 24  # letters of a word below an axis
-ROOM = 26  # letters of all words below an axis; with more, they are turned
-LETTER = 0.07  # inches of a letter
+NAME = 24  # characters of a name below an axis
+LEVEL_NAMES = 26  # characters of all names below an axis; with more, they are rotated
+CHARACTER = 0.07  # inches per character
 
 
 def draw(
@@ -22,12 +23,12 @@ def draw(
     importance: Mapping[str, float],
     log: Sequence[str] = (),
 ) -> "Figure":
-    """A matplotlib figure: what each trial reached over each of its settings.
+    """A matplotlib figure: the result of each trial over each of its settings.
 
     Args:
-        settings: by name, the value of each trial as a word; numbers are drawn to scale.
-        values: what each trial reached.
-        winner: the place of the best trial, which is marked.
+        settings: by name, the value of each trial as text; numbers are drawn to scale.
+        values: the result of each trial.
+        winner: the index of the best trial, which is marked.
         metric: name of the values.
         importance: by setting; may be empty.
         log: the settings that are drawn on a logarithmic axis.
@@ -40,23 +41,23 @@ def draw(
 
     if not settings or not values:
         raise OptionError("no trial is finished, so there is nothing to draw: run more trials.")
-    turned = {name for name, words in settings.items() if not _are_numbers(words) and _letters(words) > ROOM}
-    longest = max((min(WORD, len(word)) for name in turned for word in settings[name]), default=0)
+    rotated = {name for name, texts in settings.items() if not _are_numbers(texts) and _characters(texts) > LEVEL_NAMES}
+    longest = max((min(NAME, len(text)) for name in rotated for text in settings[name]), default=0)
     with paper():
-        size = (2.6 * len(settings) + 0.6, 2.9 + LETTER * longest)
+        size = (2.6 * len(settings) + 0.6, 2.9 + CHARACTER * longest)
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(1, len(settings), squeeze=False, sharey=True)[0]
-        for axes, (name, words) in zip(grid, settings.items(), strict=True):
-            places = _places(words)
-            axes.plot(places, values, "o", color=color(1), alpha=0.6, markersize=4, label="trial")
-            axes.plot(places[winner], values[winner], "*", color=color(2), markersize=11, label="winner")
+        for axes, (name, texts) in zip(grid, settings.items(), strict=True):
+            positions = _positions(texts)
+            axes.plot(positions, values, "o", color=color(1), alpha=0.6, markersize=4, label="trial")
+            axes.plot(positions[winner], values[winner], "*", color=color(2), markersize=11, label="winner")
             if name in log:
                 axes.set_xscale("log")
                 axes.xaxis.set_major_formatter(_plain_number)
                 axes.xaxis.set_minor_formatter("")
-            elif not _are_numbers(words):
-                names = [print_label(word, WORD) for word in dict.fromkeys(words)]
-                axes.set_xticks(range(len(names)), names, rotation=90 if name in turned else 0)
+            elif not _are_numbers(texts):
+                names = [print_label(text, NAME) for text in dict.fromkeys(texts)]
+                axes.set_xticks(range(len(names)), names, rotation=90 if name in rotated else 0)
                 axes.set_xlim(-0.5, len(names) - 0.5)
             axes.set_xlabel(print_label(name))
             if name in importance:
@@ -66,25 +67,25 @@ def draw(
     return figure
 
 
-def _letters(words: Sequence[str]) -> int:
-    """The letters of all different words."""
-    return sum(min(WORD, len(word)) for word in dict.fromkeys(words))
+def _characters(texts: Sequence[str]) -> int:
+    """The number of characters of all different texts."""
+    return sum(min(NAME, len(text)) for text in dict.fromkeys(texts))
 
 
 def _plain_number(value: float, _: int | None = None) -> str:
     return f"{value:g}"
 
 
-def _are_numbers(words: Sequence[str]) -> bool:
+def _are_numbers(texts: Sequence[str]) -> bool:
     try:
-        return bool([float(word) for word in words])
+        return bool([float(text) for text in texts])
     except ValueError:
         return False
 
 
-def _places(words: Sequence[str]) -> list[float]:
-    """Where values lie on an axis: numbers at their value, words one after another."""
-    if _are_numbers(words):
-        return [float(word) for word in words]
-    names = list(dict.fromkeys(words))
-    return [float(names.index(word)) for word in words]
+def _positions(texts: Sequence[str]) -> list[float]:
+    """The positions of values on an axis: numbers at their value, other texts one after another."""
+    if _are_numbers(texts):
+        return [float(text) for text in texts]
+    names = list(dict.fromkeys(texts))
+    return [float(names.index(text)) for text in texts]

@@ -10,7 +10,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from ..._ranges import check_settings
 from ...errors import FolderError, OptionError
-from ..charts.rendering import Order
+from ..charts.figure import Order
 from ..files import write_whole
 from ..item import Item
 from ..paper import ITEMS, RECIPES, item, recipe
@@ -170,9 +170,9 @@ class Reproduce(Flags):
 
     def _draw(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Draw the figure, and print its description."""
-        from ..charts.paper import draw
+        from ..charts.figure import draw_item
 
-        files, lines = draw(chosen, runs, folder, self.scale, self.order)
+        files, lines = draw_item(chosen, runs, folder, self.scale, self.order)
         if not self.json:
             show_lines([*lines, f"figure: {', '.join(file.name for file in files)}"])
 

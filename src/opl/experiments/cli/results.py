@@ -95,7 +95,7 @@ class Draw:
 
     def run(self) -> int:
         """Draw it, and print what it says."""
-        from ..charts.paper import FROM_RECORDS, draw
+        from ..charts.figure import FROM_RECORDS, draw_item
         from ..paper import ITEMS, item
         from ..results.document import read_comparable
 
@@ -108,7 +108,7 @@ class Draw:
             )
         if not self.to.is_dir():
             raise OptionError(f"there is no folder {self.to}: make it, or give another --to.")
-        files, words = draw(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
+        files, words = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
         print("\n".join([*words, f"drawn: {', '.join(map(str, files))}"]))
         return 0
 

@@ -132,8 +132,7 @@ class Search:
         return 0
 
     def _draw(self, best: list[Trial], importance: dict[str, float], space: tuple[Setting, ...], folder: Path) -> None:
-        from ..charts import footer
-        from ..charts.style import save
+        from ..charts.figure import add_footer, describe_runs, save
         from ..charts.trials import draw
         from ..results.runs import read_runs
 
@@ -141,5 +140,5 @@ class Search:
         values = [trial.value for trial in best if trial.value is not None]
         log = [setting.name for setting in space if setting.log]
         figure = draw(settings, values, 0, self.metric, importance, log)
-        footer.add(figure, footer.describe([run for run in read_runs(folder) if run.state == "done"]))
+        add_footer(figure, describe_runs([run for run in read_runs(folder) if run.state == "done"]))
         save(figure, folder / "trials")

@@ -2,6 +2,6 @@
 
 from .table_1 import figure, recipes
 
-ITEM = figure("figure-3", "CIFAR-100, orthogonality, s and d during training", "training")
+ITEM = figure("figure-3", "CIFAR-100, orthogonality, s and d during training", "curves")
 
 __all__ = ["ITEM", "recipes"]

@@ -47,7 +47,7 @@ ITEM = Item(
     ),
     cost=table_8.ITEM.cost,
     note="The learning rate is constant over batch sizes, or where it is scaled in proportion to them.",
-    figure="search",
+    figure="sweeps",
     home=table_8.ITEM.name,
 )
 

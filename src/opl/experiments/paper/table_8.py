@@ -54,7 +54,7 @@ ITEM = Item(
     cost="small: 3 to 5 min on 1 core; paper: 22 h on 2 cores",
     note="The validation set is held out of the training images; the test set takes no part in this table.",
     setting=table_1.SETTING,
-    figure="grid",
+    figure="weight_grid",
     headline=name_of(*CHOSEN),
 )
 

@@ -71,7 +71,7 @@ ITEM = Item(
     cost="small: 3 min (VGG-11) or 4 min (ResNet-18) on 1 core, and 1 to 3 min for each of two searches",
     note="The paper's ratio is not given, and neither is whether OPL took part in the search: here it did not.",
     setting="100 classes, 300 epochs, ratio not given",
-    figure="widths",
+    figure="layer_widths",
     others=tuple(
         name_of(key, f"search-{number}") for key in NETWORKS for number in range(1, max(ITERATIONS.values()) + 1)
     ),

@@ -1,1 +1,1 @@
-"""The sections of the report page, one file each: values in, escaped markup out. Needs no torch."""
+"""The report page: its templates, style and script, and the order of its parts. Charts come from `charts`; no torch."""

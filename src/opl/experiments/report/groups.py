@@ -9,9 +9,10 @@ from typing import cast
 from ..item import Item, Row
 from ..results.runs import Run, select_runs
 from ..scales import TABLE_SCALES, RunScale
-from .markup import Markup, tag
 
-OTHER = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
+NO_ITEM = Item(name="other runs", title="runs that are in no table of the paper", dataset="", metrics={}, rows=())
+METRICS = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
+"""The numbers to show of runs that belong to no item."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,13 @@ class Group:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The rows that have runs here."""
-        there = {run.name for run in self.runs}
-        return tuple(row for row in self.item.at(self.scale) if row.recipe in there)
+        names = {run.name for run in self.runs}
+        return tuple(row for row in self.item.at(self.scale) if row.recipe in names)
+
+    @property
+    def recipes(self) -> set[str]:
+        """The recipes of the rows."""
+        return {row.recipe for row in self.rows}
 
     def of(self, row: Row) -> list[Run]:
         """The runs of a row, finished or not."""
@@ -47,10 +53,10 @@ class Group:
         return select_runs(self.runs, row.recipe, self.scale)
 
     def pairs(self) -> list[tuple[Row, Row]]:
-        """Every baseline with a row compared with it, both with runs here; the headline first, then those with OPL."""
+        """Each baseline with a row compared with it, both with runs here; the headline first, then rows with OPL."""
         by_recipe = {row.recipe: row for row in self.rows}
-        found = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        return sorted(found, key=lambda pair: (pair[1].recipe != self.item.headline, not self._projects(pair[1])))
+        pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
+        return sorted(pairs, key=lambda pair: (pair[1].recipe != self.item.headline, not self._projects(pair[1])))
 
     def _projects(self, row: Row) -> bool:
         return any(run.projects for run in self.of(row))
@@ -61,28 +67,27 @@ def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:
 
     A figure often shares its runs with a table: it is omitted if another group already has all its rows.
     """
-    good = [run for run in runs if run.recipe and run.state != "damaged"]
+    readable = [run for run in runs if run.recipe and run.state != "damaged"]
     kept: list[Group] = []
     for scale in TABLE_SCALES:
-        found = [_group(item, scale, good) for item in items.values()]
-        for group in sorted(found, key=lambda each: (bool(each.item.figure), -len(each.rows))):
-            rest = {row.recipe for row in group.rows}
-            if rest and not any(each.scale == scale and rest <= _recipes(each) for each in kept):
+        groups = [_group(item, scale, readable) for item in items.values()]
+        for group in sorted(groups, key=lambda group: (bool(group.item.figure), -len(group.rows))):
+            covered = any(earlier.scale == scale and group.recipes <= earlier.recipes for earlier in kept)
+            if group.rows and not covered:
                 kept.append(group)
     order = list(items)
-    kept.sort(key=lambda each: (TABLE_SCALES.index(each.scale), order.index(each.item.name)))
+    kept.sort(key=lambda group: (TABLE_SCALES.index(group.scale), order.index(group.item.name)))
     known = {id(run) for group in kept for run in group.runs}
-    return kept + _others([run for run in good if id(run) not in known])
+    return kept + _group_rest([run for run in readable if id(run) not in known])
 
 
-def new_rows(shown: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
-    """Each group with those of its rows that are in no earlier group, so that shared rows are shown once."""
+def new_rows(groups: Iterable[Group]) -> Iterator[tuple[Group, list[Row]]]:
+    """Each group with the rows that are in no earlier group, so that shared rows are shown once."""
     seen: set[tuple[str, str]] = set()
-    for group in shown:
+    for group in groups:
         rows = [row for row in group.rows if (row.recipe, group.scale) not in seen]
         seen |= {(row.recipe, group.scale) for row in rows}
-        if rows:
-            yield group, rows
+        yield group, rows
 
 
 def slug(name: str) -> str:
@@ -95,32 +100,18 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "none"
 
 
-def badge(scale: str) -> Markup:
-    """A badge with the scale of the numbers next to it."""
-    mark = ": synthetic data, the numbers mean nothing" if scale == "tiny" else ""
-    return tag("span", f"scale {scale}{mark}", class_="badge warn" if scale == "tiny" else "badge")
-
-
 def _group(item: Item, scale: str, runs: list[Run]) -> Group:
     names = {row.recipe for row in item.at(scale)}
     return Group(item, scale, tuple(run for run in runs if run.scale == scale and run.name in names))
 
 
-def _recipes(group: Group) -> set[str]:
-    return {row.recipe for row in group.rows}
-
-
-def _others(runs: list[Run]) -> list[Group]:
-    made = []
+def _group_rest(runs: list[Run]) -> list[Group]:
+    groups = []
     for scale in sorted({run.scale for run in runs}):
-        own = tuple(run for run in runs if run.scale == scale)
-        names = list(dict.fromkeys(run.name for run in own))
+        here = tuple(run for run in runs if run.scale == scale)
+        names = list(dict.fromkeys(run.name for run in here))
         rows = tuple(Row(name.replace("|", "¦"), name, {}, scales=(cast(RunScale, scale),)) for name in names)
-        results = [run.result for run in own if run.state == "done"]
-        metrics = {key: name for key, name in OTHER.items() if all(key in result for result in results)}
-        title = "runs that are in no table of the paper"
-        made.append(Group(replace(EMPTY, title=title, rows=rows, metrics=metrics), scale, own))
-    return made
-
-
-EMPTY = Item(name="other runs", title="", dataset="", metrics={}, rows=())
+        results = [run.result for run in here if run.state == "done"]
+        metrics = {key: title for key, title in METRICS.items() if all(key in result for result in results)}
+        groups.append(Group(replace(NO_ITEM, rows=rows, metrics=metrics), scale, here))
+    return groups

@@ -1,29 +1,63 @@
-"""Where the numbers come from: code, versions, machines, time, and every run with its state."""
+"""Where the numbers come from: code, versions, machines, time, every run with its state, and the commands to rerun."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup
+
+from ..charts.svg import DataTable
+from ..item import Row
 from ..results.runs import Run, inner
-from ..scales import MEANING
-from .context import Context
-from .html_table import cell, heading, row, scroll_box
-from .markup import Markup, join, tag
+from ..scales import MEANING, SCALES
+from .groups import Group
+from .templates import render
 
-STATES = ("done", "failed", "unfinished", "damaged", "refused")
-WORDS = {"done": "finished", "refused": "not comparable"}
-MOST = 500  # maximum number of runs in the list
+STATES = {
+    "done": "finished",
+    "failed": "failed",
+    "unfinished": "unfinished",
+    "damaged": "damaged",
+    "refused": "not comparable",
+}
+"""The states of runs, and their names on the page."""
+MOST = 500  # maximum number of runs in a list
+COLUMNS = ("run", "state", "scale", "seconds", "started", "commit")
+TEXT = ("state", "scale", "started", "commit")
 
 
-def section(context: Context) -> Markup:
-    """Facts about all runs, and the list of them."""
-    return join(_facts(context.runs), troubled(context.runs), _list(context.runs))
+def runs_section(runs: Sequence[Run]) -> Markup:
+    """Facts about all runs, the runs that are in no number with the reason, and the list of all."""
+    return render(
+        "runs",
+        facts={name: values for name, values in _facts(runs).items() if any(values)},
+        excluded=[(run, STATES.get(run.state, run.state)) for run in runs if run.state != "done"],
+        most=MOST,
+        count=len(runs),
+        listed=DataTable("List of runs", COLUMNS, [_list_run(run) for run in runs[:MOST]], TEXT, kind=""),
+    )
 
 
-def duration(seconds: float) -> str:
+def rerun_section(folder: str, runs: Sequence[Run], groups: Sequence[Group]) -> Markup:
+    """The commands that made the runs and the page, with copy buttons.
+
+    Args:
+        folder: name of the folder of the runs.
+        runs: all runs.
+        groups: the tables and figures that the runs belong to.
+    """
+    code = _checkout(runs)
+    blocks = [("The code", "code", code)] if code else []
+    blocks += [(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in groups]
+    blocks.append(("This page", "page", [f"opl report {shlex.quote(folder)}  # run it next to the folder {folder!r}"]))
+    return render("rerun", blocks=blocks)
+
+
+def describe_duration(seconds: float) -> str:
     """Format seconds as a readable duration.
 
     Example:
-        >>> duration(42), duration(340), duration(7300)
+        >>> describe_duration(42), describe_duration(340), describe_duration(7300)
         ('42 s', '5 min 40 s', '2 h 1 min')
     """
     whole = round(seconds)
@@ -35,67 +69,47 @@ def duration(seconds: float) -> str:
 
 def count_states(runs: Sequence[Run]) -> str:
     """How many runs are in which state."""
-    states = Counter(run.state for run in runs)
-    return ", ".join(f"{states[each]} {WORDS.get(each, each)}" for each in STATES if states[each])
+    counts = Counter(run.state for run in runs)
+    return ", ".join(f"{counts[state]} {name}" for state, name in STATES.items() if counts[state])
 
 
-def state_mark(run: Run) -> Markup:
-    """The state of a run as a colored word."""
-    return tag("span", WORDS.get(run.state, run.state), class_=f"state {run.state}")
-
-
-def troubled(runs: Sequence[Run]) -> Markup | None:
-    """The runs that are in no number, each with the reason."""
-    rows = [
-        tag("li", tag("code", run.where), state_mark(run), tag("span", run.sentence, class_="sentence"))
-        for run in runs
-        if run.state != "done"
-    ]
-    if not rows:
-        return None
-    more = [tag("li", f"and {len(rows) - MOST} more")] if len(rows) > MOST else []
-    title = tag("h3", "Not in the numbers")
-    return tag("div", title, tag("ul", *rows[:MOST], *more, role="list", class_="runs"), class_="troubled")
-
-
-def _facts(runs: Sequence[Run]) -> Markup:
+def _facts(runs: Sequence[Run]) -> dict[str, list[str]]:
     scales = sorted({run.scale for run in runs if run.scale})
-    facts = {
+    started = [run for run in runs if run.about]
+    return {
         "Runs": [count_states(runs)],
         "Scale": [f"{scale}: {MEANING[scale]}" if scale in MEANING else scale for scale in scales],
-        "Training time": [duration(sum(run.seconds for run in runs)) + " in all"],
-        "Started": [_dates(runs)],
-        "Commit": _several(str(run.about.get("commit") or "unknown") for run in runs if run.about),
-        "Versions": _several(_versions(run) for run in runs if run.about),
-        "Machine": _several(_machine(run) for run in runs if run.about),
+        "Training time": [describe_duration(sum(run.seconds for run in runs)) + " in total"],
+        "Started": [_describe_dates(runs)],
+        "Commit": _most_common(str(run.about.get("commit") or "unknown") for run in started),
+        "Versions": _most_common(_describe_versions(run) for run in started),
+        "Machine": _most_common(_describe_machine(run) for run in started),
     }
-    parts = [
-        tag("div", tag("dt", name), *(tag("dd", value) for value in values))
-        for name, values in facts.items()
-        if any(values)
-    ]
-    return tag("dl", *parts, class_="facts")
 
 
-def _several(values: Iterable[str]) -> list[str]:
+def _most_common(values: Iterable[str]) -> list[str]:
     """The five most common values; with the number of runs of each if there is more than one value."""
     counted = Counter(values).most_common()
     return [value if len(counted) == 1 else f"{value} ({count} runs)" for value, count in counted[:5]]
 
 
-def _versions(run: Run) -> str:
+def _describe_versions(run: Run) -> str:
     return ", ".join(f"{name} {version}" for name, version in inner(run.about, "versions").items())
 
 
-def _machine(run: Run) -> str:
+def _describe_machine(run: Run) -> str:
     machine = inner(run.about, "machine")
-    accelerator = machine.get("accelerator", "none")
     threads = f"{machine['threads']} threads" if "threads" in machine else "none"
-    parts = [machine.get("system", "?"), f"{machine.get('cores', '?')} cores", threads, accelerator]
+    parts = (
+        machine.get("system", "?"),
+        f"{machine.get('cores', '?')} cores",
+        threads,
+        machine.get("accelerator", "none"),
+    )
     return ", ".join(str(part) for part in parts if part != "none")
 
 
-def _dates(runs: Sequence[Run]) -> str:
+def _describe_dates(runs: Sequence[Run]) -> str:
     started = sorted(str(run.about["started"]) for run in runs if run.about.get("started"))
     if not started:
         return ""
@@ -105,19 +119,36 @@ def _dates(runs: Sequence[Run]) -> str:
     return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
 
 
-def _list(runs: Sequence[Run]) -> Markup:
-    head = [heading(word) for word in ("run", "state", "scale", "seconds", "started", "commit")]
-    body = [
-        row(
-            tag("code", run.where),
-            cell("state", state_mark(run), "words"),
-            cell("scale", run.scale, "words"),
-            cell("seconds", f"{run.seconds:.0f}"),
-            cell("started", str(run.about.get("started", "-"))[:16].replace("T", " "), "words"),
-            cell("commit", str(run.about.get("commit") or "-"), "words"),
-        )
-        for run in runs[:MOST]
-    ]
-    words = f"All {len(runs)} runs" if len(runs) > 1 else "The run"
-    more = tag("p", f"and {len(runs) - MOST} more", class_="note") if len(runs) > MOST else None
-    return tag("details", tag("summary", words), scroll_box("List of runs", [head], body), more)
+def _list_run(run: Run) -> tuple[object, ...]:
+    started = str(run.about.get("started", "-"))[:16].replace("T", " ")
+    state = render("state", state=run.state, name=STATES.get(run.state, run.state))
+    commit = str(run.about.get("commit") or "-")
+    return render("code", text=run.where), state, run.scale, f"{run.seconds:.0f}", started, commit
+
+
+def _checkout(runs: Sequence[Run]) -> list[str]:
+    commits = Counter(str(run.about.get("commit") or "") for run in runs)
+    del commits[""]
+    lines = []
+    for commit, count in commits.most_common():
+        notes = [f"{count} runs"] if len(commits) > 1 else []
+        notes += ["with uncommitted changes"] if commit.endswith("+") else []
+        lines.append(f"git checkout {shlex.quote(commit.rstrip('+'))}" + (f"  # {', '.join(notes)}" if notes else ""))
+    return [*lines, "pip install -c constraints.txt -e '.[experiments]'"] if lines else []
+
+
+def _commands(group: Group) -> list[str]:
+    if group.item.command:
+        return [group.item.command]
+    if group.rows and group.item.dataset:
+        seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
+        return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]
+    return [line for row in group.rows for line in _train_commands(group, row)]
+
+
+def _train_commands(group: Group, row: Row) -> list[str]:
+    name, scale = shlex.quote(row.recipe), shlex.quote(group.scale)
+    if group.scale not in SCALES:
+        changes = [", ".join(map(str, run.recipe.get("changes") or ["unknown"])) for run in group.of(row)]
+        return [f"# {run.where}: {listed}" for run, listed in zip(group.of(row), changes, strict=True)]
+    return [f"opl train {name} --seed {run.seed} --scale {scale}" for run in group.of(row)]

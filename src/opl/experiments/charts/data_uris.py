@@ -1,4 +1,4 @@
-"""Matrices and small pictures as images inside the page."""
+"""Matrices and pictures as data URIs, so that the page is one file."""
 
 import base64
 import io
@@ -9,47 +9,47 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Cividis, and a scale from blue over nearly white to orange: both are read alike by color-blind eyes.
+# Cividis, and a scale from blue over nearly white to orange; both are color-blind safe.
 SEQUENTIAL = ("#00224e", "#414d6b", "#7d7c78", "#bcae6e", "#fee838")
 DIVERGING = ("#004b87", "#5b9bd0", "#f4f4f4", "#ef9a5c", "#a63d00")
 SIDE = 40  # pixels of a picture in a sheet, at most
-SMALLEST = 96  # pixels of the shorter side of a picture that stands alone
+SMALLEST = 96  # pixels of the shorter side of a picture shown alone
 
 
 def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> str:
-    """A matrix as a PNG data URI, a pixel for each cell; cells that are not finite are transparent."""
+    """A matrix as a PNG data URI, one pixel per cell; cells that are not finite are transparent."""
     from PIL import Image
 
     share = np.clip((np.asarray(values, dtype=float) - low) / (high - low), 0, 1)
-    places = np.where(np.isfinite(share), 1 + np.round(np.nan_to_num(share) * 254), 0).astype(np.uint8)
-    image = Image.fromarray(places)
+    indices = np.where(np.isfinite(share), 1 + np.round(np.nan_to_num(share) * 254), 0).astype(np.uint8)
+    image = Image.fromarray(indices)
     image.putpalette([0, 0, 0, *_ramp(stops).ravel().tolist()])
     return _encode(image, "PNG", transparency=0, optimize=True)
 
 
 def sheet(pixels: Array, across: int) -> str:
-    """Pictures side by side and below each other, each at most 40 pixels wide, as a WebP data URI.
+    """Pictures in a grid, each at most 40 pixels wide, as a WebP data URI.
 
     Args:
         pixels: (N, H, W, 1 or 3) of uint8.
-        across: pictures in a row.
+        across: pictures per row.
     """
     from PIL import Image
 
     count, height, width, _ = pixels.shape
     small_w, small_h = small_size(width, height)
     whole = Image.new("RGB", (across * small_w, -(-count // across) * small_h))
-    for place, picture in enumerate(np.asarray(pixels)):
+    for index, picture in enumerate(np.asarray(pixels)):
         image = _image(picture)
         small = (
             image.resize((small_w, small_h), Image.Resampling.LANCZOS) if (small_w, small_h) != image.size else image
         )
-        whole.paste(small, (place % across * small_w, place // across * small_h))
+        whole.paste(small, (index % across * small_w, index // across * small_h))
     return _encode(whole, "WEBP", quality=72, method=4)
 
 
-def enlarged(pixels: Array) -> str:
-    """A picture as a PNG data URI; a small one is enlarged without blurring its pixels.
+def enlarge(pixels: Array) -> str:
+    """A picture as a PNG data URI; a small picture is enlarged without blurring its pixels.
 
     Args:
         pixels: (H, W, 1 or 3) of uint8.
@@ -81,7 +81,7 @@ def _image(pixels: Array) -> Any:
 
 def _ramp(stops: tuple[str, ...]) -> Array:
     """(255, 3) colors between the stops."""
-    known = np.array([[int(stop[place : place + 2], 16) for place in (1, 3, 5)] for stop in stops])
+    known = np.array([[int(stop[start : start + 2], 16) for start in (1, 3, 5)] for stop in stops])
     at = np.linspace(0, len(stops) - 1, 255)
     parts = [np.interp(at, np.arange(len(stops)), channel) for channel in known.T]
     return np.stack(parts, axis=1).round().astype(np.uint8)

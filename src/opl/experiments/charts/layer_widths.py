@@ -1,4 +1,4 @@
-"""Table S2: the widths of each network layer by layer, from the uniform one to what the search found."""
+"""Table S2: the widths of each network by layer, from the uniform network to the result of the search."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 from ...errors import OptionError
 from ..results.runs import Rows, Run, inner
 from ..widths import SCALING, uniform_widths
-from .rendering import Order, Rendering
-from .style import BELOW, color, glyph, paper, print_label
+from .figure import BELOW, Order, Rendering, paper
+from .style import color, glyph, print_label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the results
 Lines = Mapping[str, Sequence[Sequence[int]]]
-"""For each stage of a search, by its name: the widths of every layer, for one seed after another."""
+"""For each stage of a search, by its name: the widths of every layer, one sequence per seed."""
 
 
 def draw(networks: Mapping[str, Lines]) -> "Figure":
-    """A matplotlib figure: one panel per network, one line per stage of the search, a dot per seed and layer.
+    """A matplotlib figure: one panel per network, one line per stage of the search, one dot per seed and layer.
 
     Args:
         networks: the stages of each network, by its name.
@@ -36,12 +36,13 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
         for axes, (name, lines) in zip(
             figure.subplots(1, len(networks), squeeze=False)[0], networks.items(), strict=True
         ):
-            for look, (stage, seeds) in enumerate(lines.items()):
+            for index, (stage, seeds) in enumerate(lines.items()):
                 layers = range(1, len(seeds[0]) + 1)
-                means = [sum(each) / len(each) for each in zip(*seeds, strict=True)]
-                axes.plot(layers, means, color=color(look), marker=glyph(look), markersize=4, label=print_label(stage))
+                means = [sum(layer) / len(layer) for layer in zip(*seeds, strict=True)]
+                label = print_label(stage)
+                axes.plot(layers, means, color=color(index), marker=glyph(index), markersize=4, label=label)
                 for widths in seeds if len(seeds) > 1 else ():
-                    axes.plot(layers, widths, ".", color=color(look), markersize=3, alpha=0.6)
+                    axes.plot(layers, widths, ".", color=color(index), markersize=3, alpha=0.6)
             axes.set_title(print_label(name), loc="left")
             axes.set(xlabel="layer", ylabel="filters", ylim=(0, None))
             axes.xaxis.get_major_locator().set_params(integer=True)
@@ -50,29 +51,28 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
 
 
 def stages_of(runs: Sequence[Run]) -> dict[str, list[tuple[int, ...]]]:
-    """By seed, the widths of the uniform network, then those after each search, or the published ones."""
-    found: dict[str, list[tuple[int, ...]]] = {}
+    """The widths of the uniform network, then those after each search or the published widths; one per seed."""
+    stages: dict[str, list[tuple[int, ...]]] = {}
     for run in runs:
         scaling = inner(run.result, SCALING)
-        path = [tuple(each) for each in (*scaling["history"], scaling["widths"])]
-        names = ["uniform", *(f"search {place}" for place in range(1, len(path)))]
+        path = [tuple(widths) for widths in (*scaling["history"], scaling["widths"])]
+        names = ["uniform", *(f"search {index}" for index in range(1, len(path)))]
         if len(path) == 1:
             path = [uniform_widths(scaling["network"], inner(run.recipe, "model")["ratio"]), *path]
             names = ["uniform", "published"]
         for name, widths in zip(names, path, strict=True):
-            found.setdefault(name, []).append(widths)
-    return found
+            stages.setdefault(name, []).append(widths)
+    return stages
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """One panel per network, from the runs without OPL, which have the same widths as those with it."""
-    networks = {row.label: stages_of(runs) for row, runs in rows if not row.baseline}
-    words = [
-        f"{name}, {stage}, seed {runs[place].seed}: {', '.join(map(str, widths))}"
-        for (name, stages), (_, runs) in zip(
-            networks.items(), (each for each in rows if not each[0].baseline), strict=True
-        )
-        for stage, seeds in stages.items()
-        for place, widths in enumerate(seeds)
+    baselines = [(row, runs) for row, runs in rows if not row.baseline]
+    networks = {row.label: stages_of(runs) for row, runs in baselines}
+    text = [
+        f"{row.label}, {stage}, seed {run.seed}: {', '.join(map(str, widths))}"
+        for row, runs in baselines
+        for stage, seeds in networks[row.label].items()
+        for run, widths in zip(runs, seeds, strict=True)
     ]
-    return Rendering({"": draw(networks)}, words)
+    return Rendering({"": draw(networks)}, text)

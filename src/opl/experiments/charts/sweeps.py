@@ -1,0 +1,338 @@
+"""Figure 6 and the sweeps of the page: runs that differ only in OPL's weight, its gamma or the batch size."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from ...errors import OptionError
+from ..results.comparisons import PERCENT
+from ..results.runs import Rows, Run, inner, number
+from ..statistics import ENOUGH, Interval, Range, interval
+from .figure import BELOW, Order, Rendering, paper
+from .style import Array, color, glyph, print_label
+from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+NEEDS: tuple[str, ...] = ()  # only the results
+SETTINGS = {
+    "weight": "weight λ",
+    "gamma": "γ",
+    "batch size": "batch size, constant learning rate",
+    "scaled batch size": "batch size, learning rate in proportion",
+}
+"""The settings that may be varied, and their names on axes; the batch size by two rules for the learning rate."""
+VARIED = ("weight λ", "γ", "batch size")
+WEIGHT, GAMMA, BATCH = range(len(VARIED))
+IGNORED = {"name", "seed", "batch_size", "method", "log", "devices", "nodes"}  # recipe fields left out of `rest`
+LABELS = {"CrossEntropy": "CE"}
+LINE = 0.17  # inches per line of a legend
+WIDTH, HEIGHT = 400, 260
+LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 38
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The results of one method for each value of one setting.
+
+    Args:
+        label: name of the method, for example "CE+OPL".
+        setting: name of the varied setting, for example "lambda" or "batch size".
+        xs: its values, all above zero because the axis is logarithmic.
+        values: for each of `xs`, one result per seed.
+        baseline: one result per seed of a method without that setting, or None.
+    """
+
+    label: str
+    setting: str
+    xs: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+    baseline: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.xs or len(self.xs) != len(self.values):
+            raise OptionError(
+                f"the sweep of {self.label!r} has {len(self.xs)} values of {self.setting} and results for "
+                f"{len(self.values)}: give results for each value, and at least one."
+            )
+        wrong = [x for x in self.xs if not (x > 0 and math.isfinite(x))]
+        if wrong:
+            raise OptionError(
+                f"{self.setting} {wrong[0]} cannot be drawn on a logarithmic axis: give values above 0, and a method "
+                "without the setting as the baseline."
+            )
+
+    def means(self, within: Range = PERCENT) -> list[tuple[float, Interval]]:
+        """The values of the setting that have a result, sorted, with the mean over the seeds and its interval."""
+        pairs = sorted(zip(self.xs, self.values, strict=True))
+        return [(float(x), mean) for x, seeds in pairs if (mean := _mean(seeds, within)).size]
+
+    def dots(self) -> list[tuple[float, float]]:
+        """The setting and the result of every seed, where there are too few seeds for an interval."""
+        few = [(x, seeds) for x, seeds in zip(self.xs, self.values, strict=True) if len(seeds) < ENOUGH]
+        return [(float(x), value) for x, seeds in few for value in seeds if math.isfinite(value)]
+
+
+class Grid(NamedTuple):
+    """The mean results of one method, (weights, gammas); NaN for a pair that was not run."""
+
+    weights: tuple[float, ...]
+    gammas: tuple[float, ...]
+    means: Array
+
+    def shares(self, row: int) -> list[float]:
+        """Where the means of a weight lie between the lowest and highest of the grid, from 0 to 1; NaN stays NaN."""
+        low, high = float(np.nanmin(self.means)), float(np.nanmax(self.means))
+        return [(mean - low) / (high - low) if high > low else 1.0 + 0 * mean for mean in self.means[row].tolist()]
+
+
+class Settings(NamedTuple):
+    """The settings of a run except its seed: those that may be varied, and all others."""
+
+    method: str
+    """Class name of the method without OPL."""
+    rest: str
+    """The method without OPL and the rest of the recipe, as JSON."""
+    projection: str | None
+    """OPL's settings other than weight and gamma; None for a run without OPL."""
+    varied: tuple[float, ...]
+    """One value for each of `VARIED`; weight and gamma are 0 in a run without OPL."""
+    lr: float
+    """The base learning rate; 0 if it is not known."""
+
+    @property
+    def label(self) -> str:
+        """Name of the method in labels."""
+        return LABELS.get(self.method, self.method) + ("" if self.projection is None else "+OPL")
+
+    def without(self, *indices: int) -> "Settings":
+        """The same settings with some varied ones set to 0, so that runs that differ only in them are equal."""
+        return self._replace(varied=tuple(0.0 if i in indices else value for i, value in enumerate(self.varied)))
+
+    def per_image(self) -> "Settings":
+        """The same settings with the learning rate divided by the batch size."""
+        return self._replace(lr=self.lr / self.varied[BATCH])
+
+    def baseline(self) -> "Settings":
+        """The same settings without OPL."""
+        return self._replace(projection=None).without(WEIGHT, GAMMA)
+
+
+def settings(run: Run) -> Settings:
+    """The settings of a run."""
+    opl = run.opl or {}
+    others = {key: value for key, value in run.recipe.items() if key not in IGNORED}
+    optimizer = inner(run.recipe, "optimizer")
+    others["optimizer"] = {key: value for key, value in optimizer.items() if key != "lr"}
+    lr = number(optimizer.get("lr", 0.0))
+    rest = json.dumps([run.baseline_method, others], sort_keys=True, default=str)
+    more = [f"{key} {value}" for key, value in sorted(opl.items()) if key not in ("kind", "weight", "gamma")]
+    weight, gamma = (number(opl.get(key)) if run.projects else 0.0 for key in ("weight", "gamma"))
+    varied = (weight, gamma, number(run.recipe.get("batch_size")))
+    form = ", ".join(more) if run.projects else None
+    return Settings(str(run.baseline_method.get("kind", "")), rest, form, varied, lr)
+
+
+def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Sweep]]:
+    """The sweeps over each setting that is varied: one per choice of the other settings, with at least two values.
+
+    The baseline of a sweep is the method without OPL in the same recipe. In a sweep over the batch size, which the
+    baseline also has, the baseline is a separate sweep, even if it has only one value; runs of one sweep have equal
+    learning rates, or ones in proportion to the batch size.
+    """
+    results = _results(runs, metric)
+    scaled = {key.per_image(): values for key, values in results.items() if key.varied[BATCH] > 0 and key.lr > 0}
+    varied = zip(SETTINGS, (WEIGHT, GAMMA, BATCH, BATCH), (results, results, results, scaled), strict=True)
+    made = {name: _sweeps(values, index, SETTINGS[name]) for name, index, values in varied}
+    return {name: found for name, found in made.items() if found}
+
+
+def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:
+    """The mean results over weight and gamma, where both have at least two values."""
+    tables: dict[Settings, dict[tuple[float, float], tuple[float, ...]]] = defaultdict(dict)
+    for key, values in _results(runs, metric).items():
+        if key.varied[WEIGHT] > 0:
+            tables[key.without(WEIGHT, GAMMA)][key.varied[WEIGHT], key.varied[GAMMA]] = values
+    made = []
+    for cells in tables.values():
+        weights, gammas = (tuple(sorted({pair[index] for pair in cells})) for index in (WEIGHT, GAMMA))
+        if len(weights) > 1 and len(gammas) > 1:
+            means = [[float(np.mean(cells.get((w, g), (math.nan,)))) for g in gammas] for w in weights]
+            made.append(Grid(weights, gammas, np.array(means)))
+    return made
+
+
+def data_table(sweeps: Sequence[Sweep], title: str, within: Range) -> DataTable:
+    """The mean of each sweep at each value of the setting."""
+    rows = [
+        (sweep.label, f"{x:g}", f"{mean.mean:.2f}", mean.size) for sweep in sweeps for x, mean in sweep.means(within)
+    ]
+    return DataTable(title, ("method", sweeps[0].setting, "mean", "seeds"), rows)
+
+
+def to_svg(sweeps: Sequence[Sweep], title: str, within: Range) -> Markup:
+    """The sweeps over one setting as a chart of the page; the first color is the baseline's, if there is one."""
+    values = [value for sweep in sweeps for seeds in (*sweep.values, sweep.baseline or ()) for value in seeds]
+    across = {math.log(x): f"{x:g}" for x in _ticks(sweeps)}
+    x = Scale(min(across) - 0.1, max(across) + 0.1, LEFT, WIDTH - RIGHT)
+    y = Scale(*extent(values), HEIGHT - BOTTOM, TOP)
+    parts = [axes(x, y, across, sweeps[0].setting)]
+    for _, seeds, _ in _baselines(sweeps):
+        height = short(y.at(_mean(seeds, within).mean))
+        ends = {"x1": LEFT, "x2": WIDTH - RIGHT, "y1": height, "y2": height}
+        parts.append(element("line", **ends, class_="baseline", stroke=color(0)))
+    for index, sweep in enumerate(sweeps, start=first_color(sweeps)):
+        parts.append(_svg_line(sweep, index, x, y, within))
+    listed = "; ".join(
+        f"{sweep.label} {', '.join(f'{at:g}: {mean.mean:.2f}' for at, mean in sweep.means(within))}" for sweep in sweeps
+    )
+    return drawing(f"{title}: {listed}.", WIDTH, HEIGHT, *parts)
+
+
+def first_color(sweeps: Sequence[Sweep]) -> int:
+    """The color index of the first sweep on the page."""
+    return 1 if any(sweep.baseline for sweep in sweeps) else 0
+
+
+def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
+    """A matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
+
+    With fewer than five seeds, every seed is a dot instead. A baseline is a dashed line.
+
+    Args:
+        sweeps: the sweeps of each panel, by its title.
+
+    Example:
+        >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
+        >>> draw({"CIFAR-100": [sweep]}).axes[0].get_xlabel()
+        'lambda'
+    """
+    from matplotlib.figure import Figure
+
+    if not sweeps or not all(sweeps.values()):
+        raise OptionError("a panel has no sweep to draw: give at least one panel, with at least one sweep in each.")
+    with paper():
+        lines = max(len(_baselines(panel)) + len(panel) for panel in sweeps.values())
+        figure = Figure(figsize=(3.2 * len(sweeps), 2.7 + LINE * lines), layout="constrained")
+        grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
+        for panel_axes, (title, panel) in zip(grid, sweeps.items(), strict=True):
+            panel_axes.set_title(print_label(title), loc="left")
+            _draw_panel(panel_axes, panel)
+    return figure
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """One panel per setting that the runs vary, and the means as text."""
+    panels = sweeps(run for _, runs in rows for run in runs)
+    text = []
+    for setting, panel in panels.items():
+        for sweep in panel:
+            pairs = zip(sweep.xs, sweep.values, strict=True)
+            means = ", ".join(f"{x:g}: {interval(values).mean:.2f}" for x, values in pairs)
+            text.append(f"{sweep.label} over {setting}: {means}")
+    return Rendering({"": draw(panels)}, text)
+
+
+def _mean(seeds: Sequence[float], within: Range = PERCENT) -> Interval:
+    """The mean over the seeds with a finite result, and its interval."""
+    return interval([seed for seed in seeds if math.isfinite(seed)], within=within)
+
+
+def _baselines(sweeps: Sequence[Sweep]) -> list[tuple[str, tuple[float, ...], int]]:
+    """The distinct baselines: name, results per seed and color index. They precede the sweeps, so the first is gray."""
+    owners: dict[tuple[float, ...], str] = {}
+    for sweep in sweeps:
+        if sweep.baseline and _mean(sweep.baseline).size:
+            owners.setdefault(tuple(sweep.baseline), sweep.label)
+    names = ["baseline"] if len(owners) == 1 else [f"baseline of {label}" for label in owners.values()]
+    return [(name, seeds, index) for index, (name, seeds) in enumerate(zip(names, owners, strict=True))]
+
+
+def _ticks(sweeps: Sequence[Sweep]) -> list[float]:
+    return sorted({float(x) for sweep in sweeps for x in sweep.xs})
+
+
+def _draw_panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
+    baselines = _baselines(sweeps)
+    for name, seeds, index in baselines:
+        mean = _mean(seeds)
+        axes.axhline(mean.mean, color=color(index), linestyle="--", label=print_label(name))
+        if mean.size >= ENOUGH:
+            axes.axhspan(mean.low, mean.high, color=color(index), alpha=0.2, linewidth=0)
+    for index, sweep in enumerate(sweeps, start=len(baselines)):
+        xs, means = [x for x, _ in sweep.means()], [mean for _, mean in sweep.means()]
+        label, centers = print_label(sweep.label), [mean.mean for mean in means]
+        axes.plot(xs, centers, color=color(index), marker=glyph(index), markersize=4, label=label)
+        bands = [mean if mean.size >= ENOUGH else mean._replace(half=math.nan) for mean in means]
+        lows, highs = [mean.low for mean in bands], [mean.high for mean in bands]
+        axes.fill_between(xs, lows, highs, color=color(index), alpha=0.2, linewidth=0)
+        dots = sweep.dots()
+        axes.plot([x for x, _ in dots], [y for _, y in dots], ".", color=color(index), markersize=3, alpha=0.7)
+    ticks = _ticks(sweeps)
+    axes.set_xscale("log", base=2 if all(math.log2(x).is_integer() for x in ticks) else 10)
+    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel=print_label(sweeps[0].setting), ylabel="accuracy (%)")
+    axes.legend(**BELOW)
+
+
+def _svg_line(sweep: Sweep, index: int, x: Scale, y: Scale, within: Range) -> Markup:
+    means = [(x.at(math.log(at)), mean) for at, mean in sweep.means(within)]
+    points = [(at, y.at(mean.mean)) for at, mean in means]
+    parts = [element("path", d=line_path(points), class_="thick", stroke=color(index))]
+    for at, mean in means:
+        if mean.size >= ENOUGH:
+            ends = {"x1": short(at), "x2": short(at), "y1": short(y.at(mean.low)), "y2": short(y.at(mean.high))}
+            parts.append(element("line", **ends, class_="thick", stroke=color(index)))
+    for at, value in sweep.dots():
+        center = {"cx": short(x.at(math.log(at))), "cy": short(y.at(value))}
+        parts.append(element("circle", **center, r=2, class_="seed", fill=color(index)))
+    parts.append(element("path", d=symbols_path(points, index), class_="marks", fill=color(index)))
+    return element("g", *parts)
+
+
+def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ...]]:
+    """The metric of each run, grouped over runs that differ only in the seed."""
+    results: dict[Settings, list[float]] = defaultdict(list)
+    for run in runs:
+        value = number(run.result.get(metric))
+        if math.isfinite(value):
+            results[settings(run)].append(value)
+    return {key: tuple(values) for key, values in results.items()}
+
+
+def _sweeps(results: dict[Settings, tuple[float, ...]], index: int, name: str) -> list[Sweep]:
+    alike: dict[Settings, dict[float, tuple[float, ...]]] = defaultdict(dict)
+    for key, values in results.items():
+        if key.varied[index] > 0:
+            alike[key.without(index)][key.varied[index]] = values
+    several = {key: reached for key, reached in alike.items() if len(reached) > 1}
+    if index == BATCH:
+        beside = {key.baseline() for key in several}
+        several |= {key: reached for key, reached in alike.items() if key in beside}
+    made = []
+    for key, reached in sorted(several.items(), key=lambda pair: pair[0].projection is not None):
+        xs = tuple(sorted(reached))
+        base = None if index == BATCH else results.get(key.baseline())
+        made.append(Sweep(_label(key, tuple(several)), name, xs, tuple(reached[x] for x in xs), base))
+    return made
+
+
+def _label(key: Settings, several: Sequence[Settings]) -> str:
+    """The method, and the settings that distinguish this sweep from others of the same method."""
+    alike = [settings for settings in several if settings.label == key.label]
+    different = [
+        f"{name} {key.varied[index]:g}"
+        for index, name in enumerate(VARIED)
+        if len({settings.varied[index] for settings in alike}) > 1
+    ]
+    forms = [key.projection] if key.projection and len({settings.projection for settings in alike}) > 1 else []
+    return ", ".join([key.label, *different, *forms])
