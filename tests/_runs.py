@@ -40,7 +40,7 @@ SEARCH = Item(
             for gamma in (0.5, 1.0)
         ),
     ),
-    figure="search",
+    figure="sweeps",
     home="table-1",
 )
 PLANE = Item(

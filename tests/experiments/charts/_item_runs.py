@@ -1,4 +1,4 @@
-"""Made-up runs of every row of an item, with the settings of their recipes, so that the item's figure can be drawn."""
+"""Synthetic runs of every row of an item, with the settings of their recipes, so that its figure can be drawn."""
 
 import json
 from importlib import import_module

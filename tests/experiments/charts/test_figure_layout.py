@@ -1,13 +1,13 @@
-"""Every figure as it is written: no word over another or cut by an edge, a footer, a PNG that shows something."""
+"""Every figure as it is written: no text over another or cut by an edge, a footer, and a PNG that is not empty."""
 
 import numpy as np
 import pytest
-from _figure_values import HOSTILE, curve
+from _chart_values import HOSTILE, curve
 from _item_runs import write_item_runs
 from _layout import recorded
 
-from opl.experiments.charts import footer, style, training, trials
-from opl.experiments.charts.paper import draw
+from opl.experiments.charts import curves, figure, trials
+from opl.experiments.charts.figure import draw_item
 from opl.experiments.export.drawings import CURVES
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.runs import read_runs
@@ -15,7 +15,12 @@ from opl.experiments.results.runs import read_runs
 image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 matplotlib_figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
 
-FIGURES = [item.name for item in ITEMS.values() if item.figure]
+SLOW = ("figure-2", "figure-5", "figure-s1", "figure-s2", "figure-s3", "figure-s4")
+FIGURES = [
+    pytest.param(item.name, marks=[pytest.mark.slow] if item.name in SLOW else [])
+    for item in ITEMS.values()
+    if item.figure
+]
 COMMIT = "commit 06f8644cf3"
 
 
@@ -36,20 +41,20 @@ def check(drawing, file):
 
 @pytest.fixture
 def no_pdf(monkeypatch):
-    """Spare the time of PDF files, which have the same words as the PNG."""
-    write = style._write
+    """Skip PDF files, which have the same text as the PNG, to save time."""
+    write = figure._write
     monkeypatch.setattr(
-        style, "_write", lambda figure, file, **more: file.suffix == ".pdf" or write(figure, file, **more)
+        figure, "_write", lambda drawn, file, **more: file.suffix == ".pdf" or write(drawn, file, **more)
     )
 
 
 @pytest.mark.usefixtures("no_pdf")
 @pytest.mark.parametrize("name", FIGURES)
-def test_the_figure_of_an_item_can_be_read(name, tmp_path, monkeypatch):
+def test_the_figure_of_an_item_is_readable(name, tmp_path, monkeypatch):
     item, scale = ITEMS[name], "paper" if ITEMS[name].at("paper") else "small"
     runs = read_runs(write_item_runs(tmp_path / "runs", item, scale))
     with recorded(monkeypatch) as drawings:
-        files, _ = draw(item, runs, tmp_path, scale)
+        files, _ = draw_item(item, runs, tmp_path, scale)
     pictures = [file for file in files if file.suffix == ".png"]
     assert len(pictures) == len(drawings) > 0
     for drawing, file in zip(drawings, pictures, strict=True):
@@ -64,33 +69,33 @@ def test_at_the_tiny_scale_the_data_are_called_synthetic(tmp_path):
     for name in ("figure-4", "figure-5"):
         item = ITEMS[name]
         runs = read_runs(write_item_runs(tmp_path / name, item, "tiny"))
-        assert footer.describe(runs).startswith("synthetic data")
+        assert figure.describe_runs(runs).startswith("synthetic data")
     real = read_runs(write_item_runs(tmp_path / "real", item, "small"))
-    assert footer.describe(real).startswith("JpegCopies of cifar20")
-    assert footer.describe([]) == ""
+    assert figure.describe_runs(real).startswith("JpegCopies of cifar20")
+    assert figure.describe_runs([]) == ""
 
 
-def test_a_footer_counts_what_differs_and_names_the_seeds_that_are_drawn(tmp_path):
+def test_a_footer_counts_what_differs_and_names_the_seeds(tmp_path):
     runs = read_runs(write_item_runs(tmp_path, ITEMS["figure-2"], "small", seeds=3))
-    assert "Mnist, 10 classes / Mnist, 3 classes · MnistNet" in footer.describe(runs)
-    assert f"small scale · seeds 0 to 2 · {COMMIT}" in footer.describe(runs)
+    assert "Mnist, 10 classes / Mnist, 3 classes · MnistNet" in figure.describe_runs(runs)
+    assert f"small scale · seeds 0 to 2 · {COMMIT}" in figure.describe_runs(runs)
     for place, run in enumerate(runs):
         run.about["commit"] = f"commit-{place}"
-    assert footer.describe(runs).endswith("seeds 0 to 2 · commits commit-0 and 11 more")
+    assert figure.describe_runs(runs).endswith("seeds 0 to 2 · commits commit-0 and 11 more")
 
 
 @pytest.mark.usefixtures("no_pdf")
-def test_cosines_of_both_signs_can_be_read_too(tmp_path, monkeypatch):
+def test_cosines_of_both_signs_are_readable(tmp_path, monkeypatch):
     runs = read_runs(write_item_runs(tmp_path / "runs", ITEMS["figure-4"], "small", seeds=1, signed=True))
     with recorded(monkeypatch) as drawings:
-        files, _ = draw(ITEMS["figure-4"], runs, tmp_path, "small")
+        files, _ = draw_item(ITEMS["figure-4"], runs, tmp_path, "small")
     check(drawings[0], files[1])
     assert any(word.text.startswith("cos: ") for word in drawings[0].words)
 
 
 @pytest.mark.usefixtures("no_pdf")
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of the figure has no such letter: a box is drawn
-def test_the_trials_of_a_search_and_the_curves_of_a_model_card_can_be_read(tmp_path, monkeypatch):
+def test_the_trials_of_a_search_and_the_curves_of_a_model_card_are_readable(tmp_path, monkeypatch):
     settings = {
         "optimizer.lr": ["0.001", "0.02", "0.3", "0.25"],
         "method.form": ["mean_abs", "abs_mean", "mean", "mean"],
@@ -98,15 +103,15 @@ def test_the_trials_of_a_search_and_the_curves_of_a_model_card_can_be_read(tmp_p
         "hostile": list(HOSTILE[:4]),
     }
     searched = trials.draw(settings, [60.0, 61.0, 70.0, 66.0], 2, "val/top1", {"schedule": 0.4}, ["optimizer.lr"])
-    card = training.draw({title: [curve("CE"), curve("CE+OPL")] for title in CURVES.values()})
-    for figure in (searched, card):
-        footer.add(figure, "Digits, 10 classes · DigitsNet (width 32) · small scale · seeds 0 to 2 · " + COMMIT)
+    card = curves.draw({title: [curve("CE"), curve("CE+OPL")] for title in CURVES.values()})
+    for drawn in (searched, card):
+        figure.add_footer(drawn, "Digits, 10 classes · DigitsNet (width 32) · small scale · seeds 0 to 2 · " + COMMIT)
         with recorded(monkeypatch) as drawings:
-            _, file = style.save(figure, tmp_path / "figure")
+            _, file = figure.save(drawn, tmp_path / "figure")
         check(drawings[0], file)
 
 
-def test_words_over_each_other_words_cut_off_and_an_empty_picture_are_found(tmp_path, monkeypatch):
+def test_overlapping_texts_cut_texts_and_an_empty_picture_are_detected(tmp_path, monkeypatch):
     over, blank = (matplotlib_figure.Figure(figsize=(3, 2)) for _ in range(2))
     over.text(0.4, 0.5, "one")
     over.text(0.43, 0.52, "two")
@@ -121,5 +126,5 @@ def test_words_over_each_other_words_cut_off_and_an_empty_picture_are_found(tmp_
     crowded = matplotlib_figure.Figure(figsize=(2, 2))
     crowded.subplots().set_xticks(range(6), [f"a long name {place}" for place in range(6)])
     with recorded(monkeypatch) as drawings:
-        style.save(crowded, tmp_path / "crowded")
+        figure.save(crowded, tmp_path / "crowded")
     assert len(drawings[0].overlaps()) >= 5

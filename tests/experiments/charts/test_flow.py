@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _figure_values import path
+from _chart_values import path
 
 from opl.errors import OptionError
 from opl.experiments.charts import flow

@@ -1,20 +1,22 @@
-"""Pictures that one model fixes or breaks, beside the guesses of both."""
+"""Test images that one model fixes or breaks, with the predictions of both, and the change of the confusions."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from _figure_values import DRAWN, guesses, rng, written
+from _chart_values import DRAWN, predictions, rng, written
 
+from _runs import write_run
 from opl.errors import FolderError
 from opl.experiments.charts import gallery, style
 from opl.experiments.item import Row
+from opl.experiments.results.runs import read_runs
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_mended_pictures_are_those_of_a_loop():
-    labels, old, old_p, new, new_p = guesses()
+def test_fixed_pictures_are_those_of_a_loop():
+    labels, old, old_p, new, new_p = predictions()
     pixels = rng().integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
     names = tuple("abcdefg")
     found = []
@@ -34,38 +36,38 @@ def test_mended_pictures_are_those_of_a_loop():
     assert gallery.find_corrected(pixels[:0], labels, old, old_p, new, new_p, names) == []
 
 
-def test_each_picture_stands_beside_the_guesses_of_both_models():
+def test_each_picture_is_beside_the_predictions_of_both_models():
     figure = DRAWN["gallery"]()
     assert len(figure.axes) == 3 * 3
     words = written(figure)
     for word in ("CE", "CE+OPL", "owl", "bee", "90 %", "60 %"):
         assert word in words
-    true = [axes.patches[1] for axes in figure.axes[1::3]]  # the second guess of the first model
+    true = [axes.patches[1] for axes in figure.axes[1::3]]  # the second prediction of the first model
     from matplotlib.colors import to_rgb
 
     assert {bar.get_facecolor()[:3] for bar in true} == {to_rgb(style.ACCENT)}
 
 
-def run_of(name, seed, guesses_of, labels=(0, 1, 2, 0)):
-    """A run of four test pictures of which three are kept, with one guess for each."""
+def run_of(name, seed, predicted, labels=(0, 1, 2, 0)):
+    """A run of four test pictures of which three are kept, with one prediction each."""
     arrays = {
         "labels": np.array(labels),
-        "top5": np.array(guesses_of)[:, None],
+        "top5": np.array(predicted)[:, None],
         "p5": np.array([[0.9], [0.8], [0.7], [0.6]]),
         "pixels": np.zeros((3, 8, 8, 1), dtype=np.uint8),
         "pixel_rows": np.array([0, 1, 2]),
     }
     return SimpleNamespace(
-        name=name, seed=seed, arrays=lambda _: arrays, class_names=lambda count: tuple("abc"[:count])
+        name=name, seed=seed, arrays=lambda name="test": arrays, class_names=lambda count: tuple("abc"[:count])
     )
 
 
-def test_what_is_broken_is_what_would_be_fixed_the_other_way_and_all_pictures_are_counted():
+def test_broken_images_are_those_fixed_in_the_other_direction_and_all_images_are_counted():
     before, after = run_of("ce", 0, [0, 2, 1, 1]), run_of("opl", 0, [1, 1, 2, 0])
     assert gallery.count_changes(before, after) == (3, 1, 4)
     assert gallery.count_changes(after, before) == (1, 3, 4)
-    assert [one.truth for one in gallery.corrections(before, after)] == ["b", "c"]  # the fourth has no pixels
-    [broken] = gallery.regressions(before, after)
+    assert [one.truth for one in gallery.find_fixed(before, after)] == ["b", "c"]  # the fourth has no pixels
+    [broken] = gallery.find_broken(before, after)
     assert (broken.truth, broken.before, broken.after) == ("a", (("a", 0.9),), (("b", 0.9),))
 
 
@@ -84,11 +86,28 @@ def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
         "": ["ce", "opl"],
         "-worse": ["other-ce", "worse"],
     }
-    assert found.words[:2] == [
-        "Digits: opl fixes 3 of 4 test pictures: ce was wrong (surest first), seed 1; 2 shown",
-        "Digits: opl breaks 1 of 4 test pictures: ce was right (surest first), seed 1; 1 shown",
+    assert found.text[:2] == [
+        "Digits: opl fixes 3 of 4 test images: ce was wrong (surest first), seed 1; 2 shown",
+        "Digits: opl breaks 1 of 4 test images: ce was right (surest first), seed 1; 1 shown",
     ]
     assert "none among those kept" in " ".join(written(found.figures["-worse"]))
     rows[1][1][:] = [run_of("opl", 3, [0] * 4)]
     with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
         gallery.render(rows, "class")
+
+
+def test_the_confusions_are_those_of_scikit_learn(tmp_path):
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    write_run(tmp_path, "cifar100-ce", outputs=True)
+    [run] = read_runs(tmp_path)
+    expected = metrics.confusion_matrix(run.arrays()["labels"], run.arrays()["top5"][:, 0], labels=range(20))
+    np.testing.assert_array_equal(gallery.confusion_matrix([run], 20), expected)
+
+
+def test_the_confusions_that_changed_most_are_counted_over_all_pairs():
+    before, after = run_of("ce", 0, [0, 2, 1, 1]), run_of("opl", 0, [1, 1, 2, 1])
+    assert gallery.is_comparable(before, after)
+    assert not gallery.is_comparable(before, run_of("opl", 0, [0] * 4, labels=(0, 0, 0, 0)))
+    found = gallery.find_changed_confusions([(before, after), (before, after)])
+    assert [tuple(confusion) for confusion in found] == [("a", "b", 2, 4), ("b", "c", 2, 0), ("c", "b", 2, 0)]
+    assert gallery.find_changed_confusions([(before, before)]) == []

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from _figure_values import DRAWN, legend, panel, rng
+from _chart_values import DRAWN, legend, panel, rng
 
 from opl.experiments.charts import lda
 

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from _figure_values import at, cloud, legend, rng, written
+from _chart_values import at, cloud, legend, written
 
-from opl.experiments.charts import _points, _ring, plane
+from opl.experiments.charts import plane
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -38,8 +38,8 @@ def test_a_histogram_counts_each_feature_once_in_its_five_degrees():
     expected = np.zeros(72)
     for angle in degrees:
         expected[int(angle % 360 // 5)] += 1 / len(degrees)
-    np.testing.assert_allclose(_ring.shares(units), expected)
-    assert not _ring.shares(units[:0]).any()
+    np.testing.assert_allclose(plane.angle_histogram(units), expected)
+    assert not plane.angle_histogram(units[:0]).any()
 
 
 def test_every_cloud_has_its_features_its_circle_and_its_angles_in_a_column():
@@ -64,9 +64,6 @@ def test_the_angle_of_each_pair_is_written_once():
     assert np.isnan(plane.pair_angles(nowhere)).tolist() == [[True, True], [True, False]]
 
 
-def test_points_are_thinned_by_class_also_where_classes_take_turns():
-    labels = np.arange(9000) % 3
-    _, kept = _points.thin_out(rng().normal(size=(9000, 2)), labels, 600)
-    assert np.bincount(kept).tolist() == [200, 200, 200]
+def test_at_most_two_thousand_points_are_drawn():
     figure = plane.draw([cloud(samples=9000)])
     assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) <= 2000

@@ -1,10 +1,10 @@
-"""Matrices of cosines: their mean, their order and their cells."""
+"""Matrices of cosines: their mean, their order, their cells and their change."""
 
 from itertools import permutations
 
 import numpy as np
 import pytest
-from _figure_values import matrix
+from _chart_values import matrix
 
 from opl.experiments.charts import similarity
 
@@ -89,20 +89,49 @@ def test_a_cosine_just_below_zero_asks_for_no_other_scale(cosine, signed):
     assert similarity.is_signed([positive("CE"), similarity.Matrix("SiLU", values, ("a", "b"))]) is signed
 
 
-def test_a_large_figure_names_all_of_a_hundred_classes_and_marks_the_nearest_of_each():
-    given = matrix(count=100)
-    axes = similarity.draw([given], large=True).axes[0]
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(given.class_names)
-    [rings] = axes.get_lines()
-    for row, column in enumerate(rings.get_xdata()):
-        others = [abs(given.values[row, other]) for other in range(100) if other != row]
-        assert abs(given.values[row, column]) == max(others)
-    assert len(similarity.draw([matrix(count=300)], large=True).axes[0].get_yticklabels()) == 20
-
-
 @pytest.mark.parametrize(("count", "shown"), [(30, 30), (31, 7), (100, 20)])
 def test_beyond_thirty_classes_every_fifth_is_named(count, shown):
     axes = similarity.draw([matrix(count=count)]).axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == [f"class {i}" for i in range(0, count, 1 if count == 30 else 5)]
     assert len(labels) == len(axes.get_xticklabels()) == shown
+
+
+def test_the_page_has_before_after_and_the_change_of_the_absolute_cosine():
+    before, after = matrix("CE"), positive("CE+OPL")
+    panels = similarity.compare(before, after, [[0, 1], [3]])
+    assert [panel.caption for panel in panels] == ["CE", "CE+OPL", "change of |cos|"]
+    means = [similarity.off_diagonal_mean(made) for made in (before, after)]
+    assert panels[0].note == f"mean of 2 seeds, off-diagonal mean |cos| {means[0]:.3f}"
+    assert panels[1].note == f"seed 3, off-diagonal mean |cos| {means[1]:.3f}"
+    np.testing.assert_allclose(panels[2].values, np.abs(after.values) - np.abs(before.values))
+    assert panels[2].low == -panels[2].high
+    assert {panel.low for panel in panels[:2]} == {-1}  # the first matrix has negative cosines
+    assert {panel.low for panel in similarity.compare(after, after, [[0], [0]])[:2]} == {0}
+
+
+def test_the_script_gets_the_lower_half_in_thousandths_and_every_order_of_classes():
+    given = matrix(count=5)
+    orders = similarity.class_orders(given, (1, 0, 1, 0, 0))
+    assert orders["class"] == [0, 1, 2, 3, 4]
+    assert orders["super-class"] == [1, 3, 4, 0, 2]
+    assert sorted(orders["cluster of CE"]) == [0, 1, 2, 3, 4]
+    assert "super-class" not in similarity.class_orders(given, ())
+    panels = similarity.compare(given, given, [[0], [0]])
+    values = similarity.script_values(panels, list(orders.values()), given.class_names)
+    for row in range(5):
+        for column in range(row + 1):
+            assert values["cells"][1][row][column] == pytest.approx(1000 * given.values[row, column], abs=0.51)
+
+
+def test_the_data_table_has_the_pairs_that_changed_most():
+    before, after = np.eye(3), np.eye(3)
+    after[1, 0] = after[0, 1] = -0.5
+    after[2, 0] = after[0, 2] = 0.1
+    names = ("cat", "dog", "owl")
+    panels = similarity.compare(similarity.Matrix("a", before, names), similarity.Matrix("b", after, names), [[0], [0]])
+    assert similarity.data_table(panels, names).rows == [
+        ("cat and dog", "0.000", "-0.500", "+0.500"),
+        ("cat and owl", "0.000", "0.100", "+0.100"),
+        ("dog and owl", "0.000", "0.000", "+0.000"),
+    ]

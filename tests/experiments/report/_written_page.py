@@ -1,7 +1,9 @@
-"""The page of a folder as text, parts of it, and words that would like to be markup."""
+"""The page of a folder as text, its charts and tables, and text that tries to be markup."""
 
 import html
 import re
+
+from markupsafe import escape
 
 from _runs import ITEMS
 from opl.experiments.report.page import write_report
@@ -14,14 +16,14 @@ def page_of(folder, items=ITEMS):
 
 
 def chart_of(page, start):
-    """The SVG whose description begins with these words."""
-    place = page.index(f'aria-label="{html.escape(start)}')
-    return page[place : page.index("</svg>", place)]
+    """The SVG whose description begins with this text."""
+    position = page.index(f'aria-label="{escape(start)}')
+    return page[position : page.index("</svg>", position)]
 
 
 def table_of(page, key):
     """The cells of a table as text, the heading first."""
-    place = page.index(f'id="{key}"')
-    rows = page[place : page.index("</table>", place)].split("<tr")[1:]
+    position = page.index(f'id="{key}"')
+    rows = page[position : page.index("</table>", position)].split("<tr")[1:]
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
     return [[html.unescape(re.sub("<.*?>", "", cell)) for cell in row] for row in cells]

@@ -13,8 +13,8 @@ from _page import Reader
 from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
 from _vouched import vouch
 from opl.experiments import cli, paper
-from opl.experiments.charts import lda, training
-from opl.experiments.charts.paper import draw
+from opl.experiments.charts import curves, lda
+from opl.experiments.charts.figure import draw_item
 from opl.experiments.report.page import write_report
 from opl.experiments.results.comparisons import describe_difference
 from opl.experiments.results.runs import read_runs, select_runs
@@ -28,7 +28,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 CURVES, MATRICES, NOVEL = (
     replace(ITEM, name=name, rows=ITEM.rows[:2], figure=figure)
-    for name, figure in (("figure-3", "training"), ("figure-4", "similarity"), ("figure-s1", "lda"))
+    for name, figure in (("figure-3", "curves"), ("figure-4", "similarity"), ("figure-s1", "lda"))
 )
 
 
@@ -48,7 +48,7 @@ def page(everything):
 
 def printed(item, folder):
     """The lines of a figure's text file."""
-    draw(item, read_runs(folder), folder, "small")
+    draw_item(item, read_runs(folder), folder, "small")
     return (folder / f"{item.name}.txt").read_text().splitlines()
 
 
@@ -99,7 +99,7 @@ def test_curves_and_angles_end_alike_in_print_and_on_the_page(everything, page):
     words = printed(CURVES, everything)
     finished = [run for run in read_runs(everything) if run.name == "cifar100-opl"]
     end = np.mean([run.records[-1]["s"] for run in finished])
-    assert any(line.startswith(f"{training.MEASURES['s']}, CE+OPL: {end:.3f} [") for line in words)
+    assert any(line.startswith(f"{curves.MEASURES['s']}, CE+OPL: {end:.3f} [") for line in words)
     assert table_of(page, "curves-table-1-small-s")[-1][2].startswith(f"{end:.4g} (")
     for line in printed(PLANE, everything)[:2]:
         label, angle = re.fullmatch(r"(.*): mean angle between class directions (.*) degrees", line).groups()
@@ -137,6 +137,7 @@ def write_attacked(folder, item, scale):
             RunFolder.of(folder, job.recipe, job.seed).write_measure(measure_name(metric), content, {"each": each})
 
 
+@pytest.mark.slow
 def test_the_page_copies_what_the_file_and_the_terminal_have(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", None)  # all is there: nothing is trained or measured
     folder = tmp_path / "small" / "table-4"

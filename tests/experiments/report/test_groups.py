@@ -7,10 +7,10 @@ from opl.experiments.results.runs import read_runs
 
 def test_rows_shared_by_a_table_and_a_figure_are_shown_once(tmp_path):
     write_table(tmp_path, seeds=1)
-    found = group_runs(read_runs(tmp_path), ITEMS)
-    assert [group.item.name for group in found] == ["table-1"]
+    groups = group_runs(read_runs(tmp_path), ITEMS)
+    assert [group.item.name for group in groups] == ["table-1"]
     write_run(tmp_path, "cifar100-opl-0.1-0.5", method=opl(0.1))
     write_run(tmp_path, "my-own", scale="paper")
-    found = group_runs(read_runs(tmp_path), ITEMS)
-    assert [group.item.name for group in found] == ["table-1", "figure-6", "other runs"]
-    assert [len(rows) for _, rows in new_rows(found)] == [4, 1, 1]
+    groups = group_runs(read_runs(tmp_path), ITEMS)
+    assert [group.item.name for group in groups] == ["table-1", "figure-6", "other runs"]
+    assert [len(rows) for _, rows in new_rows(groups)] == [4, 1, 1]

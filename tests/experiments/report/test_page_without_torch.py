@@ -4,6 +4,8 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from opl.experiments import paper
 from opl.experiments.recipe import Recipe
 from opl.experiments.training.run import run
@@ -13,6 +15,7 @@ def tiny(name: str = "digits-opl", **changes) -> Recipe:
     return replace(paper.recipe(name, "tiny"), **changes)
 
 
+@pytest.mark.slow
 def test_the_report_needs_no_torch(tmp_path):
     run(tiny(), tmp_path)
     code = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from _recipe_json import rewrite
 from _runs import opl, write_run
 from _vouched import vouch
-from opl.experiments.charts.training import curve
+from opl.experiments.charts.curves import curve
 from opl.experiments.results.records import run_of
 from opl.experiments.results.runs import Run, read_runs, select_runs
 from opl.experiments.run_folder import RunFolder

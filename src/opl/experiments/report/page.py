@@ -15,9 +15,9 @@ from ..item import Item
 from ..results.conformity import Recipes, screen
 from ..results.runs import Run, read_runs
 from . import provenance
+from .experiment import Budget, make_experiment, render_experiment
 from .glossary import TERMS
 from .groups import Group, group_runs, new_rows
-from .parts import Budget, make_experiment, render_experiment
 from .templates import read_asset, render, render_page
 
 LARGEST = 3_000_000  # maximum size of the page in bytes

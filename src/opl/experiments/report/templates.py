@@ -13,13 +13,13 @@ from .glossary import TERMS, split_terms, term_id
 
 
 def render(macro: str, /, **values: object) -> Markup:
-    """Call a macro of `parts.html`.
+    """Call a macro of `macros.html`.
 
     Example:
         >>> str(render("absent", sentence="a < b"))
         '<p class="absent">a &lt; b</p>'
     """
-    return Markup(getattr(_environment().get_template("parts.html").module, macro)(**values))
+    return Markup(getattr(_environment().get_template("macros.html").module, macro)(**values))
 
 
 def render_page(**values: object) -> str:

@@ -1,4 +1,4 @@
-"""The parts of an experiment on the page: from runs to the values of charts and tables, and from these to markup."""
+"""One experiment of the page, part by part: from runs to the values of charts and tables, and from these to markup."""
 
 import math
 from collections.abc import Callable, Sequence

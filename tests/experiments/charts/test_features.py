@@ -4,10 +4,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from _figure_values import legend, rng, space
+from _chart_values import legend, space
 
 from opl.errors import OptionError
 from opl.experiments.charts import features
+from opl.experiments.charts.points import Space
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -15,7 +16,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 def test_cosines_are_those_of_a_double_loop_and_features_without_a_direction_take_no_part():
     given = space(signed=True)
     values = np.concatenate([given.features, np.zeros((1, 8)), np.full((1, 8), np.nan)])
-    holed = features.Space("CE", values, np.append(given.labels, [0, 1]), given.class_names)
+    holed = Space("CE", values, np.append(given.labels, [0, 1]), given.class_names)
     same, other = [], []
     for i, j in combinations(range(len(given.labels)), 2):
         one, two = given.features[i], given.features[j]
@@ -25,7 +26,7 @@ def test_cosines_are_those_of_a_double_loop_and_features_without_a_direction_tak
     np.testing.assert_allclose(np.sort(found.same), np.sort(same))
     np.testing.assert_allclose(np.sort(found.other), np.sort(other))
     assert (found.s, found.d) == pytest.approx((np.mean(same), np.mean(np.abs(other))))
-    alone = features.Cosines(features.Space("CE", np.ones((1, 3)), np.zeros(1, dtype=int), ("a",)))
+    alone = features.Cosines(Space("CE", np.ones((1, 3)), np.zeros(1, dtype=int), ("a",)))
     assert (alone.s, alone.d) == (0, 0)
 
 
@@ -37,8 +38,6 @@ def test_the_plane_is_that_of_scikit_learns_pca_up_to_sign():
     np.testing.assert_allclose(np.abs(points), np.abs(pca.fit_transform(units)), atol=1e-8)
     assert part == pytest.approx(pca.explained_variance_ratio_.sum())
     assert labels.tolist() == given.labels.tolist()
-    turned = features.Space("CE", given.features @ np.linalg.qr(rng().normal(size=(8, 8)))[0], given.labels, ("a",) * 3)
-    np.testing.assert_allclose(features.project(turned)[0], points, atol=1e-8)
 
 
 def test_models_stand_beside_each_other_on_the_same_axes():
@@ -61,10 +60,29 @@ def test_models_stand_beside_each_other_on_the_same_axes():
     "wrong",
     [
         lambda: features.draw([]),
-        lambda: features.Space("CE", np.zeros((0, 4)), np.zeros(0), ("a",)),
-        lambda: features.Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
+        lambda: Space("CE", np.zeros((0, 4)), np.zeros(0), ("a",)),
+        lambda: Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
     ],
 )
 def test_what_is_no_feature_space_is_refused(wrong):
     with pytest.raises(OptionError, match="give"):
         wrong()
+
+
+def test_two_dimensional_features_are_shown_in_their_own_plane_with_the_origin():
+    values = np.array([[3.0, 0.0], [5.0, 0.0], [0.0, 2.0]])
+    view = features.view(Space("CE", values, np.array([0, 0, 1]), ("a", "b")))
+    assert view.note == "mean angle between classes 90.0°"
+    np.testing.assert_array_equal(view.points, values)
+    scale = (view.positions[1] - view.positions[0])[0] / 2
+    np.testing.assert_allclose((view.positions - view.origin) / scale, values * (1, -1), atol=1e-9)
+
+
+def test_other_features_are_shown_on_their_principal_components():
+    given = space(signed=True)
+    decomposition = pytest.importorskip("sklearn.decomposition", reason="scikit-learn is not installed")
+    pca = decomposition.PCA(2).fit(given.features)
+    view = features.view(given)
+    assert view.origin is None
+    assert view.note == f"{100 * pca.explained_variance_ratio_.sum():.0f} % of the variance"
+    np.testing.assert_allclose(np.abs(view.points), np.abs(pca.transform(given.features)), atol=1e-8)

@@ -6,7 +6,7 @@ import pytest
 
 from _runs import write_run
 from opl.errors import OptionError
-from opl.experiments.charts import widths
+from opl.experiments.charts import layer_widths
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.widths import uniform_widths
@@ -28,19 +28,22 @@ def test_a_search_is_drawn_from_the_uniform_network_on(tmp_path):
     history = [[16, 32, 64], [20, 30, 60]]
     runs = searched(tmp_path, "vgg", network="vgg11", widths=[22, 28, 50], history=history)
     rows = [(Row("VGG-11", "vgg", {}), select_runs(runs, "vgg", "small")), (Row("VGG-11+OPL", "opl", {}, "vgg"), runs)]
-    rendered = widths.render(rows, "class")
+    rendered = layer_widths.render(rows, "class")
     [axes] = rendered.figures[""].axes
     lines = {line.get_label(): line.get_ydata().tolist() for line in axes.get_lines() if line.get_linestyle() != "None"}
     assert lines == {"uniform": [16, 32, 64], "search 1": [20, 30, 60], "search 2": [22, 28, 50]}
-    assert "VGG-11, search 2, seed 1: 22, 28, 50" in rendered.words
+    assert "VGG-11, search 2, seed 1: 22, 28, 50" in rendered.text
 
 
 def test_without_a_search_the_published_widths_stand_beside_the_uniform_ones(tmp_path):
     runs = searched(tmp_path, "vgg", network="vgg11", widths=[80] * 8, history=[])
-    assert widths.stages_of(runs) == {"uniform": [uniform_widths("vgg11", 0.25)] * 2, "published": [(80,) * 8] * 2}
+    assert layer_widths.stages_of(runs) == {
+        "uniform": [uniform_widths("vgg11", 0.25)] * 2,
+        "published": [(80,) * 8] * 2,
+    }
 
 
 def test_nothing_to_draw_is_refused():
     for nothing in ({}, {"VGG-11": {}}):
         with pytest.raises(OptionError, match="give at least one"):
-            widths.draw(nothing)
+            layer_widths.draw(nothing)

@@ -1,8 +1,9 @@
-"""Values for every figure, and the words of a drawn one."""
+"""Values for every chart, and the text of a drawn figure."""
 
 import numpy as np
 
-from opl.experiments.charts import features, flow, forest, gallery, lda, plane, search, similarity, training
+from opl.experiments.charts import curves, features, flow, forest, gallery, lda, plane, similarity, sweeps
+from opl.experiments.charts.points import Space
 from opl.experiments.results.comparisons import PERCENT
 from opl.experiments.statistics import decide, interval
 
@@ -25,7 +26,7 @@ def rng():
 
 
 def at(*degrees, label="CE", names=None):
-    """A cloud with one feature of length 3 at each angle, a class each."""
+    """A cloud with one feature of length 3 and its own class at each angle."""
     angles = np.radians(degrees)
     features = 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return plane.Cloud(
@@ -39,7 +40,7 @@ def cloud(label="CE", samples=90, names=("cat", "dog", "owl")):
 
 
 def curve(label="CE", seeds=3, epochs=5):
-    return training.Curve(label, tuple(range(1, epochs + 1)), tuple(range(seeds)), rng().normal(size=(seeds, epochs)))
+    return curves.Curve(label, tuple(range(1, epochs + 1)), tuple(range(seeds)), rng().normal(size=(seeds, epochs)))
 
 
 def path(label="CE"):
@@ -59,7 +60,7 @@ def picture(truth="cat", size=8, channels=3):
 
 
 def sweep(label="CE+OPL", baseline=(70.0, 71.0)):
-    return search.Sweep(label, "lambda", (0.1, 1.0, 2.0), ((71.0, 72.0), (73.0, 73.5), (70.0,)), baseline)
+    return sweeps.Sweep(label, "lambda", (0.1, 1.0, 2.0), ((71.0, 72.0), (73.0, 73.5), (70.0,)), baseline)
 
 
 def panel(label="CE", names=("cat", "dog", "owl")):
@@ -71,7 +72,7 @@ def panel(label="CE", names=("cat", "dog", "owl")):
 def space(label="CE", names=("cat", "dog", "owl"), signed=False):
     labels = np.arange(60) % len(names)
     values = rng().normal(size=(60, 8)) + 3 * np.eye(len(names), 8)[labels]
-    return features.Space(label, values if signed else np.abs(values), labels, names)
+    return Space(label, values if signed else np.abs(values), labels, names)
 
 
 def contrast(label="CE+OPL", seeds=6, shift=1.0):
@@ -85,12 +86,12 @@ DRAWN = {
     "features": lambda: features.draw([space("CE"), space("CE+OPL", signed=True)]),
     "flow": lambda: flow.draw([path("CE"), path("CE+OPL")]),
     "plane": lambda: plane.draw([cloud("CE"), cloud("CE+OPL")]),
-    "training": lambda: training.draw({"s": [curve("CE"), curve("CE+OPL")], "d": [curve("CE"), curve("CE+OPL")]}),
+    "curves": lambda: curves.draw({"s": [curve("CE"), curve("CE+OPL")], "d": [curve("CE"), curve("CE+OPL")]}),
     "similarity": lambda: similarity.draw([matrix("CE"), matrix("CE+OPL")]),
     "gallery": lambda: gallery.draw(
         {"fixed": [picture("cat"), picture("owl")], "broken": [picture("bee", channels=1)], "else": []}
     ),
-    "search": lambda: search.draw({"lambda": [sweep()], "batch size": [sweep("CE", None), sweep("CE+OPL", None)]}),
+    "sweeps": lambda: sweeps.draw({"lambda": [sweep()], "batch size": [sweep("CE", None), sweep("CE+OPL", None)]}),
     "lda": lambda: lda.draw(
         [[panel("CE"), panel("CE+OPL")], [panel("CE", ("bee", "fox")), panel("OPL", ("bee", "fox"))]]
     ),
@@ -98,22 +99,22 @@ DRAWN = {
 
 
 def written(figure) -> list[str]:
-    """Every word of a figure."""
+    """Every text of a figure."""
     from matplotlib.text import Text
 
-    return [word.get_text() for word in figure.findobj(Text) if word.get_text()]
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
 def legend(figure) -> list[str]:
     from matplotlib.legend import Legend
 
-    return [word.get_text() for one in figure.findobj(Legend) for word in one.get_texts()]
+    return [text.get_text() for box in figure.findobj(Legend) for text in box.get_texts()]
 
 
-def guesses(samples=40, classes=7):
+def predictions(samples=40, classes=7):
     random = rng()
     labels = random.integers(0, classes, samples)
     top = [np.stack([random.permutation(classes)[:5] for _ in range(samples)]) for _ in range(2)]
-    top[1][: samples // 2, 0] = labels[: samples // 2]  # so that there is something to find
+    top[1][: samples // 2, 0] = labels[: samples // 2]  # the second model gets these right
     p = [np.sort(random.dirichlet(np.ones(5), samples), axis=1)[:, ::-1] for _ in range(2)]
     return labels, top[0], p[0], top[1], p[1]

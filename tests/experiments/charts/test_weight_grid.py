@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _figure_values import written
+from _chart_values import written
 
 from _runs import opl, write_run
-from opl.experiments.charts import grid
+from opl.experiments.charts import weight_grid
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.statistics import decide, interval
@@ -22,7 +22,7 @@ def cells():
     differences = [interval(values) for values in PAIRS.values()]
     decisions = decide(differences, [()] * len(PAIRS))
     return [
-        grid.Cell(*pair, difference, decision, 70.0 + place, PAIRS[pair])
+        weight_grid.Cell(*pair, difference, decision, 70.0 + place, PAIRS[pair])
         for place, (pair, difference, decision) in enumerate(zip(PAIRS, differences, decisions, strict=True))
     ]
 
@@ -32,7 +32,7 @@ def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alo
     p = {pair: t.ttest_1samp(values, 0).pvalue for pair, values in PAIRS.items()}
     assert p[0.5, 2.0] * 3 < 0.05 < p[0.5, 0.5]
     assert p[1.0, 2.0] < 0.05 < 2 * p[1.0, 2.0]
-    figure = grid.draw(cells())
+    figure = weight_grid.draw(cells())
     left, right = figure.axes
     [frame] = left.patches
     assert np.allclose(frame.get_center(), (0, 0))  # gamma 2 is the first column, weight 0.5 the first row
@@ -47,10 +47,11 @@ def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alo
 
 
 def test_five_seeds_have_an_interval_and_a_single_one_has_none():
-    for values, words in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
+    for values, expected in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
         difference = interval(values)
-        [cell] = grid.draw([grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)]).axes[0].texts
-        assert cell.get_text() == words
+        cell = weight_grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)
+        [text] = weight_grid.draw([cell]).axes[0].texts
+        assert text.get_text() == expected
 
 
 def test_differences_are_paired_with_the_baseline_of_the_same_seed_on_validation(tmp_path):
@@ -63,8 +64,8 @@ def test_differences_are_paired_with_the_baseline_of_the_same_seed_on_validation
     ]
     rows = (Row("CE", "ce", {}), Row("OPL", "opl", {"val/top1": 72.2}, "ce"))
     by_row = [(row, select_runs(runs, row.recipe, "small")) for row in rows]
-    [cell] = grid.cells_of(by_row)
+    [cell] = weight_grid.cells_of(by_row)
     assert (cell.weight, cell.gamma, cell.paper) == (1.0, 0.5, 72.2)
     assert (cell.difference.mean, cell.difference.size) == (2.0, 3)
     assert math.isclose(cell.difference.half, 4.3027 / math.sqrt(3), rel_tol=1e-4)
-    assert "weight 1, gamma 0.5: +2.00" in grid.render(by_row, "class").words[0]
+    assert "weight 1, gamma 0.5: +2.00" in weight_grid.render(by_row, "class").text[0]

@@ -1,0 +1,81 @@
+"""Differences from a baseline: every seed, means and intervals, and verdicts adjusted over all lines."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from _chart_values import contrast, written
+
+from _runs import ITEM, write_run, write_table
+from opl.experiments.charts import forest
+from opl.experiments.item import Row
+from opl.experiments.results.comparisons import lines
+from opl.experiments.results.runs import read_runs, select_runs
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+ROWS = (Row("CE", "ce", {}), Row("CE+OPL", "opl", {}, "ce"), Row("smoothing", "smooth", {}, "ce"))
+ACCURACIES = {
+    "ce": (70.0, 70.4, 69.8, 70.1, 70.2, 70.3),
+    "opl": (71.1, 71.3, 70.9, 71.3, 71.1, 71.5),
+    "smooth": (70.1, 70.1, 70.0, 69.8, 70.5, 70.2),
+}
+
+
+def test_every_seed_the_mean_and_the_interval_of_scipy_are_drawn(tmp_path):
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    for name, values in ACCURACIES.items():
+        for seed in range(len(values)):
+            write_run(tmp_path, name, seed)
+    runs = [
+        replace(run, result={**run.result, "test/top1": ACCURACIES[run.name][run.seed]}) for run in read_runs(tmp_path)
+    ]
+    rendered = forest.render([(row, select_runs(runs, row.recipe, "small")) for row in ROWS], "class")
+    [axes] = rendered.figures[""].axes
+    pairs = np.subtract(ACCURACIES["opl"], ACCURACIES["ce"])
+    dots, mean, line = axes.get_lines()[1:4]
+    assert sorted(dots.get_xdata()) == pytest.approx(sorted(pairs))
+    assert mean.get_xdata() == pytest.approx([pairs.mean()])
+    assert line.get_xdata() == pytest.approx(stats.t.interval(0.95, 5, loc=pairs.mean(), scale=stats.sem(pairs)))
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["CE+OPL", "smoothing"]
+    assert any("a gain" in word for word in written(rendered.figures[""]))
+    assert rendered.text[0].startswith(f"CE+OPL: +{pairs.mean():.2f} [")
+
+
+def test_few_seeds_have_dots_and_no_interval():
+    [axes] = forest.draw([contrast(seeds=3)]).axes
+    assert [len(line.get_xdata()) for line in axes.get_lines()[1:]] == [3, 1]
+
+
+def page_contrasts(folder):
+    return forest.contrasts(ITEM, lines(ITEM, read_runs(folder), "small"), "small")
+
+
+def test_on_the_page_few_seeds_are_dots_and_five_are_an_interval(tmp_path):
+    write_table(tmp_path, seeds=3)
+    made = page_contrasts(tmp_path)
+    assert [contrast.label for contrast in made] == ["CE+OPL", "Center", "OLE"]
+    assert {contrast.versus for contrast in made} == {" vs CE"}
+    assert [contrast.has_interval for contrast in made] == [False] * 3
+    assert all(contrast.ends == list(contrast.pairs) and len(contrast.pairs) == 3 for contrast in made)
+    for name in ("ce", "opl"):
+        for seed in (3, 4):
+            write_run(tmp_path, f"cifar100-{name}", seed, gain=2.1 if name == "opl" else 0.0)
+    made = page_contrasts(tmp_path)
+    assert [contrast.has_interval for contrast in made] == [True, False, False]
+    assert made[0].ends == [made[0].difference.low, made[0].difference.high, made[0].difference.mean]
+
+
+def test_all_comparisons_share_an_axis_and_dots_are_at_the_values_of_their_seeds(tmp_path):
+    made = page_contrasts(write_table(tmp_path, seeds=3))
+    x, margin = forest.axis_of(made), forest.margin_of(made)
+    assert margin == 0.5
+    positions, values = [], []
+    for line in made:
+        strip = forest.to_svg(line, x, margin)
+        positions += [float(position) for position in re.findall(r'<circle cx="([\d.]+)%"', strip)]
+        values += line.pairs
+    zero = x.at(0)
+    slopes = [(position - zero) / value for position, value in zip(positions, values, strict=True) if abs(value) > 0.2]
+    assert slopes == pytest.approx([slopes[0]] * len(slopes), rel=0.03)
