@@ -1,8 +1,8 @@
-"""Pictures of a report page as people see it: 1,400, 800 and 390 pixels wide, light and dark, and of its figures.
+"""Screenshots of a report page at 1,400, 800 and 390 pixels, light and dark, and copies of its figures.
 
     python benchmarks/screenshots.py runs/small/demo --out shots
 
-For each width and theme: the first screen and the whole page. Figures (`figure-*.png` in the folder) are copied beside
+For each width and theme: the first screen and the whole page. Figures (`figure-*.png` in the folder) are copied next to
 them. Needs Chromium, chromedriver and selenium.
 """
 
@@ -15,32 +15,32 @@ from typing import Any
 
 SIZES = {1400: 900, 800: 1000, 390: 844}
 THEMES = ("light", "dark")
-TALLEST = 16_000  # pixels of a picture: browsers draw no more
+TALLEST = 16_000  # pixels: browsers draw no taller screenshot
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--host-resolver-rules=MAP * ~NOTFOUND")
 
 
 def main() -> int:
-    """Write the page if it is missing, then all pictures."""
-    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words.add_argument("folder", type=Path, help="a folder of runs")
-    words.add_argument("--out", type=Path, default=Path("shots"), help="where the pictures go")
-    given = words.parse_args()
+    """Write the page, then all screenshots."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="a folder of runs")
+    parser.add_argument("--out", type=Path, default=Path("shots"), help="where to write the screenshots")
+    arguments = parser.parse_args()
     browser = shutil.which("chromium")
     if browser is None or shutil.which("chromedriver") is None:
         print("chromium or chromedriver is not installed: apt-get install chromium chromium-driver", file=sys.stderr)
         return 2
-    page = _page(given.folder)
-    given.out.mkdir(parents=True, exist_ok=True)
+    page = _page(arguments.folder)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     driver = _open(browser)
     try:
         for width, height in SIZES.items():
             for theme in THEMES:
-                for file in _shoot(driver, page, (width, height), theme, given.out):
+                for file in _shoot(driver, page, (width, height), theme, arguments.out):
                     print(file)
     finally:
         driver.quit()
-    for figure in sorted(given.folder.rglob("figure-*.png")):
-        print(shutil.copy(figure, given.out / figure.name))
+    for figure in sorted(arguments.folder.rglob("figure-*.png")):
+        print(shutil.copy(figure, arguments.out / figure.name))
     return 0
 
 
