@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch
 
 from _gloo import together
+from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch
 from _said import says
 from opl import errors
 from opl.losses.center import CenterLoss, center, update_centers

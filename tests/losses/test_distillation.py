@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from _loss_features import X, batch, cosine, gradient_of
 
+from _loss_features import X, batch, cosine, gradient_of
 from _said import says
 from opl import errors
 from opl.losses.distillation import DistillationProjectionLoss, distillation_projection

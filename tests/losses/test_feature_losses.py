@@ -5,10 +5,10 @@ import importlib
 
 import pytest
 import torch
-from _loss_features import CENTERS, CLASSES, DIM, batch
 from torch import nn
 from torch.nn import functional as F
 
+from _loss_features import CENTERS, CLASSES, DIM, batch
 from opl.losses.center import CenterLoss, center
 from opl.losses.distillation import distillation_projection
 from opl.losses.negative_cam import negative_cam

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from _loss_features import CENTERS, CLASSES, DIM
 from torch.nn import functional as F
 
+from _loss_features import CENTERS, CLASSES, DIM
 from _said import says
 from opl import errors, orthogonal_projection
 from opl.losses import (

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
-from _loss_features import CLASSES, DIM, MAPS, X, Y, gradient_of
 from torch import nn
 
+from _loss_features import CLASSES, DIM, MAPS, X, Y, gradient_of
 from _said import says
 from opl import errors
 from opl.losses.negative_cam import NegativeCAMLoss, class_activation_maps, negative_cam

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from _loss_features import X, Y, batch, gradient_of
 
+from _loss_features import X, Y, batch, gradient_of
 from _said import says
 from opl import errors
 from opl.losses.ole import OLELoss, ole

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch, cosine, gradient_of
 
+from _loss_features import CENTERS, CLASSES, DIM, X, Y, batch, cosine, gradient_of
 from _said import says
 from opl import errors
 from opl.losses.perpetual import PerpetualProjectionLoss, perpetual
