@@ -33,7 +33,7 @@ def test_with_hub_the_export_is_uploaded_and_nothing_is_left(place, capsys, monk
         sent.update({path.name: path.read_bytes() for path in folder.iterdir()}, to=repository, private=private)
         return "https://hub.example/me/digits"
 
-    monkeypatch.setattr("opl.experiments.export.upload.upload", upload)
+    monkeypatch.setattr("opl.experiments.export.bundle.upload", upload)
     assert cli.main(["export", RUN, "--hub", "me/digits", "--private"]) == 0
     assert capsys.readouterr().out == "https://hub.example/me/digits\n"
     assert (sent["to"], sent["private"]) == ("me/digits", True)
@@ -42,18 +42,18 @@ def test_with_hub_the_export_is_uploaded_and_nothing_is_left(place, capsys, monk
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "expected"),
     [
         ((RUN,), "needs a folder"),
-        ((RUN, "out", "--private"), "name one with --hub"),
-        ((RUN, "--hub", "digits"), "names no repository"),
-        (("runs", "out"), "runs is no run"),
-        ((RUN, "runs"), "holds other files than an export"),
+        ((RUN, "out", "--private"), "name it with --hub"),
+        ((RUN, "--hub", "digits"), "must be a repository"),
+        (("runs", "out"), "runs is not a run"),
+        ((RUN, "runs"), "do not belong to an export"),
     ],
 )
-def test_wrong_words_are_one_sentence_and_nothing_is_written(place, capsys, words, said):
-    assert cli.main(["export", *words]) == 2
+def test_usage_errors_are_one_sentence_and_nothing_is_written(place, capsys, argv, expected):
+    assert cli.main(["export", *argv]) == 2
     printed = capsys.readouterr().err
-    assert said in printed
+    assert expected in printed
     assert printed.count("\n") == 1
     assert not (place / "out").exists()

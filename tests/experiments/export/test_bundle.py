@@ -13,7 +13,7 @@ from _said import says
 from _vouched import vouch
 from opl.errors import FolderError, OptionError
 from opl.experiments import paper
-from opl.experiments.export import checked_network
+from opl.experiments.export import bundle
 from opl.experiments.export.bundle import export_run
 from opl.experiments.methods import Composite, CosFace
 from opl.experiments.models.exported import HeadConfig
@@ -85,8 +85,8 @@ def test_a_folder_with_something_else_is_refused_and_stays_as_it_is(run, tmp_pat
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     for target, said in [
         (tmp_path / "file", "is a file"),
-        (tmp_path / "other", "holds other files than an export"),
-        (run, "holds other files than an export"),
+        (tmp_path / "other", "do not belong to an export"),
+        (run, "do not belong to an export"),
         (tmp_path / "bert", "is not an export"),
         (tmp_path / "four", "the export of another run (digits-ce, seed 4, custom)"),
     ]:
@@ -109,7 +109,7 @@ def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_p
     for number, recipe in enumerate((tiny, changed)):
         path = write_untrained(tmp_path / f"tiny-{number}", recipe)
         says(lambda path=path: export_run(path, target, license="mit"), OptionError, ["numbers mean nothing"])
-    says(lambda: export_run(tmp_path, target, license="mit"), FolderError, ["is no run"])
+    says(lambda: export_run(tmp_path, target, license="mit"), FolderError, ["is not a run"])
     (run / "done").write_text("")
     says(lambda: export_run(run, target, license="mit"), FolderError, ["is damaged: done is no list of checksums"])
     vouch(run)
@@ -125,8 +125,8 @@ def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_p
 
 def test_a_network_that_would_be_rebuilt_otherwise_is_not_exported(tmp_path, monkeypatch):
     run = write_untrained(tmp_path / "runs", replace(CUSTOM, method=Composite(head=CosFace(scale=7.0))))
-    monkeypatch.setattr(checked_network, "_head", lambda *_: HeadConfig("CosFaceHead", {"scale": 8.0}))
-    says(lambda: export_run(run, tmp_path / "export", license="mit"), FolderError, ["other logits than the run's own"])
+    monkeypatch.setattr(bundle, "_head", lambda *_: HeadConfig("CosFaceHead", {"scale": 8.0}))
+    says(lambda: export_run(run, tmp_path / "export", license="mit"), FolderError, ["its logits differ"])
     assert not (tmp_path / "export").exists()
 
 

@@ -13,8 +13,7 @@ from _finished_runs import dump, load
 from _vouched import metric_lines, vouch
 from opl.experiments.data import Cifar100
 from opl.experiments.export.bundle import export_run
-from opl.experiments.export.numbers import measure
-from opl.experiments.export.subject import read_subject
+from opl.experiments.export.subject import measure, read_subject
 from opl.experiments.models import CifarResNet
 
 
@@ -91,7 +90,7 @@ def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
     from opl.experiments import paper
 
     card = card_of(write_untrained(tmp_path / "runs", paper.recipe("digits-opl", "small")), tmp_path / "export")
-    assert "No runs of the baseline, CE, lie beside the run" in card
+    assert "There are no runs of the baseline, CE" in card
     assert "One seed shows nothing about others" in card
 
 
@@ -126,6 +125,6 @@ def test_what_limits_its_use_is_admitted(tmp_path):
     dump(run / "noise.json", {"matrix": [], "rates": {"train": 0.4}})
     vouch(run)
     card = card_of(run, tmp_path / "export")
-    for words in ("guided by the test set", "made wrong on purpose: 40.0 % of train", "10 classes of digits"):
+    for words in ("used the test set for selection", "Corrupted labels: 40.0 % of train", "10 classes of digits"):
         assert words in card, words
     assert "at a reduced scale" in card

@@ -58,5 +58,5 @@ def test_other_networks_say_that_torchvision_has_none(tmp_path, changes):
     export_run(write_untrained(tmp_path / "runs", replace(RECIPE, **changes)), tmp_path / "export", license="mit")
     assert load(tmp_path / "export" / "config.json")["torchvision"] == ""
     card = (tmp_path / "export" / "README.md").read_text()
-    assert "torchvision has no network of this kind" in card
+    assert "torchvision has no such network" in card
     assert "load_state_dict" not in card

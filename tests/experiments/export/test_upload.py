@@ -6,7 +6,7 @@ import pytest
 
 from _said import says
 from opl.errors import OplError, OptionError
-from opl.experiments.export.upload import check_repository, upload
+from opl.experiments.export.bundle import check_repository, upload
 
 
 class FakeHub:
@@ -75,7 +75,7 @@ def test_what_the_hub_refuses_is_one_sentence(hub, tmp_path):
 
 @pytest.mark.parametrize("name", ["digits", "a/b/c", "/digits", "somebody/"])
 def test_a_name_that_is_no_repository_is_refused(name):
-    says(lambda: check_repository(name), OptionError, ["names no repository"])
+    says(lambda: check_repository(name), OptionError, ["must be a repository"])
 
 
 def test_the_calls_fit_the_real_interface():

@@ -6,7 +6,7 @@ import pytest
 from _small_parts import at_step
 
 from opl.experiments import paper
-from opl.experiments.export.checked_network import export_network
+from opl.experiments.export.bundle import export_network
 from opl.experiments.methods import CrossEntropy, Pruning
 from opl.experiments.models import Vgg11
 from opl.experiments.models.neural_scale import gates_of

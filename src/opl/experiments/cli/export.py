@@ -12,34 +12,33 @@ from .flags import Flags
 
 @dataclass(frozen=True)
 class Export(Flags):
-    """Write a finished run as weights, config, model card and pictures, into a folder, to the Hub, or both."""
+    """Export a finished run as weights, config, model card and figures, to a folder, the Hub, or both."""
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
     """For instance runs/digits-opl/seed-0."""
     folder: Annotated[Positional[Path | None], arg(metavar="[DIR]")] = None
     """A new or empty folder, or an earlier export of the same run."""
     hub: str = ""
-    """A repository of the Hugging Face Hub, for instance somebody/digits-opl; it is made if there is none."""
+    """A repository of the Hugging Face Hub, for instance somebody/digits-opl; it is created if it does not exist."""
     private: bool = False
-    """Make a private repository."""
+    """Create a private repository."""
     license: str = "apache-2.0"
-    """The license of the weights, as the Hub spells it; the data may have terms of their own."""
+    """The license of the weights, as the Hub spells it; the data may have other terms."""
 
     def run(self) -> int:
         """Export, and print what was written."""
         import tempfile
 
-        from ..export.bundle import export_run
-        from ..export.upload import check_repository, upload
+        from ..export.bundle import check_repository, export_run, upload
 
         if self.folder is None and not self.hub:
             raise OptionError("opl export needs a folder, a repository of the Hub (--hub), or both.")
         if self.private and not self.hub:
-            raise OptionError("--private is about a repository of the Hub: name one with --hub, or leave it out.")
+            raise OptionError("--private needs a repository of the Hub: name it with --hub, or leave --private out.")
         if self.hub:
             check_repository(self.hub)
-        with tempfile.TemporaryDirectory() as place:
-            target = self.folder or Path(place) / "export"
+        with tempfile.TemporaryDirectory() as temporary:
+            target = self.folder or Path(temporary) / "export"
             written = export_run(self.run_folder, target, license=self.license, source=self.hub)
             if self.folder is not None:
                 print("\n".join(map(str, written)))

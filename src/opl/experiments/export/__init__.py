@@ -1,1 +1,1 @@
-"""A finished run as a model for others: weights, config, model card and pictures, in a folder or on the Hub."""
+"""Export of a finished run: weights, config, model card and figures, in a folder or on the Hub."""

@@ -1,6 +1,8 @@
 """The model card of an export: front matter for the Hub, then numbers, data, training, limits and citation."""
 
+import shlex
 from collections.abc import Collection, Sequence
+from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 from ..data import CATALOG
@@ -11,11 +13,9 @@ from ..results.tables import describe_network
 from ..scales import MEANING
 from ..statistics import Interval
 from .drawings import PICTURES
-from .numbers import Measurement
-from .origin import describe_data, describe_training
-from .subject import Subject
+from .subject import Measurement, Subject
 
-ACCURACIES = ("test/top1", "test/top5")  # what the Hub lists as results, of these very weights
+ACCURACIES = ("test/top1", "test/top5")  # what the Hub lists as results of these weights
 CITATION = """```bibtex
 @inproceedings{ranasinghe2021orthogonal,
   title     = {Orthogonal Projection Loss},
@@ -35,25 +35,25 @@ def write_card(
     license: str,
     source: str,
 ) -> str:
-    """The text of `README.md`.
+    """Return the text of `README.md`.
 
     Args:
-        subject: the run and the runs beside it.
-        config: what its network is.
+        subject: the run and the comparable runs.
+        config: the config of its network.
         measured: its numbers.
-        pictures: the names of the pictures beside the card.
+        pictures: the names of the figures of the export.
         license: the license of the weights, as the Hub spells it.
-        source: where the export will be: a Hub id, or a folder.
+        source: the location of the export: a Hub id, or a folder.
     """
     sections = {
         "Use": _use(config, source),
         "Numbers": _numbers(subject, measured),
         "Data": describe_data(subject, config),
         "Training": describe_training(subject, config),
-        "What it is not good for": _limits(subject, config),
+        "Limitations": _limits(subject, config),
         "Citation": f"The experiment follows the paper (arXiv:2103.14021).\n\n{CITATION}",
     }
-    drawn = [f"![{words}]({name})\n\n*{words}.*" for name, words in PICTURES.items() if name in pictures]
+    drawn = [f"![{caption}]({name})\n\n*{caption}.*" for name, caption in PICTURES.items() if name in pictures]
     sections["Numbers"] = "\n\n".join([sections["Numbers"], *drawn])
     body = "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
     front = _front_matter(config, measured, license)
@@ -61,7 +61,7 @@ def write_card(
 
 
 def _front_matter(config: NetworkConfig, measured: Sequence[Measurement], license: str) -> str:
-    """The YAML that the Hub reads."""
+    """Return the YAML that the Hub reads."""
     from huggingface_hub import EvalResult, ModelCardData
 
     known = CATALOG.get(config.data)
@@ -100,15 +100,15 @@ def _summary(subject: Subject, config: NetworkConfig) -> str:
         f"{config.seed}, scale `{config.scale}` ({MEANING.get(config.scale, 'unknown')}).{table}"
     ]
     if subject.caveat:
-        lines.append(f"**This run is in no table and is compared with no other**: {subject.caveat}.")
+        lines.append(f"**This run is in no table and is not compared with other runs**: {subject.caveat}.")
     return "\n\n".join(lines)
 
 
 def _use(config: NetworkConfig, source: str) -> str:
     prepared = (
-        "the network normalizes them itself; `normalize=False` leaves that to the caller"
+        "the network normalizes them; with `normalize=False` the caller does"
         if config.mean
-        else "they are not normalized, and need not be"
+        else "they need no normalization"
     )
     shape = f"(B, {config.channels}, {config.size}, {config.size})"
     ours = (
@@ -122,7 +122,7 @@ def _use(config: NetworkConfig, source: str) -> str:
 
 def _torchvision(config: NetworkConfig) -> str:
     if not config.torchvision:
-        return "torchvision has no network of this kind: `model.safetensors` has the names of `opl`'s own."
+        return "torchvision has no such network: the names in `model.safetensors` are those of `opl`."
     takes = (
         f"It takes `(images - mean) / std` with the mean {_channels(config.mean)} and the std {_channels(config.std)}."
         if config.mean
@@ -142,9 +142,9 @@ def _channels(values: Sequence[float]) -> str:
 
 
 def _numbers(subject: Subject, measured: Sequence[Measurement]) -> str:
-    """The table, and below it how to read it."""
+    """Return the table and an explanation."""
     if not measured:
-        return "The run has no test images, and so no numbers of its own."
+        return "The run has no test images, so there are no numbers."
     compared = any(each.paired for each in measured)
     heading = ["metric", f"this model (seed {subject.run.seed})", "mean ± 95 % interval over seeds"]
     heading += [f"difference to {subject.baseline_label}"] if compared else []
@@ -171,33 +171,127 @@ def _difference(each: Measurement) -> str:
 
 
 def _reading(subject: Subject, compared: bool) -> str:
-    """What the numbers were measured on, and what the difference is not."""
+    """Return how the numbers were measured and compared."""
     result: dict[str, Any] = subject.run.result
     selection = str(result.get("selection", "last"))
     lines = [f"Measured on the test images; selection: {selection}. s is the mean cosine within a class, d between."]
     if compared:
-        lines.append("Differences are paired by seed, and adjusted for the metrics of this row, not for other rows.")
+        lines.append("Differences are paired by seed, and adjusted for the number of metrics in this row.")
     elif not subject.caveat and subject.row is not None and subject.row.baseline:
-        lines.append(f"No runs of the baseline, {subject.baseline_label}, lie beside the run: there is no comparison.")
+        lines.append(f"There are no runs of the baseline, {subject.baseline_label}, so there is no comparison.")
     if len(subject.seeds) < 2:
-        lines.append("One seed shows nothing about others.")
+        lines.append("One seed says nothing about the variation between seeds.")
     return " ".join(lines)
 
 
 def _limits(subject: Subject, config: NetworkConfig) -> str:
-    """What the network should not be used for."""
+    """Return what the network should not be used for."""
     run = subject.run
     lines = [
-        f"It tells apart the {config.num_classes} classes of {config.data}; every other image gets one of them too.",
-        f"It was trained and tested on images of {config.size}x{config.size} pixels of this data set only: on other "
-        "images its accuracy is unknown.",
-        "Its probabilities were not calibrated, and nothing is known about bias: do not decide about people with it.",
-        "Unless the numbers above say so, its robustness to attacks and corruptions was not measured.",
+        f"It distinguishes the {config.num_classes} classes of {config.data} and assigns every image to one of them.",
+        f"It was trained and tested only on images of this data set at {config.size}x{config.size} pixels; its "
+        "accuracy on other images is unknown.",
+        "Its probabilities are not calibrated and its biases are unknown: do not use it for decisions about people.",
+        "Its robustness to attacks and corruptions was not measured, unless the numbers above include it.",
     ]
     if run.scale == "small":
-        lines.append("It was trained at a reduced scale, to compare methods: it is not the best network for its task.")
+        lines.append("It was trained at a reduced scale to compare methods, not to be the best network for its task.")
     if run.noise():
-        lines.append("A part of its training labels was made wrong on purpose.")
+        lines.append("Some of its training labels were corrupted on purpose.")
     if "guided by the TEST set" in str(run.result.get("selection", "")):
-        lines.append("Its training was guided by the test set, as in the released code: its accuracy is too high.")
+        lines.append(
+            "Its training used the test set for selection, as in the released code: its accuracy is biased upward."
+        )
     return "\n".join(f"- {line}" for line in lines)
+
+
+NAMED = 20  # class names on a card; config.json has all of them
+
+
+def portable_about(about: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of `recipe.json` without paths of the machine."""
+    recipe = dict(about["recipe"])
+    recipe["data"] = {**inner(recipe, "data"), "root": ""}
+    recipe["weights"] = _portable(str(recipe.get("weights", "")))
+    return {**about, "recipe": recipe}
+
+
+def describe_data(subject: Subject, config: NetworkConfig) -> str:
+    """Describe the data set, its license, the number of images per part, and the classes."""
+    known, splits = CATALOG.get(config.data), subject.run.splits()
+    source = f" (`{known.hub}` on the Hub)" if known and known.hub else ""
+    lines = [f"{config.data}{source}: {config.num_classes} classes, {_images(splits)}."]
+    if known:
+        lines.append(f"License of the data: {known.license}.")
+    rates = inner(subject.run.noise(), "rates")
+    if rates:
+        wrong = ", ".join(f"{100 * float(rate):.1f} % of {part}" for part, rate in rates.items())
+        lines.append(f"Corrupted labels: {wrong}.")
+    names = config.class_names
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    if names:
+        lines.append(f"Classes: {', '.join(names[:NAMED])}{more}.")
+    return "\n\n".join(lines)
+
+
+def describe_training(subject: Subject, config: NetworkConfig) -> str:
+    """Describe how to train it again, and with which code, machine, time and settings it was trained."""
+    about, run = subject.run.about, subject.run
+    versions, machine = inner(about, "versions"), inner(about, "machine")
+    start = _start(str(run.result.get("start", "scratch")))
+    facts = {
+        "Code": f"{_commit(str(about.get('commit') or ''))}, opl {versions.get('opl', '?')}, torch "
+        f"{versions.get('torch', '?')}, Python {versions.get('python', '?')}",
+        "Machine": f"{machine.get('system', '?')}, {machine.get('cores', '?')} cores, {machine.get('threads', '?')} "
+        f"threads, accelerator: {machine.get('accelerator', '?')}",
+        "Time": f"{run.seconds:.0f} s of training, started {about.get('started', '?')}",
+        "Settings": f"{run.recipe.get('epochs', '?')} epochs of batches of {run.recipe.get('batch_size', '?')}, "
+        f"precision {config.precision}, from {start}; all of them are in `training.json`",
+    }
+    listed = "\n".join(f"- {name}: {text}." for name, text in facts.items())
+    return f"{_command(subject)}\n\n{listed}"
+
+
+def _command(subject: Subject) -> str:
+    """Return the command that trains the run again; a custom run is trained from `training.json`."""
+    run = subject.run
+    if subject.caveat:
+        return (
+            "To train it again, with the settings of this run:\n\n```python\nimport json\n"
+            "from opl.experiments.training.build import parse_recipe\nfrom opl.experiments.training.run import run\n\n"
+            'run(parse_recipe(json.load(open("training.json"))["recipe"]), "runs")\n```'
+        )
+    first = [str(run.recipe["after"])] if run.recipe.get("after") else []
+    commands = [f"opl train {shlex.quote(name)} --scale {run.scale} --seed {run.seed}" for name in [*first, run.name]]
+    seeds = len(subject.seeds)
+    every = (
+        f"\n\nAll rows of its table: `opl reproduce {subject.item.name} --scale {run.scale} --seeds {seeds}`."
+        if subject.item
+        else ""
+    )
+    return "To train it again:\n\n```\n" + "\n".join(commands) + f"\n```{every}"
+
+
+def _commit(commit: str) -> str:
+    changed = " with uncommitted changes" if commit.endswith("+") else ""
+    return f"commit {commit.rstrip('+') or 'unknown'}{changed}"
+
+
+def _images(splits: dict[str, Any]) -> str:
+    sizes = {part: splits.get(part, 0) for part in ("train", "val", "test")}
+    counts = {part: len(size) if isinstance(size, list) else size for part, size in sizes.items()}
+    return f"{counts['train']:,} training, {counts['val']:,} validation and {counts['test']:,} test images"
+
+
+def _start(start: str) -> str:
+    """Return what a run started from, such as `weights.pth, SHA-256 ...`, without paths of the machine."""
+    weights, comma, checksum = start.partition(", SHA-256 ")
+    return f"{_portable(weights)}{comma}{checksum}"
+
+
+def _portable(source: str) -> str:
+    """Return a Hub id or a name unchanged, and the last part of an absolute path."""
+    for kind in (PurePath, PureWindowsPath):
+        if kind(source).is_absolute():
+            return kind(source).name
+    return source

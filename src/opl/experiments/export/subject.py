@@ -1,16 +1,19 @@
-"""The run to export, the comparable runs beside it, and why some runs are not exported."""
+"""The run to export with its numbers, the comparable runs of its recipe and baseline, and why some runs are refused."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 
 from ...errors import FolderError, OptionError
 from ..item import Item, Row
 from ..paper import ITEMS, RECIPES
+from ..results.comparisons import measured_result, range_of
 from ..results.conformity import screen
 from ..results.records import TINY
-from ..results.runs import REFUSED, Run, inner, read_runs, select_runs
+from ..results.runs import REFUSED, Run, inner, number, read_runs, select_runs
 from ..run_folder import RunFolder
+from ..statistics import Decision, Interval, decide, interval
 
 SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, also of those with settings of their own
 
@@ -20,44 +23,45 @@ class Subject:
     """A finished run with what is known of its recipe."""
 
     run: Run
-    """The run itself; its state says whether it may be compared."""
+    """The run; its state says whether it is comparable."""
     seeds: Sequence[Run]
-    """The runs of its recipe and scale that may be compared, by seed; the run alone if it may not be compared."""
+    """The comparable runs of its recipe and scale, by seed; only the run if it is not comparable."""
     baseline: Sequence[Run]
     """The comparable runs of its baseline at the same scale, by seed."""
     item: Item | None
     """The first table or figure with its recipe."""
     row: Row | None
     caveat: str
-    """Why it may not be compared, and so is in no table; empty if it may."""
+    """Why the run is not comparable, and so in no table; empty if it is."""
 
     @property
     def label(self) -> str:
-        """The method as its table calls it."""
+        """The method, as named in its table."""
         return self.row.label if self.row else str(self.run.method.get("kind", "?"))
 
     @property
     def baseline_label(self) -> str:
-        """The baseline as its table calls it; empty if there is none."""
+        """The baseline, as named in its table; empty if there is none."""
         rows = self.item.rows if self.item else ()
-        return next((each.label for each in rows if self.row and each.recipe == self.row.baseline), "")
+        return next((row.label for row in rows if self.row and row.recipe == self.row.baseline), "")
 
 
 def read_subject(path: Path) -> Subject:
     """Read a run that can be exported; an unfinished, tiny or edited one is an error."""
     folder = RunFolder(path.resolve())
     if not folder.begun:
-        raise FolderError(f"{path} is no run: give the folder of a finished one, for instance runs/digits-opl/seed-0.")
+        raise FolderError(
+            f"{path} is not a run: give the folder of a finished run, for instance runs/digits-opl/seed-0."
+        )
     name, scale = str(folder.recipe().get("name", "")), str(folder.recipe().get("scale", ""))
     item, row = _row(name, scale)
-    at_home = folder.path.parent.name == name  # a folder that was moved is read alone
-    runs = read_runs(folder.path.parent if at_home else folder.path)
-    own = next(run for run in runs if run.folder.path == folder.path)
-    _check(own, path)
-    if at_home and row is not None and row.baseline:
+    in_place = folder.path.parent.name == name  # a folder that was moved is read alone
+    runs = read_runs(folder.path.parent if in_place else folder.path)
+    _check(next(run for run in runs if run.folder.path == folder.path), path)
+    if in_place and row is not None and row.baseline:
         runs += read_runs(folder.beside(row.baseline).path.parent)
     screened = screen(runs, ITEMS.values(), RECIPES)
-    run = next(each for each in screened if each.folder.path == folder.path)
+    run = next(run for run in screened if run.folder.path == folder.path)
     if run.state == REFUSED:
         return Subject(run, (run,), (), item, row, run.sentence)
     baseline = select_runs(screened, row.baseline, scale) if row else ()
@@ -65,7 +69,7 @@ def read_subject(path: Path) -> Subject:
 
 
 def _row(name: str, scale: str) -> tuple[Item | None, Row | None]:
-    """The first row of a table with this recipe; at a custom scale, of any scale."""
+    """Return the first row with this recipe and its table; at a custom scale, a row of any scale."""
     for item in ITEMS.values():
         for row in item.rows:
             if row.recipe == name and (scale in row.scales or scale == "custom"):
@@ -79,4 +83,59 @@ def _check(run: Run, path: Path) -> None:
     if run.state != "done":
         raise FolderError(f"{path} is not a finished run ({run.sentence.rstrip('.')}): finish it with opl train first.")
     if run.scale == "tiny" or str(inner(run.recipe, "data").get("kind")) in SYNTHETIC:
-        raise OptionError(f"{path} is not exported, {TINY.rstrip('.')}; train at --scale small or paper.")
+        raise OptionError(f"{path} is not exported, {TINY.rstrip('.')}: train at --scale small or paper.")
+
+
+METRICS = {"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"}
+"""The metrics shown for every run that has them; a table may add more."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One metric of an exported run."""
+
+    metric: str
+    title: str
+    value: float
+    """The number of the exported weights."""
+    seeds: tuple[int, ...]
+    mean: Interval
+    """Over the seeds."""
+    paired: Mapping[int, float]
+    """The difference to the baseline, by seed, for the seeds of both."""
+    decision: Decision | None = None
+    """What the difference shows, for the metrics that the table compares."""
+
+    @property
+    def difference(self) -> Interval:
+        """The mean difference to the baseline."""
+        return interval(list(self.paired.values()), within=range_of(self.metric, self.title).of_differences)
+
+
+def measure(subject: Subject) -> list[Measurement]:
+    """Return every metric for which the run has a finite number."""
+    shown = {**METRICS, **(subject.item.metrics if subject.item else {})}
+    measured = []
+    for metric, title in shown.items():
+        values, base = (_values(subject, runs, metric) for runs in (subject.seeds, subject.baseline))
+        if subject.run.seed in values:
+            paired = {seed: value - base[seed] for seed, value in values.items() if seed in base}
+            mean = interval(list(values.values()), within=range_of(metric, title))
+            measured.append(Measurement(metric, title, values[subject.run.seed], tuple(values), mean, paired))
+    return _decide(measured, subject.item.main if subject.item else ())
+
+
+def _values(subject: Subject, runs: Sequence[Run], metric: str) -> dict[int, float]:
+    """Return a metric by seed, if it was measured with the settings of the table."""
+    item, scale = subject.item, subject.run.scale
+    results = {run.seed: measured_result(run, item, scale)[0] if item else run.result for run in runs}
+    values = {seed: number(result.get(metric)) for seed, result in results.items()}
+    return {seed: value for seed, value in values.items() if isfinite(value)}
+
+
+def _decide(measured: Sequence[Measurement], compared: Sequence[str]) -> list[Measurement]:
+    """Add the decisions about the differences in the compared metrics, adjusted for their number."""
+    chosen = [one for one in measured if one.metric in compared and one.paired]
+    decisions = decide([one.difference for one in chosen], [list(one.paired.values()) for one in chosen])
+    by_metric = {one.metric: decision for one, decision in zip(chosen, decisions, strict=True)}
+    return [replace(one, decision=by_metric.get(one.metric)) for one in measured]
