@@ -111,7 +111,7 @@ def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_p
         says(lambda path=path: export_run(path, target, license="mit"), OptionError, ["numbers mean nothing"])
     says(lambda: export_run(tmp_path, target, license="mit"), FolderError, ["is not a run"])
     (run / "done").write_text("")
-    says(lambda: export_run(run, target, license="mit"), FolderError, ["is damaged: done is no list of checksums"])
+    says(lambda: export_run(run, target, license="mit"), FolderError, ["done is not a valid list"])
     vouch(run)
     result = (run / "result.json").read_text()
     (run / "result.json").write_text(result[:-1])

@@ -91,7 +91,7 @@ def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
 
     card = card_of(write_untrained(tmp_path / "runs", paper.recipe("digits-opl", "small")), tmp_path / "export")
     assert "There are no runs of the baseline, CE" in card
-    assert "One seed shows nothing about others" in card
+    assert "One seed says nothing about the variation" in card
 
 
 def test_edited_seeds_beside_the_run_are_left_out(tmp_path):

@@ -64,7 +64,7 @@ def test_private_is_private_or_nothing_is_uploaded(hub, tmp_path):
 
 def test_a_repository_with_something_else_is_refused(hub, tmp_path):
     api = hub(files=(".gitattributes", "pytorch_model.bin"))
-    says(lambda: upload(tmp_path, "somebody/bert"), OptionError, ["other files than an export"])
+    says(lambda: upload(tmp_path, "somebody/bert"), OptionError, ["do not belong to an export"])
     assert [call[0] for call in api.calls] == ["create"]
 
 
