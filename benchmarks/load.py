@@ -68,11 +68,12 @@ def write_run(out: Path, name: str, seed: int, **changes: Any) -> None:
     """One finished run, whose weights are a few numbers of its own."""
     import torch
 
-    from opl.experiments.paper import ITEMS, settings_of
+    from opl.experiments.paper import ITEMS, recipe
     from opl.experiments.run_folder import RunFolder
+    from opl.experiments.settings import to_json
 
     folder = RunFolder.of(out, name, seed)
-    settings = {**(settings_of(name, "small") or {}), "seed": seed, **changes}
+    settings = {**to_json(recipe(name, "small")), "seed": seed, **changes}
     opl = {"weight": 1.0, "gamma": 0.5, "form": "mean_abs"} if "opl" in name else None
     folder.start(settings, {"opl": opl, "baseline": {"kind": "CrossEntropy"}, **ABOUT})
     folder.write_splits({"source": "synthetic", "train": 9000, "val": list(range(1000)), "test": 2000})
@@ -103,11 +104,11 @@ def run(words: list[str]) -> Cost:
 
 def page_seconds(folder: Path) -> float:
     """CPU time of reading all runs and writing their page, in this process."""
-    from opl.experiments.paper import ITEMS, RECIPES
+    from opl.experiments.paper import ITEMS
     from opl.experiments.report.page import write_report
 
     begun = time.process_time()
-    write_report(folder, ITEMS, recipes=RECIPES)
+    write_report(folder, ITEMS)
     return time.process_time() - begun
 
 

@@ -10,7 +10,7 @@ whether the arm kept its own prediction: d, or for prototypes the largest class 
 import argparse
 from statistics import fmean
 
-from opl.experiments.paper.study_screen import ARMS, SMOOTHINGS, WEIGHTS, name_of
+from opl.experiments.paper.study import ARMS, SMOOTHINGS, WEIGHTS, screen_name
 from opl.experiments.results.runs import Run, read_runs
 
 PREDICTIONS = {"auto": "d", "log-ratio": "d", "ramp-1": "d", "ramp-2": "d", "prototypes": "class_cosine"}
@@ -28,9 +28,9 @@ def last(runs: Table, name: str, seed: int, number: str) -> float:
 
 def choose(runs: Table, arm: str, values: tuple[float, ...]) -> float | None:
     """The weight, or amount of smoothing, with the highest accuracy at seed 0; None before all of them are there."""
-    if any((name_of(arm, value), 0) not in runs for value in values):
+    if any((screen_name(arm, value), 0) not in runs for value in values):
         return None
-    return max(values, key=lambda value: last(runs, name_of(arm, value), 0, "val/top1"))
+    return max(values, key=lambda value: last(runs, screen_name(arm, value), 0, "val/top1"))
 
 
 def means(runs: Table, name: str) -> dict[str, float]:
@@ -41,10 +41,10 @@ def means(runs: Table, name: str) -> dict[str, float]:
 
 def show_round_one(runs: Table) -> None:
     """Print the accuracy of every weight at seed 0."""
-    print(f"seed 0, validation top-1 %, {name_of('ce')} {last(runs, name_of('ce'), 0, 'val/top1'):.2f}")
+    print(f"seed 0, validation top-1 %, {screen_name('ce')} {last(runs, screen_name('ce'), 0, 'val/top1'):.2f}")
     for arm, values in {"smooth": SMOOTHINGS, **dict.fromkeys(ARMS, WEIGHTS)}.items():
-        there = [value for value in values if (name_of(arm, value), 0) in runs]
-        words = "  ".join(f"{value:g}: {last(runs, name_of(arm, value), 0, 'val/top1'):.2f}" for value in there)
+        there = [value for value in values if (screen_name(arm, value), 0) in runs]
+        words = "  ".join(f"{value:g}: {last(runs, screen_name(arm, value), 0, 'val/top1'):.2f}" for value in there)
         print(f"{arm:<14}{words}")
 
 
@@ -54,14 +54,14 @@ def main() -> None:
     finished = [run for run in read_runs(parser.parse_args().folder) if run.folder.done]
     runs: Table = {(run.name, run.seed): run for run in finished if run.scale == "small"}
     show_round_one(runs)
-    base = means(runs, name_of("ce"))
+    base = means(runs, screen_name("ce"))
     print(f"\n{'arm':<14}{'weight':>8}{'seeds':>7}{'top-1 %':>9}{'- CE':>8}{'s':>8}{'d':>8}{'cosine':>8}  prediction")
     found: dict[str, float] = {}
     for arm, values in {"ce": (), "smooth": SMOOTHINGS, **dict.fromkeys(ARMS, WEIGHTS)}.items():
         weight = choose(runs, arm, values) if values else None
         if weight is None and values:
             continue
-        name = name_of(arm, weight)
+        name = screen_name(arm, weight)
         own, seeds = means(runs, name), sum(known == name for known, _ in runs)
         number = PREDICTIONS.get(arm)
         kept = "" if number is None else f"{number} {'falls' if own[number] < base[number] else 'does not fall'}"

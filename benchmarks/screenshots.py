@@ -45,10 +45,10 @@ def main() -> int:
 
 
 def _page(folder: Path) -> Path:
-    from opl.experiments.paper import ITEMS, RECIPES
+    from opl.experiments.paper import ITEMS
     from opl.experiments.report.page import write_report
 
-    return write_report(folder, ITEMS, recipes=RECIPES).resolve()
+    return write_report(folder, ITEMS).resolve()
 
 
 def _open(browser: str) -> Any:

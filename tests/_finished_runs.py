@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from _vouched import vouch
-from opl.experiments.paper import settings_of
+from opl.experiments.paper import ITEMS, recipe
+from opl.experiments.settings import to_json
 
 ABOUT = {
     "opl": None,
@@ -22,10 +23,11 @@ def write_finished(out: Path, name: str = "digits-ce", seed: int = 0, top1: floa
     path = out / name / f"seed-{seed}"
     path.mkdir(parents=True)
     scale = more.get("scale", "small")
-    settings = settings_of(name, scale) or settings_of("digits-ce", "small")
-    recipe = {**settings, "name": name, "seed": seed, "scale": scale, **more.get("recipe", {})}
+    known = any(item.has(name, scale) for item in ITEMS.values())
+    settings = to_json(recipe(name, scale) if known else recipe("digits-ce", "small"))
+    about = {**settings, "name": name, "seed": seed, "scale": scale, **more.get("recipe", {})}
     numbers = {"test/top1": top1, "test/s": 0.9 + seed / 100, "test/d": 0.5, "scale": scale, "seconds": 61.5 + seed}
-    dump(path / "recipe.json", {"recipe": recipe, **ABOUT, **more.get("about", {})})
+    dump(path / "recipe.json", {"recipe": about, **ABOUT, **more.get("about", {})})
     dump(path / "result.json", {**numbers, **more.get("result", {})})
     dump(path / "splits.json", {**SPLITS, **more.get("splits", {})})
     (path / "model.safetensors").write_bytes(more.get("weights", f"{name} {seed} {top1}".encode()))

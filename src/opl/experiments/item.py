@@ -1,14 +1,47 @@
 """A table or figure of the paper as a value: its rows, their recipes, and the paper's numbers."""
 
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .run_folder import measure_name
 from .scales import SCALES, RunScale, Scale
 
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-"""The units of a cost."""
+MINUTE, HOUR = 60.0, 3600.0
+"""In seconds, for costs."""
+UNITS = (("h", HOUR), ("min", MINUTE), ("s", 1.0))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The measured time of the longest run of an item at a scale, and the cores it had."""
+
+    seconds: float
+    cores: int = 1
+
+    @property
+    def time(self) -> str:
+        """The time in the largest unit that fits.
+
+        Example:
+            >>> Cost(480).time, Cost(100).time, Cost(22 * HOUR).time
+            ('8 min', '100 s', '22 h')
+        """
+        unit, size = next(((unit, size) for unit, size in UNITS if self.seconds >= 2 * size), UNITS[-1])
+        return f"{self.seconds / size:g} {unit}"
+
+
+def describe_costs(costs: Mapping[Scale, Cost]) -> str:
+    """The cost of one run at each scale; empty if none was measured.
+
+    Example:
+        >>> describe_costs({"small": Cost(480), "paper": Cost(22 * HOUR, cores=2)})
+        'small: up to 8 min on 1 core; paper: up to 22 h on 2 cores'
+    """
+    return "; ".join(
+        f"{scale}: up to {cost.time} on {cost.cores} core{'s' if cost.cores > 1 else ''}"
+        for scale, cost in costs.items()
+    )
 
 
 @dataclass(frozen=True)
@@ -79,8 +112,8 @@ class Item:
     """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
     first_seed: int = 0
     """The first of their seeds: not 0 where others were spent on choosing what is run here."""
-    cost: str = ""
-    """The measured cost of one run at each scale, as in `small: 4 to 8 min on 1 core; paper: 22 h on 2 cores`."""
+    costs: dict[Scale, Cost] = field(default_factory=dict)
+    """The measured cost of one run, by scale."""
     note: str = ""
     setting: str = ""
     """What the paper's numbers were measured with, such as `ResNet-56, 100 classes, 200 epochs`; heads their column."""
@@ -117,19 +150,18 @@ class Item:
         """The names of all recipes, those of rows first."""
         return (*(row.recipe for row in self.rows), *self.others)
 
-    def cost_at(self, scale: str) -> float:
-        """The longest time of one run that `cost` names at a scale, in seconds; 0 if it names none.
+    @property
+    def cost(self) -> str:
+        """The cost of one run at each scale, in words; empty if it was not measured."""
+        return describe_costs(self.costs)
 
-        Example:
-            >>> item = Item("x", "x", "x", {}, (), cost="small: 4 to 8 min on 1 core; paper: 22 h on 2 cores")
-            >>> item.cost_at("small"), item.cost_at("paper"), item.cost_at("tiny")
-            (480.0, 79200.0, 0.0)
-        """
-        sections = [(part.partition(":")[0], part) for part in map(str.strip, self.cost.split(";"))]
-        named = [part for head, part in sections if head.split(",")[0] == scale]
-        alike = [part for head, part in sections if not head.startswith(SCALES)] if scale != "tiny" else []
-        found = re.findall(r"(\d+(?:\.\d+)?) (s|min|h)\b", "; ".join(named or alike))
-        return max((float(count) * SECONDS[unit] for count, unit in found), default=0.0)
+    def cost_at(self, scale: str) -> float:
+        """The longest measured time of one run at a scale, in seconds; 0 if it was not measured."""
+        return next((cost.seconds for measured, cost in self.costs.items() if measured == scale), 0.0)
+
+    def has(self, recipe: str, scale: str) -> bool:
+        """Whether a recipe is run at a scale; recipes without a row may have any."""
+        return recipe in self.others or any(row.recipe == recipe for row in self.at(scale))
 
     def seeds_at(self, scale: str) -> int:
         """The number of runs of each row at a scale."""

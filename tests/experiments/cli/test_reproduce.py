@@ -15,6 +15,6 @@ def test_reproduce_draws_features_in_the_plane(tmp_path, capfd):
 
 def test_a_scale_without_runs_is_refused(tmp_path, capfd, monkeypatch):
     rows = tuple(replace(row, scales=("paper",)) for row in paper.ITEMS["demo"].rows)
-    monkeypatch.setitem(paper.ITEMS, "demo", replace(paper.ITEMS["demo"], rows=rows))
+    monkeypatch.setattr("opl.experiments.paper.demo.ITEMS", (replace(paper.ITEMS["demo"], rows=rows),))
     assert cli.main(["reproduce", "demo", "--scale", "tiny", "--out", str(tmp_path)]) == 2
     assert "no runs at scale tiny" in capfd.readouterr().err

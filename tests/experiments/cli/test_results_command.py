@@ -11,6 +11,7 @@ from _vouched import vouch
 from opl.experiments import cli, paper
 from opl.experiments.charts import figure
 from opl.experiments.results.records import read_records
+from opl.experiments.settings import to_json
 
 ROOT = Path(__file__).parents[3]
 BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
@@ -51,8 +52,8 @@ def test_adding_another_result_needs_the_flag(place, capsys):
     ("words", "said"),
     [
         (("add", "nowhere"), "there is no folder nowhere"),
-        (("add", "empty"), "there are no runs below empty"),
-        (("write",), "RESULTS.md is not a text"),
+        (("add", "empty"), "there are no runs in empty"),
+        (("write",), "RESULTS.md cannot be read as text"),
         (("write", "--file", "text.md"), "there is no folder results"),
         (("draw", "figure-6"), "there is no folder results"),
         (("draw", "figure-6", "--records", "empty"), "cannot be drawn without cifar100-search-ce, "),
@@ -138,7 +139,7 @@ def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
     rows = [row.recipe for row in paper.item("table-8").rows]
     for seed in range(2):  # each in a folder of its own, as on two days
         for number, name in enumerate(rows):
-            method = paper.settings_of(name, "small")["method"]
+            method = to_json(paper.recipe(name, "small"))["method"]
             about = {"opl": {"kind": "OPL", "weight": method["weight"], "gamma": method["gamma"]}} if number else {}
             result = {"val/top1": 60.0 + number + number * seed / 10}
             write_finished(place / str(seed), name, seed, about=about, result=result)

@@ -131,16 +131,19 @@ def test_run_evaluated_with_a_refused_member_is_refused(runs, one_thread):
     evaluate_selection(runs["meta-pnf"], QUICK[:1])
     out = runs["meta-pnf"].path.parents[1]
     item = Item("x", "x", "x", {}, ())
-    states = {each.name: each.state for each in screen(read_runs(out), [item], paper.RECIPES)}
+    states = {each.name: each.state for each in screen(read_runs(out), [item])}
     assert set(states.values()) == {"done"}
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
-    run(replace(paper.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8), out)
-    found = {each.name: each for each in screen(read_runs(out), [item], paper.RECIPES)}
-    assert found["meta-pnf-omniglot-8"].state == "refused"
-    assert found["meta-pnf"].state == "refused"
-    assert "evaluated with meta-pnf-omniglot-8, which is refused" in found["meta-pnf"].sentence
-    bare = {each.name: each for each in screen(read_runs(out), [item])}
-    assert "other weights of meta-pnf-omniglot-8" in bare["meta-pnf"].sentence
+    other = replace(paper.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8)
+    run(other, out)
+    screened = {run.name: run for run in screen(read_runs(out), [item])}
+    assert screened["meta-pnf"].state == "refused"
+    assert "other weights of meta-pnf-omniglot-8" in screened["meta-pnf"].sentence
+    shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
+    run(replace(other, changes=("batch_size 8 (recipe: 16)",)), out)
+    screened = {run.name: run for run in screen(read_runs(out), [item])}
+    assert screened["meta-pnf-omniglot-8"].state == screened["meta-pnf"].state == "refused"
+    assert "evaluated with meta-pnf-omniglot-8, which is refused" in screened["meta-pnf"].sentence
 
 
 def test_command_line_evaluates_several_targets(runs, capsys, one_thread):

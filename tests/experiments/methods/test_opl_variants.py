@@ -10,7 +10,7 @@ from torch import nn
 from opl.errors import OptionError
 from opl.experiments import paper
 from opl.experiments.methods import Composite, OPLVariant
-from opl.experiments.paper.study_screen import ARMS
+from opl.experiments.paper.study import ARMS
 from opl.experiments.run_folder import MODEL, RunFolder
 from opl.experiments.settings import from_json, to_json
 from opl.experiments.training.run import run
@@ -122,7 +122,7 @@ def test_prototypes_refuse_what_they_have_no_use_for(wrong):
 def test_every_arm_of_the_screen_is_another_method():
     from opl.experiments import methods
 
-    made = [method(methods, 0.3) for _, method in ARMS.values()]
+    made = [arm.method(methods, 0.3) for arm in ARMS.values()]
     assert len({str(each) for each in made}) == len(ARMS)
     assert all(each.opl.weight == 0.3 for each in made)
 

@@ -6,7 +6,7 @@ import pytest
 
 from opl.experiments import methods
 from opl.experiments.paper import item, recipe
-from opl.experiments.paper.study_screen import ARMS, CHOSEN, WINNER
+from opl.experiments.paper.study import ARMS, CHOSEN, WINNER
 from opl.experiments.runner.jobs import jobs_of
 
 

@@ -9,9 +9,9 @@ from opl.experiments.paper import table_1
 
 
 def test_one_line_adds_a_row_with_its_recipes_to_table_1(monkeypatch):
-    line = table_1.Variant("New", (1.0, 2.0), None, lambda m: m.Composite(criterion=m.criteria.Focal(gamma=3.0)))
+    line = table_1._loss("New", (1.0, 2.0), (), lambda m: m.Composite(criterion=m.criteria.Focal(gamma=3.0)))
     monkeypatch.setitem(table_1.VARIANTS, "new", line)
-    rows = {row.recipe: row for row in table_1.rows()}
+    rows = {row.recipe: row for network in table_1.NETWORKS for row in [table_1._row("new", network)]}
     made = {(recipe.name, recipe.scale): recipe for recipe in table_1.recipes()}
     for network in (table_1.RESNET56, table_1.RESNET110):
         row = rows[table_1.name_of("new", network)]
@@ -22,7 +22,7 @@ def test_one_line_adds_a_row_with_its_recipes_to_table_1(monkeypatch):
 
 def test_resnet_110_has_the_rows_of_the_paper_at_every_scale():
     for scale, missing in (("paper", set()), ("small", {"l-softmax", "rbf"}), ("tiny", {"l-softmax", "rbf"})):
-        names = [row.recipe for row in table_1.ITEM.at(scale)]
+        names = [row.recipe for row in table_1.TABLE_1.at(scale)]
         for network, left_out in ((table_1.RESNET56, set()), (table_1.RESNET110, missing)):
             wanted = {table_1.name_of(key, network) for key in table_1.VARIANTS if key not in left_out}
             assert {name for name in names if name.startswith(network.name)} == wanted

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("apart", "one_thread")
 
 
 def test_the_papers_numbers_are_there():
-    paper = {row.recipe: tuple(row.paper.values()) for row in table_2.ITEM.rows if row.paper}
+    paper = {row.recipe: tuple(row.paper.values()) for row in table_2.TABLE_2.rows if row.paper}
     assert paper == {
         "imagenet-resnet18-ce": (69.91, 89.08),
         "imagenet-resnet18-opl": (70.27, 89.60),
@@ -23,7 +23,7 @@ def test_the_papers_numbers_are_there():
 
 
 def test_rows_differ_from_their_baseline_in_the_method_alone():
-    for row in table_2.ITEM.rows:
+    for row in table_2.TABLE_2.rows:
         for scale in row.scales:
             ours = to_json(paper.recipe(row.recipe, scale))
             theirs = to_json(paper.recipe(row.baseline or row.recipe, scale))

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from opl.experiments import paper
-from opl.experiments.paper import figure_2, table_1
+from opl.experiments.paper import table_1, table_s1
 from opl.experiments.run_folder import MODEL, RunFolder
 from opl.experiments.training.run import run
 
@@ -24,10 +24,10 @@ def test_every_part_of_tiny_data_has_several_images_of_each_class(name):
 
 
 def test_three_classes_of_figure_2_are_three_at_every_scale():
-    for row in figure_2.ITEM.rows:
+    for row in table_s1.FIGURE_2.rows:
         for scale in row.scales:
             assert paper.recipe(row.recipe, scale).data.num_classes == (3 if "three" in row.recipe else 10)
-    splits = paper.recipe(figure_2.THREE_OPL, "tiny").data.load(0)
+    splits = paper.recipe(table_s1.THREE_OPL, "tiny").data.load(0)
     assert set(splits.train.labels[splits.train.rows].tolist()) == {0, 1, 2}
 
 
@@ -41,7 +41,7 @@ def test_at_most_two_seeds_are_run_at_the_tiny_scale():
     "network", [table_1.RESNET56, pytest.param(table_1.RESNET110, marks=pytest.mark.slow)], ids=lambda each: each.name
 )
 def test_all_rows_of_table_1_end_with_other_weights_and_finite_geometry(network, tmp_path, one_thread):
-    names = [row.recipe for row in table_1.ITEM.at("tiny") if row.recipe.startswith(network.name)]
+    names = [row.recipe for row in table_1.TABLE_1.at("tiny") if row.recipe.startswith(network.name)]
     for name in names:
         run(paper.recipe(name, "tiny"), tmp_path)
     folders = {name: RunFolder.of(tmp_path, name, 0) for name in names}

@@ -22,6 +22,7 @@ from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import document, show
 from opl.experiments.run_folder import RunFolder, measure_name
 from opl.experiments.runner.jobs import jobs_of
+from opl.experiments.settings import to_json
 from opl.experiments.statistics import wilson
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -125,7 +126,7 @@ def write_attacked(folder, item, scale):
     for job in jobs_of(item, scale, 3, folder, lambda name: paper.recipe(name, scale)):
         path = write_run(folder, job.recipe, job.seed, scale=scale, epochs=job.epochs)
         about = json.loads((path / "recipe.json").read_text())
-        about["recipe"] = {**paper.settings_of(job.recipe, scale), "seed": job.seed}
+        about["recipe"] = {**to_json(paper.recipe(job.recipe, scale)), "seed": job.seed}
         (path / "recipe.json").write_text(json.dumps(about))
         vouch(path)
         for name, settings in zip(measure.names, measure.settings, strict=True):

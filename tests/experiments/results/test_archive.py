@@ -6,9 +6,9 @@ import pytest
 
 from _finished_runs import dump, load, write_finished, write_measure
 from _vouched import vouch
-from opl.experiments.paper import RECIPES, item
-from opl.experiments.results.conformity import Recipes, screen
-from opl.experiments.results.records import add_runs, read_records, refuse_older_settings
+from opl.experiments.paper import item
+from opl.experiments.results.conformity import screen
+from opl.experiments.results.records import add_runs, read_records
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 
@@ -22,7 +22,7 @@ def records(tmp_path):
 
 
 def add(runs, records, **more):
-    return add_runs(read_runs(runs), records, [DEMO], RECIPES, **more)
+    return add_runs(read_runs(runs), records, [DEMO], **more)
 
 
 def words(runs, records, **more):
@@ -76,7 +76,7 @@ def test_a_later_measure_of_the_same_run_is_merged(tmp_path, records):
     (path / "measures" / "first.json").unlink()
     write_measure(path, "second", {"second/y": 2.0}, settings={"seed": 7})
     assert words(tmp_path / "runs", records) == ["measures added"]
-    (run,) = screen(read_records(records), [DEMO], RECIPES)
+    (run,) = screen(read_records(records), [DEMO])
     assert run.state == "done"
     assert (run.result["first/x"], run.result["second/y"]) == (1.0, 2.0)
     assert run.measure("second")["settings"] == {"seed": 7}
@@ -134,7 +134,7 @@ def _lose_sums(path):
 
 def _retrain(path):
     content = load(path / "recipe.json")
-    content["recipe"]["epochs"] = 3
+    content["recipe"].update(epochs=3, changes=["epochs 3 (recipe: 50)"])
     dump(path / "recipe.json", content)
     vouch(path)
 
@@ -183,11 +183,11 @@ def test_records_of_older_settings_leave_the_table(tmp_path, records):
     for seed, epochs in enumerate((40, 40, 50)):
         recipe = {"epochs": epochs, **({"new_setting": True} if seed == 1 else {})}
         started = f"2026-11-1{seed}T00:00:00Z"
-        write_finished(tmp_path / "runs", seed=seed, recipe=recipe, about={"started": started})
-    add_runs(read_runs(tmp_path / "runs"), records, [DEMO], Recipes(lambda name, scale: {}, lambda settings: settings))
-    found = refuse_older_settings(read_records(records))
+        write_finished(tmp_path / "runs" / str(seed), seed=seed, recipe=recipe, about={"started": started})
+        add(tmp_path / "runs" / str(seed), records)
+    screened = screen(read_records(records), [DEMO])
     sentence = "other settings than small/digits-ce/seed-2.json: epochs 40 (there: 50)"
-    assert [(run.seed, run.sentence) for run in found if run.state == "refused"] == [(0, sentence), (1, sentence)]
+    assert [(run.seed, run.sentence) for run in screened if run.state == "refused"] == [(0, sentence), (1, sentence)]
 
 
 def test_a_record_is_json_that_any_reader_takes(tmp_path, records):

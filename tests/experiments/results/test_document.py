@@ -11,7 +11,7 @@ from scipy import stats
 from _finished_runs import dump, load, write_finished
 from _said import says
 from opl.errors import FolderError, OptionError
-from opl.experiments.paper import ITEMS, RECIPES
+from opl.experiments.paper import ITEMS
 from opl.experiments.results.document import read_transcription, render_blocks, render_document
 from opl.experiments.results.records import add_runs
 from opl.experiments.results.runs import read_runs
@@ -27,7 +27,7 @@ def records(tmp_path):
     for seed, (ce, opl) in enumerate(((97.0, 98.5), (96.5, 98.25))):
         write_finished(tmp_path / "runs", "digits-ce", seed, ce)
         write_finished(tmp_path / "runs", "digits-opl", seed, opl)
-    add_runs(read_runs(tmp_path / "runs"), tmp_path / "results", list(ITEMS.values()), RECIPES)
+    add_runs(read_runs(tmp_path / "runs"), tmp_path / "results", list(ITEMS.values()))
     return tmp_path / "results"
 
 

@@ -12,19 +12,20 @@ from _finished_runs import dump, load, write_finished, write_measure
 from _said import says
 from opl.errors import FolderError
 from opl.experiments.item import Measure
-from opl.experiments.paper import ITEMS, RECIPES, item, settings_of
+from opl.experiments.paper import ITEMS, item, recipe
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.document import render_table
 from opl.experiments.results.records import add_runs, make_record, read_record, read_records, record_file, write_record
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import document
+from opl.experiments.settings import to_json
 
 DEMO = item("demo")
 
 
 def add(runs: Path, records: Path, **more):
-    return {each.where: each for each in add_runs(read_runs(runs), records, [DEMO], RECIPES, **more)}
+    return {each.where: each for each in add_runs(read_runs(runs), records, [DEMO], **more)}
 
 
 @pytest.fixture
@@ -65,8 +66,8 @@ def test_a_table_from_records_is_the_table_from_the_run_folders(runs, tmp_path):
         ways = 20 if path.parts[-2:] == ("digits-ce", "seed-2") else 5  # one run was measured in another way
         write_measure(path, "episodes-5", {"episodes/5": 60 + int(path.name[-1])}, settings={"ways": ways})
     add(runs, tmp_path / "results")
-    folders = build_table(measured, screen(read_runs(runs), [DEMO], RECIPES), "small")
-    records = build_table(measured, screen(read_records(tmp_path / "results"), [DEMO], RECIPES), "small")
+    folders = build_table(measured, screen(read_runs(runs), [DEMO]), "small")
+    records = build_table(measured, screen(read_records(tmp_path / "results"), [DEMO]), "small")
     assert document(records) == document(folders)
     assert "episodes-5 was measured with ways 20 (table: 5)" in document(records)
     assert "899 training, 3 validation, 898 test images" in document(records)
@@ -92,7 +93,7 @@ def test_records_of_several_folders_add_up_to_more_seeds(runs, tmp_path):
 
 
 def test_a_record_names_no_folder_of_the_machine_and_has_no_nan(tmp_path):
-    data = {**settings_of("digits-ce", "small")["data"], "root": "/elsewhere/data"}
+    data = {**to_json(recipe("digits-ce", "small"))["data"], "root": "/elsewhere/data"}
     teacher = {"recipe": {"data": data}, "sha256": "1"}
     result = {"val/loss": float("nan"), "after": teacher}
     write_finished(tmp_path / "runs", recipe={"data": data}, result=result, splits={"source": "/elsewhere/data/digits"})
@@ -159,6 +160,6 @@ def test_a_failing_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
 
 def test_the_records_of_this_repository_are_runs_of_its_recipes():
     """A recipe that changed makes its records stale: delete them, or run again."""
-    found = screen(read_records(Path(__file__).parents[3] / "results"), ITEMS.values(), RECIPES)
+    found = screen(read_records(Path(__file__).parents[3] / "results"), ITEMS.values())
     assert found
     assert {run.where: run.sentence for run in found if run.state != "done" and run.scale != "custom"} == {}

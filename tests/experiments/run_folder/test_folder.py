@@ -123,15 +123,16 @@ def test_no_damaged_file_is_ever_used(finished, tmp_path, damage):
 
 def test_check_names_the_damaged_files_and_no_others(finished, tmp_path, capsys):
     assert cli.main(["check", str(tmp_path)]) == 0
-    capsys.readouterr()
+    assert capsys.readouterr().out == "1 run checked, all files intact\n"
     DAMAGES["cut"](finished.path / "model.safetensors")
     DAMAGES["cut"](finished.path / "checkpoint.pt")
     assert cli.main(["check", str(tmp_path)]) == 1
-    *lines, _ = capsys.readouterr().out.splitlines()
+    *lines, last = capsys.readouterr().out.splitlines()
     assert [line.split(": ", 1)[1] for line in lines] == [
         "model.safetensors is not what the run wrote",
         "checkpoint.pt is not what the run wrote",
     ]
+    assert last == "1 run checked, 2 damaged files"
 
 
 def test_a_file_that_was_damaged_during_the_run_gets_no_checksum(started):

@@ -57,7 +57,7 @@ def test_every_iteration_starts_from_the_fit_of_the_one_before_and_the_training_
     assert export_network(folder)[0].model == Vgg11(tuple(path[-1]))  # others need no run of the search
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count == count_parameters("vgg11", path[-1], 10) <= count_parameters("vgg11", uniform, 10)
-    assert [found.state for found in screen(read_runs(tmp_path), paper.ITEMS.values(), paper.RECIPES)] == ["done"] * 3
+    assert [found.state for found in screen(read_runs(tmp_path), paper.ITEMS.values())] == ["done"] * 3
 
 
 def test_a_search_that_ends_early_says_so_and_may_be_compared(tmp_path):
@@ -71,7 +71,7 @@ def test_a_search_that_ends_early_says_so_and_may_be_compared(tmp_path):
 
 def test_rows_differ_in_their_method_alone_and_searches_have_no_opl():
     for scale in ("paper", "small", "tiny"):
-        for row in table_s2.ITEM.at(scale):
+        for row in table_s2.TABLE_S2.at(scale):
             if row.baseline:
                 ours, base = paper.recipe(row.recipe, scale), paper.recipe(row.baseline, scale)
                 assert replace(ours, name=base.name, method=CrossEntropy()) == base
@@ -81,7 +81,7 @@ def test_rows_differ_in_their_method_alone_and_searches_have_no_opl():
 
 
 def test_the_paper_scale_takes_the_published_widths_and_schedule():
-    for row in table_s2.ITEM.rows:
+    for row in table_s2.TABLE_S2.rows:
         recipe = paper.recipe(row.recipe, "paper")
         assert (recipe.model.source, recipe.model.ratio, recipe.after) == ("stored", 1.0, "")
         rates = [0.1 * recipe.schedule(epoch * 391, 391, 300) for epoch in (0, 99, 100, 199, 200, 249, 250, 299)]

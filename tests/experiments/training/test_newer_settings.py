@@ -7,7 +7,7 @@ import pytest
 
 from opl.errors import FolderError
 from opl.experiments import cli
-from opl.experiments.paper import ITEMS, RECIPES, recipe
+from opl.experiments.paper import ITEMS, recipe
 from opl.experiments.recipe import Recipe
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
@@ -69,7 +69,7 @@ def test_an_older_run_is_kept_evaluated_reported_and_inherited_from(tmp_path, be
     assert running.run(TINY, tmp_path) == result
     assert cli.main(["evaluate", str(folder), "geometry"]) == 0
     assert cli.main(["report", str(tmp_path)]) == 0
-    assert [run.state for run in screen(read_runs(tmp_path), ITEMS.values(), RECIPES)] == ["done"]
+    assert [run.state for run in screen(read_runs(tmp_path), ITEMS.values())] == ["done"]
     later = replace(TINY, name="later", after="digits-ce", inherit=True)
     assert running.run(later, tmp_path)["start"] == "the run of digits-ce"
     assert "Traceback" not in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""`opl check DIR`: whether every file of every run below a folder is what the run wrote."""
+"""`opl check DIR`: verify the files of all runs below a folder."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ class Check(Flags):
     folder: Positional[Path]
 
     def run(self) -> int:
-        """Print a line for each file that is not what its run wrote; 1 if there is one."""
+        """Print one line per damaged file; return 1 if there is any."""
         if not self.folder.is_dir():
-            raise OptionError(
-                f"there is no folder {self.folder}: give one that `opl train` or `opl reproduce` wrote to."
-            )
+            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
         runs = RunFolder.below(self.folder)
         lines = [line for run in _with_progress(runs) for line in _describe(run)]
-        print("\n".join([*lines, f"{len(runs)} runs, {len(lines)} files that are not what a run wrote"]))
+        checked = f"{len(runs)} run{'' if len(runs) == 1 else 's'} checked"
+        damaged = f"{len(lines)} damaged file{'' if len(lines) == 1 else 's'}" if lines else "all files intact"
+        print("\n".join([*lines, f"{checked}, {damaged}"]))
         return 1 if lines else 0
 
 

@@ -31,13 +31,13 @@ class Demo(Flags):
 
 def _story(folder: Path, scale: str) -> list[str]:
     """A summary of the runs."""
-    from ..paper import ITEMS, RECIPES
+    from ..paper import ITEMS
     from ..report.glossary import TERMS
     from ..results.conformity import screen
     from ..results.runs import read_runs
     from ..results.text import describe_effect
 
-    runs = screen(read_runs(folder), ITEMS.values(), RECIPES)
+    runs = screen(read_runs(folder), ITEMS.values())
     return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)"]
 
 

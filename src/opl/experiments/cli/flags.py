@@ -175,8 +175,10 @@ def read_recipe(file: Path) -> "Recipe":
 def change_settings(default: "Recipe", argv: Sequence[str]) -> "Recipe":
     """Return a recipe with the settings changed by flags such as `--method.weight 0.3`.
 
-    A changed recipe has the scale `custom` and lists its changes, so that its runs are in no table.
+    A recipe that differs from the registered recipe of its name and scale has the scale `custom` and lists its changes,
+    so that its runs are in no table.
     """
+    from ..paper import find_recipe
     from ..recipe import Recipe
     from ..settings import FREE, describe_changes, to_json
 
@@ -190,7 +192,8 @@ def change_settings(default: "Recipe", argv: Sequence[str]) -> "Recipe":
         description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
     )
     chosen = Recipe(**_values(changed))
-    changes = describe_changes(to_json(chosen), to_json(default), FREE)
+    registered = find_recipe(default.name, default.scale) or default
+    changes = describe_changes(to_json(chosen), to_json(registered), FREE)
     if not changes:
         return chosen
     return dataclasses.replace(chosen, scale="custom", changes=(*default.changes, *changes))

@@ -2,43 +2,30 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tyro.conf import Positional
 
 from ...errors import OptionError
 from .flags import Flags
 
-if TYPE_CHECKING:
-    from ..results.conformity import Recipes
-
 
 @dataclass(frozen=True)
 class Report(Flags):
-    """One self-contained HTML page from what is on disk."""
+    """Write one self-contained HTML page about the runs in a folder."""
 
     folder: Positional[Path]
 
     def run(self) -> int:
-        """Write it."""
-        from ..paper import ITEMS
+        """Write the page; it needs neither torch nor recipes."""
+        from ..paper import items_of
         from ..report.page import write_report
+        from ..results.conformity import screen
+        from ..results.runs import read_runs
         from ..tryout.stored import read_items
 
         if not self.folder.is_dir():
-            raise OptionError(
-                f"there is no folder {self.folder}: give one that `opl train` or `opl reproduce` wrote to."
-            )
-        print(write_report(self.folder, {**ITEMS, **read_items(self.folder)}, recipes=_recipes()))
+            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
+        runs = read_runs(self.folder)
+        items = {**items_of(run.name for run in runs), **read_items(self.folder)}
+        print(write_report(self.folder, items, runs=screen(runs, items.values())))
         return 0
-
-
-def _recipes() -> "Recipes | None":
-    """All recipes, if torch is there to build them; the page itself does not need it."""
-    from ..paper import RECIPES
-
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return None
-    return RECIPES

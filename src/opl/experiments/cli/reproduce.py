@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from tyro.conf import OmitArgPrefixes, Positional
 
@@ -13,12 +13,13 @@ from ...errors import FolderError, OptionError
 from ..charts.figure import Order
 from ..files import write_whole
 from ..item import Item
-from ..paper import ITEMS, RECIPES, item, recipe
+from ..paper import ITEMS, item, recipe
 from ..results.text import show_lines
 from ..runner.display import format_seconds
 from ..runner.executor import HERE, Placement
 from ..runner.jobs import Job, jobs_of, measure_all, run_all, seconds_left
 from ..scales import Scale
+from ..settings import FREE, describe_changes, to_json
 from .flags import OUT, Flags, Seeds, read_flags, show_status
 
 if TYPE_CHECKING:
@@ -104,13 +105,33 @@ class Reproduce(Flags):
         from ..results.runs import DAMAGED, REFUSED
 
         names = {job.recipe for job in self._jobs(chosen, folder)}
-        wrong = [run for run in _comparable_runs(folder) if run.state in (REFUSED, DAMAGED) and run.name in names]
+        faults = {
+            run.folder.path: run.sentence if run.state in (REFUSED, DAMAGED) else self._changes_since(run)
+            for run in _comparable_runs(folder)
+            if run.name in names
+        }
+        wrong = [(path, sentence) for path, sentence in faults.items() if sentence]
         if wrong:
+            path, sentence = wrong[0]
             more = f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
             raise FolderError(
-                f"{wrong[0].folder.path} cannot be compared: {wrong[0].sentence}{more}; move or delete it, or choose "
-                "another --out."
+                f"{path} cannot be compared: {sentence}{more}; move or delete it, or choose another --out."
             )
+
+    def _changes_since(self, run: "Run") -> str:
+        """How the settings of a run, or of the run it came after, differ from today's recipes; empty if they agree."""
+        from ..results.runs import inner
+        from ..training.build import complete_settings
+
+        def changes(settings: dict[str, Any]) -> str:
+            today = to_json(recipe(str(settings["name"]), self.scale))
+            return ", ".join(describe_changes(complete_settings(settings), today, FREE))
+
+        if changed := changes(run.recipe):
+            return f"other settings: {changed}"
+        teacher = inner(inner(run.result, "after"), "recipe")
+        changed = changes(teacher) if teacher else ""
+        return f"it came after {teacher['name']} with other settings: {changed}" if changed else ""
 
     def _with_data(self, chosen: Item) -> Item:
         """The item without rows whose data set is missing, at the small scale; prints which, unless all are missing."""
@@ -182,7 +203,7 @@ def _comparable_runs(folder: Path) -> "list[Run]":
     from ..results.conformity import screen
     from ..results.runs import read_runs
 
-    return screen(read_runs(folder), ITEMS.values(), RECIPES)
+    return screen(read_runs(folder), ITEMS.values())
 
 
 # The plan: what would be trained, and how long it takes.

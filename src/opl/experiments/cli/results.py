@@ -16,27 +16,27 @@ JOBS = ("add", "write", "draw")
 
 @dataclass(frozen=True)
 class Add:
-    """Add a record of every finished run below a folder; the same run again changes nothing."""
+    """Add a record of every finished run below a folder; adding a run twice changes nothing."""
 
     folder: Positional[Path]
-    """For instance runs/small/table-1."""
+    """For example runs/small/table-1."""
     to: Path = RECORDS
     """The folder of records."""
     replace: bool = False
-    """Put other results of the same recipe, scale and seed in place of the records that are there."""
+    """Replace existing records of the same recipe, scale and seed that have other results."""
 
     def run(self) -> int:
-        """Add them, and say what became of each run."""
-        from ..paper import ITEMS, RECIPES
+        """Add them, and print what happened to each run."""
+        from ..paper import ITEMS
         from ..results.records import KEPT, add_runs
         from ..results.runs import read_runs
 
         if not self.folder.is_dir():
-            raise OptionError(f"there is no folder {self.folder}: give one that `opl reproduce` or `opl train` wrote.")
+            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
         runs = read_runs(self.folder)
         if not runs:
-            raise OptionError(f"there are no runs below {self.folder}: give a folder that `opl reproduce` wrote.")
-        outcomes = add_runs(runs, self.to, list(ITEMS.values()), RECIPES, substitute=self.replace)
+            raise OptionError(f"there are no runs in {self.folder}: give the --out of `opl train` or `opl reproduce`.")
+        outcomes = add_runs(runs, self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
             print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
         return 0 if any(outcome.word in KEPT for outcome in outcomes) else 2
@@ -44,7 +44,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Write:
-    """Make the tables of a text anew from the records; text outside of markers stays as it is."""
+    """Render the tables of a text from the records; text outside of markers stays as it is."""
 
     records: Path = RECORDS
     """The folder of records."""
@@ -71,22 +71,22 @@ class Write:
             write_whole(self.file, after.encode())
         except OSError as error:
             raise FolderError(f"cannot write {self.file} ({error.strerror}): give another --file.") from error
-        print(f"{self.file} was made anew from the records in {self.records}")
+        print(f"{self.file} was written from the records in {self.records}")
         return 0
 
     def _read(self) -> str:
         try:
             return self.file.read_bytes().decode()
         except (OSError, ValueError) as error:
-            raise OptionError(f"{self.file} is not a text that can be read: name one with --file.") from error
+            raise OptionError(f"{self.file} cannot be read as text: give another file with --file.") from error
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Draw a figure of final numbers from the records, so that seeds of several days and machines are in it."""
+    """Draw a figure of final numbers from the records, with seeds of several days and machines."""
 
     item: Positional[str]
-    """For instance figure-6."""
+    """For example figure-6."""
     scale: Literal["paper", "small"] = "small"
     records: Path = RECORDS
     """The folder of records."""
@@ -96,18 +96,19 @@ class Draw:
     def run(self) -> int:
         """Draw it, and print what it says."""
         from ..charts.figure import FROM_RECORDS, draw_item
-        from ..paper import ITEMS, item
+        from ..paper import ITEMS
+        from ..paper import item as find_item
         from ..results.document import read_comparable
 
-        chosen = item(self.item)
+        chosen = find_item(self.item)
         if chosen.figure not in FROM_RECORDS:
-            others = ", ".join(name for name, each in ITEMS.items() if each.figure in FROM_RECORDS)
+            others = ", ".join(name for name, item in ITEMS.items() if item.figure in FROM_RECORDS)
             raise OptionError(
-                f"{chosen.name} has no figure that records are enough for ({others} have): opl reproduce {chosen.name} "
-                "draws from run folders what there is to draw."
+                f"{chosen.name} has no figure that can be drawn from records ({others} have): draw from run folders "
+                f"with opl reproduce {chosen.name}."
             )
         if not self.to.is_dir():
-            raise OptionError(f"there is no folder {self.to}: make it, or give another --to.")
+            raise OptionError(f"there is no folder {self.to}: create it, or give another --to.")
         files, words = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
         print("\n".join([*words, f"drawn: {', '.join(map(str, files))}"]))
         return 0
@@ -122,7 +123,7 @@ Job = (
 
 @dataclass(frozen=True)
 class Results:
-    """Records of finished runs, and the text and figures that are made from them."""
+    """Records of finished runs, and the text and figures made from them."""
 
     job: Add | Write | Draw
 

@@ -132,7 +132,7 @@ class Try(Flags):
         self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen", item: "Item", outcome: "Outcome"
     ) -> int:
         """Write and print what was found; 1 if a run failed."""
-        from ..paper import ITEMS, RECIPES
+        from ..paper import ITEMS
         from ..results.tables import as_json
         from ..results.text import show
         from ..tryout.words import write_results
@@ -143,7 +143,7 @@ class Try(Flags):
             raise OplError(
                 f"no seed was finished with all methods in {self.minutes:g} minutes{why}: resume with {self._command()}"
             )
-        table, effect, page = write_results(experiment.folder, item, ITEMS, RECIPES)
+        table, effect, page = write_results(experiment.folder, item, ITEMS)
         if self.json:
             print(json.dumps(as_json(table), indent=1))
         else:

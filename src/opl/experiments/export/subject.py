@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import FolderError, OptionError
 from ..item import Item, Row
-from ..paper import ITEMS, RECIPES
+from ..paper import ITEMS
 from ..results.comparisons import measured_result, range_of
 from ..results.conformity import screen
 from ..results.records import TINY
@@ -60,7 +60,7 @@ def read_subject(path: Path) -> Subject:
     _check(next(run for run in runs if run.folder.path == folder.path), path)
     if in_place and row is not None and row.baseline:
         runs += read_runs(folder.beside(row.baseline).path.parent)
-    screened = screen(runs, ITEMS.values(), RECIPES)
+    screened = screen(runs, ITEMS.values())
     run = next(run for run in screened if run.folder.path == folder.path)
     if run.state == REFUSED:
         return Subject(run, (run,), (), item, row, run.sentence)

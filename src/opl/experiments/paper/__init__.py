@@ -1,76 +1,147 @@
-"""Every table and figure of the paper, one file each.
+"""Every table and figure of the paper: one module per table, with the figures drawn from its runs.
 
-Each file has an `ITEM` (rows, the paper's numbers, what is shown), which needs no torch, and `recipes()`, which imports
-what it needs when it is called.
+A module has `ITEMS` (rows, the paper's numbers, what is shown), which need no torch, and `recipes()`, which imports
+what it needs when it is called. `OWNERS` and `PREFIXES` say which module owns an item or a recipe, so that looking up
+one recipe imports no other table.
 """
 
-import json
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ...errors import OptionError, did_you_mean
 from ..item import Item
-from ..results.conformity import Recipes
-from ..scales import Scale
+from ..scales import SCALES, Scale
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
-MODULES = (
-    "demo",
-    "table_1",
-    "table_2",
-    "table_3",
-    "table_3_beyond",
-    "table_4",
-    "table_5",
-    "table_6",
-    "table_7",
-    "table_8",
-    "table_s1",
-    "table_s2",
-    "table_s3",
-    "figure_2",
-    "figure_6",
-    "figure_3",
-    "figure_4",
-    "figure_5",
-    "figure_s3",
-    "figure_s1",
-    "figure_s2",
-    "figure_s4",
-    "figure_flow",
-    "fast",
-    "study_screen",
-    "study",
-    "study_noise",
-    "study_few_shot",
-    "study_domains",
-)
-"""The modules of this package, in the order in which their items are listed."""
+OWNERS = {
+    "demo": "demo",
+    "table-1": "table_1",
+    "table-2": "table_2",
+    "table-3": "table_3",
+    "table-3-beyond": "table_3",
+    "table-4": "table_4",
+    "table-5": "table_5",
+    "table-6": "table_6",
+    "table-7": "table_7",
+    "table-8": "table_8",
+    "table-s1": "table_s1",
+    "table-s2": "table_s2",
+    "table-s3": "table_6",
+    "figure-2": "table_s1",
+    "figure-6": "table_8",
+    "figure-3": "table_1",
+    "figure-4": "table_1",
+    "figure-5": "table_2",
+    "figure-s3": "table_1",
+    "figure-s1": "table_6",
+    "figure-s2": "table_2",
+    "figure-s4": "table_2",
+    "figure-flow": "table_8",
+    "fast": "fast",
+    "study-screen": "study",
+    "study": "study",
+    "study-noise": "table_3",
+    "study-few-shot": "table_6",
+    "study-domains": "table_5",
+}
+"""The module of each item, in the order in which items are listed."""
+PREFIXES = {
+    "digits-": "demo",
+    "cifar100-resnet56-": "table_1",
+    "cifar100-resnet110-": "table_1",
+    "imagenet-": "table_2",
+    "pacs-jpegs-": "table_2",
+    "cifar100-jpegs-": "table_2",
+    "folder-": "table_2",
+    "hub-": "table_2",
+    "cifar10-noisy-": "table_3",
+    "cifar100-noisy-": "table_3",
+    "mnist-noisy-": "table_3",
+    "study-cifar10-noisy-": "table_3",
+    "study-cifar100-noisy-": "table_3",
+    "study-mnist-noisy-": "table_3",
+    "cifar10-robust-": "table_4",
+    "cifar100-robust-": "table_4",
+    "pacs-art-": "table_5",
+    "pacs-cartoon-": "table_5",
+    "pacs-sketch-": "table_5",
+    "pacs-photo-": "table_5",
+    "study-pacs-": "table_5",
+    "domains-": "table_5",
+    "cifar-fs-": "table_6",
+    "mini-imagenet-": "table_6",
+    "tiered-imagenet-": "table_6",
+    "study-cifar-fs-": "table_6",
+    "study-mini-imagenet-": "table_6",
+    "study-tiered-imagenet-": "table_6",
+    "meta-": "table_7",
+    "cifar100-search-": "table_8",
+    "mnist-ce": "table_s1",
+    "mnist-opl": "table_s1",
+    "mnist-2d-": "table_s1",
+    "cifar100-neuralscale-": "table_s2",
+    "cifar100-fast": "fast",
+    "cifar10-fast": "fast",
+    "screen-resnet8-": "study",
+    "study-ce": "study",
+    "study-smooth": "study",
+    "study-opl": "study",
+    "study-ramp-": "study",
+}
+"""The module of each recipe, by the beginning of its name; no name has two of these beginnings."""
 
 
 class TableModule(Protocol):
-    """The interface of every module in `MODULES`."""
+    """The interface of every module that `OWNERS` names."""
 
-    ITEM: Item
+    ITEMS: tuple[Item, ...]
 
     def recipes(self) -> tuple["Recipe", ...]:
         """The recipes of all rows at all scales, of the runs they need (`after`), and of variants without a row."""
         ...
 
 
-_TABLES = tuple(cast(TableModule, import_module(f"{__name__}.{name}")) for name in MODULES)
-ITEMS: dict[str, Item] = {table.ITEM.name: table.ITEM for table in _TABLES}
+class _Items(Mapping[str, Item]):
+    """All items by name; looking up one of them imports its module alone."""
+
+    def __getitem__(self, name: str) -> Item:
+        items = {item.name: item for item in _module(OWNERS[name]).ITEMS}
+        return items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(OWNERS)
+
+    def __len__(self) -> int:
+        return len(OWNERS)
+
+
+ITEMS: Mapping[str, Item] = _Items()
+
+
+def _module(name: str) -> TableModule:
+    return cast(TableModule, import_module(f"{__name__}.{name}"))
+
+
+def _owner(recipe_name: str) -> str:
+    """The module that declares a recipe, by its name; empty if there is none."""
+    return next((module for prefix, module in PREFIXES.items() if recipe_name.startswith(prefix)), "")
 
 
 def item(name: str) -> Item:
     """Look up a table or figure by name; for an unknown name the error suggests the nearest ones."""
-    if name not in ITEMS:
+    if name not in OWNERS:
         raise OptionError(did_you_mean("table or figure", name, ITEMS, "opl recipes"))
     return ITEMS[name]
+
+
+def items_of(recipe_names: Iterable[str]) -> dict[str, Item]:
+    """The items of the modules that own some recipes, in the order in which items are listed."""
+    modules = {_owner(name) for name in recipe_names}
+    return {name: ITEMS[name] for name, module in OWNERS.items() if module in modules}
 
 
 def recipe_names() -> tuple[str, ...]:
@@ -80,97 +151,62 @@ def recipe_names() -> tuple[str, ...]:
 
 def check_recipe_name(name: str) -> None:
     """Raise an error that suggests the nearest names if there is no such recipe; it needs no torch."""
-    if name not in recipe_names():
+    if not _items_with(name):
         raise OptionError(did_you_mean("recipe", name, recipe_names(), "opl recipes WORD"))
 
 
 def cost_of(recipe_name: str) -> str:
-    """The cost of one run of a recipe, as stated by its table; empty if no table has the recipe."""
-    return next((item.cost for item in ITEMS.values() if recipe_name in item.recipes), "")
+    """The cost of one run of a recipe, in words; empty if it was not measured."""
+    return next((item.cost for item in _items_with(recipe_name)), "")
 
 
 def seconds_of(recipe_name: str, scale: str) -> float:
-    """The seconds that one run of a recipe takes at a scale, as stated by its table; 0 if it states none."""
-    return next((item.cost_at(scale) for item in ITEMS.values() if recipe_name in item.recipes), 0.0)
+    """The seconds that one run of a recipe takes at a scale; 0 if they were not measured."""
+    return next((item.cost_at(scale) for item in _items_with(recipe_name)), 0.0)
+
+
+def _items_with(recipe_name: str) -> list[Item]:
+    return [item for item in items_of([recipe_name]).values() if recipe_name in item.recipes]
 
 
 @cache
-def _build(build: Callable[[], tuple["Recipe", ...]]) -> tuple["Recipe", ...]:
-    """The recipes of a table, made once."""
-    return build()
+def _recipes_of(module: str) -> dict[str, dict[str, "Recipe"]]:
+    """The recipes of a module, by name and scale."""
+    recipes: dict[str, dict[str, Recipe]] = {}
+    for recipe in _module(module).recipes():
+        recipes.setdefault(recipe.name, {})[recipe.scale] = recipe
+    return recipes
 
 
-@cache
 def recipes() -> dict[str, dict[str, "Recipe"]]:
-    """Every recipe, by name and scale; items that share a recipe must agree on it."""
-    known: dict[str, dict[str, Recipe]] = {}
-    owners: dict[tuple[str, str], str] = {}
-    for table in _TABLES:
-        for made in _build(table.recipes):
-            owner = owners.setdefault((made.name, made.scale), table.ITEM.name)
-            if known.setdefault(made.name, {}).setdefault(made.scale, made) != made:
-                raise OptionError(
-                    f"{table.ITEM.name} and {owner} have different recipes {made.name!r} at the scale {made.scale!r}: "
-                    "recipes of one name and scale must be equal, so give one of them another name."
-                )
-    return known
+    """Every recipe, by name and scale."""
+    return {name: scales for module in dict.fromkeys(OWNERS.values()) for name, scales in _recipes_of(module).items()}
 
 
 def recipe(name: str, scale: Scale) -> "Recipe":
     """Look up a recipe by name and scale; for an unknown one the error suggests the nearest names."""
     check_recipe_name(name)
-    scales = _scales_of(name)
+    scales = _recipes_of(_owner(name))[name]
     if scale not in scales:
         raise OptionError(did_you_mean(f"scale of {name}", scale, scales))
     return scales[scale]
 
 
-@cache
-def _scales_of(name: str) -> dict[str, "Recipe"]:
-    """The recipes of a name by their scales, for which only the tables that declare it are asked."""
-    found: dict[str, Recipe] = {}
-    for table in _TABLES:
-        for made in _build(table.recipes) if name in table.ITEM.recipes else ():
-            if made.name == name:
-                found.setdefault(made.scale, made)
-    return found
+def find_recipe(name: str, scale: str) -> "Recipe | None":
+    """The recipe of a name and scale; None if there is none."""
+    owner = _owner(name) if scale in SCALES else ""
+    return _recipes_of(owner).get(name, {}).get(scale) if owner else None
 
-
-def settings_of(name: str, scale: str) -> dict[str, Any] | None:
-    """The settings of a recipe as they are written to disk; None if there is no such recipe."""
-    from ..settings import to_json
-
-    found = _scales_of(name).get(scale)
-    settings: dict[str, Any] | None = to_json(found) if found else None
-    return settings
-
-
-def complete(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run with those added, as their defaults, that are newer than the run."""
-    return {**_complete(json.dumps({**settings, "seed": 0})), "seed": settings.get("seed")}
-
-
-@cache
-def _complete(settings: str) -> dict[str, Any]:
-    """The same for seed 0, from JSON and once, since the runs of a recipe differ in their seeds alone."""
-    from ..training.build import complete_settings
-
-    return complete_settings(json.loads(settings))
-
-
-RECIPES = Recipes(settings_of, complete)
 
 __all__ = [
     "ITEMS",
-    "MODULES",
-    "RECIPES",
     "check_recipe_name",
-    "complete",
     "cost_of",
+    "find_recipe",
     "item",
+    "items_of",
     "recipe",
     "recipe_names",
     "recipes",
     "seconds_of",
-    "settings_of",
 ]

@@ -1,24 +1,26 @@
-"""The demo, not in the paper: CE against CE+OPL on scikit-learn's digits. A run takes seconds."""
+"""The demo, not in the paper: CE vs CE+OPL on scikit-learn's digits. A run takes seconds."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..item import Item, Row
+from ..item import Cost, Item, Row
+from .variant import at_scales
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
 CE, OPL = "digits-ce", "digits-opl"
 VALIDATION = 180  # images, so that accuracy, s and d are known after every epoch
-ITEM = Item(
+DEMO = Item(
     name="demo",
-    title="Digits of scikit-learn: CE against CE+OPL (not in the paper)",
+    title="Digits of scikit-learn: CE vs CE+OPL (not in the paper)",
     dataset="digits",
     metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
     rows=(Row("CE", CE, {}), Row("CE+OPL", OPL, {}, baseline=CE)),
-    cost="10 s on 1 core",
+    costs={"paper": Cost(10), "small": Cost(10)},
     figure="features",
 )
+ITEMS = (DEMO,)
 
 
 def recipes() -> tuple["Recipe", ...]:
@@ -39,8 +41,6 @@ def recipes() -> tuple["Recipe", ...]:
         epochs=50,
         batch_size=64,
     )
-    small = replace(paper, scale="small")
     data = Synthetic(like="digits", rows=160, val=40, test=40)
-    tiny = replace(paper, data=data, epochs=4, batch_size=16, scale="tiny")
-    baselines = (paper, small, tiny)
+    baselines = at_scales(paper, small=paper, tiny=replace(paper, data=data, epochs=4, batch_size=16))
     return (*baselines, *(replace(base, name=OPL, method=CrossEntropyOPL()) for base in baselines))

@@ -6,18 +6,19 @@ Cost: RESULTS.md.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..item import Item, Row
+from ..item import MINUTE, Cost, Item, Row
 from ..scales import Scale
+from .variant import at_scales
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
 HALF, FULL, TEN = "cifar100-fast-half", "cifar100-fast", "cifar10-fast"
 SMOOTH, SGD = f"{HALF}-smooth", f"{HALF}-sgd"
-SMOOTHING = 0.25  # that of the speed-runs
+SMOOTHING = 0.25  # as in the CIFAR speed-runs
 LONG: tuple[Scale, ...] = ("paper", "tiny")
 
-ITEM = Item(
+FAST = Item(
     name="fast",
     title="CIFAR in few epochs (not in the paper)",
     dataset="cifar100",
@@ -31,12 +32,13 @@ ITEM = Item(
     ),
     what="setting",
     seeds=2,
-    cost="small: 8 min (half width) on 2 cores; paper: 22 min (full width) on 2 cores",
+    costs={"small": Cost(8 * MINUTE, cores=2), "paper": Cost(22 * MINUTE, cores=2)},  # half width; full width
 )
+ITEMS = (FAST,)
 
 
 def half_width() -> "tuple[Recipe, ...]":
-    """Cross-entropy with half the width at each scale: the baseline that losses are judged by."""
+    """Cross-entropy with half the width at each scale: the baseline of all losses."""
     from ...optim import Muon, Triangle
     from ..data import FastCifar100, Synthetic
     from ..methods import CrossEntropy
@@ -61,9 +63,8 @@ def half_width() -> "tuple[Recipe, ...]":
         epochs=3,
         batch_size=32,
         precision="32-true",
-        scale="tiny",
     )
-    return paper, replace(paper, scale="small"), tiny
+    return at_scales(paper, small=paper, tiny=tiny)
 
 
 def recipes() -> tuple["Recipe", ...]:

@@ -11,86 +11,19 @@ the choice and its reason.
 The small scale trains shallower networks on 20 classes until the learning rate has decayed to 0: 12 epochs in batches
 of 64. A loss that is introduced over a number of steps reaches the same value at the same fraction of training there.
 
-To add a row, add one entry to `VARIANTS`.
+To add a row, add one entry to `VARIANTS`. Figures 3, 4 and s3 are drawn from the runs of CE and CE+OPL.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from types import ModuleType
+from functools import partial
 from typing import TYPE_CHECKING
 
-from ..item import Item, Row
+from ..item import HOUR, MINUTE, Cost, Item, Row
 from ..scales import SCALES, Scale
+from .variant import Build, Variant, at_scales
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
-    from ..types import Method
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A loss of the table; its method is built from the package `opl.experiments.methods`, which needs torch."""
-
-    label: str
-    resnet56: tuple[float, float] | None
-    """The paper's top-1 and top-5 accuracy; None if not reported."""
-    resnet110: tuple[float, float] | None
-    method: "Callable[[ModuleType], Method]"
-    short: "Callable[[ModuleType, int], Method] | None" = None
-    """The method at the smaller scales, from the number of steps, if its settings depend on it."""
-
-
-VARIANTS = {
-    "ce": Variant("CE", (72.40, 92.68), (73.79, 93.11), lambda m: m.CrossEntropy()),
-    "opl": Variant("CE+OPL", (73.52, 93.07), (74.85, 93.32), lambda m: m.CrossEntropyOPL()),
-    "center": Variant(
-        "Center", (72.72, 93.06), (74.27, 93.20), lambda m: m.Composite(auxiliary=(m.auxiliaries.Center(),))
-    ),
-    "focal": Variant("Focal", (73.09, 93.07), (74.34, 93.34), lambda m: m.Composite(criterion=m.criteria.Focal())),
-    "a-softmax": Variant("A-Softmax", (72.20, 91.28), (72.72, 90.41), lambda m: m.Composite(head=m.heads.ASoftmax())),
-    # Not in the paper. The release advises a floor of 5 or 10 for difficult data. At the smaller scales the blend is at
-    # the floor after 92 % of the steps, in the last epoch; ten times as fast, to the floor of 0, the features collapsed
-    # to zero in the second epoch.
-    "l-softmax": Variant(
-        "L-Softmax", None, None,
-        method=lambda m: m.Composite(head=m.heads.LSoftmax(floor=5.0)),
-        short=lambda m, steps: m.Composite(head=m.heads.LSoftmax(gamma=0.1775 / steps, floor=5.0)),
-    ),
-    # A scale of 64, chosen for face recognition, is far above what 100 classes need.
-    "lmc": Variant("LMC", (71.52, 91.64), (73.15, 91.88), lambda m: m.Composite(head=m.heads.CosFace(scale=30.0))),
-    "ole": Variant("OLE", (71.95, 92.52), (72.70, 92.63), lambda m: m.Composite(auxiliary=(m.auxiliaries.OLE(),))),
-    # The released margin starts at 0.1: at the small scale the features then collapsed (18 % against 40 % validation
-    # accuracy). Here it starts lower and reaches its full value after the same number of steps. The weight is that of
-    # the second release. At the smaller scales the margin has its full value after 70 % of the steps.
-    "lgm": Variant(
-        "LGM", (73.08, 93.10), (74.34, 93.06),
-        method=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
-        short=lambda m, steps: m.Composite(
-            head=m.heads.LGM(weight=0.01, start=0.01, double_every=round(steps / 7.1))
-        ),
-    ),
-    # After the released warm-up of five softmax epochs, the switch to sigmoids causes a loss spike (25 % against 41 %
-    # validation accuracy at the small scale); a small prior serves the same purpose.
-    "anchor": Variant(
-        "Anchor", None, (74.38, 92.45),
-        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.Anchor(warmup=0)),
-    ),
-    "aam": Variant("AAM", (71.41, 91.66), (73.72, 91.86), lambda m: m.Composite(head=m.heads.ArcFace(scale=30.0))),
-    "cb-focal": Variant(
-        "CB Focal", (73.09, 93.07), (74.34, 93.34),
-        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.ClassBalancedFocal()),
-    ),
-    # k is a tenth of the classes, as on ImageNet; the weight is that of the port in OPL's code.
-    "hnc": Variant(
-        "HNC", (73.47, 93.29), (74.76, 93.65), lambda m: m.Composite(auxiliary=(m.auxiliaries.NegativeCAM(),))
-    ),
-    "rbf": Variant("RBF", (73.36, 92.94), None, lambda m: m.Composite(head=m.heads.RBF())),
-}  # fmt: skip
-# Variants of OPL in the released code that are in no table of the paper: recipes without a row.
-RELATIVES: "dict[str, Callable[[ModuleType], Method]]" = {
-    "perpetual-1": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=1),)),
-    "perpetual-2": lambda m: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=2),)),
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +38,76 @@ class Network:
 
 RESNET56 = Network("cifar100-resnet56", "", {"paper": 56, "small": 8, "tiny": 8}, SCALES)
 RESNET110 = Network("cifar100-resnet110", "ResNet-110 ", {"paper": 110, "small": 14, "tiny": 14}, ("paper",))
+NETWORKS = (RESNET56, RESNET110)
 STEPS: dict[str, int] = {"small": 12 * 141, "tiny": 3 * 10}  # epochs by batches: of 9,011 and of 160 images
+
+
+def _loss(
+    label: str, resnet56: tuple[float, ...], resnet110: tuple[float, ...], method: Build, by_steps: Build | None = None
+) -> Variant:
+    """A loss of the table: the paper's top-1 and top-5 accuracy with both networks, empty if not reported.
+
+    `by_steps` builds the method at the smaller scales from the number of steps, if its settings depend on it.
+    """
+    at_scale = {scale: partial(by_steps, steps=steps) for scale, steps in STEPS.items()} if by_steps else {}
+    baseline = "" if label == "CE" else "ce"
+    return Variant(label, method, baseline, {RESNET56.name: resnet56, RESNET110.name: resnet110}, at_scale=at_scale)
+
+
+VARIANTS = {
+    "ce": _loss("CE", (72.40, 92.68), (73.79, 93.11), lambda m: m.CrossEntropy()),
+    "opl": _loss("CE+OPL", (73.52, 93.07), (74.85, 93.32), lambda m: m.CrossEntropyOPL()),
+    "center": _loss(
+        "Center", (72.72, 93.06), (74.27, 93.20), lambda m: m.Composite(auxiliary=(m.auxiliaries.Center(),))
+    ),
+    "focal": _loss("Focal", (73.09, 93.07), (74.34, 93.34), lambda m: m.Composite(criterion=m.criteria.Focal())),
+    "a-softmax": _loss("A-Softmax", (72.20, 91.28), (72.72, 90.41), lambda m: m.Composite(head=m.heads.ASoftmax())),
+    # Not in the paper. The release advises a floor of 5 or 10 for difficult data. At the smaller scales the blend is at
+    # the floor after 92 % of the steps, in the last epoch; ten times as fast, to the floor of 0, the features collapsed
+    # to zero in the second epoch.
+    "l-softmax": _loss(
+        "L-Softmax", (), (),
+        method=lambda m: m.Composite(head=m.heads.LSoftmax(floor=5.0)),
+        by_steps=lambda m, steps: m.Composite(head=m.heads.LSoftmax(gamma=0.1775 / steps, floor=5.0)),
+    ),
+    # A scale of 64, chosen for face recognition, is far above what 100 classes need.
+    "lmc": _loss("LMC", (71.52, 91.64), (73.15, 91.88), lambda m: m.Composite(head=m.heads.CosFace(scale=30.0))),
+    "ole": _loss("OLE", (71.95, 92.52), (72.70, 92.63), lambda m: m.Composite(auxiliary=(m.auxiliaries.OLE(),))),
+    # The released margin starts at 0.1: at the small scale the features then collapsed (18 % vs 40 % validation
+    # accuracy). Here it starts lower and reaches its full value after the same number of steps. The weight is that of
+    # the second release. At the smaller scales the margin has its full value after 70 % of the steps.
+    "lgm": _loss(
+        "LGM", (73.08, 93.10), (74.34, 93.06),
+        method=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
+        by_steps=lambda m, steps: m.Composite(
+            head=m.heads.LGM(weight=0.01, start=0.01, double_every=round(steps / 7.1))
+        ),
+    ),
+    # After the released warm-up of five softmax epochs, the switch to sigmoids causes a loss spike (25 % vs 41 %
+    # validation accuracy at the small scale); a small prior serves the same purpose.
+    "anchor": _loss(
+        "Anchor", (), (74.38, 92.45),
+        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.Anchor(warmup=0)),
+    ),
+    "aam": _loss("AAM", (71.41, 91.66), (73.72, 91.86), lambda m: m.Composite(head=m.heads.ArcFace(scale=30.0))),
+    "cb-focal": _loss(
+        "CB Focal", (73.09, 93.07), (74.34, 93.34),
+        lambda m: m.Composite(head=m.heads.Linear(prior=True), criterion=m.criteria.ClassBalancedFocal()),
+    ),
+    # k is a tenth of the classes, as on ImageNet; the weight is that of the port in OPL's code.
+    "hnc": _loss(
+        "HNC", (73.47, 93.29), (74.76, 93.65), lambda m: m.Composite(auxiliary=(m.auxiliaries.NegativeCAM(),))
+    ),
+    "rbf": _loss("RBF", (73.36, 92.94), (), lambda m: m.Composite(head=m.heads.RBF())),
+}  # fmt: skip
+# Variants of OPL in the released code that are in no table of the paper: recipes without a row.
+RELATIVES = {
+    f"perpetual-{version}": Variant(
+        f"Perpetual, version {version}",
+        lambda m, version=version: m.Composite(auxiliary=(m.auxiliaries.Perpetual(version=version),)),
+    )
+    for version in (1, 2)
+}
 
 
 def name_of(key: str, network: Network = RESNET56) -> str:
@@ -113,40 +115,41 @@ def name_of(key: str, network: Network = RESNET56) -> str:
     return f"{network.name}-{key}"
 
 
-def _row(key: str, network: Network, paper: tuple[float, float] | None) -> Row:
-    numbers = dict(zip(("test/top1", "test/top5"), paper, strict=True)) if paper else {}
-    baseline = "" if key == "ce" else name_of("ce", network)
-    scales = SCALES if paper else network.unreported
-    return Row(network.label + VARIANTS[key].label, name_of(key, network), numbers, baseline, scales)
-
-
-def rows() -> tuple[Row, ...]:
-    """All variants with ResNet-56, then all with ResNet-110."""
-    return (
-        *(_row(key, RESNET56, variant.resnet56) for key, variant in VARIANTS.items()),
-        *(_row(key, RESNET110, variant.resnet110) for key, variant in VARIANTS.items()),
+def _row(key: str, network: Network) -> Row:
+    numbers = VARIANTS[key].numbers(network.name, ("test/top1", "test/top5"))
+    scales = SCALES if numbers else network.unreported
+    return VARIANTS[key].row(
+        network.label, name_of(key, network), lambda key: name_of(key, network), paper=numbers, scales=scales
     )
 
 
-ITEM = Item(
+TABLE_1 = Item(
     name="table-1",
     title="CIFAR-100, ResNet-56 and ResNet-110",
     dataset="cifar100",
     metrics={"test/top1": "top-1 %", "test/top5": "top-5 %", "test/s": "s", "test/d": "d"},
-    rows=rows(),
-    cost="small: 10 min on 1 core of a busy machine (ResNet-56); paper: 22 h on 2 cores",
+    rows=tuple(_row(key, network) for network in NETWORKS for key in VARIANTS),
+    costs={"small": Cost(10 * MINUTE), "paper": Cost(22 * HOUR, cores=2)},  # ResNet-56
     note="The paper's single runs, the best test epoch; ours are the last epoch's.",
     setting="ResNet-56 and ResNet-110, 100 classes, 200 epochs",
-    others=tuple(name_of(key, network) for network in (RESNET56, RESNET110) for key in RELATIVES),
+    others=tuple(name_of(key, network) for network in NETWORKS for key in RELATIVES),
 )
 SETTING = "ResNet-56, 100 classes, 200 epochs"
-PAIR = tuple(row for row in ITEM.rows if row.recipe in (name_of("ce"), name_of("opl")))
+PAIR = tuple(row for row in TABLE_1.rows if row.recipe in (name_of("ce"), name_of("opl")))
 
 
-def figure(name: str, title: str, kind: str) -> Item:
+def _figure(name: str, title: str, kind: str) -> Item:
     """A figure drawn from the runs of CE and CE+OPL."""
-    shared = replace(ITEM, home=ITEM.name, note="", others=())
+    shared = replace(TABLE_1, home=TABLE_1.name, note="", others=())
     return replace(shared, name=name, title=title, rows=PAIR, figure=kind, setting=SETTING)
+
+
+ITEMS = (
+    TABLE_1,
+    _figure("figure-3", "CIFAR-100, orthogonality, s and d during training", "curves"),
+    _figure("figure-4", "CIFAR-100, similarity of the classes' average features", "similarity"),
+    _figure("figure-s3", "CIFAR-100, each class's nearest and farthest classes", "neighbors"),
+)
 
 
 def recipes() -> tuple["Recipe", ...]:
@@ -154,60 +157,48 @@ def recipes() -> tuple["Recipe", ...]:
     from .. import methods
 
     return tuple(
-        replace(base, name=f"{base.name}-{key}", method=method(methods))
-        for base in _bases()
-        for key, method in _methods(base.scale).items()
+        replace(base, name=name_of(key, network), method=variant.build(base.scale, methods))
+        for network in NETWORKS
+        for base in bases(network)
+        for key, variant in (VARIANTS | RELATIVES).items()
     )
 
 
-def _methods(scale: str) -> "dict[str, Callable[[ModuleType], Method]]":
-    return {key: _method(variant, scale) for key, variant in VARIANTS.items()} | RELATIVES
-
-
-def _method(variant: Variant, scale: str) -> "Callable[[ModuleType], Method]":
-    short = variant.short
-    return (lambda m: short(m, STEPS[scale])) if short and scale in STEPS else variant.method
-
-
-def _bases() -> "Iterator[Recipe]":
-    """Cross-entropy with each network at each scale."""
+def bases(network: Network = RESNET56) -> "tuple[Recipe, ...]":
+    """Cross-entropy with a network at each scale."""
     from ...optim import SGD, Cosine, Steps
     from ..data import Cifar100, Synthetic
     from ..methods import CrossEntropy
     from ..models import CifarResNet
     from ..recipe import Recipe
 
-    for network in (RESNET56, RESNET110):
-        model = {scale: CifarResNet(depth=depth) for scale, depth in network.depths.items()}
-        paper = Recipe(
-            name=network.name,
-            data=Cifar100(),
-            model=model["paper"],
-            method=CrossEntropy(),
-            optimizer=SGD(lr=0.1, weight_decay=5e-4),
-            schedule=Steps(milestones=(59, 119, 159), factor=0.2, warmup=1),
-            epochs=200,
-        )
-        yield paper
-        # Small: 20 classes with all their images, and a shallow network of the same family.
-        small = replace(
-            paper,
-            data=Cifar100(classes=20),
-            model=model["small"],
-            schedule=Cosine(warmup=1),
-            epochs=12,
-            batch_size=64,
-            eval_every=2,
-            scale="small",
-        )
-        yield small
-        # Tiny: ten classes with 16 training, 4 validation and 4 test images each, and the same networks at half width.
-        yield replace(
-            small,
-            data=Synthetic(like="cifar100", classes=10, rows=160, val=40, test=40),
-            model=replace(model["tiny"], width=8),
-            epochs=3,
-            batch_size=16,
-            eval_every=1,
-            scale="tiny",
-        )
+    model = {scale: CifarResNet(depth=depth) for scale, depth in network.depths.items()}
+    paper = Recipe(
+        name=name_of("ce", network),
+        data=Cifar100(),
+        model=model["paper"],
+        method=CrossEntropy(),
+        optimizer=SGD(lr=0.1, weight_decay=5e-4),
+        schedule=Steps(milestones=(59, 119, 159), factor=0.2, warmup=1),
+        epochs=200,
+    )
+    # Small: 20 classes with all their images, and a shallow network of the same family.
+    small = replace(
+        paper,
+        data=Cifar100(classes=20),
+        model=model["small"],
+        schedule=Cosine(warmup=1),
+        epochs=12,
+        batch_size=64,
+        eval_every=2,
+    )
+    # Tiny: ten classes with 16 training, 4 validation and 4 test images each, and the same networks at half width.
+    tiny = replace(
+        small,
+        data=Synthetic(like="cifar100", classes=10, rows=160, val=40, test=40),
+        model=replace(model["tiny"], width=8),
+        epochs=3,
+        batch_size=16,
+        eval_every=1,
+    )
+    return at_scales(paper, small=small, tiny=tiny)

@@ -16,16 +16,17 @@ batch in place, so that its perturbations reached twice the radius; here they do
 CIFAR-100: their recipes for CIFAR-10 are used.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.protocols import Attack
-from ..item import Item, Measure, Row
+from ..item import MINUTE, Cost, Item, Measure, Row
 from ..radius import format_radius
 from ..run_folder import measure_name
 from ..scales import SCALES, Scale
 from ..settings import to_json
+from .variant import Variant
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -62,8 +63,6 @@ BENCHMARKS = {
     "cifar10": Benchmark("CIFAR-10", "cifar100", {"val": 500, "per_class": 450, "test_per_class": 100}, "cifar10"),
     "cifar100": Benchmark("CIFAR-100", "cifar10", {"val": 5000, "superclasses": (10, 18)}),  # natural scenes; vehicles
 }
-Make = Callable[["Recipe", dict[str, Any]], "Recipe"]
-"""Maps the recipe of Madry, named after its data set, and the method's settings to the recipe of another method."""
 
 
 def _standard(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
@@ -146,36 +145,43 @@ def _trades(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
     return replace(usual, method=TRADES(**settings), schedule=Steps(milestones=(74,), factor=0.1), epochs=76)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A method: its label, the key of its baseline, the paper's numbers, and how its recipe is made."""
-
-    label: str
-    baseline: str
-    paper: tuple[tuple[float, float], ...]
-    """Clean and adversarial accuracy for each of `BENCHMARKS`, in order; empty if not reported."""
-    make: Make
-    small: Make | None = None
-    """Used instead of `make` at the small scale, if given."""
-    opl: bool = False
-    """Whether OPL is added as an auxiliary loss."""
-    scales: tuple[Scale, ...] = SCALES
-
-
-PRETRAINED = "pretrained"  # has no row
+PRETRAINED, PRETRAINING = "pretrained", Variant("pre-training", _pretrained, at_scale={"small": _small_pretrained})
+"""The training that Hendrycks starts from; it has no row."""
+LARGE: tuple[Scale, ...] = ("paper", "tiny")
 VARIANTS = {
-    "standard": Variant("trained without attacks", "", (), _standard),
-    "madry": Variant("Madry", "", ((87.14, 44.04), (60.20, 20.60)), _madry),
-    "madry-opl": Variant("Madry+OPL", "madry", ((87.76, 49.15), (61.13, 23.01)), _madry, opl=True),
-    "hendrycks": Variant("Hendrycks", "", ((87.11, 54.92), (59.23, 28.42)), _hendrycks, _small_hendrycks),
-    "hendrycks-opl": Variant(
-        "Hendrycks+OPL", "hendrycks", ((87.51, 55.73), (61.00, 30.05)), _hendrycks, _small_hendrycks, opl=True
+    "standard": Variant("trained without attacks", _standard),
+    "madry": Variant("Madry", _madry, paper={"cifar10": (87.14, 44.04), "cifar100": (60.20, 20.60)}),
+    "madry-opl": Variant("Madry+OPL", _madry, "madry", {"cifar10": (87.76, 49.15), "cifar100": (61.13, 23.01)}),
+    "hendrycks": Variant(
+        "Hendrycks",
+        _hendrycks,
+        paper={"cifar10": (87.11, 54.92), "cifar100": (59.23, 28.42)},
+        at_scale={"small": _small_hendrycks},
     ),
-    "mart": Variant("MART", "", ((84.49, 54.10), (58.90, 23.40)), _mart, _small_mart),
-    "mart-opl": Variant("MART+OPL", "mart", ((84.41, 56.23), (58.01, 25.74)), _mart, _small_mart, opl=True),
-    "trades": Variant("TRADES", "", (), _trades, scales=("paper", "tiny")),
-    "trades-opl": Variant("TRADES+OPL", "trades", (), _trades, opl=True, scales=("paper", "tiny")),
+    "hendrycks-opl": Variant(
+        "Hendrycks+OPL",
+        _hendrycks,
+        "hendrycks",
+        {"cifar10": (87.51, 55.73), "cifar100": (61.00, 30.05)},
+        at_scale={"small": _small_hendrycks},
+    ),
+    "mart": Variant(
+        "MART",
+        _mart,
+        paper={"cifar10": (84.49, 54.10), "cifar100": (58.90, 23.40)},
+        at_scale={"small": _small_mart},
+    ),
+    "mart-opl": Variant(
+        "MART+OPL",
+        _mart,
+        "mart",
+        {"cifar10": (84.41, 56.23), "cifar100": (58.01, 25.74)},
+        at_scale={"small": _small_mart},
+    ),
+    "trades": Variant("TRADES", _trades, scales=LARGE),
+    "trades-opl": Variant("TRADES+OPL", _trades, "trades", scales=LARGE),
 }
+"""The methods map the recipe of Madry, named after its data set, and the settings of the method to a recipe."""
 
 
 def name_of(dataset: str, key: str) -> str:
@@ -184,26 +190,25 @@ def name_of(dataset: str, key: str) -> str:
 
 
 def _row(dataset: str, key: str) -> Row:
-    variant, column = VARIANTS[key], list(BENCHMARKS).index(dataset)
-    return Row(
-        f"{BENCHMARKS[dataset].label} {variant.label}",
+    benchmark, variant = BENCHMARKS[dataset], VARIANTS[key]
+    return variant.row(
+        f"{benchmark.label} ",
         name_of(dataset, key),
-        dict(zip((CLEAN, UNDER_ATTACK), variant.paper[column], strict=True)) if variant.paper else {},
-        name_of(dataset, variant.baseline) if variant.baseline else "",
-        variant.scales,
-        BENCHMARKS[dataset].needs,
+        lambda key: name_of(dataset, key),
+        paper=variant.numbers(dataset, (CLEAN, UNDER_ATTACK)),
+        needs=benchmark.needs,
     )
 
 
 def _measure(scale: Scale) -> Measure:
     pairs = [(attack, kind) for attack in ATTACKS[scale] for kind in attack.kinds]
-    found = {measure_name(attack.metric(kind)): to_json(attack.alone(kind)) for attack, kind in pairs}
+    settings = {measure_name(attack.metric(kind)): to_json(attack.alone(kind)) for attack, kind in pairs}
     flags = (word for name, value in LENGTHS[scale].items() for word in (f"--{name}", str(value)))
-    words = ("attack", "--eps", *map(format_radius, RADII[scale]), *flags, *QUICK.get(scale, ()))
-    return Measure(words, tuple(found), (scale,), tuple(found.values()))
+    argv = ("attack", "--eps", *map(format_radius, RADII[scale]), *flags, *QUICK.get(scale, ()))
+    return Measure(argv, tuple(settings), (scale,), tuple(settings.values()))
 
 
-ITEM = Item(
+TABLE_4 = Item(
     name="table-4",
     title="Adversarial robustness, L-infinity, 8/255",
     dataset="cifar10, cifar100",
@@ -218,7 +223,7 @@ ITEM = Item(
     rows=tuple(_row(dataset, key) for dataset in BENCHMARKS for key in VARIANTS),
     what="method",
     seeds=2,
-    cost="small: 3 min, and 3 to 6 min under attack, on 1 core",
+    costs={"small": Cost(6 * MINUTE)},  # 3 min of training, and 3 to 6 min under attack
     setting="network, radius and schedule not named",
     note="Clean: all test images; attacked: all at paper scale, 200 at small, 20 at tiny. The paper names no network, "
     "radius or schedule; its Madry (CIFAR-10) and Hendrycks baselines are those of AutoAttack's own list, of other "
@@ -228,22 +233,21 @@ ITEM = Item(
     unit="images",
     others=tuple(name_of(dataset, PRETRAINED) for dataset in BENCHMARKS),
 )
+ITEMS = (TABLE_4,)
 
 
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of the rows, and of the pre-training that Hendrycks starts from."""
-    return tuple(recipe for dataset in BENCHMARKS for scale in SCALES for recipe in _variants(dataset, scale))
+    return tuple(recipe for dataset in BENCHMARKS for scale in SCALES for recipe in _recipes_at(dataset, scale))
 
 
-def _variants(dataset: str, scale: Scale) -> "Iterator[Recipe]":
+def _recipes_at(dataset: str, scale: Scale) -> "Iterator[Recipe]":
     from ..methods import OPL
 
-    before = Variant("pre-training of Hendrycks", "", (), _pretrained, _small_pretrained)
-    for key, variant in {PRETRAINED: before, **VARIANTS}.items():
+    for key, variant in {PRETRAINED: PRETRAINING, **VARIANTS}.items():
         if scale in variant.scales:
-            make = variant.small if variant.small and scale == "small" else variant.make
-            auxiliary = {"auxiliary": (OPL(),)} if variant.opl else {}
-            recipe = make(_base(dataset, scale), INNER_LOOP[scale] | auxiliary)
+            auxiliary = {"auxiliary": (OPL(),)} if key.endswith("-opl") else {}
+            recipe = variant.build(scale, _base(dataset, scale), INNER_LOOP[scale] | auxiliary)
             yield replace(_tiny(recipe) if scale == "tiny" else recipe, name=name_of(dataset, key))
 
 

@@ -9,19 +9,22 @@ differs only in the method; it also uses mirror images.
 No code was released for RSC with OPL. Here OPL is applied to the pooled features after masking, the same features that
 the classifier sees, for all images of a batch, with the paper's weight 1 and gamma 0.5 and with class labels only. The
 paper does not name its network; its RSC row is the published one of ResNet-50, except for photo.
+
+`study-domains`, not in the paper, compares the winner of the study with the paper's OPL for ResNet-50, in ERM and RSC,
+and shares its runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ..item import Average, Item, Quoted, Row
+from ..item import MINUTE, Average, Cost, Item, Quoted, Row
 from ..scales import SCALES, Scale
+from . import study
+from .variant import Variant, at_scales
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
-    from ..types import Method
 
 TARGETS = {  # label here, and name in the files
     "art": ("Art", "art_painting"),
@@ -47,37 +50,30 @@ RESNET18 = Network("resnet18-", "ResNet-18 ", 18, "timm/resnet18.tv_in1k", ("pap
 NETWORKS = (RESNET50, RESNET18)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A method: its label, the key of its baseline, the paper's numbers, and how it is built."""
-
-    label: str
-    baseline: str
-    paper: tuple[float, ...]
-    """Accuracy on each of `TARGETS`, in order, then their average; empty if not reported."""
-    method: "Callable[[ModuleType, int], Method]"
-    """Takes the package `opl.experiments.methods` and half the number of epochs, when RSC starts to mask more."""
-
-
+COLUMNS = (*TARGETS, "average")
 VARIANTS = {
-    "erm": Variant("ERM", "", (), lambda m, half: m.CrossEntropy()),
-    "erm-opl": Variant("ERM+OPL", "erm", (), lambda m, half: m.CrossEntropyOPL()),
-    "rsc": Variant("RSC", "erm", (87.89, 82.16, 83.35, 96.47, 87.47), lambda m, half: m.RSC(every=half)),
-    "rsc-opl": Variant(
-        "RSC+OPL", "rsc", (88.28, 84.64, 84.17, 96.83, 88.48),
-        lambda m, half: m.RSC(every=half, auxiliary=(m.auxiliaries.OPL(),)),
-    ),
-}  # fmt: skip
-QUOTED = {  # by the paper: accuracy on each of `TARGETS`, in order, then their average
+    "erm": Variant("ERM", lambda m, half: m.CrossEntropy()),
+    "erm-opl": Variant("ERM+OPL", lambda m, half: m.CrossEntropyOPL(), "erm"),
+    "rsc": Variant("RSC", lambda m, half: m.RSC(every=half), "erm"),
+    "rsc-opl": Variant("RSC+OPL", lambda m, half: m.RSC(every=half, auxiliary=(m.auxiliaries.OPL(),)), "rsc"),
+}
+"""The methods take `opl.experiments.methods` and half the number of epochs, when RSC starts to mask more."""
+PAPER = {  # accuracy on each of `COLUMNS`
+    "rsc": (87.89, 82.16, 83.35, 96.47, 87.47),
+    "rsc-opl": (88.28, 84.64, 84.17, 96.83, 88.48),
+}
+QUOTED = {  # by the paper: accuracy on each of `COLUMNS`
     "JiGen": (86.20, 78.70, 70.63, 97.66, 83.29),
     "MASF": (82.89, 80.49, 72.29, 95.01, 82.67),
     "MetaReg": (87.20, 79.20, 70.30, 97.60, 83.60),
 }
 # Not in the paper and without a row: OPL on the features before masking, and DomainBed's masking.
-RELATIVES: "dict[str, Callable[[ModuleType, int], Method]]" = {
-    "rsc-opl-before": lambda m, half: m.RSC(every=half, place="before", auxiliary=(m.auxiliaries.OPL(),)),
-    "rsc-domainbed": lambda m, half: m.RSC.domainbed(),
-    "rsc-domainbed-opl": lambda m, half: m.RSC.domainbed((m.auxiliaries.OPL(),)),
+RELATIVES = {
+    "rsc-opl-before": Variant(
+        "RSC+OPL before masking", lambda m, half: m.RSC(every=half, place="before", auxiliary=(m.auxiliaries.OPL(),))
+    ),
+    "rsc-domainbed": Variant("RSC of DomainBed", lambda m, half: m.RSC.domainbed()),
+    "rsc-domainbed-opl": Variant("RSC of DomainBed+OPL", lambda m, half: m.RSC.domainbed((m.auxiliaries.OPL(),))),
 }
 
 
@@ -86,32 +82,32 @@ def name_of(target: str, network: Network, key: str) -> str:
     return f"pacs-{target}-{network.prefix}{key}"
 
 
-def row(network: Network, target: str, key: str) -> Row:
-    """The row of a variant; only those of ResNet-50 have the paper's numbers."""
-    variant, column = VARIANTS[key], (*TARGETS, "average").index(target)
+def _row(network: Network, target: str, key: str) -> Row:
+    """The row of a variant; the paper's numbers stand beside ResNet-50."""
+    numbers = dict(zip(COLUMNS, PAPER.get(key, ()), strict=False)) if network is RESNET50 else {}
     label = TARGETS[target][0] if target in TARGETS else target
-    return Row(
-        f"{network.label}{label} {variant.label}",
+    return VARIANTS[key].row(
+        f"{network.label}{label} ",
         name_of(target, network, key),
-        {"test/top1": variant.paper[column]} if variant.paper and network is RESNET50 else {},
-        name_of(target, network, variant.baseline) if variant.baseline else "",
-        network.scales,
+        lambda key: name_of(target, network, key),
+        paper={"test/top1": numbers[target]} if numbers else {},
+        scales=network.scales,
     )
 
 
 def _average(network: Network, key: str) -> Average:
-    return Average(row(network, "average", key), tuple(name_of(target, network, key) for target in TARGETS))
+    return Average(_row(network, "average", key), tuple(name_of(target, network, key) for target in TARGETS))
 
 
-ITEM = Item(
+TABLE_5 = Item(
     name="table-5",
     title="PACS, each domain left out of training in turn",
     dataset="pacs",
     metrics={"test/top1": "top-1 %", "val/top1": "source validation %", "test/s": "s", "test/d": "d"},
-    rows=tuple(row(network, target, key) for network in NETWORKS for target in TARGETS for key in VARIANTS),
+    rows=tuple(_row(network, target, key) for network in NETWORKS for target in TARGETS for key in VARIANTS),
     what="target and method",
     seeds=2,
-    cost="small: 2 min on 1 core",
+    costs={"small": Cost(2 * MINUTE)},
     note="Weights are chosen by validation images of the source domains. The paper's RSC row is copied, but for photo.",
     setting="network and epochs not named (RSC's row: ResNet-50 with ImageNet weights)",
     quoted=tuple(
@@ -126,36 +122,70 @@ ITEM = Item(
     ),
     pretrained=True,
 )
+STUDIED = {"erm-opl": "erm", "rsc-opl": "rsc"}  # with the paper's OPL, and its name with the winner
+WINNER_NAMES = {
+    name_of(target, RESNET50, opl): study.name_of(name_of(target, RESNET50, key))
+    for target in COLUMNS
+    for opl, key in STUDIED.items()
+}
+"""The recipes with OPL that the study repeats with its winner, and their new names."""
+
+
+def _studied_rows(target: str, key: str) -> tuple[Row, Row]:
+    opl = replace(_row(RESNET50, target, key), paper={}, baseline="")
+    return opl, study.winner_row(opl, WINNER_NAMES)
+
+
+def _studied_averages(key: str) -> tuple[Average, Average]:
+    opl, winner = _studied_rows("average", key)
+    parts = tuple(name_of(target, RESNET50, key) for target in TARGETS)
+    return Average(opl, parts), Average(winner, tuple(WINNER_NAMES[part] for part in parts))
+
+
+STUDY_DOMAINS = replace(
+    TABLE_5,
+    name="study-domains",
+    title="PACS: the winner of the study vs the paper's OPL (not in the paper)",
+    rows=tuple(row for target in TARGETS for key in STUDIED for row in _studied_rows(target, key)),
+    note="Weights are chosen by validation images of the source domains. The winner is compared with OPL.",
+    setting="",
+    quoted=(),
+    averages=tuple(average for key in STUDIED for average in _studied_averages(key)),
+    others=(),
+    home=TABLE_5.name,
+    headline=next(iter(WINNER_NAMES.values())),
+)
+ITEMS = (TABLE_5, STUDY_DOMAINS)
 
 
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of the rows and, for ResNet-50, of `RELATIVES`; also the same for any other data set with domains."""
-    rows = {key: variant.method for key, variant in VARIANTS.items()}
-    return (
-        *(
-            replace(recipe, name=name_of(target, network, recipe.name))
-            for network in NETWORKS
-            for target, (_, domain) in TARGETS.items()
-            for base in _bases(network, domain)
-            for recipe in _with_methods(base, rows | (RELATIVES if network is RESNET50 else {}))
-        ),
-        *(
-            replace(recipe, name=f"domains-{recipe.name}")
-            for base in _other_bases()
-            for recipe in _with_methods(base, rows | RELATIVES)
-        ),
-    )
+    made = [
+        replace(recipe, name=name_of(target, network, recipe.name))
+        for network in NETWORKS
+        for target, (_, domain) in TARGETS.items()
+        for base in _bases(network, domain)
+        for recipe in _with_methods(base, VARIANTS | (RELATIVES if network is RESNET50 else {}))
+    ]
+    others = [
+        replace(recipe, name=f"domains-{recipe.name}")
+        for base in _other_bases()
+        for recipe in _with_methods(base, VARIANTS | RELATIVES)
+    ]
+    return *made, *others, *study.with_winner(made, WINNER_NAMES)
 
 
-def _with_methods(base: "Recipe", build: "dict[str, Callable[[ModuleType, int], Method]]") -> "list[Recipe]":
+def _with_methods(base: "Recipe", variants: Mapping[str, Variant]) -> "list[Recipe]":
     """One recipe per method, named after its key."""
     from .. import methods
 
     half = -(-base.epochs // 2)  # from epoch 10 of 20
-    return [replace(base, name=key, method=method(methods, half)) for key, method in build.items()]
+    return [
+        replace(base, name=key, method=variant.build(base.scale, methods, half)) for key, variant in variants.items()
+    ]
 
 
-def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
+def _bases(network: Network, domain: str) -> "tuple[Recipe, ...]":
     """Plain training with one domain held out, at the paper's, the small and the tiny scale."""
     from ...optim import SGD, Steps
     from ..data import Pacs, SyntheticDomains
@@ -186,7 +216,6 @@ def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
         schedule=Steps(milestones=(5,), factor=0.1, warmup=0.5),
         epochs=7,
         weights="",
-        scale="small",
     )
     tiny = replace(
         paper,
@@ -196,9 +225,8 @@ def _bases(network: Network, domain: str) -> "tuple[Recipe, Recipe, Recipe]":
         epochs=3,
         batch_size=16,
         weights="",
-        scale="tiny",
     )
-    return paper, small, tiny
+    return at_scales(paper, small=small, tiny=tiny)
 
 
 def _other_bases() -> "tuple[Recipe, Recipe]":

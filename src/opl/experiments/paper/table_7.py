@@ -13,7 +13,8 @@ A row is the run of its last source; the runs of the others are members of its f
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..evaluation.protocols import (
     BASE_METRIC,
@@ -22,10 +23,11 @@ from ..evaluation.protocols import (
     average_settings,
     base_settings,
 )
-from ..item import Item, Measure, Quoted, Row
+from ..item import MINUTE, Cost, Item, Measure, Quoted, Row
 from ..run_folder import measure_name
 from ..scales import SCALES, Scale
 from ..settings import to_json
+from .variant import Variant
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -103,24 +105,24 @@ SMALL_SOURCES = tuple(SMALL_TRAINING)
 OF_SCALE: dict[Scale, tuple[str, ...]] = {"paper": tuple(SOURCES), "small": SMALL_SOURCES, "tiny": SMALL_SOURCES}
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A row: its label, the key of its baseline, the paper's numbers, and at which scales it is run."""
-
-    label: str
-    baseline: str = ""
-    paper: str = ""
-    scales: tuple[Scale, ...] = SCALES
+def _method(m: ModuleType) -> Any:
+    return m.CrossEntropy()
 
 
+def _with_opl(m: ModuleType) -> Any:
+    return m.CrossEntropyOPL()
+
+
+LARGE: tuple[Scale, ...] = ("paper", "tiny")
 VARIANTS = {
-    "base": Variant("base network alone"),
-    "base-opl": Variant("base network alone+OPL", "base"),
-    "pnf": Variant("SUR-pnf", paper="SUR"),
-    "pnf-opl": Variant("SUR-pnf+OPL", "pnf", "SUR+OPL"),
-    "sur": Variant("SUR, independent networks", scales=("paper", "tiny")),
-    "sur-opl": Variant("SUR, independent networks+OPL", "sur", scales=("paper", "tiny")),
+    "base": Variant("base network alone", _method),
+    "base-opl": Variant("base network alone+OPL", _with_opl, "base"),
+    "pnf": Variant("SUR-pnf", _method, paper={"meta": PAPER["SUR"]}),
+    "pnf-opl": Variant("SUR-pnf+OPL", _with_opl, "pnf", {"meta": PAPER["SUR+OPL"]}),
+    "sur": Variant("SUR, independent networks", _method, scales=LARGE),
+    "sur-opl": Variant("SUR, independent networks+OPL", _with_opl, "sur", scales=LARGE),
 }
+"""The methods take `opl.experiments.methods`."""
 
 
 def name_of(key: str, source: str = "") -> str:
@@ -148,22 +150,14 @@ PROTOCOLS = _protocols(tuple(LABELS), 600)
 AVERAGE, SMALL_AVERAGE = average_metric(PROTOCOLS[:12]), average_metric(_protocols(SMALL_TARGETS, 600))
 
 
-def _numbers(values: tuple[float, ...]) -> dict[str, float]:
-    return dict(zip((*(each.metric for each in PROTOCOLS[:12]), AVERAGE), values, strict=True))
+METRICS = (*(protocol.metric for protocol in PROTOCOLS[:12]), AVERAGE)
 
 
 def _row(key: str) -> Row:
-    variant = VARIANTS[key]
-    return Row(
-        variant.label,
-        name_of(key),
-        _numbers(PAPER[variant.paper]) if variant.paper else {},
-        name_of(variant.baseline) if variant.baseline else "",
-        variant.scales,
-    )
+    return VARIANTS[key].row("", name_of(key), name_of, paper=VARIANTS[key].numbers("meta", METRICS))
 
 
-ITEM = Item(
+TABLE_7 = Item(
     name="table-7",
     title="Meta-Dataset, accuracy of episodes of varying size",
     dataset="meta-dataset; small: cifar100, omniglot, pacs, mnist",
@@ -176,12 +170,12 @@ ITEM = Item(
     rows=tuple(map(_row, VARIANTS)),
     what="method",
     seeds=3,
-    cost="small: 14 min for a base network and 2 min for its adapters, on 1 core; paper: not measured",
+    costs={"small": Cost(14 * MINUTE)},  # a base network; its adapters take 2 min
     note="Ours are over 600 episodes of each target (tiny: 20), with images drawn uniformly; the paper's numbers of "
     "SUR are those of its authors from before they did so. At the small scale, PACS shows classes whose sketches were "
     "trained on, MNIST is new altogether, and the test classes of the others are new.",
     setting="ResNet-18 at 84 px, 8 sources; SUR and SUR+OPL are SUR-pnf",
-    quoted=(Quoted("CNAPs", _numbers(PAPER["CNAPs"])),),
+    quoted=(Quoted("CNAPs", dict(zip(METRICS, PAPER["CNAPs"], strict=True))),),
     compared=(*(each.metric for each in PROTOCOLS), AVERAGE, SMALL_AVERAGE),
     measures=(
         _measure("paper", PROTOCOLS[:12], ""),
@@ -194,28 +188,30 @@ ITEM = Item(
         for source in dict.fromkeys(source for sources in OF_SCALE.values() for source in sources[1:-1])
     ),
 )
+ITEMS = (TABLE_7,)
 
 
 def recipes() -> tuple["Recipe", ...]:
     """The runs of every row, and of the other sources in their families, at every scale."""
-    return tuple(recipe for scale in SCALES for suffix in ("", "-opl") for recipe in _families(scale, suffix))
+    return tuple(recipe for scale in SCALES for ending in ("", "-opl") for recipe in _families(scale, ending))
 
 
-def _families(scale: Scale, suffix: str) -> "list[Recipe]":
+def _families(scale: Scale, ending: str) -> "list[Recipe]":
     """The base network, and the families of adapters and of independent networks around it."""
+    from .. import methods
+
     first, *others, last = OF_SCALE[scale]
-    base = _network(scale, first, name_of(f"base{suffix}"))
-    pnf, sur = f"pnf{suffix}", f"sur{suffix}"
-    found = [
+    base = _network(scale, first, name_of(f"base{ending}"))
+    pnf, sur = f"pnf{ending}", f"sur{ending}"
+    family = [
         base,
         *(_adapters(scale, source, name_of(pnf, source), base) for source in others),
-        replace(_adapters(scale, last, name_of(pnf), base), members=tuple(name_of(pnf, each) for each in others)),
+        replace(_adapters(scale, last, name_of(pnf), base), members=tuple(name_of(pnf, source) for source in others)),
         *(_network(scale, source, name_of(sur, source)) for source in others),
         replace(_network(scale, last, name_of(sur)), members=(base.name, *(name_of(sur, source) for source in others))),
     ]
-    from ..methods import CrossEntropyOPL
-
-    return [replace(recipe, method=CrossEntropyOPL()) for recipe in found] if suffix else found
+    method = VARIANTS[f"base{ending}"].build(scale, methods)
+    return [replace(recipe, method=method) for recipe in family]
 
 
 def _adapters(scale: Scale, source: str, name: str, base: "Recipe") -> "Recipe":

@@ -6,17 +6,23 @@ beside it. Here cross-entropy is trained with the same seeds and held-out images
 At the paper's scale all settings are those of table 1. The small scale trains ResNet-8 on 20 classes for 20 epochs of
 one cycle of the learning rate in bf16, without the jitter of colors, which takes cross-entropy above 60 %; 989 of the
 held-out images are of these classes.
+
+Figure 6 shows the accuracy over the weight of OPL, from the runs of table 8 with gamma 0.5, and over the batch size.
+The paper does not give its batch sizes, nor whether the learning rate is scaled with them. Here both rules are run,
+with and without OPL: a constant learning rate, and one in proportion to the batch size ("scaled"), equal at the batch
+size of table 8. The flow of OPL, not in the paper, shows in which direction OPL moves s and d for some gammas, and the
+paths of runs.
 """
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..item import Item, Row
+from ..item import HOUR, MINUTE, Cost, Item, Row
+from ..scales import SCALES
 from . import table_1
+from .variant import at_scales
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..recipe import Recipe
 
 PREFIX = "cifar100-search"
@@ -30,6 +36,10 @@ PAPER = {  # weight -> accuracy for each of GAMMAS
     2.0: (67.64, 69.58, 70.52),
 }
 CHOSEN = (1.0, 0.5)
+# The batch sizes beside that of table 8, which has 128, and 16 at the tiny scale.
+SIZES: dict[str, tuple[int, ...]] = {"paper": (32, 64, 256, 512), "small": (32, 64, 256, 512), "tiny": (32, 64)}
+RULES = {"": "", "-scaled": ", learning rate scaled"}  # ending of a recipe's name -> ending of its label
+FLOW_GAMMAS = (0.5, 1.0, 2.0)
 
 
 def name_of(weight: float, gamma: float = CHOSEN[1]) -> str:
@@ -38,7 +48,22 @@ def name_of(weight: float, gamma: float = CHOSEN[1]) -> str:
     return f"{PREFIX}-opl{pair}"
 
 
-ITEM = Item(
+OPL = name_of(*CHOSEN)
+
+
+def resized_name(recipe: str, size: int, rule: str = "") -> str:
+    """The name of a recipe with another batch size."""
+    return f"{recipe}-batch-{size}{rule}"
+
+
+def _batch_rows(size: int, rule: str) -> tuple[Row, Row]:
+    ce, opl = resized_name(CE, size, rule), resized_name(OPL, size, rule)
+    scales = tuple(scale for scale in SCALES if size in SIZES[scale])
+    ending = f"batch {size}{RULES[rule]}"
+    return Row(f"CE, {ending}", ce, {}, scales=scales), Row(f"CE+OPL, {ending}", opl, {}, baseline=ce, scales=scales)
+
+
+TABLE_8 = Item(
     name="table-8",
     title="CIFAR-100, ResNet-56, weight and gamma by validation",
     dataset="cifar100",
@@ -51,44 +76,78 @@ ITEM = Item(
             for gamma, number in zip(GAMMAS, numbers, strict=True)
         ),
     ),
-    cost="small: 3 to 5 min on 1 core; paper: 22 h on 2 cores",
+    costs={"small": Cost(5 * MINUTE), "paper": Cost(22 * HOUR, cores=2)},
     note="The validation set is held out of the training images; the test set takes no part in this table.",
     setting=table_1.SETTING,
     figure="weight_grid",
     headline=name_of(*CHOSEN),
 )
+FIGURE_6 = Item(
+    name="figure-6",
+    title="CIFAR-100, accuracy over the weight of OPL and over the batch size",
+    dataset="cifar100",
+    metrics={"test/top1": "top-1 %"},
+    rows=(
+        Row("CE", CE, {}),
+        Row("CE+OPL", OPL, {}, CE),
+        *(Row(f"CE+OPL, weight {weight:g}", name_of(weight), {}, CE) for weight in PAPER if name_of(weight) != OPL),
+        *(row for rule in RULES for size in SIZES["paper"] for row in _batch_rows(size, rule)),
+    ),
+    costs=TABLE_8.costs,
+    note="The learning rate is constant over batch sizes, or in proportion to them where it is scaled.",
+    figure="sweeps",
+    home=TABLE_8.name,
+)
+FIGURE_FLOW = replace(
+    TABLE_8,
+    name="figure-flow",
+    title="CIFAR-100, s and d during training in the flow of OPL (not in the paper)",
+    metrics={"val/top1": "validation top-1 %", "test/s": "s", "test/d": "d"},
+    rows=(
+        Row("CE", CE, {}),
+        *(Row(f"CE+OPL, gamma {gamma:g}", name_of(CHOSEN[0], gamma), {}, baseline=CE) for gamma in FLOW_GAMMAS),
+    ),
+    compared=("val/top1",),
+    note="",
+    setting="",
+    figure="flow",
+    home=TABLE_8.name,
+)
+ITEMS = (TABLE_8, FIGURE_6, FIGURE_FLOW)
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows."""
+    """The recipes of the grid, and CE and CE+OPL with other batch sizes."""
     from ..methods import CrossEntropyOPL
 
-    return tuple(
-        recipe
-        for base in bases()
-        for recipe in (
-            base,
-            *(
-                replace(base, name=name_of(weight, gamma), method=CrossEntropyOPL(weight=weight, gamma=gamma))
-                for weight in PAPER
-                for gamma in GAMMAS
-            ),
-        )
-    )
+    made: list[Recipe] = []
+    for base in _bases():
+        grid = {
+            name_of(weight, gamma): replace(
+                base, name=name_of(weight, gamma), method=CrossEntropyOPL(weight=weight, gamma=gamma)
+            )
+            for weight in PAPER
+            for gamma in GAMMAS
+        }
+        made += [base, *grid.values()]
+        made += [
+            _resized(recipe, size, rule) for recipe in (base, grid[OPL]) for size in SIZES[base.scale] for rule in RULES
+        ]
+    return tuple(made)
 
 
-def bases() -> "Iterator[Recipe]":
-    """Cross-entropy at each scale."""
-    for recipe in table_1.recipes():
-        if recipe.name == table_1.name_of("ce"):
-            base = replace(recipe, name=CE)
-            yield _small(base) if recipe.scale == "small" else base
+def _resized(base: "Recipe", size: int, rule: str) -> "Recipe":
+    lr = base.optimizer.lr * size / base.batch_size if rule else base.optimizer.lr
+    optimizer = replace(base.optimizer, lr=lr)
+    return replace(base, name=resized_name(base.name, size, rule), batch_size=size, optimizer=optimizer)
 
 
-def _small(base: "Recipe") -> "Recipe":
+def _bases() -> "tuple[Recipe, ...]":
+    """Cross-entropy at each scale; the small scale has settings of its own."""
     from ...optim import OneCycle
     from ..data import Cifar100
 
+    paper, small, tiny = (replace(base, name=CE) for base in table_1.bases())
     data = Cifar100(classes=20, jitter=0.0)
-    how = replace(base, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=1)
-    return replace(how, precision="bf16-mixed")
+    cycle = replace(small, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=1)
+    return at_scales(paper, small=replace(cycle, precision="bf16-mixed"), tiny=tiny)

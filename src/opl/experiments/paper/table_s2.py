@@ -21,7 +21,8 @@ the latest when half of all filters are gone.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..item import Item, Row
+from ..item import MINUTE, Cost, Item, Row
+from .variant import at_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,14 +62,14 @@ def _rows(key: str, network: Network) -> tuple[Row, Row]:
     )
 
 
-ITEM = Item(
+TABLE_S2 = Item(
     name="table-s2",
     title="CIFAR-100, networks with widths by NeuralScale",
     dataset="cifar100",
     metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
     rows=tuple(row for key, network in NETWORKS.items() for row in _rows(key, network)),
     what="network",
-    cost="small: 3 min (VGG-11) or 4 min (ResNet-18) on 1 core, and 1 to 3 min for each of two searches",
+    costs={"small": Cost(4 * MINUTE)},  # VGG-11 takes 3 min; each of two searches 1 to 3 min
     note="The paper's ratio is not given, and neither is whether OPL took part in the search: here it did not.",
     setting="100 classes, 300 epochs, ratio not given",
     figure="layer_widths",
@@ -76,6 +77,7 @@ ITEM = Item(
         name_of(key, f"search-{number}") for key in NETWORKS for number in range(1, max(ITERATIONS.values()) + 1)
     ),
 )
+ITEMS = (TABLE_S2,)
 
 
 def recipes() -> tuple["Recipe", ...]:
@@ -90,7 +92,7 @@ def recipes() -> tuple["Recipe", ...]:
     return tuple(made)
 
 
-def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
+def _finals(network: "ScaledNetwork") -> "tuple[Recipe, ...]":
     """Cross-entropy at each scale."""
     from ...optim import SGD, OneCycle, Steps
     from ..data import Cifar100, Synthetic
@@ -109,7 +111,6 @@ def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
         eval_every=10,
         channels_last=False,  # oneDNN crashes in the channels-last gradient of some widths
     )
-    yield paper
     # Small: a quarter or an eighth of the widths, 20 classes, one cycle of the learning rate, in bf16.
     small = replace(
         paper,
@@ -122,10 +123,8 @@ def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
         precision="bf16-mixed",
         channels_last=True,
         after=name_of(network, f"search-{ITERATIONS['small']}"),
-        scale="small",
     )
-    yield small
-    yield replace(
+    tiny = replace(
         small,
         data=Synthetic(like="cifar100", classes=10, rows=160, val=0, test=40),
         model=_model(network, 0.0625),
@@ -135,8 +134,8 @@ def _finals(network: "ScaledNetwork") -> "Iterator[Recipe]":
         precision="32-true",
         channels_last=False,
         after=name_of(network, f"search-{ITERATIONS['tiny']}"),
-        scale="tiny",
     )
+    return at_scales(paper, small=small, tiny=tiny)
 
 
 def _model(network: "ScaledNetwork", ratio: float, *, gates: bool = False) -> "Model":
@@ -180,6 +179,6 @@ def _searches(network: "ScaledNetwork") -> "Iterator[Recipe]":
         ),
     )
     for base in bases:
-        names = [name_of(network, f"search-{place + 1}") for place in range(ITERATIONS[base.scale])]
+        names = [name_of(network, f"search-{index + 1}") for index in range(ITERATIONS[base.scale])]
         for name, before in zip(names, ("", *names), strict=False):
             yield replace(base, name=name, after=before)

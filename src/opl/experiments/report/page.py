@@ -12,7 +12,7 @@ from ... import __version__
 from ...errors import FolderError
 from ..files import write_whole
 from ..item import Item
-from ..results.conformity import Recipes, screen
+from ..results.conformity import screen
 from ..results.runs import Run, read_runs
 from . import provenance
 from .experiment import Budget, make_experiment, render_experiment
@@ -27,10 +27,9 @@ POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:
 
 def write_report(
     folder: Path | str,
-    items: dict[str, Item],
+    items: Mapping[str, Item],
     target: Path | str | None = None,
     runs: Sequence[Run] | None = None,
-    recipes: Recipes | None = None,
 ) -> Path:
     """Write the report page of a folder of runs.
 
@@ -39,14 +38,13 @@ def write_report(
         items: the tables and figures that the runs may belong to, by name.
         target: path of the page; `report.html` in the folder by default.
         runs: the runs of the folder, if they have been read and screened already.
-        recipes: what runs must be like to be compared; without it they are only compared with each other.
 
     Returns:
         The path of the page.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"
-    screened = screen(read_runs(folder), items.values(), recipes) if runs is None else runs
+    screened = screen(read_runs(folder), items.values()) if runs is None else runs
     page = _encode(folder.resolve().name, screened, items)
     try:
         write_whole(target, page)
@@ -55,7 +53,7 @@ def write_report(
     return target
 
 
-def _encode(folder: str, runs: Sequence[Run], items: dict[str, Item]) -> bytes:
+def _encode(folder: str, runs: Sequence[Run], items: Mapping[str, Item]) -> bytes:
     """The page with all its pictures, or with fewer if it would be too large."""
     groups = group_runs(runs, items)
     page = b""

@@ -21,7 +21,7 @@ from ..item import Item, Row
 from ..statistics import Interval, Range
 from .comparisons import Line, decide_lines, range_of
 from .conformity import screen
-from .records import read_records, refuse_older_settings
+from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
 from .tables import Table, build_table
 from .text import document
@@ -53,7 +53,7 @@ def read_comparable(folder: Path, items: Mapping[str, Item]) -> list[Run]:
     """The records of a folder as runs; those that may not be compared say so."""
     if not folder.is_dir():
         raise FolderError(f"there is no folder {folder}: `opl results add DIR` makes it.")
-    return screen(refuse_older_settings(read_records(folder)), items.values())
+    return screen(read_records(folder), items.values())
 
 
 def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> str:

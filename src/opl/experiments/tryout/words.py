@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..data.read.listing import count, name_some
 from ..data.read.pack import PackFacts
 from ..item import Item
-from ..results.conformity import Recipes, screen
+from ..results.conformity import screen
 from ..results.runs import read_runs
 from ..results.tables import Table, as_json, build_table
 from ..scales import TRY
@@ -113,12 +113,12 @@ class Results(NamedTuple):
     page: Path
 
 
-def write_results(folder: Path, item: Item, items: Mapping[str, Item], recipes: Recipes) -> Results:
+def write_results(folder: Path, item: Item, items: Mapping[str, Item]) -> Results:
     """Write the table and the page of a folder."""
     from ..report.page import write_report
     from ..results.text import describe_effect, document
 
-    runs = screen(read_runs(folder), [*items.values(), item], recipes)
+    runs = screen(read_runs(folder), [*items.values(), item])
     table = build_table(item, runs, TRY)
     (folder / "table.md").write_text(document(table) + "\n")
     (folder / "table.json").write_text(json.dumps(as_json(table), indent=1) + "\n")

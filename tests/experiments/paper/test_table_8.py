@@ -5,23 +5,25 @@ from dataclasses import replace
 import pytest
 
 from opl.experiments import paper
-from opl.experiments.paper import figure_6, table_1, table_8
+from opl.experiments.paper import table_1, table_8
 from opl.experiments.scales import SCALES
 
 
 def test_figure_6_takes_its_weights_from_table_8():
-    weights = {recipe.name: recipe.method.opl.weight for recipe in figure_6.recipes() if recipe.method.opl}
+    weights = {recipe.name: recipe.method.opl.weight for recipe in table_8.recipes() if recipe.method.opl}
     for weight in table_8.PAPER:
         assert weights[table_8.name_of(weight)] == weight
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("rule", figure_6.RULES)
+@pytest.mark.parametrize("rule", table_8.RULES)
 def test_every_batch_size_is_run_once_by_each_rule_and_that_of_table_8_reuses_its_rows(scale, rule):
     base = paper.recipe(table_8.CE, scale)
-    rows = [row for row in figure_6.ITEM.at(scale) if row.recipe in (figure_6.CE, figure_6.OPL)]
+    rows = [row for row in table_8.FIGURE_6.at(scale) if row.recipe in (table_8.CE, table_8.OPL)]
     rows += [
-        row for row in figure_6.ITEM.at(scale) if "batch" in row.recipe and row.recipe.endswith("scaled") == bool(rule)
+        row
+        for row in table_8.FIGURE_6.at(scale)
+        if "batch" in row.recipe and row.recipe.endswith("scaled") == bool(rule)
     ]
     made = [paper.recipe(row.recipe, scale) for row in rows]
     plain = [recipe.batch_size for recipe in made if recipe.method.opl is None]
@@ -35,7 +37,7 @@ def test_every_batch_size_is_run_once_by_each_rule_and_that_of_table_8_reuses_it
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_cell_of_table_8_differs_from_cross_entropy_in_its_method_alone(scale):
     base = paper.recipe(table_8.CE, scale)
-    cells = [row for row in table_8.ITEM.at(scale) if row.baseline]
+    cells = [row for row in table_8.TABLE_8.at(scale) if row.baseline]
     assert [row.baseline for row in cells] == [table_8.CE] * 15
     for row in cells:
         recipe = paper.recipe(row.recipe, scale)
@@ -45,7 +47,7 @@ def test_every_cell_of_table_8_differs_from_cross_entropy_in_its_method_alone(sc
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_table_8_is_decided_by_images_held_out_of_the_training_set(scale):
-    assert list(table_8.ITEM.metrics) == ["val/top1"]
+    assert list(table_8.TABLE_8.metrics) == ["val/top1"]
     recipe = paper.recipe(table_8.CE, scale)
     assert recipe.data.val > 0
     assert (recipe.selection, recipe.oracle) == ("last", False)
@@ -57,6 +59,6 @@ def test_the_paper_scale_of_table_8_is_that_of_table_1():
 
 
 def test_tiny_batch_sizes_differ_in_their_number_of_steps():
-    made = [paper.recipe(row.recipe, "tiny") for row in figure_6.ITEM.at("tiny")]
+    made = [paper.recipe(row.recipe, "tiny") for row in table_8.FIGURE_6.at("tiny")]
     steps = {recipe.batch_size: -(-recipe.data.rows // recipe.batch_size) for recipe in made}
     assert len(set(steps.values())) == len(steps)

@@ -1,0 +1,57 @@
+"""What all tables share: a method as a value, and one recipe at every scale."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..item import Row
+from ..scales import SCALES, Scale
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+
+Build = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One method of a table; every table says what `method` takes, usually the package `opl.experiments.methods`."""
+
+    label: str
+    method: Build
+    """Builds the settings of the method, when torch is loaded."""
+    baseline: str = ""
+    """The key of the variant that it is compared with; empty for a baseline."""
+    paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """The paper's numbers, by the columns of the table, such as networks or data sets; empty if not reported."""
+    scales: tuple[Scale, ...] = SCALES
+    at_scale: Mapping[str, Build] = field(default_factory=dict)
+    """Replaces `method` at some scales."""
+    after: str = ""
+    """The key of the variant whose finished run it needs."""
+
+    def build(self, scale: str, *arguments: Any) -> Any:
+        """Build the method at a scale."""
+        return self.at_scale.get(scale, self.method)(*arguments)
+
+    def numbers(self, column: str, metrics: Iterable[str]) -> dict[str, float]:
+        """The paper's numbers of a column by metric; empty if it has none."""
+        return dict(zip(metrics, self.paper.get(column, ()), strict=False))
+
+    def row(self, prefix: str, recipe: str, name_of: Callable[[str], str], **fields: Any) -> Row:
+        """The row of a recipe.
+
+        Args:
+            prefix: stands before the label, such as the name of a network or data set.
+            recipe: the name of the recipe.
+            name_of: the name of the recipe of a variant by its key, for the baseline.
+            fields: further fields of the row.
+        """
+        baseline = name_of(self.baseline) if self.baseline else ""
+        return Row(prefix + self.label, recipe, baseline=baseline, **{"scales": self.scales} | fields)
+
+
+def at_scales(paper: "Recipe", *, small: "Recipe | None" = None, tiny: "Recipe | None" = None) -> "tuple[Recipe, ...]":
+    """The recipe of the paper's scale and its smaller versions, each with its scale; None leaves a scale out."""
+    smaller: dict[Scale, Recipe | None] = {"small": small, "tiny": tiny}
+    return paper, *(replace(recipe, scale=scale) for scale, recipe in smaller.items() if recipe is not None)
