@@ -64,7 +64,7 @@ def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
     assert cli.main(["report", str(copy)]) == 0
     assert "CE against CE+OPL on your images" in (copy / "report.html").read_text()
     assert cli.main(["check", str(copy)]) == 0
-    assert "4 runs, 0 files" in capsys.readouterr().out
+    assert "4 runs checked, all files intact" in capsys.readouterr().out
     assert [*read_items(copy)] == ["try-shapes"]
 
 

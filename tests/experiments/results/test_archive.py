@@ -150,7 +150,7 @@ def _fail(path):
         (_edit, "damaged: result.json is not what the run wrote"),
         (_unfinish, "unfinished: 0 of 50 epochs"),
         (_damage, "damaged: recipe.json is not what the run wrote"),
-        (_lose_sums, "damaged: done is no list of checksums"),
+        (_lose_sums, "damaged: done is not a valid list of checksums"),
         (_retrain, "refused: other settings: epochs 3 (recipe: 50)"),
         (_fail, "failed: the loss is not finite."),
     ],

@@ -106,9 +106,9 @@ class Reproduce(Flags):
 
         names = {job.recipe for job in self._jobs(chosen, folder)}
         faults = {
-            run.folder.path: run.sentence if run.state in (REFUSED, DAMAGED) else self._changes_since(run)
+            run.folder.path: self._changes_since(run) if run.state == "done" else run.sentence
             for run in _comparable_runs(folder)
-            if run.name in names
+            if run.name in names and run.state in ("done", REFUSED, DAMAGED)
         }
         wrong = [(path, sentence) for path, sentence in faults.items() if sentence]
         if wrong:
