@@ -1,4 +1,4 @@
-"""What glibc's allocator does with memory that this process frees; with another allocator, nothing changes."""
+"""Settings of glibc's allocator for memory that this process frees; other allocators are left unchanged."""
 
 import ctypes
 from contextlib import suppress
@@ -10,8 +10,8 @@ ALL = 2**30  # bytes
 def keep_freed_memory() -> None:
     """Keep all memory that this process frees, for its next use.
 
-    Otherwise glibc returns some large blocks to the system and not others, depending on what small blocks lie between
-    them. New pages then take a tenth of a training step on a processor, and of two equal calls one takes longer.
+    Otherwise glibc returns some large blocks to the system and keeps others, depending on the small blocks between
+    them. New pages then take a tenth of a training step on a CPU, and equal calls take different times.
     """
     _set(TRIM_THRESHOLD, ALL)
     _set(MMAP_THRESHOLD, ALL)

@@ -1,4 +1,4 @@
-"""What the machine refused, as a sentence: no space, no permission, no memory. Does not import torch."""
+"""Errors of the machine as one sentence: no space, no permission, no memory. Does not import torch."""
 
 import errno
 
@@ -6,26 +6,26 @@ from ..errors import MachineError, OplError
 
 CURES = {
     errno.ENOSPC: "the disk is full: free some space",
-    errno.EDQUOT: "the quota of the disk is used up: free some space",
-    errno.EFBIG: "the file would be larger than this process may write: raise the limit (ulimit -f)",
-    errno.EROFS: "the file system is read-only: give another folder",
-    errno.EACCES: "there is no permission: give another folder, or ask for the right",
-    errno.EPERM: "there is no permission: give another folder, or ask for the right",
-    errno.ENOENT: "it is not there, or was deleted meanwhile: check the folder",
-    errno.ENOTDIR: "a part of the path is a file: give a folder",
-    errno.EISDIR: "it is a folder: give a file",
-    errno.ELOOP: "its links lead in a circle: give another path",
-    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
+    errno.EDQUOT: "the disk quota is exceeded: free some space",
+    errno.EFBIG: "the file exceeds the size limit of this process: raise it (ulimit -f)",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.EACCES: "permission denied: choose another folder, or change its permissions",
+    errno.EPERM: "permission denied: choose another folder, or change its permissions",
+    errno.ENOENT: "it does not exist, or was deleted: check the path",
+    errno.ENOTDIR: "a part of the path is a file: choose a folder",
+    errno.EISDIR: "it is a folder: choose a file",
+    errno.ELOOP: "its symbolic links are not allowed here, or form a loop: choose another path",
+    errno.ENAMETOOLONG: "the name is too long: choose a shorter name",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
-    errno.ENOMEM: "the memory is not enough: end other programs",
-    errno.EIO: "the disk failed to read or write: check it",
+    errno.ENOMEM: "not enough memory: end other programs",
+    errno.EIO: "the disk failed to read or write: check the disk",
 }
 MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory", "bad_alloc")
 AGAIN = "then run the same command again; training resumes from its last checkpoint"
 
 
 def explain(error: BaseException) -> OplError | None:
-    """Return an error with one sentence for what the machine refused; None for any other error.
+    """Return an error with one sentence for an error of the machine; None for any other error.
 
     Example:
         >>> str(explain(OSError(errno.ENOSPC, "No space left on device", "runs/checkpoint.pt"))).split(",")[0]
@@ -36,16 +36,14 @@ def explain(error: BaseException) -> OplError | None:
     text = str(error)
     if isinstance(error, OSError):
         return MachineError(f"{_where(error)}{CURES.get(error.errno or 0) or _plain(error)}, {AGAIN}.")
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(word in text for word in MEMORY)):
-        return MachineError(
-            "the memory is not enough: give a smaller --batch-size or model, or end other programs, " + AGAIN + "."
-        )
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(sign in text for sign in MEMORY)):
+        return MachineError(f"not enough memory: use a smaller --batch-size or model, or end other programs, {AGAIN}.")
     if isinstance(error, RuntimeError) and "home directory" in text:
-        return MachineError("the home folder is not known: set HOME, or OPL_CACHE to a folder for decoded data sets.")
+        return MachineError("the home folder is unknown: set HOME, or set OPL_CACHE to a folder for decoded data sets.")
     if isinstance(error, RuntimeError) and text.startswith("Symlink loop from "):  # of pathlib, before Python 3.13
         return MachineError(f"{text.removeprefix('Symlink loop from ')}: {CURES[errno.ELOOP]}.")
     if isinstance(error, RecursionError):
-        return MachineError("a file is nested too deeply to be read: it was damaged, so restore or delete it.")
+        return MachineError("a file is damaged, its values are nested too deeply: restore or delete it.")
     return None
 
 
@@ -54,4 +52,5 @@ def _where(error: OSError) -> str:
 
 
 def _plain(error: OSError) -> str:
-    return f"{(error.strerror or str(error) or type(error).__name__).rstrip('.').lower()}: look at that"
+    message = error.strerror or str(error) or type(error).__name__
+    return f"{message.rstrip('.').lower()}; check the path and permissions"

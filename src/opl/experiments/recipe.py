@@ -100,46 +100,46 @@ class Recipe:
         check_settings(self)
         if isinstance(self.schedule, Steps | Cosine) and self.schedule.warmup > self.epochs:
             raise OptionError(
-                f"schedule.warmup is {self.schedule.warmup:g} epochs and training has {self.epochs}: give a shorter "
+                f"schedule.warmup is {self.schedule.warmup:g} epochs but training has {self.epochs}: use a shorter "
                 "warmup, or more epochs."
             )
         if self.inherit and not self.after:
             raise OptionError("inherit needs a run to take weights from: name its recipe with after.")
         if self.new_head and not self.inherit:
-            raise OptionError("new_head leaves the classifier out of what is inherited: set inherit too.")
+            raise OptionError("new_head applies only to inherited weights: set inherit too.")
         if self.normalize == "data" and self.method.takes_pixels:
             raise OptionError(
-                f"{type(self.method).__name__} moves pixels in [0, 1]: set normalize='model' (or 'none'), so that the "
+                f"{type(self.method).__name__} needs pixels in [0, 1]: set normalize='model' (or 'none'), so that "
                 "images are not normalized before it."
             )
         if self.weights and self.inherit:
-            raise OptionError("weights and inherit both say where to start from: give one of them.")
+            raise OptionError("weights and inherit both set the initial weights: use only one of them.")
         if self.checksum and not self.weights:
-            raise OptionError("a checksum needs weights to check: name them, or leave the checksum out.")
+            raise OptionError("a checksum needs weights to check: set weights, or remove the checksum.")
         self._check_execution()
 
     def _check_execution(self) -> None:
         checkpoint_interval(self.checkpoint_every)
         if self.accumulation == "exact" and self.precision == "16-mixed":
             raise OptionError(
-                "accumulation='exact' scales no gradients, which 16-mixed needs: use bf16-mixed or 32-true with it."
+                "accumulation='exact' does not scale gradients, which 16-mixed needs: use bf16-mixed or 32-true."
             )
         if self.strategy == "fsdp" and self.compile:
-            raise OptionError("compile works on whole weights: use strategy='ddp' with it, or leave it out.")
+            raise OptionError("compile needs unsharded weights: use strategy='ddp' with it, or remove it.")
 
 
 def checkpoint_interval(text: str) -> tuple[float, int]:
-    """Return the seconds and the steps between checkpoints inside an epoch; the one that is not given is 0.
+    """Return the seconds and the steps between checkpoints inside an epoch; the unused one is 0.
 
     Example:
         >>> checkpoint_interval("2 minutes"), checkpoint_interval("500 steps"), checkpoint_interval("never")
         ((120.0, 0), (0.0, 500), (0.0, 0))
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)[ -]?(minute|step)s?", text)
-    if text != "never" and (found is None or float(found[1]) == 0 or (found[2] == "step" and "." in found[1])):
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)[ -]?(minute|step)s?", text)
+    if text != "never" and (match is None or float(match[1]) == 0 or (match[2] == "step" and "." in match[1])):
         raise OptionError(
-            f"checkpoint_every is {text!r}: give minutes or whole steps, such as '10 minutes' or '500 steps', or never."
+            f"checkpoint_every is {text!r}: must be minutes or steps, such as '10 minutes' or '500 steps', or never."
         )
-    if found is None:
+    if match is None:
         return 0.0, 0
-    return (float(found[1]) * 60, 0) if found[2] == "minute" else (0.0, int(found[1]))
+    return (float(match[1]) * 60, 0) if match[2] == "minute" else (0.0, int(match[1]))

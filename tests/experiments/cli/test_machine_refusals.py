@@ -1,4 +1,4 @@
-"""A full disk, a limit, a missing right, too little memory, a deleted folder: a sentence, and nothing is lost."""
+"""A full disk, a limit, missing permissions, too little memory, a deleted folder: one sentence, and no data is lost."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from _child import obey_permissions, opl_in_child
 from opl.experiments import cli
 from opl.experiments.training.progress import Progress
 
-WORDS = ["train", "digits-ce", "--scale", "tiny", "--epochs", "3"]
+ARGV = ["train", "digits-ce", "--scale", "tiny", "--epochs", "3"]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and permissions are tested as Linux has them")
 
@@ -44,7 +44,7 @@ def refused(code, said, sentence):
 @pytest.fixture
 def expected(tmp_path):
     """The weights of a run that nothing disturbed."""
-    assert opl_in_child([*WORDS, "--out", str(tmp_path / "quiet")], tmp_path / "quiet.log")[0] == 0
+    assert opl_in_child([*ARGV, "--out", str(tmp_path / "quiet")], tmp_path / "quiet.log")[0] == 0
     return (tmp_path / "quiet" / "digits-ce" / "seed-0" / "model.safetensors").read_bytes()
 
 
@@ -52,12 +52,12 @@ def test_a_limit_of_file_sizes_is_a_sentence_and_the_run_resumes(tmp_path, expec
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, resource.RLIM_INFINITY))
 
-    words = [*WORDS, "--out", str(tmp_path / "runs")]
+    argv = [*ARGV, "--out", str(tmp_path / "runs")]
     run = tmp_path / "runs" / "digits-ce" / "seed-0"
-    refused(*opl_in_child(words, tmp_path / "log", after_the_first_epoch(limit)), "larger than this process may write")
-    assert "larger than" in json.loads((run / "error.json").read_text())["error"]
+    refused(*opl_in_child(argv, tmp_path / "log", after_the_first_epoch(limit)), "exceeds the size limit")
+    assert "exceeds the size limit" in json.loads((run / "error.json").read_text())["error"]
     assert not (run / "done").exists()
-    assert opl_in_child(words, tmp_path / "log")[0] == 0
+    assert opl_in_child(argv, tmp_path / "log")[0] == 0
     assert (run / "model.safetensors").read_bytes() == expected
     assert [json.loads(line)["epoch"] for line in (run / "metrics.jsonl").read_text().splitlines()] == [0, 1, 2]
 
@@ -69,16 +69,16 @@ def test_a_full_disk_is_a_sentence_and_the_run_resumes_when_there_is_room(tmp_pa
     if mounted.returncode:
         pytest.skip("no small disk can be mounted here")
     try:
-        words = [*WORDS, "--out", str(disk)]
+        argv = [*ARGV, "--out", str(disk)]
 
         def fill():
             with suppress(OSError), (disk / "other").open("wb", buffering=0) as file:
                 while file.write(bytes(4096)):
                     pass
 
-        refused(*opl_in_child(words, tmp_path / "log", after_the_first_epoch(fill)), "the disk is full")
+        refused(*opl_in_child(argv, tmp_path / "log", after_the_first_epoch(fill)), "the disk is full")
         (disk / "other").unlink()
-        assert opl_in_child(words, tmp_path / "log")[0] == 0
+        assert opl_in_child(argv, tmp_path / "log")[0] == 0
         assert (disk / "digits-ce" / "seed-0" / "model.safetensors").read_bytes() == expected
     finally:
         subprocess.run(["umount", disk], check=True)
@@ -86,13 +86,13 @@ def test_a_full_disk_is_a_sentence_and_the_run_resumes_when_there_is_room(tmp_pa
 
 def test_a_folder_that_is_deleted_under_the_run_is_a_sentence(tmp_path):
     run = tmp_path / "runs" / "digits-ce" / "seed-0"
-    words = [*WORDS, "--out", str(tmp_path / "runs")]
-    refused(*opl_in_child(words, tmp_path / "log", after_the_first_epoch(lambda: shutil.rmtree(run))), "was deleted")
+    argv = [*ARGV, "--out", str(tmp_path / "runs")]
+    refused(*opl_in_child(argv, tmp_path / "log", after_the_first_epoch(lambda: shutil.rmtree(run))), "was deleted")
 
 
 def test_a_folder_without_the_right_to_write_is_a_sentence(tmp_path):
     (tmp_path / "runs").mkdir(mode=0o555)
-    code, said = opl_in_child([*WORDS, "--out", str(tmp_path / "runs")], tmp_path / "log", obey_permissions)
+    code, said = opl_in_child([*ARGV, "--out", str(tmp_path / "runs")], tmp_path / "log", obey_permissions)
     assert code == 2
     assert "Permission denied" in said
     assert "Traceback" not in said
@@ -103,8 +103,8 @@ def test_too_little_memory_is_a_sentence(tmp_path):
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, resource.RLIM_INFINITY))
 
-    words = ["train", "cifar100-resnet56-ce", "--scale", "tiny", "--data.rows", "1000000", "--out", str(tmp_path)]
-    refused(*opl_in_child(words, tmp_path / "log", limit), "the memory is not enough")
+    argv = ["train", "cifar100-resnet56-ce", "--scale", "tiny", "--data.rows", "1000000", "--out", str(tmp_path)]
+    refused(*opl_in_child(argv, tmp_path / "log", limit), "not enough memory")
     assert "memory" in json.loads((tmp_path / "cifar100-resnet56-ce" / "seed-0" / "error.json").read_text())["error"]
 
 
@@ -132,8 +132,8 @@ def test_a_closed_standard_output_is_no_error(tmp_path):
 
 def test_a_path_that_is_not_text_is_trained_in_and_shown(tmp_path):
     out = tmp_path / os.fsdecode(b"runs-\xff")
-    assert opl_in_child([*WORDS, "--epochs=1", "--out", str(out)], tmp_path / "log")[0] == 2  # epochs twice
-    assert opl_in_child([*WORDS, "--out", str(out)], tmp_path / "log")[0] == 0
+    assert opl_in_child([*ARGV, "--epochs=1", "--out", str(out)], tmp_path / "log")[0] == 2  # epochs twice
+    assert opl_in_child([*ARGV, "--out", str(out)], tmp_path / "log")[0] == 0
     code, said = opl_in_child(["report", str(out)], tmp_path / "log")
     assert code == 0, said
     assert "report.html" in said

@@ -1,6 +1,8 @@
-"""The flags of the command that trains."""
+"""The flags of `opl train`."""
 
-from opl.experiments import paper
+import pytest
+
+from opl.experiments import cli, paper
 from opl.experiments.cli.flags import change_settings
 from opl.experiments.recipe import Recipe
 from opl.experiments.settings import to_json
@@ -10,7 +12,8 @@ def parts(recipe):
     return tuple(type(part) for part in (recipe.data, recipe.model, recipe.method, recipe.noise))
 
 
-def test_flags_of_train_give_the_recipe_back_as_it_was_and_change_what_they_name():
+@pytest.mark.slow
+def test_flags_change_the_named_settings_of_every_kind_of_recipe_and_no_others():
     known = [recipe for scales in paper.recipes().values() for recipe in scales.values()]
     for recipe in {parts(recipe): recipe for recipe in known}.values():
         changed = change_settings(recipe, ["--seed", "3"])
@@ -18,3 +21,10 @@ def test_flags_of_train_give_the_recipe_back_as_it_was_and_change_what_they_name
         assert to_json(changed) == {**to_json(recipe), "seed": 3}
     noisy = change_settings(paper.recipe("cifar100-noisy-class-tl", "tiny"), ["--noise.rate", "0.5", "--data.val", "7"])
     assert (noisy.noise.rate, noisy.data.val) == (0.5, 7)
+
+
+def test_dry_run_shows_the_settings_and_the_cost(capfd):
+    assert cli.main(["train", "digits-opl", "--scale", "small", "--method.weight", "0.3", "--dry-run"]) == 0
+    out = capfd.readouterr().out
+    assert '"weight": 0.3' in out
+    assert "cost:" in out
