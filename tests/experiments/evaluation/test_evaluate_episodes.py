@@ -214,7 +214,7 @@ def test_usage_errors_are_one_sentence(runs, tmp_path, capfd):
         ([path, "episodes", "--shot", "1000"], "lower shot or queries"),
         ([path, "epsiodes"], "did you mean 'episodes'"),
         ([path], "needs a run and a protocol"),
-        ([str(tmp_path), "episodes"], "no finished run"),
+        ([str(tmp_path), "episodes"], "not a finished run"),
     ):
         assert cli.main(["evaluate", *argv]) == 2, argv
         assert expected in capfd.readouterr().err

@@ -103,7 +103,7 @@ def test_repeated_evaluation_writes_equal_arrays(folder, capfd):
 
 def test_usage_errors_are_one_sentence(folder, tmp_path, capfd):
     assert cli.main(["evaluate", str(tmp_path / "nowhere"), "geometry"]) == 2
-    assert "no finished run" in capfd.readouterr().err
+    assert "not a finished run" in capfd.readouterr().err
     assert cli.main(["evaluate", str(folder / "cifar100-resnet56-ce" / "seed-0"), "novel"]) == 2
     assert "novel classes" in capfd.readouterr().err
     assert cli.main(["evaluate", str(folder), "horoscope"]) == 2

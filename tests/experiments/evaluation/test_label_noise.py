@@ -1,4 +1,4 @@
-"""What became of wrong labels, against a loop over images and against scikit-learn."""
+"""Memorized and recovered wrong labels vs a loop over images and scikit-learn."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from torch import nn
 
 from opl.experiments import cli, paper
 from opl.experiments.data import NoiseMatrix, UniformNoise
-from opl.experiments.evaluation.label_noise import label_noise, probability_larger
+from opl.experiments.evaluation.label_noise import label_noise
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
@@ -19,7 +19,7 @@ from opl.experiments.types import Batch, Output
 
 
 class Table(nn.Module):
-    """Its logits are written down: the image holds the row to look up."""
+    """A table of logits; the image contains the row to look up."""
 
     def __init__(self, logits):
         super().__init__()
@@ -36,12 +36,12 @@ def batches(given, size):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_shares_are_those_of_a_loop_and_the_area_is_scikit_learns(seed):
+def test_shares_equal_a_loop_and_the_auroc_equals_scikit_learn(seed):
     chance = torch.Generator().manual_seed(seed)
     true = torch.randint(4, (37,), generator=chance)
     given = torch.where(torch.rand(37, generator=chance) < 0.4, torch.randint(4, (37,), generator=chance), true)
     logits = torch.randint(3, (37, 4), generator=chance).float()  # many ties
-    numbers, each = label_noise(Table(logits).train(), batches(given, 10), true)
+    numbers, arrays = label_noise(Table(logits).train(), batches(given, 10), true)
     outcomes = {"fitted": [], "memorized": [], "recovered": []}
     losses = []
     for row in range(37):
@@ -54,12 +54,12 @@ def test_shares_are_those_of_a_loop_and_the_area_is_scikit_learns(seed):
             outcomes["memorized"].append(answer == given[row])
             outcomes["recovered"].append(answer == true[row])
     expected = {f"noise/{name}": 100 * np.mean(found) for name, found in outcomes.items()}
-    expected["noise/told"] = 100 * roc_auc_score((given != true).numpy(), each["entropy"].numpy())
+    expected["noise/told"] = 100 * roc_auc_score((given != true).numpy(), arrays["entropy"].numpy())
     assert numbers == pytest.approx(expected)
-    np.testing.assert_allclose(each["entropy"], losses, rtol=1e-6)
+    np.testing.assert_allclose(arrays["entropy"], losses, rtol=1e-6)
 
 
-def test_shares_of_nothing_are_left_out():
+def test_percentages_of_empty_sets_are_omitted():
     true = torch.tensor([0, 1])
     model = Table(torch.eye(2))
     assert label_noise(model, batches(true, 2), true)[0] == {"noise/fitted": 100.0}
@@ -67,13 +67,7 @@ def test_shares_of_nothing_are_left_out():
     assert model.training
 
 
-def test_equal_ones_count_half_as_in_all_pairs():
-    these, those = torch.tensor([1.0, 2.0, 2.0, 5.0]), torch.tensor([2.0, 0.0, 5.0])
-    by_hand = np.mean([float(a > b) + 0.5 * float(a == b) for a in these for b in those])
-    assert probability_larger(these, those) == pytest.approx(by_hand)
-
-
-def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_path, capfd):
+def test_command_uses_the_labels_that_the_run_was_trained_on(tmp_path, capfd):
     file = tmp_path / "matrix.json"
     file.write_text(json.dumps(UniformNoise(0.4).matrix(tuple("0123456789")).tolist()))
     recipe = paper.recipe("digits-ce", "small")
@@ -96,7 +90,7 @@ def test_the_command_measures_a_run_with_the_labels_that_it_was_trained_on(tmp_p
     assert len(folder.outputs("measures/noise")["entropy"]) == len(train)
 
 
-def test_a_run_without_wrong_labels_gets_a_sentence_and_code_2(tmp_path, capfd):
+def test_run_without_label_noise_is_a_usage_error(tmp_path, capfd):
     recipe = paper.recipe("digits-ce", "tiny")
     run(recipe, tmp_path)
     assert cli.main(["evaluate", str(tmp_path / recipe.name / "seed-0"), "noise"]) == 2

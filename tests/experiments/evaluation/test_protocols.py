@@ -71,7 +71,7 @@ def test_few_shot_names_list_settings_that_differ_from_the_default():
 
 
 def test_docstring_examples():
-    for name in ("protocols", "attack", "classifiers", "label_noise", "logistic", "selection"):
+    for name in ("protocols", "attack", "classifiers", "logistic", "selection"):
         result = doctest.testmod(import_module(f"opl.experiments.evaluation.{name}"), extraglobs={"torch": torch})
         assert result.failed == 0, name
         assert result.attempted > 0, name

@@ -1,6 +1,7 @@
 """One pass over a data set gives the same on one process and on several, also if a process has no images."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,12 @@ import torch
 import torch.distributed as dist
 
 from _gloo import together
+from opl import geometry
+from opl.experiments import paper
 from opl.experiments.models import DigitsNet
+from opl.experiments.run_folder import RunFolder
+from opl.experiments.training.build import finished_model
+from opl.experiments.training.run import run
 from opl.experiments.training.validation import validate
 from opl.experiments.types import Batch
 
@@ -82,3 +88,35 @@ def test_balanced_accuracy_is_that_of_scikit_learn():
     expected = balanced_accuracy_score(labels, net(images).logits.argmax(1))
     batches = [Batch(images[part], labels[part], rows[part], 1.0) for part in (rows[:20], rows[20:])]
     assert validate(net, batches, CLASSES).numbers["balanced"] == pytest.approx(100 * expected)
+
+
+def test_a_kept_pass_has_the_measures_of_features_and_predictions():
+    model, everything = network().eval(), batch(slice(0, IMAGES))
+    with torch.no_grad():
+        features, logits = model(everything.images)
+    expected = geometry.summarize(features, everything.labels, logits)
+    numbers = validate(model, [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES, keep=True).numbers
+    shares = ("recall_at_1", "map_at_r", "r_precision", "failure_auroc")
+    for name in {*geometry.MEASURES} - {"temperature", "scaled_ece"}:
+        factor = 100 if name in shares else 1
+        assert numbers[name] == pytest.approx(factor * expected[name], rel=1e-5), name
+    assert not {"map_at_r", "ece", "nc1"} & {*validate(model, [everything], CLASSES).numbers}
+
+
+def test_a_finished_run_has_neighbor_accuracies_equal_to_scikit_learn(tmp_path):
+    from sklearn.neighbors import NearestCentroid
+
+    recipe = replace(paper.recipe("digits-ce", "small"), epochs=1)
+    result = run(recipe, tmp_path)
+    model = finished_model(RunFolder.of(tmp_path, recipe.name, 0)).eval()
+    splits = recipe.data.load(0)
+    units = {}
+    for name, part in (("train", splits.train), ("test", splits.test)):
+        pixels, labels = part.take(torch.arange(len(part)))
+        mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
+        with torch.no_grad():
+            features = model((pixels.float() / 255 - mean) / std).features
+        units[name] = torch.nn.functional.normalize(features, dim=1).numpy(), labels.numpy()
+    expected = NearestCentroid().fit(*units["train"]).score(*units["test"])
+    assert result["test/ncm"] == pytest.approx(100 * expected, abs=0.3)  # stored features have half precision
+    assert result["test/knn"] > 50

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import FolderError, OptionError
+from ...geometry import detection
 from ...losses.truncated import cross_entropies
 from ..models.modes import evaluation_mode
 from ..run_folder import RunFolder
@@ -47,21 +48,8 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
     }
     numbers = {name: 100 * float(share.double().mean()) for name, share in shares.items() if len(share)}
     if wrong.any() and not wrong.all():
-        numbers["noise/told"] = 100 * probability_larger(entropy[wrong], entropy[~wrong])
+        numbers["noise/told"] = 100 * detection(entropy[wrong], entropy[~wrong]).auroc
     return numbers, {"predicted": predicted, "entropy": entropy}
-
-
-def probability_larger(a: Tensor, b: Tensor) -> float:
-    """Return the probability that a value of `a` is larger than a value of `b`; ties count half.
-
-    Example:
-        >>> probability_larger(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0]))
-        0.625
-    """
-    ordered = b.double().sort().values
-    below = torch.searchsorted(ordered, a.double()).double()
-    up_to = torch.searchsorted(ordered, a.double(), right=True).double()
-    return float(((below + up_to) / 2).mean() / len(ordered))
 
 
 def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:

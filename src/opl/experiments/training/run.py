@@ -32,7 +32,7 @@ from .engine import describe_environment, describe_loss, end_run, is_first, laun
 from .fit import fit
 from .progress import Progress, RunLogger, announce_parts, announce_start
 from .stopping import StopSignals, end_with_parent
-from .validation import Validation, plain_batches, validate_part
+from .validation import Validation, neighbor_accuracies, plain_batches, validate_part
 
 ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
 PROCESSES_PER_CORE = 4
@@ -201,6 +201,9 @@ class _Training:
         selected = self._selected()
         test = self.part.test
         tested = self._validate_part(self.model, self.splits.test, keep=True) if test else Validation({}, {})
+        if test and len(self.splits.test):
+            neighbors = neighbor_accuracies(self.fabric, self.recipe, self.model, self.splits.train, tested)
+            tested.numbers.update(neighbors)
         result = self._result(self.model, tested.numbers) | selected
         if self.fabric.is_global_zero:
             if tested.arrays:

@@ -1,6 +1,9 @@
 """One pass of images through a model: accuracies, loss, feature geometry, and the predictions behind them."""
 
+import math
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..._kernels.class_sums import closest
+from ...errors import FeatureError, LabelError
 from ...functional import gamma_needed
-from ...geometry import Geometry
+from ...geometry import Geometry, Reliability, failure_detection, neighbors, retrieval
 from ..data.batches import Batches
 from ..data.split import stratified_rows
 from ..models.modes import evaluation_mode, unwrap
@@ -20,6 +24,7 @@ from .build import batches
 
 EVAL_BATCH = 500
 FEATURE_ROWS = 10_000
+NEIGHBOR_ROWS = 5_000  # training images that nearest neighbors are chosen from
 PICTURE_BYTES, PICTURES, PICTURE_SIDE = 600_000, 300, 64  # of test images kept for galleries
 
 
@@ -28,7 +33,9 @@ class Validation(NamedTuple):
 
     `numbers` has `top1`, `top5` and `balanced` (the mean over classes of their top-1) in percent, `loss`, and of the
     features `s`, `d`, `orthogonality` and `expected_orthogonality`, the gamma that OPL needs to lower d, and the
-    largest `class_cosine` of two class means.
+    largest `class_cosine` of two class means. If predictions are kept, also the measures of `opl.geometry`:
+    `recall_at_1`, `map_at_r`, `r_precision` and `failure_auroc` in percent, `nc1`, `effective_rank`,
+    `mean_class_cosine`, `ece`, `mce`, `nll` and `brier`; those that are undefined for the images are omitted.
     `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5` (N, 5) class ids
     and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a stratified sample,
     and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes without images.
@@ -63,6 +70,7 @@ def validate(
     by_class = torch.zeros(2, num_classes, dtype=torch.float64)
     rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
     geometry: Geometry | None = None
+    reliability = Reliability()
     with evaluation_mode(model):
         for batch in batches:
             features, logits = model(batch.images)
@@ -71,29 +79,40 @@ def validate(
             if not novel:
                 sums += _sums(logits, top5, labels)
                 by_class += _sums_by_class(top5, labels, num_classes)
-            geometry = geometry or Geometry(features.shape[1], num_classes=num_classes)
+            geometry = geometry or Geometry(features.shape[1], num_classes=num_classes, moments=keep)
             geometry.update(features, labels)
+            if keep and not novel:
+                with suppress(FeatureError):  # infinite logits
+                    reliability.update(logits, labels)
             if keep:
                 parts = (labels, top5, logits.softmax(1).gather(1, top5), features)
                 for values, part in zip(rows.values(), parts, strict=True):
                     values.append(part.cpu())
     if group is not None:
-        geometry = _shared_geometry(geometry, num_classes, group)
+        geometry = _shared_geometry(geometry, num_classes, keep, group)
+        reliability.all_reduce(group)
         dist.all_reduce(sums, group=group)
         dist.all_reduce(by_class, group=group)
     if geometry is None:
         return Validation({}, {})
     numbers = {**({} if novel else _accuracies(sums, by_class)), **_geometry(geometry)}
-    return Validation(numbers, _arrays(rows, geometry, group) if keep else {})
+    if not keep:
+        return Validation(numbers, {})
+    joined = {name: torch.cat(values) for name, values in rows.items() if values}
+    joined = joined if group is None else _gather(joined, group)
+    measures = [_measures(joined, geometry, reliability, novel)]
+    if group is not None:
+        dist.broadcast_object_list(measures, group=group, group_src=0)
+    return Validation({**numbers, **measures[0]}, _arrays(joined, geometry) if joined else {})
 
 
-def _shared_geometry(geometry: Geometry | None, num_classes: int, group: Any) -> Geometry | None:
+def _shared_geometry(geometry: Geometry | None, num_classes: int, moments: bool, group: Any) -> Geometry | None:
     """Merge the geometries of all processes; one without images takes part with an empty one."""
     widths: list[Any] = [None] * dist.get_world_size(group)
     dist.all_gather_object(widths, geometry.feature_dim if geometry else 0, group=group)
     if not any(widths):
         return None
-    return (geometry or Geometry(max(widths), num_classes=num_classes)).all_reduce(group)
+    return (geometry or Geometry(max(widths), num_classes=num_classes, moments=moments)).all_reduce(group)
 
 
 def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
@@ -129,13 +148,28 @@ def _geometry(geometry: Geometry) -> dict[str, float]:
     }
 
 
-def _arrays(rows: dict[str, list[Tensor]], geometry: Geometry, group: Any) -> dict[str, Any]:
-    """Return the predictions as compact types, gathered on the first process in the order of the shards."""
-    joined = {name: torch.cat(values) for name, values in rows.items() if values}
-    if group is not None:
-        joined = _gather(joined, group)
-        if not joined:
-            return {}
+def _measures(joined: dict[str, Tensor], geometry: Geometry, reliability: Reliability, novel: bool) -> dict[str, float]:
+    """Return the measures of features and predictions that are defined for them."""
+    numbers: dict[str, float] = {}
+    undefined = suppress(FeatureError, LabelError)  # too few classes or images, or values that are not finite
+    with undefined:
+        numbers |= geometry.collapse()._asdict()
+    if not novel:
+        with undefined:
+            numbers |= {name: getattr(reliability, name) for name in ("ece", "mce", "nll", "brier")}
+    shares: dict[str, float] = {}
+    if joined:
+        labels, device = joined["labels"].long(), geometry.counts.device
+        with undefined:
+            shares |= retrieval(joined["features"].to(device), labels.to(device))._asdict()
+        if not novel:
+            shares |= failure_detection(joined["p5"][:, 0], joined["top5"][:, 0], labels)
+    numbers |= {name: 100 * share for name, share in shares.items()}
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _arrays(joined: dict[str, Tensor], geometry: Geometry) -> dict[str, Any]:
+    """Return the predictions as compact types."""
     limit = torch.finfo(torch.float16).max
     feature_rows = stratified_rows(joined["labels"].long(), FEATURE_ROWS)
     return {
@@ -174,6 +208,49 @@ def _reduced(pixels: Tensor) -> Tensor:
     if max(pixels.shape[2:]) <= PICTURE_SIDE:
         return pixels
     return F.interpolate(pixels.float(), PICTURE_SIDE, mode="area").round().to(torch.uint8)
+
+
+def neighbor_accuracies(
+    fabric: Any, recipe: Recipe, model: nn.Module, train: Images, tested: Validation
+) -> dict[str, float]:
+    """Return `knn` and `ncm` in percent: accuracies on the stored test features of `opl.geometry.neighbors`.
+
+    The neighbors are at most 5,000 training images, a stratified sample, with the labels that were trained on. With
+    several processes, all must call this function, and only the first gets the numbers.
+    """
+    sample = replace(train, rows=train.rows[stratified_rows(train.labels[train.rows], NEIGHBOR_ROWS)])
+    network = unwrap(model)
+    with fabric.autocast():
+        known = collect(network, plain_batches(batches(fabric, recipe, sample), network))
+    joined = {"features": known.features, "labels": known.labels} if len(known.labels) else {}
+    joined = _gather(joined, dist.group.WORLD) if fabric.world_size > 1 else joined
+    if not joined or not tested.arrays:
+        return {}
+    queries = torch.from_numpy(tested.arrays["features"]).to(fabric.device).float()
+    truth = torch.from_numpy(tested.arrays["labels"][tested.arrays["feature_rows"]]).to(fabric.device).long()
+    features, labels = joined["features"].to(fabric.device).float(), joined["labels"].to(fabric.device).long()
+    return {name: 100 * value for name, value in neighbors(features, labels, queries, truth)._asdict().items()}
+
+
+class Predictions(NamedTuple):
+    """The (N, D) features, (N, C) logits and (N,) labels of images, on the CPU."""
+
+    features: Tensor
+    logits: Tensor
+    labels: Tensor
+
+
+@torch.no_grad()
+def collect(model: nn.Module, batches: Iterable[Batch]) -> Predictions:
+    """Pass images through a model once, in evaluation mode, and return what it predicts."""
+    rows: list[tuple[Tensor, ...]] = []
+    with evaluation_mode(model):
+        for batch in batches:
+            features, logits = model(batch.images)
+            rows.append((features.float().cpu(), logits.float().cpu(), batch.labels.cpu()))
+    if not rows:
+        return Predictions(torch.zeros(0, 1), torch.zeros(0, 1), torch.zeros(0, dtype=torch.long))
+    return Predictions(*(torch.cat(values) for values in zip(*rows, strict=True)))
 
 
 def plain_batches(data: Batches, model: nn.Module) -> Iterator[Batch]:
