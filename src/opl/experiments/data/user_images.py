@@ -402,9 +402,8 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         if not shapes:
             raise _no_images(listing, unreadable)
         if unreadable:
-            names = name_some([name for name, _ in unreadable])
-            some = count(len(unreadable), "unreadable image")
-            notes.append(f"Left out: {some} ({names}).")
+            some = name_some([name for name, _ in unreadable])
+            notes.append(f"Left out: {count(len(unreadable), 'unreadable image')} ({some}).")
         kept = _clean(listing, sums, notes)
         listing = listing.take(kept)
         words = listing.labels["label"]

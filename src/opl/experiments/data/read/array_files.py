@@ -1,8 +1,8 @@
 """Files of arrays: idx, NumPy archives, HDF5 and pickles, read without trusting what they declare."""
 
 import gzip
-import io
 import math
+import mmap
 import pickle
 import pickletools
 import zipfile
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DataError
+from ...files import open_regular
 from .catalog import CatalogEntry
 from .listing import ALL, ClassChoice, DataFiles, Listing, Pixels, Source, class_keys, one_line, read_blocks
 
@@ -189,11 +190,9 @@ def _hdf5_images(file: Path, groups: list[str]) -> Iterator[Source]:
 
     with _open_hdf5(file) as archive:
         for key in groups:
-            group = archive[key] if isinstance(archive.get(key, getlink=True), h5py.HardLink) else None
-            linked = not isinstance(group, h5py.Group) or not isinstance(
-                group.get("image", getlink=True), h5py.HardLink
-            )
-            data = None if linked else group["image"]
+            group: Any = archive[key] if isinstance(archive.get(key, getlink=True), h5py.HardLink) else None
+            held = isinstance(group, h5py.Group) and isinstance(group.get("image", getlink=True), h5py.HardLink)
+            data = group["image"] if held else None
             if not isinstance(data, h5py.Dataset) or data.is_virtual or data.external:
                 raise ValueError(f"{file.name} contains no image in {key!r}")
             if data.dtype != np.uint8 or data.ndim not in (1, 2, 3) or data.size > MOST_HDF5_BYTES:
@@ -215,9 +214,10 @@ def load_pickle(file: Path) -> Any:
         DataError: the pickle contains anything else, or is damaged.
     """
     try:
-        content = file.read_bytes()
-        _check_instructions(content)
-        return _resolve(_Unpickler(io.BytesIO(content), encoding="latin1").load(), {}, 0)
+        with open_regular(file) as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _check_instructions(content)
+            content.seek(0)
+            return _resolve(_Unpickler(content, encoding="latin1").load(), {}, 0)
     except _RefusedError as error:
         raise DataError(
             f"the pickle {str(file)!r} was not loaded, because it asks for {error}, which is not plain data and may be "
@@ -239,7 +239,7 @@ _TUPLES, _PUTS = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}, {"PUT", "BINPUT", "LON
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 
 
-def _check_instructions(content: bytes) -> None:
+def _check_instructions(content: mmap.mmap) -> None:
     """Read the instructions of a pickle without carrying them out; `pickletools` checks that their data is there.
 
     A memo index beyond the number of instructions would reserve memory for nothing, and hashing tuples that contain

@@ -207,7 +207,9 @@ def _write_pixels(
     The file is written rather than memory-mapped: a full disk then raises an error, where a mapped page would kill the
     process.
     """
-    from .decode import Decoding, Image, decode_all
+    from PIL import Image
+
+    from .decode import Decoding, decode_all
 
     resample = Image.Resampling[listing.resize.upper() or "BILINEAR"]
     invert = files.choice.invert if files.choice else False
@@ -426,10 +428,8 @@ def _open_encoded(
     name: str, key: str, images: Path | None, where: str, list_rows: Callable[[], Listing]
 ) -> EncodedData:
     folder, contents = open_cached(name, key, lambda folder: _write_index(folder, images, list_rows()))
-    facts = {field: contents[field] for field in ("class_names", "channels", "mean", "std", "parts")}
-    return EncodedData(
-        folder, images, where, **{field: tuple(v) if isinstance(v, list | tuple) else v for field, v in facts.items()}
-    )
+    names, mean, std, parts = (tuple(contents[name]) for name in ("class_names", "mean", "std", "parts"))
+    return EncodedData(folder, images, where, names, contents["channels"], mean, std, parts)
 
 
 def _write_index(folder: Path, images: Path | None, listing: Listing) -> Contents:

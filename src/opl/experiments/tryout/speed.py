@@ -1,8 +1,7 @@
-"""`python -m opl.experiments.tryout.probe RECIPES RESULT`: images a second of recipes on their own images.
+"""`python -m opl.experiments.tryout.speed RECIPES RESULT`: the training speed of recipes, in images per second.
 
-It runs as a process of its own in the place of a run, so that it has the threads, the accelerator and the neighbors
-that a run will have. The recipes are in groups, the cheapest first; once all of a group are slower than needed, the
-next ones are not measured.
+It runs as a separate process in place of a run, with the same threads, accelerator and parallel processes. The recipes
+are in groups, the cheapest first; once all recipes of a group are slower than needed, later groups are not measured.
 """
 
 import json
@@ -22,7 +21,7 @@ from ..training.stopping import end_with_parent
 
 
 def measure_speed(recipe: Recipe, seconds: float) -> float:
-    """Return the images that are trained on in a second, from the steps that fit into some seconds after the first."""
+    """Return the training images per second, measured for some seconds after the first step."""
     fabric = launch(recipe)
     splits = recipe.data.load(recipe.seed)
     model = build_model(recipe).to(fabric.device)
@@ -58,9 +57,9 @@ def _endless(data: Any) -> Any:
         epoch += 1
 
 
-def main(words: list[str]) -> int:
-    """Measure recipes, and write the speed of each and the seconds that measuring took."""
-    recipes, result = map(Path, words)
+def main(argv: list[str]) -> int:
+    """Measure recipes, and write their speeds and the seconds that it took."""
+    recipes, result = map(Path, argv)
     content = read_json(recipes)
     speeds: list[list[float]] = []
     started = time.perf_counter()
@@ -68,8 +67,8 @@ def main(words: list[str]) -> int:
         speeds.append([measure_speed(parse_recipe(settings), content["seconds"]) for settings in group])
         if max(speeds[-1]) < content["least"]:
             break
-    told = {"images_per_second": speeds, "seconds": time.perf_counter() - started}
-    write_whole(result, json.dumps(told).encode())
+    result_json = {"images_per_second": speeds, "seconds": time.perf_counter() - started}
+    write_whole(result, json.dumps(result_json).encode())
     return 0
 
 
