@@ -63,7 +63,7 @@ def numbers(kind: type) -> list[tuple[str, bool]]:
 
 def test_the_walk_meets_almost_every_class_of_settings():
     kinds = {*DATA_SETS, *NOISES, *MODELS, *METHODS}
-    assert {kind.__name__ for kind in kinds - holders().keys()} <= {"FashionMnist", "PackedImages"}
+    assert {kind.__name__ for kind in kinds - holders().keys()} <= {"FashionMnist", "UserImages"}
 
 
 @pytest.mark.parametrize("value", ODD)

@@ -16,7 +16,7 @@ from opl.errors import DataError, FolderError, OptionError
 from opl.experiments import paper
 from opl.experiments.charts import lda, similarity
 from opl.experiments.charts.figure import draw_item, save
-from opl.experiments.data.mnist import Mnist
+from opl.experiments.data import Mnist
 from opl.experiments.evaluation.features import evaluate_novel
 from opl.experiments.item import Item, Row
 from opl.experiments.paper import ITEMS

@@ -239,7 +239,7 @@ _TUPLES, _PUTS = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"}, {"PUT", "BINPUT", "LON
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 
 
-def _check_instructions(content: mmap.mmap) -> None:
+def _check_instructions(content: Any) -> None:
     """Read the instructions of a pickle without carrying them out; `pickletools` checks that their data is there.
 
     A memo index beyond the number of instructions would reserve memory for nothing, and hashing tuples that contain

@@ -44,10 +44,11 @@ def list_parquet(files: DataFiles) -> Listing:
     """List the rows of Parquet files, part by part."""
     opened = [(part, open_parquet(file)) for part in files.known.images for file in files.files[part]]
     image, columns = _columns(files, opened[0][1].schema_arrow.names)
-    told = [(part, _class_names(file, columns)) for part, file in opened]
-    same = all(names == told[0][1] for _, names in told)
+    first = _class_names(opened[0][1], columns)
+    names_of = [_class_names(file, columns) or first for _, file in opened]
+    same = all(names == first for names in names_of)
     labels: dict[str, list[Any]] = {column: [] for column in columns}
-    for (_, file), (_, names) in zip(opened, told, strict=True):
+    for (_, file), names in zip(opened, names_of, strict=True):
         table = file.read(columns=list(columns))
         for column in columns:
             values = table.column(column).to_pylist()
@@ -60,7 +61,7 @@ def list_parquet(files: DataFiles) -> Listing:
         parts,
         labels,
         lambda rows: read_blocks(blocks, rows),
-        told[0][1] if same else {},
+        first if same else {},
         lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}",
     )
 
@@ -74,7 +75,11 @@ def _class_names(file: Any, columns: Sequence[str]) -> dict[str, tuple[str, ...]
     """Return the value names of label columns that the schema of a file contains."""
     metadata = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
-    return {column: tuple(features[column]["names"]) for column in columns if "names" in features.get(column, {})}
+    names = {column: tuple(features[column]["names"]) for column in columns if "names" in features.get(column, {})}
+    for column, values in names.items():
+        if twice := [name for index, name in enumerate(values) if name in values[:index]]:
+            raise ValueError(f"two classes of {column!r} with the name {twice[0]!r:.60}")
+    return names
 
 
 def _read_images(files: DataFiles, file: Any, column: str) -> Iterator[Source]:
@@ -125,7 +130,7 @@ def _columns(files: DataFiles, there: Sequence[str]) -> tuple[str, tuple[str, ..
             f"{known.name} in {str(files.folder)!r} has no column {quote_names(wanted, 'or')} "
             f"(its columns: {quote_names(there)}): rename the column."
         )
-    return image, (label, *(name for name in known.other_columns if name in there))
+    return image, tuple(dict.fromkeys((label, *(name for name in known.other_columns if name in there))))
 
 
 def _encoded(files: DataFiles, entry: Any) -> Source:

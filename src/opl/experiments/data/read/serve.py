@@ -175,9 +175,6 @@ def _decode(files: DataFiles, folder: Path) -> Contents:
 
     listing = list_images(files)
     names = {label: list(listing.names.get(label, ())) for label in listing.labels}
-    for label, values in names.items():
-        if twice := [name for index, name in enumerate(values) if name in values[:index]]:
-            raise files.error(ValueError(f"two classes of {label!r} with the name {twice[0]!r:.60}"))
     parts = tuple(dict.fromkeys([*listing.parts] if files.choice else [*files.known.images, *listing.parts]))
     shapes: dict[tuple[int, ...], str] = {}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -1,10 +1,15 @@
 """Where data is found: in a named folder, below OPL_DATA or on the Hub, in this order."""
 
+import socket
+import time
+
 import pytest
 
 from _image_files import write_mnist
 from opl.errors import DataError
 from opl.experiments.data import CATALOG, Cifar100, Mnist, describe, find
+from opl.experiments.data.read import find as finder
+from opl.experiments.data.read.parquet import count_rows
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -35,7 +40,7 @@ def test_a_named_folder_without_the_data_is_an_error_and_not_a_reason_to_look_el
 @pytest.mark.parametrize("deeper", ["", "mnist", "data", "whatever"])
 def test_files_may_lie_one_folder_deeper_as_on_the_hub(tmp_path, deeper):
     write_mnist(tmp_path / "here" / deeper)
-    assert find("mnist", str(tmp_path / "here")).count() == 60
+    assert count_rows(find("mnist", str(tmp_path / "here"))) == 60
 
 
 def test_files_may_lie_in_a_folder_for_each_split(tmp_path):
@@ -65,3 +70,29 @@ def test_the_description_knows_what_is_here_and_what_is_not(shelf):
     assert (rows["cifar100"]["here"], rows["cifar100"]["images"]) == (False, 60_000)
     assert "uoft-cs/cifar100" in rows["cifar100"]["get"]
     assert rows["digits"]["here"]
+
+
+def test_a_network_that_never_answers_is_given_up_on_in_seconds(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setattr(finder, "PATIENCE", 0.5)
+        start = time.monotonic()
+        with pytest.raises(DataError, match="FOLDER"):
+            find("mnist")
+        assert time.monotonic() - start < 3
+
+
+def test_what_the_hub_sends_is_read_like_any_folder(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    def download(name, **_):
+        assert name == "ylecun/mnist"
+        write_mnist(tmp_path / "sent/mnist")
+        return str(tmp_path / "sent")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(finder, "is_reachable", lambda: True)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    splits = Mnist(val=0).load(0)
+    assert (len(splits.train), splits.source) == (40, "Hub ylecun/mnist")

@@ -1,4 +1,4 @@
-"""Data sets of pictures: your folder, the Hub's files, ImageNet, and small data sets as JPEG files."""
+"""Data sets of large images: your folder, the Hub's files, ImageNet, and small data sets as JPEG files."""
 
 import os
 
@@ -81,14 +81,14 @@ def test_imagenet_is_tested_on_its_validation_pictures(tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind", "says"),
     [
-        (ImageFolder(), DataError, "images needs a folder of pictures: give it with --data.root"),
+        (ImageFolder(), DataError, "images needs a folder of images: give it with --data.root"),
         (ImageFolder(root="nowhere"), DataError, "there is no folder 'nowhere'"),
         (HubImages(), OptionError, "give its id with --data.hub"),
-        (ImageNet(), DataError, "there is no imagenet here"),
+        (ImageNet(), DataError, "there is no imagenet on this machine"),
         (ImageFolder(root="x", crop=0.0), OptionError, "data.crop is 0.0: give a number above 0 to 1"),
         (ImageFolder(root="x", size=0), OptionError, "data.size is 0: give a whole number from 1"),
         (ImageFolder(root="x", val=1.0), OptionError, "data.val is 1.0: give a number from 0 to below 1"),
-        (ImageFolder(root="x", classes=7), OptionError, "classes=7 of images cannot be chosen"),
+        (ImageFolder(root="x", classes=7), OptionError, "classes=7 of images is invalid"),
         (JpegCopies(of="pac"), OptionError, "data.of 'pac' does not exist: did you mean 'pacs'"),
         (JpegCopies(side=4), OptionError, "data.side is 4: give a whole number from 8"),
     ],

@@ -1,4 +1,4 @@
-"""What the library `datasets` reads: pictures in folders, and nothing else by accident."""
+"""Parquet files and folders that the library `datasets` reads."""
 
 import numpy as np
 import pytest

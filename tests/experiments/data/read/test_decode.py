@@ -1,4 +1,4 @@
-"""Crops made while decoding, against the batched augmentation and against Pillow step by step."""
+"""The decoder: formats, modes, crops, orientation, and damaged files, compared with Pillow step by step."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,15 @@ from PIL import Image, ImageFilter
 
 from _pictures import encoded
 from opl.experiments.data.augment import RandomResizedCrop
-from opl.experiments.data.crops import central_box, decode_crop, random_box
+from opl.experiments.data.read.decode import (
+    Decoding,
+    central_box,
+    decode,
+    decode_all,
+    decode_crop,
+    open_image,
+    random_box,
+)
 
 
 def photo(width: int, height: int) -> Image.Image:
@@ -81,3 +89,32 @@ def test_other_modes_are_converted(mode):
     kind = "JPEG" if mode == "CMYK" else "PNG"
     assert decode_crop(encoded(picture, kind), lambda w, h: central_box(w, h, 1), 16, "RGB").shape == (16, 16, 3)
     assert decode_crop(encoded(picture, kind), lambda w, h: central_box(w, h, 1), 16, "L").shape == (16, 16, 1)
+
+
+def test_the_orientation_of_a_photo_is_applied():
+    upright = photo(40, 30)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: to be shown rotated by 270 degrees counterclockwise
+    turned = encoded(upright.transpose(Image.Transpose.ROTATE_90), "PNG", exif=exif.tobytes())
+    assert open_image(turned).size == (40, 30)
+    assert np.array_equal(decode(turned, Decoding("RGB")), np.asarray(upright))
+    got = decode_crop(turned, lambda w, h: central_box(w, h, 1.0), 30, "RGB")
+    assert np.array_equal(got, decode_crop(encoded(upright), lambda w, h: central_box(w, h, 1.0), 30, "RGB"))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "BMP", "GIF"])
+def test_a_truncated_image_is_refused(kind):
+    data = encoded(photo(64, 64), kind)
+    for keep in (0.3, 0.6, 0.9, 1 - 8 / len(data)):
+        with pytest.raises((ValueError, OSError, SyntaxError)):
+            decode(data[: int(keep * len(data))], Decoding("RGB"))
+
+
+def test_images_are_resized_inverted_and_stacked_in_order():
+    images = [photo(20, 10), photo(30, 40).convert("L")]
+    [stacked] = decode_all(map(encoded, images), Decoding("RGB", 8, Image.Resampling.BICUBIC, invert=True))
+    for pixels, image in zip(stacked, images, strict=True):
+        resized = image.convert("RGB").resize((8, 8), Image.Resampling.BICUBIC)
+        assert np.array_equal(pixels.transpose(1, 2, 0), 255 - np.asarray(resized))
+    with pytest.raises(ValueError, match=r"different sizes: \(10, 20\) and \(40, 30\)"):
+        list(decode_all(map(encoded, images), Decoding("RGB")))
