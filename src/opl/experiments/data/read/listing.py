@@ -220,6 +220,13 @@ def class_ids(values: Sequence[Any], names: Sequence[str] = ()) -> tuple[Numbers
         raise ValueError("a label has more than 64 bits") from error
 
 
+def check_names(column: str, names: Sequence[str]) -> None:
+    """Raise a ValueError if two classes have one name."""
+    if len(set(names)) < len(names):
+        twice = next(name for index, name in enumerate(names) if name in names[:index])
+        raise ValueError(f"two classes of {column!r} with the name {twice!r:.60}")
+
+
 def class_words(values: Sequence[Any], names: Sequence[str], respell: Mapping[str, str]) -> list[str]:
     """Convert labels to class names; integers without names become their digits."""
     ids, words = class_ids(values, () if any(isinstance(value, str) for value in values) else names)

@@ -19,6 +19,7 @@ from .listing import (
     Listing,
     Source,
     Unreadable,
+    check_names,
     class_keys,
     class_words,
     is_image,
@@ -52,7 +53,7 @@ def list_parquet(files: DataFiles) -> Listing:
         table = file.read(columns=list(columns))
         for column in columns:
             values = table.column(column).to_pylist()
-            labels[column] += values if same else _words(values, names.get(column, ()))
+            labels[column] += values if same else _words(values, column, names.get(column, ()))
     blocks = [(file.metadata.num_rows, partial(_read_images, files, file, image)) for _, file in opened]
     parts = [part for part, file in opened for _ in range(file.metadata.num_rows)]
     starts = {part: parts.index(part) for part in {*parts}}
@@ -66,8 +67,9 @@ def list_parquet(files: DataFiles) -> Listing:
     )
 
 
-def _words(values: Sequence[Any], names: Sequence[str]) -> list[Any]:
+def _words(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
     """Replace numbers by class names: the files of different parts may number their classes differently."""
+    check_names(column, names)
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
 
 
@@ -75,11 +77,7 @@ def _class_names(file: Any, columns: Sequence[str]) -> dict[str, tuple[str, ...]
     """Return the value names of label columns that the schema of a file contains."""
     metadata = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
-    names = {column: tuple(features[column]["names"]) for column in columns if "names" in features.get(column, {})}
-    for column, values in names.items():
-        if twice := [name for index, name in enumerate(values) if name in values[:index]]:
-            raise ValueError(f"two classes of {column!r} with the name {twice[0]!r:.60}")
-    return names
+    return {column: tuple(features[column]["names"]) for column in columns if "names" in features.get(column, {})}
 
 
 def _read_images(files: DataFiles, file: Any, column: str) -> Iterator[Source]:

@@ -32,6 +32,7 @@ from .listing import (
     DataFiles,
     Listing,
     Numbers,
+    check_names,
     class_folders,
     class_ids,
     is_image,
@@ -245,6 +246,7 @@ def _label_codes(files: DataFiles, listing: Listing, part: str, names: dict[str,
     codes = {}
     for label, values in listing.labels.items():
         try:
+            check_names(label, names[label])
             codes[label], told = class_ids(values, names[label])
         except ValueError as error:
             raise files.error(error) from error
