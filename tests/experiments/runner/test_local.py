@@ -63,7 +63,8 @@ def wait_until(what, seconds=240):
         time.sleep(0.05)
 
 
-def test_a_run_has_the_same_bytes_in_a_worker_after_another_method_as_alone(tmp_path):
+@pytest.mark.slow
+def test_a_run_in_a_worker_after_another_method_is_bit_identical_to_a_run_alone(tmp_path):
     words = ("--scale", "tiny", "--seed", "1", "--out")
     with Local(2) as alone:
         assert finished(alone, "train", "digits-opl", *words, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
@@ -161,6 +162,7 @@ def test_processes_that_a_killed_child_started_end_too(tmp_path):
     wait_until(lambda: not is_alive(rank))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False])
 def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm):
     here, out = tmp_path / "here", tmp_path / "out"
