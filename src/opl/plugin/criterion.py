@@ -188,7 +188,11 @@ class GammaWatch:
         """Add a step; values are read, which synchronizes with an accelerator, only once in `steps` steps."""
         if self.warned or gamma is None or needed is None:
             return
-        self.gamma, self.needed, self.count = self.gamma + gamma.detach(), self.needed + needed.detach(), self.count + 1
+        self.gamma, self.needed, self.count = (
+            self.gamma + gamma.detach(),
+            self.needed + needed.detach().nan_to_num(0),
+            self.count + 1,
+        )
         if self.count == self.steps:
             self.judge(float(self.gamma) / self.count, float(self.needed) / self.count, f"the last {self.count} steps")
             self.gamma, self.needed, self.count = 0.0, 0.0, 0
