@@ -40,7 +40,7 @@ def test_experiments_come_first_then_glossary_runs_and_commands(everything):
     assert all(after <= before + 1 for before, after in pairwise(levels))
     for words in ("06f8644cf3", "torch 2.13.0+cpu", "32 finished, 1 failed, 1 unfinished", "2026-11-15 21:00"):
         assert words in read.words
-    assert read.words.index("set the classes apart") < read.words.index("06f8644cf3")  # the verdict before the commit
+    assert read.words.index("moved the classes apart") < read.words.index("06f8644cf3")  # the verdict before the commit
     assert "opl reproduce table-1 --scale small --seeds" in read.words
 
 
@@ -105,7 +105,7 @@ def test_tiny_numbers_are_marked(tmp_path):
 
 def test_one_seed_has_no_interval(tmp_path):
     read = Reader(page_of(write_table(tmp_path, seeds=1), ONE))
-    assert "cannot be told from so few seeds" in read.words
+    assert "too few seeds to judge accuracy" in read.words
     assert "too few seeds to tell" in read.words
     assert "±0." not in read.words.split("Glossary")[0].replace("±0.5", "")
     forest = read.words.split("verdict", 1)[1].split("Paper and ours")[0]
