@@ -1,6 +1,7 @@
 """Tasks as local processes: bit-identical in warm workers, separate logs, order, and no process is left behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -186,3 +187,13 @@ def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_pa
         worker.stdin.flush()
         assert worker.wait(60) == 0
         assert worker.stderr.read() == b""
+
+
+def test_output_is_not_appended_behind_a_link_or_to_a_pipe(tmp_path):
+    (tmp_path / "target").write_text("not ours")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with Local(1) as executor, pytest.raises(OSError, match=r"symbolic links|No such device"):
+            finished(executor, "--version", log=tmp_path / name)
+    assert (tmp_path / "target").read_text() == "not ours"
