@@ -20,7 +20,7 @@ def trainer_of(folder, network: nn.Module, data: tuple[Tensor, Tensor], criterio
             return {"logits": self.net(inputs)}
 
     quiet = {"report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": True}
-    arguments = transformers.TrainingArguments(str(folder), **quiet, **settings)
+    arguments = transformers.TrainingArguments(str(folder), **(quiet | settings))
     rows = [{"inputs": x, "labels": y} for x, y in zip(*data, strict=True)]
     model = Model()
     return transformers.Trainer(model, arguments, train_dataset=rows, compute_loss_func=criterion_of(model))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from . import errors, functional, geometry, heads, losses, optim
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
-    from .losses.queue import Queue
     from .plugin import FeatureTap, regularize
     from .schedules import AutoGamma, Ramp
 
@@ -24,7 +23,6 @@ __all__ = [
     "FeatureTap",
     "OrthogonalProjectionLoss",
     "Projection",
-    "Queue",
     "Ramp",
     "__version__",
     "errors",
@@ -42,7 +40,6 @@ _HOME = {
     "FeatureTap": "plugin",
     "OrthogonalProjectionLoss": "losses.projection",
     "Projection": "functional",
-    "Queue": "losses.queue",
     "Ramp": "schedules",
     "orthogonal_projection": "functional",
     "regularize": "plugin",

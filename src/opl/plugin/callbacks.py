@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import OptionError
@@ -27,11 +28,11 @@ def find_criteria(module: nn.Module) -> list[RegularizedCriterion]:
 
 
 def name_parts(last: LossParts | None) -> dict[str, Tensor]:
-    """Return the parts of a loss that were computed, by the names under which callbacks log them."""
+    """Return the parts of a loss that are defined in this batch, by the names under which callbacks log them."""
     if last is None:
         return {}
     parts = {f"opl/{LOGGED.get(name, name)}": value for name, value in last._asdict().items()}
-    return {name: value for name, value in parts.items() if value is not None}
+    return {name: value for name, value in parts.items() if value is not None and not bool(value.isnan())}
 
 
 @cache
@@ -67,19 +68,22 @@ def _lightning_callback() -> type[Any]:
 @cache
 def _hugging_face_callback() -> type[Any]:
     from transformers import TrainerCallback
+    from transformers.trainer_callback import ExportableState
 
-    class HuggingFaceCallback(TrainerCallback):
+    class HuggingFaceCallback(TrainerCallback, ExportableState):
         """Log means of base loss, OPL, s and d since the last log, as `opl/base`, `opl/projection`, `opl/s`, `opl/d`.
+
+        Checkpoints hold the state of the criterion, such as the step of an `opl.Ramp`, and a resumed training has it.
 
         Example:
             trainer = Trainer(model, args, compute_loss_func=criterion, ...)
             HuggingFaceCallback.attach(trainer)
         """
 
-        def __init__(self, criterion: RegularizedCriterion) -> None:
-            self.criterion = criterion
-            self._sums: dict[str, float] = {}
-            self._steps = 0
+        criterion: RegularizedCriterion
+
+        def __init__(self) -> None:
+            self._sums: dict[str, tuple[float, int]] = {}
 
         @classmethod
         def attach(cls, trainer: Any) -> "HuggingFaceCallback":
@@ -93,24 +97,39 @@ def _hugging_face_callback() -> type[Any]:
             if not isinstance(criterion, RegularizedCriterion):
                 raise OptionError("the trainer has no criterion of opl: pass compute_loss_func=opl.regularize(...).")
             refuse_label_smoothing(trainer)
-            callback = cls(criterion)
+            # A class per criterion, because the Trainer makes callbacks anew from their class when it resumes.
+            callback: HuggingFaceCallback = type(cls.__name__, (cls,), {"criterion": criterion})()
             trainer.callback_handler.callbacks.insert(0, callback)
             return callback
 
+        def state(self) -> dict[str, Any]:
+            """Return the state of the criterion for the Trainer's checkpoint."""
+            values = {name: value.tolist() for name, value in self.criterion.state_dict().items()}
+            return {"args": {}, "attributes": {"saved": values}}
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Restore the state of the criterion from a checkpoint."""
+            stored = state.stateful_callbacks.setdefault(type(self).__name__, self.state())
+            current = self.criterion.state_dict()
+            saved = (stored[0] if isinstance(stored, list) else stored)["attributes"]["saved"]
+            self.criterion.load_state_dict(
+                {name: torch.tensor(value, dtype=current[name].dtype) for name, value in saved.items()}
+            )
+
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Add the parts of the last loss to the sums."""
-            self._steps += 1
             for name, value in name_parts(self.criterion.last).items():
-                self._sums[name] = self._sums.get(name, 0.0) + float(value)
+                total, count = self._sums.get(name, (0.0, 0))
+                self._sums[name] = (total + float(value), count + 1)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
             """Add the means since the last log of the training loss."""
-            if logs is None or "loss" not in logs or not self._steps:
+            if logs is None or "loss" not in logs or not self._sums:
                 return
-            means = {name: value / self._steps for name, value in self._sums.items()}
+            means = {name: total / count for name, (total, count) in self._sums.items()}
             logs.update(means)
             state.log_history[-1].update(means)
-            self._sums, self._steps = {}, 0
+            self._sums = {}
 
     return HuggingFaceCallback
 

@@ -1,7 +1,8 @@
-"""A criterion that adds OPL to another one."""
+"""A criterion that adds OPL to another criterion."""
 
 import functools
 import inspect
+import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -11,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from .._kernels.validate import is_number
-from ..errors import OplWarning, OptionError, did_you_mean
-from ..functional import FORM, GAMMA, IGNORE_INDEX, WEIGHT, Form
+from ..errors import LabelError, OplWarning, OptionError, did_you_mean
+from ..functional import GAMMA, IGNORE_INDEX, WEIGHT
 from ..losses.projection import OrthogonalProjectionLoss
-from ..schedules import Gamma
-from .graph import ClassifierSource, FunctionSource, OutputSource, Pool, Source
+from ..schedules import AutoGamma, Gamma, Ramp, RampedValue, StepCounter
+from .graph import ClassifierSource, FunctionSource, OutputSource, Pool, Rows, Source
 
 POOLS: dict[str, Pool] = {
     "mean": lambda features: features.mean(1) if features.ndim == 3 else features.flatten(2).mean(2),
@@ -38,32 +39,45 @@ class HasLogits(Protocol):
 class LossParts(NamedTuple):
     """The parts of the last loss, detached, for logging; all but `base` are None if OPL was not computed.
 
-    Those after `base` are the fields of `opl.losses.projection.Diagnosis`: with `gamma` below `gamma_needed`, OPL
-    raises d instead of lowering it.
+    A quantity that is undefined in a batch, such as s without two samples of one class, is NaN.
     """
 
     base: Tensor
+    """The base criterion's loss; its sum if it has several elements."""
     projection: Tensor | None = None
+    """OPL, without its weight."""
     same: Tensor | None = None
+    """The paper's s."""
     other: Tensor | None = None
+    """The paper's d."""
     gamma: Tensor | None = None
+    """The weight of d relative to s."""
     gamma_needed: Tensor | None = None
+    """With a smaller gamma, OPL raises d instead of lowering it."""
     without_positive: Tensor | None = None
+    """The share of samples that are alone in their class."""
     class_cosine: Tensor | None = None
+    """The largest cosine between the means of two classes."""
+    zero_features: Tensor | None = None
+    """The share of features that are zero, so that they have no direction."""
+    feature_norm: Tensor | None = None
+    """The mean norm of the features."""
 
 
 def regularize(
-    criterion: Callable[..., Tensor],
+    criterion: Callable[..., Any],
     model: nn.Module,
     *,
-    weight: float = WEIGHT,
+    weight: float | Ramp = WEIGHT,
     gamma: Gamma = GAMMA,
     layer: str | nn.Module | None = None,
     features: str | Callable[[Any], Tensor] | None = None,
     pool: str | Pool | None = None,
-    form: Form = FORM,
+    labels: Callable[[Any], Tensor] | None = None,
+    loss: Callable[[Any], Tensor] | None = None,
+    in_eval: bool = False,
     ignore_index: int | None = None,
-    global_batch: bool = False,
+    **options: Any,
 ) -> "RegularizedCriterion":
     """Return a criterion that adds OPL to `criterion` and is called the same way, `criterion(output, target)`.
 
@@ -74,89 +88,242 @@ def regularize(
     Args:
         criterion: the existing loss, called with logits and target, for instance `nn.CrossEntropyLoss()`.
         model: the model that computes the features; it is not modified.
-        weight: the paper's lambda. With 0 the loss equals the criterion's bit for bit; s and d are still computed.
-        gamma: weight of d relative to s: a number, `"auto"` for one that is large enough to lower d, or an `opl.Ramp`
-            that grows during training. By default 0.5, the paper's choice.
+        weight: the paper's lambda, a number or an `opl.Ramp`. With 0 the loss equals the criterion's bit for bit; s and
+            d are still computed.
+        gamma: weight of d relative to s: a number, `"auto"` for a gamma that is large enough to lower d, or an
+            `opl.Ramp` that grows during training. By default 0.5, the paper's choice.
         layer: the layer whose input is the features, or its name, where the classifier cannot or should not be found.
         features: instead, the name of a layer whose output is the features, or a function of the model's output.
-        pool: what makes one vector a sample of the features of `layer` or `features`: `"mean"`, `"first"` or `"last"`
+        pool: reduces the features of `layer` or `features` to one vector per sample: `"mean"`, `"first"` or `"last"`
             token, or a function.
-        form: how d is computed, see `opl.orthogonal_projection`.
-        ignore_index: rows with this label are excluded; by default that of the criterion, or -100.
-        global_batch: use the combined batch of all processes.
+        labels: a function of the target that returns the labels for OPL, or a boolean mask of the rows for OPL, where
+            these are not the target itself.
+        loss: a function that takes the scalar loss out of the value of a criterion that returns a tuple or dict.
+        in_eval: whether to add OPL in `model.eval()` too, for instance to stop early by the whole loss.
+        ignore_index: rows with this label are excluded; by default the criterion's `ignore_index`, or -100.
+        options: `form`, `global_batch` and more, see `opl.OrthogonalProjectionLoss`.
 
     Example:
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
         >>> criterion = regularize(nn.CrossEntropyLoss(), model)
         >>> loss = criterion(model(torch.ones(6, 4)), torch.tensor([0, 1, 0, 1, 0, 1]))
-        >>> criterion.last._fields
-        ('base', 'projection', 'same', 'other', 'gamma', 'gamma_needed', 'without_positive', 'class_cosine')
+        >>> criterion.last._fields[:4]
+        ('base', 'projection', 'same', 'other')
     """
+    _refuse_per_sample_gradients(model)
+    if layer is None and features is None:
+        _refuse_own_classifier(criterion)
     ignored = _ignore_index(criterion) if ignore_index is None else ignore_index
-    projection = OrthogonalProjectionLoss(gamma=gamma, form=form, ignore_index=ignored, global_batch=global_batch)
-    return RegularizedCriterion(criterion, _source(model, layer, features, pool), weight, projection)
+    projection = OrthogonalProjectionLoss(gamma=gamma, ignore_index=ignored, **options)
+    source = _source(model, layer, features, pool)
+    return RegularizedCriterion(criterion, source, weight, projection, labels=labels, loss=loss, in_eval=in_eval)
 
 
 class RegularizedCriterion(nn.Module):
     """`criterion(output, target) + weight * OPL(features, target)`, as returned by `opl.regularize`.
 
     `output` is a tensor of logits, an object with `.logits`, a mapping with `"logits"`, or a tuple that begins with
-    them. OPL is added only in training mode with gradients enabled: after `criterion.eval()` or under
-    `torch.no_grad()` the loss is that of `criterion` alone. Hugging Face's `Trainer` accepts it as
-    `compute_loss_func`; `num_items_in_batch` scales the loss for gradient accumulation. The Trainer's
-    `label_smoothing_factor`, which has no effect on any such function, is refused.
+    them. Further arguments are passed to the base criterion. OPL is added once per batch, in training mode with
+    gradients enabled: after `model.eval()`, `criterion.eval()` or under `torch.no_grad()` the loss is that of the base
+    criterion alone. If the base criterion returns one loss per row, OPL is divided evenly among the rows that take
+    part, so that their sum has it once.
 
-    The hooks on the model go when the criterion goes; `close()` or leaving a `with` block takes them off at once.
+    Attributes of the base criterion, such as `weight`, `reduction` and `label_smoothing`, can be read and set here; the
+    weight of OPL is `opl_weight`. Hugging Face's `Trainer` accepts the criterion as `compute_loss_func`;
+    `num_items_in_batch` scales the loss for gradient accumulation. The Trainer's `label_smoothing_factor`, which has no
+    effect on any such function, is refused.
+
+    The hooks on the model are removed with the criterion; `close()` or leaving a `with` block removes them at once.
     """
 
     def __init__(
         self,
-        criterion: Callable[..., Tensor],
+        criterion: Callable[..., Any],
         source: Source,
-        weight: float,
+        weight: float | Ramp,
         projection: OrthogonalProjectionLoss,
+        *,
+        labels: Callable[[Any], Tensor] | None = None,
+        loss: Callable[[Any], Tensor] | None = None,
+        in_eval: bool = False,
     ) -> None:
         super().__init__()
-        if not is_number(weight) or not 0 <= weight < float("inf"):
-            raise OptionError(f"weight is {weight!r}: give a number from 0 up, such as 1.0, the paper's choice.")
-        self.criterion = criterion
         self.source = source
-        self.weight = float(weight)
+        self.opl_weight = weight
         self.projection = projection
+        self.labels, self.loss, self.in_eval = labels, loss, in_eval
         self.watch = GammaWatch()
+        self.collapse = CollapseWatch()
         self.last: LossParts | None = None
-        self._new_to_trainer = True
+        self._new_to_trainer, self._range_checked, self._manual = True, False, False
+        self._skipped: int | None = 0
+        self._batches = 0
+        self.criterion = criterion  # last: from now on, its attributes are set there
 
-    def forward(self, input: Any, target: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """Return the loss of a model's output."""
-        logits = _logits(input)
-        base = self.criterion(logits, target)
-        if self.training and torch.is_grad_enabled():
-            loss = self._add(base, input, logits, target)
+    @property
+    def opl_weight(self) -> float | Ramp:
+        """The weight of OPL, the paper's lambda."""
+        return self._weight if self._ramp is None else self._ramp.settings
+
+    @opl_weight.setter
+    def opl_weight(self, weight: float | Ramp) -> None:
+        if not isinstance(weight, Ramp) and (not is_number(weight) or not 0 <= weight < math.inf):
+            raise OptionError(
+                f"weight is {weight!r}: it must be a number of at least 0, such as 1.0 (the paper's choice), or an "
+                "opl.Ramp."
+            )
+        self._weight = math.nan if isinstance(weight, Ramp) else float(weight)
+        self._ramp = RampedValue(weight) if isinstance(weight, Ramp) else None
+
+    def forward(
+        self,
+        input: Any,
+        target: Any,
+        *args: Any,
+        opl_labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Return the loss of a model's output.
+
+        Args:
+            input: the model's output.
+            target: the target of the base criterion.
+            args: further arguments of the base criterion.
+            opl_labels: labels for OPL, or a boolean mask of the rows for OPL, where these are not the target.
+            num_items_in_batch: the number of labels in all accumulated batches, which Hugging Face's `Trainer` passes.
+            kwargs: further arguments of the base criterion.
+        """
+        logits = _logits(input, target)
+        base = self._base(self.criterion(logits, target, *args, **kwargs))
+        if self._is_active():
+            loss = self._add(base, input, logits, target, opl_labels)
         else:
-            loss, self.last = base, LossParts(base.detach())
+            loss, self.last = base, LossParts(base.detach().sum())
         if num_items_in_batch is None:
             return loss
         if self._new_to_trainer:
             check_trainer()
             self._new_to_trainer = False
         # the Trainer counts the labels other than -100
-        return loss * (target.ne(IGNORE_INDEX).sum() / num_items_in_batch)
+        share: Tensor = target.ne(IGNORE_INDEX).sum() / num_items_in_batch
+        return loss * share
 
-    def _add(self, base: Tensor, output: Any, logits: Tensor, target: Tensor) -> Tensor:
-        features, labels = self.source.rows(output, logits, target)
-        if not features.requires_grad:
+    def _base(self, value: Any) -> Tensor:
+        loss = value if self.loss is None else self.loss(value)
+        if not isinstance(loss, Tensor):
+            raise OptionError(
+                f"the criterion returned a {type(loss).__name__}, not a tensor: give loss=lambda value: ... that "
+                "returns the loss."
+            )
+        return loss
+
+    def _is_active(self) -> bool:
+        """Return whether to add OPL; warn if the model has been in evaluation mode from the first batch on."""
+        if not self.training or not torch.is_grad_enabled():
+            return False
+        if self.in_eval or self.source.training:
+            self._skipped = None
+            return True
+        if self._skipped is not None:
+            self._skipped += 1
+            if self._skipped == ALWAYS_EVAL:
+                self._skipped = None
+                _warn(
+                    f"the model was in evaluation mode in the first {ALWAYS_EVAL} batches, so OPL was not added: call "
+                    "model.train(), or give in_eval=True."
+                )
+        return False
+
+    def _add(self, base: Tensor, output: Any, logits: Tensor, target: Any, opl_labels: Tensor | None) -> Tensor:
+        _refuse_vmap(logits)
+        labels = self._labels(target, opl_labels)
+        rows = self.source.rows(output, logits, labels)
+        if not self._range_checked and labels is target and isinstance(self.source, ClassifierSource):
+            self._check_range(rows, logits)
+        if not rows.features.requires_grad:
             _warn_frozen(self.source.name)
-        with torch.set_grad_enabled(self.weight != 0):
-            found = self.projection.diagnose(features, labels)
-        self.last = LossParts(base.detach(), *(None if part is None else part.detach() for part in found))
-        if self.weight == 0:
+        if self._manual:
+            for counter in self._counters():
+                counter.training = False
+        self._batches += 1
+        weight: Tensor | float = self._weight if self._ramp is None else self._ramp(rows.features)
+        measured = isinstance(weight, float) and weight == 0
+        with torch.set_grad_enabled(not measured):
+            opl = self.projection.diagnose(rows.features, rows.labels)
+        self.last = self._parts(base, opl, rows)
+        if measured:
             return base
-        self.watch.add(found.gamma, found.gamma_needed)
-        return base + self.weight * found.loss
+        self.watch.add(self.last, len(rows.features), self.projection.gamma)
+        self.collapse.add(self.last)
+        term = weight * opl.loss
+        return base + term if base.ndim == 0 else base + term * self._shares(base, labels)
+
+    def _labels(self, target: Any, given: Tensor | None) -> Tensor:
+        labels = given if given is not None else target if self.labels is None else self.labels(target)
+        if not isinstance(labels, Tensor):
+            raise OptionError(
+                f"the labels for OPL are a {type(labels).__name__}, not a tensor: give labels=lambda target: ... that "
+                "returns the class ids."
+            )
+        if labels.dtype == torch.bool and isinstance(target, Tensor) and labels is not target:
+            ignored = self.projection.ignore_index
+            mask = labels.view(*labels.shape, *[1] * (target.ndim - labels.ndim))
+            return torch.where(mask, target, target.new_tensor(ignored))
+        return labels
+
+    def _check_range(self, rows: Rows, logits: Tensor) -> None:
+        """Raise `LabelError` for a label that is no class; on an accelerator, where reading it waits, only once."""
+        labels, classes = rows.labels, rows.num_classes
+        self._range_checked = not labels.is_cpu
+        if labels.is_floating_point() or classes < 2 or not labels.numel():
+            return
+        kept = labels[labels != self.projection.ignore_index]
+        if kept.numel() and (top := int(kept.max())) >= classes:
+            raise LabelError(
+                f"label {top} is not one of the {classes} classes of the logits: give ignore_index={top} if the "
+                "criterion ignores it, or labels=lambda target: ... for other labels."
+            )
+
+    def _parts(self, base: Tensor, opl: Any, rows: Rows) -> LossParts:
+        with torch.no_grad():
+            norms = torch.linalg.vector_norm(rows.features.detach(), dim=1).float()
+            if not rows.labels.is_floating_point():
+                kept = rows.labels.reshape(-1) != self.projection.ignore_index
+                norms = norms.where(kept, torch.nan)
+            zero = (norms == 0).sum() / norms.isfinite().sum()
+            parts = {name: value.detach() for name, value in opl._asdict().items() if value is not None}
+            return LossParts(
+                base.detach().sum(),
+                projection=parts.pop("loss"),
+                zero_features=zero,
+                feature_norm=norms.nanmean(),
+                **parts,
+            )
+
+    def _shares(self, base: Tensor, labels: Tensor) -> Tensor:
+        """Return how OPL is divided among the rows of a loss that is not reduced."""
+        kept = torch.ones_like(base)
+        if not labels.is_floating_point() and labels.numel() == base.numel():
+            kept = (labels.reshape(base.shape) != self.projection.ignore_index).to(base.dtype)
+        return kept / kept.sum().clamp(min=1)
+
+    def step(self) -> None:
+        """Advance every `opl.Ramp` by one step.
+
+        Without it a ramp counts batches. With accumulated gradients, call it after each `optimizer.step()`: from the
+        first call on, a ramp counts these calls alone.
+        """
+        for counter in self._counters():
+            counted = 0 if self._manual else self._batches
+            counter.set_step(int(counter.step) - counted + 1)
+        self._manual = True
+
+    def _counters(self) -> list[StepCounter]:
+        return [module for module in self.modules() if isinstance(module, StepCounter)]
 
     def close(self) -> None:
-        """Take the hooks off the model; the criterion cannot be used in training after that."""
+        """Remove the hooks from the model; the criterion cannot be used in training afterwards."""
         self.source.close()
 
     def __enter__(self) -> "RegularizedCriterion":
@@ -165,50 +332,124 @@ class RegularizedCriterion(nn.Module):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the base criterion."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            base = self.__dict__.get("criterion") or self.__dict__.get("_modules", {}).get("criterion")
+            if base is None or name.startswith("__"):
+                raise
+            return getattr(base, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; those that only the base criterion has are set there."""
+        base = self.__dict__.get("criterion") or self.__dict__.get("_modules", {}).get("criterion")
+        inherited = name in self.__dict__ or hasattr(type(self), name)
+        registered = any(name in self.__dict__[kind] for kind in ("_modules", "_buffers", "_parameters") if base)
+        if base is not None and not inherited and not registered and hasattr(base, name):
+            setattr(base, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "RegularizedCriterion":
+        """Move everything, but keep running means in single precision after `half()`."""
+        kept = {id(buffer): buffer for buffer in self.projection.buffers()}
+        super()._apply(  # type: ignore[no-untyped-call]
+            lambda tensor: tensor.to(fn(tensor).device) if id(tensor) in kept else fn(tensor), recurse
+        )
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "last": None}
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(criterion)`."""
-        return f"weight={self.weight}, features={self.source.name}"
+        return f"opl_weight={self.opl_weight}, features={self.source.name}"
 
 
 STEPS = 400  # about an epoch of CIFAR at the paper's batch size
+ALWAYS_EVAL = 100  # batches
+CURES = {
+    "constant": "if it lasts, give a larger gamma, gamma='auto' or an opl.Ramp.",
+    "auto": "if it lasts, give gamma=opl.AutoGamma(margin=...) with a larger margin.",
+    "ramp": "if it lasts, give an opl.Ramp with a larger end or fewer steps.",
+}
+
+
+def _setting(gamma: Gamma) -> str:
+    if isinstance(gamma, Ramp):
+        return "ramp"
+    return "auto" if isinstance(gamma, str | AutoGamma) else "constant"
 
 
 class GammaWatch:
-    """Compares gamma with what is needed, as means over some hundred steps; warns once."""
+    """Compares gamma with the gamma needed, as means over several hundred steps; warns once."""
 
     def __init__(self, steps: int = STEPS) -> None:
-        self.steps, self.count, self.warned = steps, 0, False
-        self.gamma: Tensor | float = 0.0
-        self.needed: Tensor | float = 0.0
+        self.steps, self.warned, self.largest = steps, False, 0
+        self.count = 0
+        self.sums: Tensor | None = None
 
-    def add(self, gamma: Tensor | None, needed: Tensor | None) -> None:
-        """Add a step; values are read, which synchronizes with an accelerator, only once in `steps` steps."""
-        if self.warned or gamma is None or needed is None:
+    def add(self, parts: LossParts, rows: int, gamma: Gamma) -> None:
+        """Add a step; values are read, which synchronizes with an accelerator, only once in `steps` steps.
+
+        A batch that is smaller than another, such as the last of an epoch, does not count.
+        """
+        self.largest = max(self.largest, rows)
+        if self.warned or parts.gamma is None or parts.gamma_needed is None or rows < self.largest:
             return
-        self.gamma, self.needed, self.count = (
-            self.gamma + gamma.detach(),
-            self.needed + needed.detach().nan_to_num(0),
-            self.count + 1,
-        )
-        if self.count == self.steps:
-            self.judge(float(self.gamma) / self.count, float(self.needed) / self.count, f"the last {self.count} steps")
-            self.gamma, self.needed, self.count = 0.0, 0.0, 0
+        values = torch.stack([parts.gamma, parts.gamma_needed.to(parts.gamma), torch.ones_like(parts.gamma)])
+        values = torch.where(values.isfinite().all(), values, 0)
+        self.sums, self.count = values if self.sums is None else self.sums + values, self.count + 1
+        if self.count >= self.steps:
+            gammas, needed, count = self.sums.tolist()
+            if count:
+                self.judge(gammas / count, needed / count, f"the last {self.count} steps", _setting(gamma))
+            self.sums, self.count = None, 0
 
-    def judge(self, gamma: float, needed: float, when: str) -> None:
-        """Warn if gamma is smaller than needed, unless that was said before."""
-        if self.warned or gamma >= needed:
+    def judge(self, gamma: float, needed: float, when: str, setting: str = "constant") -> None:
+        """Warn if gamma is smaller than needed, at most once."""
+        if self.warned or not gamma < needed:
             return
         self.warned = True
-        warnings.warn(
-            f"gamma was {gamma:.2f} on average over {when}, and OPL lowers d only with a gamma above (1 - s) / (1 - d) "
-            f"({needed:.2f}); below it, OPL raises d. That is usual early in training; if it lasts, give gamma='auto' "
-            "or an opl.Ramp.",
-            OplWarning,
-            stacklevel=2,
+        _warn(
+            f"gamma was {gamma:.2f} on average over {when}, and OPL lowers d only above {needed:.2f}; below it, OPL "
+            f"raises d: this is usual early in training; {CURES[setting]}"
         )
+
+
+class CollapseWatch:
+    """Warns once when features collapse to zero, where OPL has no gradient and d = 0 looks perfect."""
+
+    def __init__(self, steps: int = 25) -> None:
+        self.steps, self.warned, self.count = steps, False, 0
+        self.sums: Tensor | None = None
+        self.first: tuple[float, float] | None = None
+
+    def add(self, parts: LossParts) -> None:
+        """Add a step; values are read once in `steps` steps."""
+        if self.warned or parts.zero_features is None or parts.feature_norm is None:
+            return
+        values = torch.stack([parts.zero_features, parts.feature_norm, parts.base.to(parts.feature_norm)])
+        self.sums, self.count = values if self.sums is None else self.sums + values, self.count + 1
+        if self.count < self.steps:
+            return
+        zero, norm, base = (value / self.count for value in self.sums.tolist())
+        self.sums, self.count = None, 0
+        self.first = self.first or (norm, base)
+        still = base > 0.9 * self.first[1]
+        if zero > 0.5 or (norm < 1e-3 * self.first[0] and still):
+            self.warned = True
+            _warn(
+                f"features collapse ({zero:.0%} are zero; mean norm {norm:.2g}, at first {self.first[0]:.2g}), so a d "
+                "near 0 means nothing: give a smaller weight or gamma, BatchNorm before the classifier, or a later "
+                "start, weight=opl.Ramp(0, 1, steps=..., delay=...)."
+            )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, OplWarning, stacklevel=2)
 
 
 def refuse_label_smoothing(trainer: Any) -> None:
@@ -252,19 +493,22 @@ def _source(
         raise OptionError(
             f"features is a {type(features).__name__}: give the name of a layer or a function of the model's output."
         )
-    return FunctionSource(features, pool)
+    return FunctionSource(model, features, pool)
 
 
-def _ignore_index(criterion: Callable[..., Tensor]) -> int:
-    """The label that the criterion leaves out."""
-    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss):
-        return criterion.ignore_index
+def _ignore_index(criterion: Callable[..., Any]) -> int:
+    """Return the label that the criterion or its parts ignore."""
     if isinstance(criterion, functools.partial):
-        return int(criterion.keywords.get("ignore_index", IGNORE_INDEX))
-    return IGNORE_INDEX
+        return int(criterion.keywords.get("ignore_index", _ignore_index(criterion.func)))
+    parts = list(criterion.modules()) if isinstance(criterion, nn.Module) else [criterion]
+    values = {value for part in parts if isinstance(value := getattr(part, "ignore_index", None), int)}
+    if len(values) > 1:
+        given = " and ".join(map(str, sorted(values)))
+        raise OptionError(f"the parts of the criterion ignore the labels {given}: give ignore_index=, one of them.")
+    return values.pop() if values else IGNORE_INDEX
 
 
-def _logits(output: Any) -> Tensor:
+def _logits(output: Any, target: Any) -> Tensor:
     logits = output
     if isinstance(output, HasLogits):
         logits = output.logits
@@ -277,7 +521,43 @@ def _logits(output: Any) -> Tensor:
             f"the model returned a {type(output).__name__} without logits: call the criterion with the tensor of "
             "logits, an object that has .logits, a mapping with 'logits', or a tuple that begins with them."
         )
+    if isinstance(target, Tensor) and target.requires_grad and not logits.requires_grad:
+        raise OptionError("output and target are swapped: call criterion(output, target).")
+    if hasattr(logits, "full_tensor"):
+        raise OptionError("the logits are a DTensor: call the criterion with logits.full_tensor().")
     return logits
+
+
+def _refuse_own_classifier(criterion: Callable[..., Any]) -> None:
+    """Raise `OptionError` for a loss that contains the classifier, whose input is features and not logits."""
+    weights = criterion.named_parameters() if isinstance(criterion, nn.Module) else ()
+    for name, weight in weights:
+        if weight.ndim > 1 and weight.requires_grad:
+            raise OptionError(
+                f"the criterion has weights ({name}), so its input is features rather than logits: give "
+                "features=lambda output: output to use its input, or layer= to use another layer's."
+            )
+
+
+def _refuse_per_sample_gradients(model: nn.Module) -> None:
+    if any(kind.__name__ == "GradSampleModule" for kind in type(model).__mro__):
+        raise OptionError(
+            "the model is wrapped by Opacus for gradients per sample, and the gradient of OPL at a sample depends on "
+            "the other samples: train without Opacus, or with the base criterion alone."
+        )
+
+
+def _refuse_vmap(logits: Tensor) -> None:
+    """Raise `OptionError` inside `torch.func.vmap`, where a batch is one sample."""
+    functorch = torch._C._functorch
+    inner: Any = logits
+    while functorch.is_functorch_wrapped_tensor(inner):
+        if functorch.is_batchedtensor(inner):
+            raise OptionError(
+                "torch.func.vmap calls the criterion on single samples, where OPL has no pairs: call the criterion on "
+                "the whole batch, or use the base criterion."
+            )
+        inner = functorch.get_unwrapped(inner)
 
 
 def _warn_frozen(name: str) -> None:

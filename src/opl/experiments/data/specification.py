@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import DataError, did_you_mean
 from ..settings import read_json
-from .read.few_shot_files import PARTS
+from .read.layouts import PARTS
 
 NAMES = ("specification.json", "dataset_spec.json")
 """Names of specification files beside the pictures."""

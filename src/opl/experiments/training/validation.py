@@ -137,12 +137,11 @@ def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:
 
 def _geometry(geometry: Geometry) -> dict[str, float]:
     same, other = geometry.same, geometry.other()
-    classes = (geometry.counts > 0).sum()
-    needed = gamma_needed(same, geometry.other("mean"), classes, geometry.counts.sum() / classes)
+    needed = gamma_needed(torch.tensor(same, dtype=torch.float64), torch.tensor(other, dtype=torch.float64))
     return {
         "s": same,
         "d": other,
-        "gamma_needed": float(needed.nan_to_num(0)),  # without a threshold, any gamma lowers d
+        "gamma_needed": float(needed),
         "class_cosine": float(closest(geometry.unit_sums, geometry.counts > 0)),
         "orthogonality": geometry.orthogonality(),
         "expected_orthogonality": geometry.expected_orthogonality("mean"),

@@ -1,0 +1,280 @@
+"""Rows of features follow rows of logits, whatever happens between a layer and its logits."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import opl
+from _said import says
+from _small_cnn import Net, data
+from _textbook import agrees, textbook
+from opl import errors
+
+PERM = torch.randperm(24, generator=torch.Generator().manual_seed(3))
+
+
+def rows_as(index):
+    return lambda rows: rows[index]
+
+
+def keep(rows):
+    return rows
+
+
+CHANGES = {
+    "rows in another order": (lambda logits: logits[PERM], rows_as(PERM)),
+    "rows flipped": (lambda logits: logits.flip(0), lambda rows: rows.flip(0)),
+    "some rows": (lambda logits: logits[4:20], lambda rows: rows[4:20]),
+    "every other row": (lambda logits: logits[::2], lambda rows: rows[::2]),
+    "rows by a mask": (lambda logits: logits[torch.arange(24) > 3], lambda rows: rows[4:]),
+    "rows by index_select": (lambda logits: logits.index_select(0, PERM), rows_as(PERM)),
+    "rolled": (lambda logits: logits.roll(5, 0), lambda rows: rows.roll(5, 0)),
+    "split and joined": (lambda logits: torch.cat(logits.chunk(3)[::-1]), lambda rows: torch.cat(rows.chunk(3)[::-1])),
+    "unbound and stacked": (lambda logits: torch.stack(logits.unbind()[::-1]), lambda rows: rows.flip(0)),
+    "stacked and flattened": (lambda logits: torch.stack([logits, logits.roll(1, 0)], 1).flatten(0, 1)[::2], keep),
+    "transposed twice": (lambda logits: logits.t().flip(1).t(), lambda rows: rows.flip(0)),
+    "divided by a temperature": (lambda logits: logits / 0.07, keep),
+    "scaled in place": (lambda logits: logits.mul_(3.0), keep),
+    "scaled in place after cloning a slice": (lambda logits: scaled_slice(logits), keep),
+    "negated": (lambda logits: -logits, keep),
+    "capped": (lambda logits: 5 * (logits / 5).tanh(), keep),
+    "as double": (lambda logits: logits.double(), keep),
+    "as bfloat16, in another order": (lambda logits: logits.bfloat16()[PERM].float(), rows_as(PERM)),
+    "squeezed": (lambda logits: logits[:, :, None, None].squeeze(), keep),
+    "log-softmax": (lambda logits: logits.log_softmax(1), keep),
+    "softmax": (lambda logits: logits.softmax(1), keep),
+    "log-softmax, then some rows": (lambda logits: logits.log_softmax(1)[3:19], lambda rows: rows[3:19]),
+    "some classes": (lambda logits: logits[:, [3, 1, 0, 2]], keep),
+    "cloned and contiguous": (lambda logits: logits.clone().t().contiguous().t(), keep),
+    "class 0 masked": (lambda logits: logits.masked_fill(torch.tensor([True, False, False, False]), -1e9), keep),
+    "class 0 masked, then flipped": (
+        lambda logits: logits.masked_fill(torch.tensor([True, False, False, False]), -1e9).flip(0),
+        lambda rows: rows.flip(0),
+    ),
+    "clamped": (lambda logits: logits.clamp(-1e-3, 1e-3), keep),
+    "clamped, then in another order": (lambda logits: logits.clamp(-1e-3, 1e-3)[PERM], rows_as(PERM)),
+    "selected by where": (lambda logits: torch.where(torch.arange(4) > 0, logits, -9.0)[PERM], rows_as(PERM)),
+    "without the mean of its classes": (lambda logits: (logits - logits.mean(1, keepdim=True))[PERM], rows_as(PERM)),
+    "dropout, then flipped": (lambda logits: F.dropout(logits, 0.5).flip(0), lambda rows: rows.flip(0)),
+    "differences of classes": (lambda logits: F.pad(logits.diff(dim=1), (0, 1))[PERM], rows_as(PERM)),
+}  # fmt: skip
+
+
+def scaled_slice(logits):
+    logits = logits.clone()
+    logits[:, 0].mul_(3.0)
+    return logits
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_done_to_logits_is_followed(name):
+    torch.manual_seed(0)
+    change, follow = CHANGES[name]
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    logits = change(model(images))
+    labels = labels[: len(logits)]
+    # Gradients of bfloat16 logits are rounded in both losses, in another order.
+    tolerance = 0.02 if "bfloat16" in name else 1e-5
+    expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels)
+    agrees(model, criterion(logits, labels), expected, tolerance)
+
+
+class Views(nn.Module):
+    """A classifier of every view; (B, V, 6) inputs, (B, V, 4) logits."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body, self.fc = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def embed(self, x):
+        return self.body(x).tanh()
+
+    def forward(self, x):
+        return self.fc(self.embed(x))
+
+
+COMBINATIONS = {
+    "difference of two views": (lambda x: x[:, 0] - x[:, 1]),
+    "diff": (lambda x: x[:, :2].diff(dim=1)[:, 0]),
+    "twice a view minus the mean": (lambda x: 2 * x[:, 0] - x.mean(1)),
+    "mean of all views": (lambda x: x.mean(1)),
+    "weighted sum": (lambda x: 0.7 * x[:, 0] + 0.3 * x[:, 2]),
+    "weighted difference in another order": (lambda x: (0.2 * x[:, 1] - x[:, 2])[PERM]),
+    "sum": (lambda x: x.sum(1)),
+    "einsum over views": (lambda x: (x * torch.tensor([0.5, -0.2, 0.7])[:, None]).sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_linear_combinations_of_logits_have_that_combination_of_features(name):
+    combine = COMBINATIONS[name]
+    model, x, labels = Views(), torch.randn(24, 3, 6), torch.arange(24) % 4
+    logits = combine(model(x))
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    logits = combine(model(x))
+    expected = F.cross_entropy(logits, labels) + textbook(combine(model.embed(x)), labels)
+    agrees(model, criterion(logits, labels), expected)
+
+
+@pytest.mark.parametrize("how", [lambda a, b: (a + b) / 2, lambda a, b: a + b, lambda a, b: 2 * a - b])
+def test_passes_that_are_added_or_subtracted(how):
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    logits = how(model(images), model(images.flip(3)))
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(how(*model.seen), labels))
+
+
+def test_views_that_are_interleaved():
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    logits = torch.stack([model(images), model(images * 2)], 1).flatten(0, 1)
+    labels, rows = labels.repeat_interleave(2), torch.stack(model.seen, 1).flatten(0, 1)
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
+
+
+DEEP = {"features": "pool"}, {"features": "body", "pool": "mean"}, {"layer": "pool", "pool": "mean"}
+
+
+@pytest.mark.parametrize("options", DEEP, ids=str)
+@pytest.mark.parametrize(
+    "name", ["rows in another order", "rows flipped", "some rows", "clamped, then in another order"]
+)
+def test_features_of_a_named_layer_follow_rows_too(options, name):
+    torch.manual_seed(0)
+    change, follow = CHANGES[name]
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
+    logits = change(model(images))
+    labels = labels[: len(logits)]
+    expected = F.cross_entropy(logits, labels) + textbook(follow(model.seen[0]), labels)
+    agrees(model, criterion(logits, labels), expected)
+
+
+@pytest.mark.parametrize("options", DEEP, ids=str)
+def test_features_of_a_named_layer_in_two_passes_whose_logits_are_interleaved(options):
+    torch.manual_seed(0)
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
+    logits = torch.stack([model(images), model(images * 2)], 1).flatten(0, 1)
+    labels, rows = labels.repeat_interleave(2), torch.stack(model.seen, 1).flatten(0, 1)
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
+
+
+class Shuffled(Net):
+    """A network that permutes the rows between its features and its classifier."""
+
+    def __init__(self, norm: bool):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(16) if norm else nn.Identity()
+
+    def forward(self, images):
+        return self.fc(self.norm(self.features(images)[PERM]))
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_permutation_inside_the_model_is_followed_from_a_deep_layer(norm):
+    torch.manual_seed(0)
+    model, (images, labels) = Shuffled(norm), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
+    logits = model(images)
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(model.seen[0][PERM], labels))
+
+
+def test_rows_that_depend_on_all_samples_get_a_sentence_whose_advice_works():
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+
+    def centered():
+        logits = model(images)
+        return logits - logits.mean(0)
+
+    says(lambda: criterion(centered(), labels), errors.FeatureError, ["several rows", "features="])
+    advised = opl.regularize(nn.CrossEntropyLoss(), model, features=lambda output: model.seen[-1])
+    logits = centered()
+    expected = F.cross_entropy(logits, labels) + textbook(model.seen[-1], labels)
+    agrees(model, advised(logits, labels), expected)
+
+
+def test_a_repeated_row_gets_the_same_sentence():
+    model, (images, labels) = Net(), data()
+    for options in ({}, {"features": "pool"}):
+        criterion = opl.regularize(nn.CrossEntropyLoss(), model, **options)
+        logits = model(images)[[0, 2, *range(2, 24)]]
+        says(lambda c=criterion, x=logits: c(x, labels), errors.FeatureError, ["several rows", "features="])
+
+
+def test_classes_that_come_from_different_views_get_a_sentence_whose_advice_works():
+    model, x, labels = Views(), torch.randn(24, 3, 6), torch.arange(24) % 4
+
+    def mixed():
+        logits = model(x)
+        return torch.where(torch.arange(4) > 1, logits[:, 0], logits[:, 1])
+
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    says(lambda: criterion(mixed(), labels), errors.FeatureError, ["several rows", "features="])
+    advised = opl.regularize(nn.CrossEntropyLoss(), model, features=lambda output: model.embed(x)[:, 0])
+    expected = F.cross_entropy(mixed(), labels) + textbook(model.embed(x)[:, 0], labels)
+    agrees(model, advised(mixed(), labels), expected)
+
+
+TARGETS = {
+    "(B,) logits, float targets": ((), torch.float32),
+    "(B, 1) logits, float targets": ((1,), torch.float32),
+    "(B,) logits, double targets": ((), torch.float64),
+    "(B, 1) logits, half targets": ((1,), torch.float16),
+    "(B,) logits, integer targets": ((), torch.long),
+    "(B, 1) logits, bool targets": ((1,), torch.bool),
+}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_binary_targets_are_two_classes(name):
+    shape, kind = TARGETS[name]
+    torch.manual_seed(0)
+    model, x, labels = (
+        nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)),
+        torch.randn(24, 6),
+        torch.arange(24) % 2,
+    )
+
+    def base(logits, target):
+        return F.binary_cross_entropy_with_logits(logits.float(), target.float())
+
+    criterion = opl.regularize(base, model)
+    logits, target = model(x).reshape(24, *shape), labels.to(kind).reshape(24, *shape)
+    agrees(model, criterion(logits, target), base(logits, target) + textbook(model[:2](x), labels))
+
+
+def test_a_difference_of_two_logits_is_a_binary_logit():
+    torch.manual_seed(0)
+    model, x, labels = (
+        nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2)),
+        torch.randn(24, 6),
+        torch.arange(24) % 2,
+    )
+    criterion = opl.regularize(nn.BCEWithLogitsLoss(), model)
+    output = model(x)
+    logits = output[:, 0] - output[:, 1]
+    expected = F.binary_cross_entropy_with_logits(logits, labels.float()) + textbook(model[:2](x), labels)
+    agrees(model, criterion(logits, labels.float()), expected)
+
+
+@pytest.mark.parametrize("kind", ["one-hot integers", "one-hot floats", "a channel of one"])
+def test_one_hot_maps_are_classes_of_pixels(kind):
+    """As losses of Dice and cross-entropy take them."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1)), torch.randn(3, 3, 6, 6)
+    ids = torch.randint(0, 4, (3, 6, 6))
+    one_hot = F.one_hot(ids, 4).movedim(-1, 1)
+    target = {"one-hot integers": one_hot, "one-hot floats": one_hot.float(), "a channel of one": ids[:, None]}[kind]
+
+    def base(logits, _):
+        return F.cross_entropy(logits, ids)
+
+    criterion = opl.regularize(base, model)
+    logits = model(x)
+    rows = model[:2](x).movedim(1, -1).reshape(-1, 8)
+    agrees(model, criterion(logits, target), base(logits, target) + textbook(rows, ids.reshape(-1)))
