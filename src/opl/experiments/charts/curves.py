@@ -153,7 +153,7 @@ def band(curve: Curve) -> tuple[Array, Array, Array]:
 
 
 def panels(rows: Rows) -> tuple[list[Panel], list[Panel]]:
-    """The panels of the page: those of the main metrics, and further ones; metrics without values are left out.
+    """The panels of the main metrics and of further metrics; metrics without values are left out.
 
     The training cross-entropy takes the place of a validation cross-entropy that was not recorded.
     """
@@ -170,7 +170,7 @@ def panels(rows: Rows) -> tuple[list[Panel], list[Panel]]:
             Panel(name, title, [curve(row.label, runs, name, most) for row, runs in rows])
             for name, title in names.items()
         ]
-        made.append([panel for panel in candidates if any(np.isfinite(each.values).any() for each in panel.curves)])
+        made.append([panel for panel in candidates if _has_values(panel)])
     return made[0], made[1]
 
 
@@ -286,6 +286,10 @@ def _svg_line(curve: Curve, index: int, x: Scale, y: Scale) -> Markup:
     parts.append(element("path", d=line_path(mean), class_="thick", stroke=color(index)))
     parts.append(element("path", d=symbols, class_="marks", fill=color(index)))
     return element("g", *parts, data_series=index, class_=None if index < AT_FIRST else "off")
+
+
+def _has_values(panel: Panel) -> bool:
+    return any(np.isfinite(curve.values).any() for curve in panel.curves)
 
 
 def _describe_end(curve: Curve) -> str:

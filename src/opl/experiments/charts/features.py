@@ -120,7 +120,7 @@ def draw(spaces: Sequence[Space]) -> "Figure":
     """A matplotlib figure: one column per model, with the directions of its features above and their cosines below.
 
     Args:
-        spaces: for example those of CE and of CE+OPL; all panels of a row share their axes, so they can be compared.
+        spaces: for example of CE and of CE+OPL; all panels of a row share their axes, so they can be compared.
 
     Example:
         >>> space = Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
@@ -130,7 +130,7 @@ def draw(spaces: Sequence[Space]) -> "Figure":
     from matplotlib.figure import Figure
 
     if not spaces:
-        raise OptionError("there are no features to draw: give those of at least one model.")
+        raise OptionError("there are no features to draw: give the features of at least one model.")
     names = max((space.class_names for space in spaces), key=len)
     with paper():
         figure = Figure(figsize=(max(4.2, 3.3 * len(spaces)), 5.6), layout="constrained")

@@ -56,7 +56,7 @@ def draw_item(
 
     Args:
         item: a figure; its `figure` is the name of a module of this package.
-        runs: must include those of its rows.
+        runs: must include the runs of its rows.
         folder: where to write `NAME.pdf`, `NAME.png` and `NAME.txt`.
         scale: the scale of the runs to draw.
         order: the order of the classes in similarity matrices.

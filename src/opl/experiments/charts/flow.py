@@ -40,7 +40,7 @@ class Path:
         if np.shape(self.same) != np.shape(self.other) or np.ndim(self.same) != 1 or not len(self.same):
             raise OptionError(
                 f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: "
-                "give one number of each per epoch, at least one."
+                "give both for every epoch, at least one."
             )
 
 

@@ -49,7 +49,7 @@ class Picture:
 
 
 class Changes(NamedTuple):
-    """The number of test images that a second model fixes, and of those it breaks: right before and wrong after."""
+    """The number of test images that a second model fixes, and that it breaks (right before, wrong after)."""
 
     fixed: int
     broken: int
@@ -171,7 +171,7 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
     """A matplotlib figure: each picture next to the predictions of both models, the true class in the accent color.
 
     Args:
-        parts: by their heading, for example the pictures that were fixed, and those that were broken; not all empty.
+        parts: by their heading, for example fixed pictures and broken pictures; not all empty.
         names: the names of the two models.
 
     Example:
@@ -188,7 +188,7 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
         figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
         top = figure.get_figheight()
         for heading, part in parts.items():
-            title = heading if part else f"{heading}, none among those kept"
+            title = heading if part else f"{heading}, none among the kept images"
             x, y = 0.06 / (WIDTH * ACROSS), (top - 0.12) / figure.get_figheight()
             figure.text(x, y, print_label(title, 100, 100), va="top", fontsize=9, fontweight="bold")
             for i, picture in enumerate(part):
@@ -225,14 +225,12 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _parts(before: Run, after: Run, names: tuple[str, str]) -> dict[str, list[Picture]]:
-    """The pictures that were fixed and those that were broken, by headings that count them over all test images."""
+    """The fixed and the broken pictures, by headings that count them over all test images."""
     changes, (first, second) = count_changes(before, after), names
-    of = f"of {changes.total:,} test images"
+    of = f"of {changes.total:,} test images, compared with {first}"
     return {
-        f"{second} fixes {changes.fixed:,} {of}: {first} was wrong (surest first)": find_fixed(before, after, PRINTED),
-        f"{second} breaks {changes.broken:,} {of}: {first} was right (surest first)": find_broken(
-            before, after, PRINTED
-        ),
+        f"{second} fixes {changes.fixed:,} {of} (highest confidence first)": find_fixed(before, after, PRINTED),
+        f"{second} breaks {changes.broken:,} {of} (highest confidence first)": find_broken(before, after, PRINTED),
     }
 
 
@@ -241,7 +239,7 @@ def _with_names(classes: Array, probabilities: Array, class_names: Sequence[str]
 
 
 def _draw_picture(figure: "Figure", picture: Picture, names: tuple[str, str], corner: tuple[float, float]) -> None:
-    """Draw a picture and both predictions; `corner` is the lower left one, in inches."""
+    """Draw a picture and both predictions; `corner` is the lower left corner, in inches."""
     width, height = figure.get_size_inches()
     x, y = corner
     left, bars, tall = 0.06, 1.18, HEIGHT - 0.3

@@ -51,7 +51,7 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
 
 
 def stages_of(runs: Sequence[Run]) -> dict[str, list[tuple[int, ...]]]:
-    """The widths of the uniform network, then those after each search or the published widths; one per seed."""
+    """The widths of the uniform network, then after each search or as published; one sequence per seed."""
     stages: dict[str, list[tuple[int, ...]]] = {}
     for run in runs:
         scaling = inner(run.result, SCALING)
@@ -66,7 +66,7 @@ def stages_of(runs: Sequence[Run]) -> dict[str, list[tuple[int, ...]]]:
 
 
 def render(rows: Rows, order: Order) -> Rendering:
-    """One panel per network, from the runs without OPL, which have the same widths as those with it."""
+    """One panel per network, from the runs without OPL, which have the same widths as the runs with OPL."""
     baselines = [(row, runs) for row, runs in rows if not row.baseline]
     networks = {row.label: stages_of(runs) for row, runs in baselines}
     text = [

@@ -22,7 +22,7 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
 
     Args:
         matrix: any matrix.
-        n: the maximum number of each.
+        n: the maximum number of nearest and of farthest classes.
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])

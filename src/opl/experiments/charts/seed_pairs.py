@@ -32,6 +32,11 @@ class SeedPairs:
     values: tuple[tuple[int, float, float], ...]
     sign: int = 1
 
+    @property
+    def versus(self) -> str:
+        """Name of the comparison, without repeating the words that both labels begin with."""
+        return f"{self.labels[1]} vs {split_common(*self.labels)[1][0]}"
+
     def direction(self, before: float, after: float) -> str:
         """Whether a seed got `better`, `worse` or stayed `level`."""
         change = self.sign * (after - before)

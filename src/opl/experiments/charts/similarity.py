@@ -203,7 +203,7 @@ def draw(matrices: Sequence[Matrix]) -> "Figure":
     The scale is |cosine| from 0 to 1; if there are negative cosines, it is the cosine from -1 to 1, white at 0.
 
     Args:
-        matrices: for example those of CE and of CE+OPL.
+        matrices: for example of CE and of CE+OPL.
 
     Example:
         >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))

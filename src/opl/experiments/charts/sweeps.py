@@ -95,7 +95,7 @@ class Grid(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The settings of a run except its seed: those that may be varied, and all others."""
+    """The settings of a run except its seed: the settings that may be varied, and all others."""
 
     method: str
     """Class name of the method without OPL."""

@@ -23,7 +23,6 @@ from ..charts import (
     sweeps,
 )
 from ..charts.samples import has_features, pair_by_seed
-from ..charts.style import split_common
 from ..charts.svg import DataTable
 from ..item import Row
 from ..results.comparisons import (
@@ -32,7 +31,6 @@ from ..results.comparisons import (
     compare,
     comparison_verdict,
     describe_difference,
-    describe_tests,
     format_interval,
     lines,
     range_of,
@@ -213,15 +211,7 @@ def _forest(experiment: Experiment) -> Markup | None:
         label=f"Differences, {group.title}, scale {group.scale}",
         title=f"difference{metric}",
         axis=forest.axis_svg(x),
-        rows=[
-            {
-                "contrast": contrast,
-                "strip": forest.to_svg(contrast, x, margin),
-                "difference": describe_difference(contrast.difference),
-                "tests": describe_tests(contrast.decision),
-            }
-            for contrast in contrasts
-        ],
+        rows=[(contrast, forest.to_svg(contrast, x, margin)) for contrast in contrasts],
         note=forest.describe_marks(contrasts),
     )
 
@@ -302,14 +292,14 @@ def _comparisons(group: Group, compared: Sequence[Comparison]) -> tuple[str, Dat
     first = compared[0]
     rows = [
         (
-            each.label,
-            each.baseline,
-            each.metric,
-            len(each.seeds),
-            describe_difference(each.difference),
-            comparison_verdict(each.difference),
+            comparison.label,
+            comparison.baseline,
+            comparison.metric,
+            len(comparison.seeds),
+            describe_difference(comparison.difference),
+            comparison_verdict(comparison.difference),
         )
-        for each in compared
+        for comparison in compared
     ]
     head = (group.item.what, "vs", "metric", "seeds", "difference", "verdict")
     table = DataTable(f"{group.title}, over the same {first.unit}", head, rows, ("vs", "metric", "verdict"), kind="")
@@ -335,10 +325,7 @@ def _seeds(experiment: Experiment) -> Markup | None:
         shown.insert(1, in_d)
     return render(
         "seeds",
-        charts=[
-            (pairs.title, f"{pairs.labels[1]} vs {split_common(*pairs.labels)[1][0]}", seed_pairs.to_svg(pairs))
-            for pairs in shown
-        ],
+        charts=[(pairs, seed_pairs.to_svg(pairs)) for pairs in shown],
         more=max(0, len(compared) - SEED_CHARTS),
         data=seed_pairs.data_table([pairs for _, pairs in compared]),
     )

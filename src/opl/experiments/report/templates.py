@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from ..charts.style import shorten
 from ..charts.svg import swatch
+from ..results.comparisons import describe_difference, describe_tests
 from ..statistics import GAIN, LOSS, Decision
 from .glossary import TERMS, split_terms, term_id
 
@@ -42,7 +43,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    environment.filters |= {"shorten": shorten, "swatch": swatch, "split_terms": split_terms, "pill": _pill}
+    functions = (shorten, swatch, split_terms, describe_difference, describe_tests)
+    environment.filters |= {function.__name__: function for function in functions} | {"pill": _pill}
     environment.globals["terms"] = {term: term_id(term) for term in TERMS}
     return environment
 
