@@ -87,10 +87,10 @@ def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
         "-worse": ["other-ce", "worse"],
     }
     assert found.text[:2] == [
-        "Digits: opl fixes 3 of 4 test images, compared with ce (highest confidence first), seed 1; 2 shown",
-        "Digits: opl breaks 1 of 4 test images, compared with ce (highest confidence first), seed 1; 1 shown",
+        "Digits: opl vs ce: fixes 3 of 4 test images (most confident first), seed 1; 2 shown",
+        "Digits: opl vs ce: breaks 1 of 4 test images (most confident first), seed 1; 1 shown",
     ]
-    assert "none among the kept images" in " ".join(written(found.figures["-worse"]))
+    assert "none with a picture" in " ".join(written(found.figures["-worse"]))
     rows[1][1][:] = [run_of("opl", 3, [0] * 4)]
     with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
         gallery.render(rows, "class")

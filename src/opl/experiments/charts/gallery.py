@@ -188,7 +188,7 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
         figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
         top = figure.get_figheight()
         for heading, part in parts.items():
-            title = heading if part else f"{heading}, none among the kept images"
+            title = heading if part else f"{heading}, none with a picture"
             x, y = 0.06 / (WIDTH * ACROSS), (top - 0.12) / figure.get_figheight()
             figure.text(x, y, print_label(title, 100, 100), va="top", fontsize=9, fontweight="bold")
             for i, picture in enumerate(part):
@@ -226,11 +226,11 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 def _parts(before: Run, after: Run, names: tuple[str, str]) -> dict[str, list[Picture]]:
     """The fixed and the broken pictures, by headings that count them over all test images."""
-    changes, (first, second) = count_changes(before, after), names
-    of = f"of {changes.total:,} test images, compared with {first}"
+    changes, versus = count_changes(before, after), f"{names[1]} vs {names[0]}"
+    of = f"of {changes.total:,} test images (most confident first)"
     return {
-        f"{second} fixes {changes.fixed:,} {of} (highest confidence first)": find_fixed(before, after, PRINTED),
-        f"{second} breaks {changes.broken:,} {of} (highest confidence first)": find_broken(before, after, PRINTED),
+        f"{versus}: fixes {changes.fixed:,} {of}": find_fixed(before, after, PRINTED),
+        f"{versus}: breaks {changes.broken:,} {of}": find_broken(before, after, PRINTED),
     }
 
 
