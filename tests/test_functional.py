@@ -222,12 +222,13 @@ def test_the_way_is_chosen_as_documented():
 def test_the_docstrings_examples_are_true():
     import doctest
 
-    from opl import errors
-    from opl.losses import projection
+    import opl
+    from opl import errors, schedules, verification
+    from opl.losses import projection, queue
     from opl.plugin import criterion, graph, tap
 
-    for module in (functional, criterion, graph, tap, projection, errors):
-        names = {"torch": torch, "nn": torch.nn}
+    names = {"torch": torch, "nn": torch.nn, "OrthogonalProjectionLoss": opl.OrthogonalProjectionLoss}
+    for module in (functional, criterion, graph, tap, projection, queue, schedules, verification, errors):
         result = doctest.testmod(module, extraglobs=names)
         assert result.attempted > 0
         assert result.failed == 0, module.__name__

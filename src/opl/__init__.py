@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .losses.projection import OrthogonalProjectionLoss
     from .plugin import FeatureTap, regularize
     from .schedules import AutoGamma, Ramp
+    from .verification import verify
 
 __version__ = "0.1.0"
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "optim",
     "orthogonal_projection",
     "regularize",
+    "verify",
 ]
 
 _HOME = {
@@ -43,6 +45,7 @@ _HOME = {
     "Ramp": "schedules",
     "orthogonal_projection": "functional",
     "regularize": "plugin",
+    "verify": "verification",
 }
 _MODULES = {"errors", "functional", "geometry", "heads", "losses", "optim", "plugin"}
 
