@@ -87,7 +87,7 @@ def test_a_folder_with_something_else_is_refused_and_stays_as_it_is(run, tmp_pat
         (tmp_path / "file", "is a file"),
         (tmp_path / "other", "do not belong to an export"),
         (run, "do not belong to an export"),
-        (tmp_path / "bert", "is not an export"),
+        (tmp_path / "bert", "is not a valid export"),
         (tmp_path / "four", "the export of another run (digits-ce, seed 4, custom)"),
     ]:
         says(lambda target=target: export_run(run, target, license="mit"), OptionError, [said])

@@ -115,7 +115,7 @@ def test_a_variant_survives_json_and_counts_as_opl():
 
 @pytest.mark.parametrize("wrong", [{"rule": "auto"}, {"centered": True}], ids=str)
 def test_prototypes_refuse_what_they_have_no_use_for(wrong):
-    with pytest.raises(OptionError, match="prototypes have a constant gamma or a ramp"):
+    with pytest.raises(OptionError, match="prototypes need a constant gamma or a ramp"):
         OPLVariant(variant="prototypes", **wrong).build(SHAPE)
 
 

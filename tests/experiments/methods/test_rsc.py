@@ -215,13 +215,13 @@ def test_every_parameter_learns_in_any_precision():
         ({"every": 0}, "every is 0"),
         ({"rule": "paper"}, "rule 'paper' does not exist"),
         ({"place": "beside"}, "place 'beside' does not exist"),
-        ({"rule": "domainbed"}, "channels alone"),
+        ({"rule": "domainbed"}, "masks only channels"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes, says):
     with pytest.raises(OptionError, match=says):
         built(RSC(**changes))
-    with pytest.raises(OptionError, match=r"one of `opl\.experiments\.models`"):
+    with pytest.raises(OptionError, match=r"a model of opl\.experiments\.models"):
         built(RSC())(nn.Linear(3, 2), by_hand()[1])
 
 

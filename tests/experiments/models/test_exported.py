@@ -101,7 +101,7 @@ def test_what_cannot_be_loaded_is_one_sentence(export, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     says(lambda: from_pretrained(tmp_path / "nowhere"), OptionError, ["there is no folder"])
     says(lambda: from_pretrained("nobody/nothing-at-all"), OptionError, ["the Hub does not provide it"])
-    says(lambda: from_pretrained(tmp_path), OptionError, ["not an export", "config.json"])
+    says(lambda: from_pretrained(tmp_path), OptionError, ["not a valid export", "config.json"])
     content = json.loads((export / "config.json").read_text())
     for change, said in [
         ({"kind": "ResNetConfig"}, "its kind is"),
@@ -110,7 +110,7 @@ def test_what_cannot_be_loaded_is_one_sentence(export, tmp_path, monkeypatch):
         ({"height": 3}, "setting of NetworkConfig"),
     ]:
         (export / "config.json").write_text(json.dumps({**content, **change}))
-        says(lambda: from_pretrained(export), OptionError, ["not an export", said])
+        says(lambda: from_pretrained(export), OptionError, ["not a valid export", said])
     (export / "config.json").write_text(json.dumps({**content, "num_classes": 3}))
     says(lambda: from_pretrained(export), OptionError, ["10 classes of 64 features in the weights"])
     head = {"kind": "HeadConfig", "name": "CosfaceHead", "options": {}}
@@ -126,9 +126,7 @@ def test_the_weights_of_another_network_are_refused_unless_they_are_declared(exp
     assert content["sha256"] == sha256(export / "model.safetensors")
     weights = load_file(export / "model.safetensors")
     save_file({name: value + 1 for name, value in weights.items()}, export / "model.safetensors")
-    says(
-        lambda: from_pretrained(export), OptionError, ["are not those that were exported", "make sha256 in config.json"]
-    )
+    says(lambda: from_pretrained(export), OptionError, ["differ from the exported ones", "set sha256 in config.json"])
     (export / "config.json").write_text(json.dumps({**content, "sha256": ""}))
     name, value = next(iter(from_pretrained(export).named_parameters()))
     assert torch.equal(value, weights[name] + 1)

@@ -212,7 +212,7 @@ def test_new_weights_are_drawn_as_published():
         (CifarResNet(depth=18), ["14 or 20"]),
         (ResNet(depth=56), ["depth is 56", "18, 34, 50, 101"]),
         (ResNet(stem="cifar10"), ["'cifar10'", "did you mean 'cifar'"]),
-        (Vgg11(widths=(8, 8)), ["8 convolutions", "names 2"]),
+        (Vgg11(widths=(8, 8)), ["has 2 numbers", "needs 8"]),
         (WideResNet(depth=30), ["depth is 30", "28 or 34"]),
         (WideResNet(width=0), ["width is 0"]),
         (MadryResNet(units=0), ["units is 0"]),

@@ -22,7 +22,7 @@ def test_a_network_with_its_normalization_inside_answers_as_one_without():
     assert {*inside.state_dict()} - {*outside.state_dict()} == {"standardize.mean", "standardize.std"}
     plain = build_model(replace(DIGITS, normalize="none"))
     assert torch.equal(plain(pixels).logits, outside(pixels).logits)
-    with pytest.raises(OptionError, match="one of each"):
+    with pytest.raises(OptionError, match="one number per channel"):
         Standardize((0.5,), (0.0,))
 
 

@@ -130,7 +130,7 @@ def test_gates_are_part_of_a_checkpoint():
 
 
 def test_a_wrong_number_of_widths_is_refused():
-    with pytest.raises(OptionError, match="17 convolutions beside its shortcuts, but widths names 2"):
+    with pytest.raises(OptionError, match="has 2 numbers: PreActResNet18 needs 17"):
         PreActResNet18(widths=(4, 4)).build(3, 10)
     with pytest.raises(OptionError, match="ratio"):
         NeuralScale(ratio=0.0).build(3, 10)

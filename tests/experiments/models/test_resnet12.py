@@ -106,7 +106,7 @@ def test_training_a_block_compiles_into_one_graph():
 def test_images_too_small_to_halve_four_times_are_refused():
     model = SLIM.build(3, 7).eval()
     for size in ((8, 8), (15, 32), (32, 4)):
-        with pytest.raises(OptionError, match="16x16 pixels or more"):
+        with pytest.raises(OptionError, match="at least 16x16 pixels"):
             model(torch.randn(2, 3, *size))
 
 

@@ -1,4 +1,4 @@
-"""`opl export RUN DIR` and `opl export RUN --hub REPO`: a finished run as a model that others can use."""
+"""`opl export RUN DIR` and `opl export RUN --hub REPO`: export a finished run as a model."""
 
 from dataclasses import dataclass
 from pathlib import Path

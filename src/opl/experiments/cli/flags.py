@@ -41,8 +41,17 @@ class Flags:
     def parse(cls, argv: list[str]) -> Self:
         """Read the flags and check the ranges in their types."""
         job: Self = read_flags(cls, argv, prog=f"opl {cls.__name__.lower()}")
-        check_settings(job, "--")
+        check_flags(job)
         return job
+
+
+def check_flags(job: Any) -> None:
+    """Check the ranges of all flags; flags of nested settings whose prefix is omitted are named without it."""
+    hints = typing.get_type_hints(type(job), include_extras=True)
+    for name, hint in hints.items():
+        if OmitArgPrefixes in getattr(hint, "__metadata__", ()):
+            check_settings(getattr(job, name), "--")
+    check_settings(job, "--")
 
 
 class Parser(argparse.ArgumentParser):
@@ -54,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def read_flags(kind: Any, argv: Sequence[str], **options: Any) -> Any:
-    """Call `tyro.cli` and raise usage errors as `OptionError`, each in one sentence."""
+    """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence."""
 
     def fail(event: Any) -> NoReturn:
         known = [*_flag_names(options.get("default", kind))]
@@ -133,7 +142,8 @@ def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
         return
     hints = typing.get_type_hints(settings if isinstance(settings, type) else type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
-        value, markers = getattr(settings, field.name, None), getattr(hints[field.name], "__metadata__", ())
+        made = field.default_factory() if callable(field.default_factory) else None
+        value, markers = getattr(settings, field.name, made), getattr(hints[field.name], "__metadata__", ())
         inner = prefix if OmitArgPrefixes in markers else f"{prefix}{field.name}."
         if dataclasses.is_dataclass(value):
             yield from _flag_names(value, inner)

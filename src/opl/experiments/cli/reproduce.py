@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._ranges import check_settings
 from ...errors import FolderError, OptionError
 from ..charts.figure import Order
 from ..files import write_whole
@@ -20,7 +19,7 @@ from ..runner.executor import HERE, Placement
 from ..runner.jobs import Job, jobs_of, measure_all, run_all, seconds_left
 from ..scales import Scale
 from ..settings import FREE, describe_changes, to_json
-from .flags import OUT, Flags, Seeds, read_flags, show_status
+from .flags import OUT, Flags, Seeds, show_status
 
 if TYPE_CHECKING:
     from ..results.runs import Run
@@ -43,14 +42,6 @@ class Reproduce(Flags):
     """The order of classes in the similarity matrices of figures 4 and s3; other items ignore it."""
     dry_run: bool = False
     """Print the runs, their progress, the data sets and the expected time, and train nothing."""
-
-    @classmethod
-    def parse(cls, argv: list[str]) -> Self:
-        """Read and check the flags."""
-        job: Self = read_flags(cls, argv, prog="opl reproduce")
-        for flags in (job.placement, job):
-            check_settings(flags, "--")
-        return job
 
     def run(self) -> int:
         """Train and measure unfinished runs, then print the table or draw the figure."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._ranges import Range, check_settings
+from ..._ranges import Range
 from ...errors import OplError
 from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe
@@ -20,7 +20,7 @@ from ..search.execution import Search as Execution
 from ..search.execution import as_json, check_recipe, claim_folder, markdown, sentences, table_of
 from ..search.samplers import Goal, Grid, Metric, OptunaSampler, Sampler, Setting, Trial, parse_space
 from ..settings import to_json
-from .flags import OUT, read_flags, show_status
+from .flags import OUT, check_flags, read_flags, show_status
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -50,7 +50,7 @@ class Search:
     """The metric to compare; val/loss is minimized."""
     scale: Scale = "small"
     out: Path = OUT
-    place: Annotated[Placement, OmitArgPrefixes] = HERE
+    placement: Annotated[Placement, OmitArgPrefixes] = HERE
     settings: tyro.conf.Suppress[tuple[str, ...]] = ()
 
     @classmethod
@@ -58,8 +58,7 @@ class Search:
         """Read the flags; flags of the recipe's settings are kept for `_build`."""
         job: Search
         job, rest = read_flags(cls, argv, prog="opl search", return_unknown_args=True)
-        for flags in (job.place, job):
-            check_settings(flags, "--")
+        check_flags(job)
         check_recipe_name(job.recipe)
         return replace(job, settings=tuple(rest))
 
@@ -78,8 +77,8 @@ class Search:
         claim_folder(folder, self._definition(base))
         sampler = self._sampler(space, goal, folder, base.seed)
         self._announce(space)
-        with self.place.executor(folder, self.scale == "tiny") as executor:
-            trials = execution.run(sampler, executor, self.place.resources)
+        with self.placement.executor(folder, self.scale == "tiny") as executor:
+            trials = execution.run(sampler, executor, self.placement.resources)
         return self._finish(trials, sampler, space, goal, folder)
 
     def _announce(self, space: tuple[Setting, ...]) -> None:
@@ -87,7 +86,7 @@ class Search:
         from ..results.text import show_lines
 
         trials = self.trials if self.by == "optuna" else prod(len(setting.grid()) for setting in space)
-        runs = f"{trials} trials, up to {trials * self.seeds} runs ({self.place.jobs} in parallel)"
+        runs = f"{trials} trials, up to {trials * self.seeds} runs ({self.placement.jobs} in parallel)"
         show_lines([f"{runs}; a run: {cost_of(self.recipe) or 'not measured'}"], stderr=True)
 
     def _build(self, flags: list[str]) -> "Recipe":
@@ -98,14 +97,14 @@ class Search:
 
     def _definition(self, base: "Recipe") -> dict[str, Any]:
         """Return what must be equal for a search to continue; the number of Optuna's trials may grow."""
-        optuna = {"batch": self.batch or self.place.jobs} if self.by == "optuna" else {}
+        optuna = {"batch": self.batch or self.placement.jobs} if self.by == "optuna" else {}
         chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
         return {"recipe": to_json(base), **chosen, "metric": self.metric, **optuna}
 
     def _sampler(self, space: tuple[Setting, ...], goal: Goal, folder: Path, seed: int) -> Sampler:
         if self.by == "grid":
             return Grid(space, goal)
-        return OptunaSampler(space, goal, folder, self.trials, self.batch or self.place.jobs, seed)
+        return OptunaSampler(space, goal, folder, self.trials, self.batch or self.placement.jobs, seed)
 
     def _finish(
         self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path

@@ -5,14 +5,14 @@ import os
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..._ranges import Range, check_settings
+from ..._ranges import Range
 from ...errors import OplError, StoppedError
 from ..tryout.preferences import Preferences
-from .flags import OUT, Flags, read_flags
+from .flags import OUT, Flags
 
 if TYPE_CHECKING:
     from ..data.read.pack import PackFacts
@@ -40,14 +40,6 @@ class Try(Flags):
     """Look at the images, measure and plan, and train nothing."""
     json: bool = False
     """Print the table as JSON."""
-
-    @classmethod
-    def parse(cls, words: list[str]) -> Self:
-        """Read the flags, and check them; the settings are named as they are given."""
-        job: Self = read_flags(cls, words, prog="opl try")
-        for flags in (job.settings, job):
-            check_settings(flags, "--")
-        return job
 
     def run(self) -> int:
         """Look at the images, train what fits into the time, and tell what was found."""

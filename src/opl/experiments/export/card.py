@@ -73,11 +73,11 @@ def _front_matter(config: NetworkConfig, measured: Sequence[Measurement], licens
             dataset_name=config.data,
             dataset_split="test",
             metric_type="accuracy",
-            metric_name=each.title,
-            metric_value=round(each.value, 4),
+            metric_name=measurement.title,
+            metric_value=round(measurement.value, 4),
         )
-        for each in measured
-        if each.metric in ACCURACIES
+        for measurement in measured
+        if measurement.metric in ACCURACIES
     ]
     data = ModelCardData(
         license=license,
@@ -145,29 +145,29 @@ def _numbers(subject: Subject, measured: Sequence[Measurement]) -> str:
     """Return the table and an explanation."""
     if not measured:
         return "The run has no test images, so there are no numbers."
-    compared = any(each.paired for each in measured)
+    compared = any(measurement.paired for measurement in measured)
     heading = ["metric", f"this model (seed {subject.run.seed})", "mean ± 95 % interval over seeds"]
     heading += [f"difference to {subject.baseline_label}"] if compared else []
     rows = [
         [
-            each.title,
-            format_interval(Interval(each.value, float("nan"), 1)),
-            f"{format_interval(each.mean)} ({list_seeds(each.seeds)})",
+            measurement.title,
+            format_interval(Interval(measurement.value, float("nan"), 1)),
+            f"{format_interval(measurement.mean)} ({list_seeds(measurement.seeds)})",
         ]
-        + ([_difference(each)] if compared else [])
-        for each in measured
+        + ([_difference(measurement)] if compared else [])
+        for measurement in measured
     ]
     table = "\n".join("| " + " | ".join(row) + " |" for row in [heading, ["---"] * len(heading), *rows])
     return "\n\n".join([table, _reading(subject, compared)])
 
 
-def _difference(each: Measurement) -> str:
-    if not each.paired:
+def _difference(measurement: Measurement) -> str:
+    if not measurement.paired:
         return "-"
-    text = describe_difference(each.difference)
-    if each.decision is not None:
-        text = describe_decision(each.difference, each.decision)
-    return f"{text} ({list_seeds(each.paired)})"
+    text = describe_difference(measurement.difference)
+    if measurement.decision is not None:
+        text = describe_decision(measurement.difference, measurement.decision)
+    return f"{text} ({list_seeds(measurement.paired)})"
 
 
 def _reading(subject: Subject, compared: bool) -> str:

@@ -15,7 +15,7 @@ from ..results.runs import REFUSED, Run, inner, number, read_runs, select_runs
 from ..run_folder import RunFolder
 from ..statistics import Decision, Interval, decide, interval
 
-SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, also of those with settings of their own
+SYNTHETIC = ("Synthetic", "SyntheticDomains")  # data of tiny runs, including custom runs
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Training methods, one file each: the settings, and the objective that they build.
+"""Training methods, one file per method: the settings, and the objective that they build.
 
 An objective is called as `objective(model, batch) -> Terms`. Settings of auxiliary losses, criteria and heads are in
-`auxiliaries`, `criteria` and `heads`.
+`auxiliaries`, `criteria` and `heads`, generated from the signatures of the library.
 """
 
 from .adversarial import AdversarialTraining

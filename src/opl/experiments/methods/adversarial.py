@@ -48,7 +48,7 @@ class InnerLoop:
 
     def attack(self, model: nn.Module, batch: Batch, loss: Loss, *, clean: bool = False) -> Tensor:
         """Return adversarial images; `clean` computes the clean logits once and passes them to the loss."""
-        network = unwrap(model)  # no DDP: this is not a training step, and other processes need not wait
+        network = unwrap(model)  # without DDP, which would wait for the other processes
         images = batch.images.to(next(network.parameters()).dtype)
         with evaluation_mode(network) if self.inner == "eval" else nullcontext():
             with torch.no_grad():

@@ -30,7 +30,7 @@ def ascend(
     Only the gradient for the images is computed, so the gradients of the parameters do not change.
 
     Args:
-        loss: a function from perturbed images to a scalar; a sum over images, so that each follows its own loss.
+        loss: a function from perturbed images to a scalar; a sum over images, so that every image follows its loss.
         images: (B, C, H, W) in [0, 1]; not modified.
         eps: the radius of the ball.
         step: the step size, in the same norm.
@@ -48,16 +48,16 @@ def ascend(
         raise OptionError(did_you_mean("norm", norm, get_args(Norm)))
     low, high = (images - eps).clamp_(min=0), (images + eps).clamp_(max=1)
 
-    def pulled(moved: Tensor) -> Tensor:
+    def project(moved: Tensor) -> Tensor:
         return moved.clamp(low, high) if norm == "linf" else _into_sphere(moved, images, eps)
 
     direction = torch.sign if norm == "linf" else _unit
-    moved = images.detach().clone() if start is None else pulled(start.detach())
+    moved = images.detach().clone() if start is None else project(start.detach())
     for _ in range(steps):
         at = moved.detach().requires_grad_()
         with torch.enable_grad():
             (gradient,) = torch.autograd.grad(loss(at), at)
-        moved = pulled(direction(gradient).mul_(step).add_(at.detach()))
+        moved = project(direction(gradient).mul_(step).add_(at.detach()))
     return moved
 
 
@@ -71,9 +71,9 @@ def random_point(images: Tensor, eps: float, norm: Norm = "linf", generator: tor
         generator: random generator; by default PyTorch's global one, as in dropout.
     """
     if norm == "linf":
-        return images + eps * (2 * _drawn(torch.rand, images, generator) - 1)
-    radius = _drawn(torch.rand, images[:, :1, :1, :1], generator) ** (1 / images[0].numel()) if len(images) else 0.0
-    return images + eps * radius * _unit(_drawn(torch.randn, images, generator))
+        return images + eps * (2 * _draw(torch.rand, images, generator) - 1)
+    radius = _draw(torch.rand, images[:, :1, :1, :1], generator) ** (1 / images[0].numel()) if len(images) else 0.0
+    return images + eps * radius * _unit(_draw(torch.randn, images, generator))
 
 
 def check_pixels(images: Tensor) -> None:
@@ -83,15 +83,15 @@ def check_pixels(images: Tensor) -> None:
     low, high = (float(value) for value in torch.aminmax(images))
     if low < 0 or high > 1:
         raise OptionError(
-            f"the images reach from {low:.3g} to {high:.3g}, and attacks move pixels in [0, 1]: put the normalization "
-            "inside the model (normalize='model' in a recipe), and give images as they are."
+            f"the pixels range from {low:.3g} to {high:.3g}, but attacks need pixels in [0, 1]: put the normalization "
+            "inside the model (normalize='model' in a recipe), and pass images without normalization."
         )
 
 
-def _drawn(draw: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
+def _draw(distribution: Callable[..., Tensor], like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Draw on the generator's device, which may differ from the device of the images."""
     device = generator.device if generator is not None else like.device
-    return draw(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
+    return distribution(like.shape, generator=generator, dtype=like.dtype, device=device).to(like.device)
 
 
 def _unit(vectors: Tensor) -> Tensor:

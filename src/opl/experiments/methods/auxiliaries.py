@@ -52,7 +52,7 @@ class OPLVariant(OPL):
     """A variant of OPL: another gamma, another combination of s and d, centered features, or a balanced weight."""
 
     variant: Variant = "sum"
-    """`sum` is OPL's own; `log_ratio` its logarithm; `prototypes` compares with running class means."""
+    """`sum` is that of OPL; `log_ratio` its logarithm; `prototypes` compares with running class means."""
     rule: Rule = "constant"
     """Gamma: always `gamma`; at least `gamma` and what lowers d; or a ramp from `gamma` to `end` over all training."""
     end: NotNegative = 1.0
@@ -68,21 +68,21 @@ class OPLVariant(OPL):
         return ProjectionTerm(self._loss(shape), balance, shape.label_smoothing)
 
     def _loss(self, shape: TaskShape) -> ProjectionLoss:
-        gamma, everywhere = self._gamma(shape), is_distributed()
+        gamma, global_batch = self._gamma(shape), is_distributed()
         if self.variant == "prototypes":
             if isinstance(gamma, AutoGamma) or self.centered:
                 raise OptionError(
-                    "prototypes have a constant gamma or a ramp, and center nothing: leave rule='auto' and centered "
-                    "out."
+                    "prototypes need a constant gamma or a ramp, and features that are not centered: leave out "
+                    "rule='auto' and centered."
                 )
             return PrototypeProjectionLoss(
-                shape.feature_dim, num_classes=shape.num_classes, gamma=gamma, global_batch=everywhere
+                shape.feature_dim, num_classes=shape.num_classes, gamma=gamma, global_batch=global_batch
             )
         if self.centered:
-            return CenteredProjectionLoss(shape.feature_dim, gamma=gamma, global_batch=everywhere)
+            return CenteredProjectionLoss(shape.feature_dim, gamma=gamma, global_batch=global_batch)
         if self.variant == "log_ratio":
-            return LogRatioLoss(gamma=gamma, global_batch=everywhere)
-        return OrthogonalProjectionLoss(gamma=gamma, form=self.form, global_batch=everywhere)
+            return LogRatioLoss(gamma=gamma, global_batch=global_batch)
+        return OrthogonalProjectionLoss(gamma=gamma, form=self.form, global_batch=global_batch)
 
     def _gamma(self, shape: TaskShape) -> float | AutoGamma | Ramp:
         if self.rule == "auto":
@@ -110,7 +110,7 @@ class ProjectionTerm(Term):
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return the loss unscaled; a balance changes its gradient, not its value."""
-        features = output.features.view_as(output.features)  # a tensor of our own: the engine watches the model's
+        features = output.features.view_as(output.features)  # the engine watches the tensor of the model
         projection = self.loss.diagnose(features, batch.labels)
         named = {
             "s": projection.same,
@@ -123,7 +123,8 @@ class ProjectionTerm(Term):
         head = unwrap(model).get_submodule("fc")
         if not isinstance(head, nn.Linear | LinearHead):
             raise OptionError(
-                f"a balanced OPL needs a linear classifier, and the model ends in a {type(head).__name__}."
+                f"a balanced OPL needs a linear classifier, but the model ends in {type(head).__name__}: leave "
+                "out balanced."
             )
         slope = entropy_gradient(output.logits, batch.labels, head.weight, self.label_smoothing) * batch.sample_weight
         scaled: Tensor = self.balance(projection.loss, features, slope)
@@ -208,14 +209,14 @@ class ActivationMapTerm(Term):
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return this process's part of the mean over the global batch, for the model's last forward pass."""
         if self.tap is None:
-            raise OptionError("the pooling layer was not tapped before the model ran: call prepare(model) first.")
+            raise OptionError("the pooling layer was not tapped before the forward pass: call prepare(model) first.")
         maps, head = self.tap.take(), unwrap(model).get_submodule("fc")
-        maps = maps[: len(batch.labels)]  # a pass may append further images to the batch, such as twins
+        maps = maps[: len(batch.labels)]  # a forward pass may append images to the batch, such as rotated twins
         maps = maps[:, :, None, None] if maps.ndim == 2 else maps
         if not isinstance(head, nn.Linear | LinearHead) or head.weight.shape[1] != maps.shape[1]:
             raise OptionError(
-                "class activation maps need a linear classifier on the averaged map, and this model has another head "
-                "or layers between: take head=None and a model that ends in its average pool, such as CifarResNet."
+                "class activation maps need a linear classifier on the averaged map, but this model has another head "
+                "or layers between them: use head=None and a model that ends in average pooling, such as CifarResNet."
             )
         value: Tensor = self.loss(class_activation_maps(maps, head.weight, head.bias), batch.labels)
         return value * batch_share(batch)
@@ -226,9 +227,9 @@ Auxiliary = OPL | OPLVariant | Center | OLE | NegativeCAM | Perpetual
 
 def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedTerms:
     """Build the terms of the auxiliary losses, with their weights, by name."""
-    terms: dict[str, tuple[float, Term]] = {each.name: (each.weight, each.build(shape)) for each in auxiliary}
+    terms: dict[str, tuple[float, Term]] = {loss.name: (loss.weight, loss.build(shape)) for loss in auxiliary}
     if len(terms) < len(auxiliary):
-        raise OptionError("the same auxiliary loss is named twice: give each once, with the weight that is meant.")
+        raise OptionError("an auxiliary loss is named twice: name every loss once, with its weight.")
     return terms
 
 
@@ -237,13 +238,13 @@ class AuxiliaryMethod(Method):
     """A method with auxiliary losses, which may include OPL."""
 
     auxiliary: tuple[Auxiliary, ...] = field(default=(), kw_only=True)
-    """Losses to add, each with its weight."""
+    """Losses to add, with their weights."""
 
     @property
     def opl(self) -> OPL | None:
         """The settings of OPL, or None if it is not among the auxiliary losses."""
-        return next((each for each in self.auxiliary if isinstance(each, OPL)), None)
+        return next((loss for loss in self.auxiliary if isinstance(loss, OPL)), None)
 
     def baseline(self) -> Self:
         """Return the same method without OPL."""
-        return replace(self, auxiliary=tuple(each for each in self.auxiliary if not isinstance(each, OPL)))
+        return replace(self, auxiliary=tuple(loss for loss in self.auxiliary if not isinstance(loss, OPL)))

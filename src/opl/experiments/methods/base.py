@@ -1,4 +1,4 @@
-"""The objective of every method: weighted losses of a batch plus auxiliary terms, summed in one place."""
+"""The objective of every method: weighted losses of a batch plus auxiliary terms, and the only loop over them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
@@ -34,11 +34,11 @@ class Term(nn.Module):
 
 
 WeightedTerms = Mapping[str, tuple[float, Term]]
-"""Terms by name, each with its weight."""
+"""Weights and terms, by name."""
 
 
 class Losses(NamedTuple):
-    """The result of `Objective.losses`: the method's own losses, and the inputs of the terms."""
+    """The result of `Objective.losses`: the losses of the method, and the inputs of the terms."""
 
     sums: dict[str, tuple[float, Tensor]]
     """By name, the weight of a loss and its sum over the samples."""
@@ -64,7 +64,7 @@ class Objective(nn.Module):
         self.weights = {name: weight for name, (weight, _) in (terms or {}).items()}
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """Run the model and compute the method's own losses."""
+        """Run the model and compute the losses of the method."""
         raise NotImplementedError(f"{type(self).__name__} has no losses: define the method in the class.")
 
     def forward(self, model: nn.Module, batch: Batch) -> Terms:
@@ -96,11 +96,11 @@ class Objective(nn.Module):
         return False
 
     def facts(self, model: Network) -> dict[str, Any]:
-        """Return what `result.json` says of the method after training, beside the numbers of the model."""
+        """Return what the method adds to `result.json` after training."""
         return {}
 
     def kept_samples(self) -> Tensor | None:
-        """Return an (N,) mask of the training samples in use, by row; None for a method that prunes none."""
+        """Return an (N,) mask of the training samples in use, by row; None for a method that keeps all samples."""
         return None
 
 

@@ -24,7 +24,7 @@ class Composite(AuxiliaryMethod):
     """
 
     head: HeadChoice | None = None
-    """None keeps the model's own linear classifier."""
+    """None keeps the linear classifier of the model."""
     criterion: Criterion = field(default_factory=Softmax)
 
     def build(self, shape: TaskShape) -> Objective:
@@ -44,5 +44,7 @@ class HeadPenaltyTerm(Term):
         """Return this process's part of the mean penalty over the global batch."""
         head = unwrap(model).get_submodule("fc")
         if not isinstance(head, Head):
-            raise OptionError(f"the model ends in a {type(head).__name__}, which has no penalty: give it the head.")
+            raise OptionError(
+                f"the model ends in {type(head).__name__}, which has no penalty: build it with the head of the method."
+            )
         return head.penalty(output.features, batch.labels) * batch_share(batch)

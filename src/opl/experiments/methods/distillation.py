@@ -1,5 +1,4 @@
-"""Distillation from a teacher, the trained network of an earlier run: RFS's "born again" networks, and SKD's second
-generation."""
+"""Distillation from the network of an earlier run: the "born again" networks of RFS, and SKD's second generation."""
 
 from dataclasses import dataclass
 
@@ -28,7 +27,9 @@ class Teacher:
     def of(cls, shape: TaskShape) -> "Teacher":
         """Return the teacher of a task; raise `OptionError` if the recipe names none."""
         if shape.teacher is None:
-            raise OptionError("this method learns from an earlier run: name its recipe with after=..., or --after.")
+            raise OptionError(
+                "this method needs a teacher: name the recipe of a finished run with after=... or --after."
+            )
         return cls(shape.teacher)
 
     @torch.no_grad()
@@ -113,8 +114,8 @@ def halves(rows: int) -> tuple[slice, slice]:
     return slice(0, rows), slice(rows, 2 * rows)
 
 
-def sum_of_distances(one: Tensor, other: Tensor) -> Tensor:
+def sum_of_distances(logits: Tensor, twins: Tensor) -> Tensor:
     """Return the sum over samples of the distance between two vectors; the gradient is 0 where they are equal."""
-    squares = (one - other).square().sum(1)
-    there = squares > 0
-    return torch.where(there, torch.where(there, squares, 1.0).sqrt(), 0.0).sum()
+    squares = (logits - twins).square().sum(1)
+    differ = squares > 0
+    return torch.where(differ, torch.where(differ, squares, 1.0).sqrt(), 0.0).sum()

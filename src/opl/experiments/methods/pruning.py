@@ -33,10 +33,10 @@ class Pruning(Method):
     every: Count = 50
     """Mini-batches between removals."""
     filters: Count = 10
-    """Filters of one removal."""
+    """Filters per removal."""
     until: PositiveFraction = 0.95
     latest: PositiveFraction = 1.0
-    """Narrow networks have layers that keep all their filters, whose search would end without a record."""
+    """Without it, a narrow network whose layers keep all their filters would end its search without a record."""
 
     def build(self, shape: TaskShape) -> "PruningObjective":
         """Build the objective; its state has the records and whether the search has ended."""
@@ -45,7 +45,7 @@ class Pruning(Method):
 
 
 class PruningObjective(SupervisedObjective):
-    """Cross-entropy of a network with gates; filters are removed before a step, by what was measured until then."""
+    """Cross-entropy of a network with gates; filters are removed before a step, by their importance so far."""
 
     stopped: Tensor
 
@@ -63,28 +63,28 @@ class PruningObjective(SupervisedObjective):
 
     @property
     def ended(self) -> bool:
-        """Whether the search has ended by its own rules."""
+        """Whether the search has ended."""
         return bool(self.stopped)
 
     def facts(self, model: Network) -> dict[str, Any]:
         """Return the records and the power laws fitted to them."""
         network, classes, channels = _shape(model)
         parameters = [count_parameters(network, widths, classes, channels) for widths in self.widths]
-        own = model.facts[SCALING]["widths"]
-        law = fit(self.widths, parameters) if self.widths else proportional(own, 1.0)
-        found = {"alpha": list(law.alpha), "beta": list(law.beta), "records": self.widths, "parameters": parameters}
-        return {FIT: found}
+        widths = model.facts[SCALING]["widths"]
+        law = fit(self.widths, parameters) if self.widths else proportional(widths, 1.0)
+        records = {"records": self.widths, "parameters": parameters}
+        return {FIT: {"alpha": list(law.alpha), "beta": list(law.beta), **records}}
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the records, whose number is not known beforehand."""
+        """Return the records."""
         return {"widths": self.widths}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore the records."""
-        self.widths = [list(each) for each in state["widths"]]
+        self.widths = [list(widths) for widths in state["widths"]]
 
     def _advance(self, gates: list[Gate]) -> None:
-        done = int(self.clock.step) - self.start  # mini-batches that were measured
+        done = int(self.clock.step) - self.start  # mini-batches measured so far
         for gate in gates:
             gate.measuring = done >= 0 and not self.ended
         if done > 0 and done % self.settings.every == 0 and not self.ended:
@@ -115,14 +115,14 @@ class PruningObjective(SupervisedObjective):
 def _gates(model: nn.Module) -> list[Gate]:
     gates = gates_of(unwrap(model))
     if not gates:
-        raise OptionError("Pruning closes gates, and the model has none: give a model with gates=True.")
+        raise OptionError("Pruning needs a model with gates: set model.gates=True.")
     if is_distributed():
-        raise OptionError("Pruning measures filters on one process: give --devices 1.")
+        raise OptionError("Pruning runs on one process: use --devices 1.")
     return gates
 
 
 def _shape(model: Network) -> tuple[str, int, int]:
-    """The network's name, its number of classes and its input channels."""
+    """Return the name of the network, its number of classes and its input channels."""
     first = next(part for part in model.modules() if isinstance(part, nn.Conv2d))
     assert isinstance(model.fc, nn.Linear)
     return model.facts[SCALING]["network"], model.fc.out_features, first.in_channels

@@ -30,8 +30,8 @@ class RSC(AuxiliaryMethod):
     """Cross-entropy on feature maps whose cells or channels with the largest gradient are masked.
 
     Each batch masks either cells or channels, chosen at random. Only the images whose probability of the true class
-    drops most keep their mask. Nothing is masked at test time. With several processes, each chooses for its own shard
-    of the batch.
+    drops most keep their mask. Nothing is masked at test time. With several processes, every process chooses
+    for its shard of the batch.
 
     Example:
         >>> from opl.experiments.methods import OPL
@@ -70,7 +70,7 @@ class RSC(AuxiliaryMethod):
         """Build the objective; only its auxiliary losses can have parameters."""
         check_settings(self)
         if self.rule == "domainbed" and self.spatial:
-            raise OptionError(f"DomainBed's rule blanks channels alone, and spatial is {self.spatial}: set it to 0.")
+            raise OptionError(f"spatial is {self.spatial}, but DomainBed's rule masks only channels: set it to 0.")
         return RSCObjective(self, shape)
 
 
@@ -85,7 +85,7 @@ class RSCObjective(SupervisedObjective):
         """Run the model with its last map masked; with `place="before"`, return the features from before masking."""
         network, before = unwrap(model), []
         if not isinstance(network, Network):
-            raise OptionError("RSC blanks the last map of a network, so it needs one of `opl.experiments.models`.")
+            raise OptionError("RSC masks the last map of a Network: use a model of opl.experiments.models.")
 
         def change(maps: Tensor) -> Tensor:
             if self.place == "before":
@@ -152,7 +152,7 @@ def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor
     """
     if rule == "domainbed":
         return (scores < scores.quantile(1 - part, 1, keepdim=True)).to(scores.dtype)
-    border = scores.sort(1, descending=True).values[:, _place(math.ceil(scores.shape[1] * part), scores.shape[1])]
+    border = scores.sort(1, descending=True).values[:, _clip(math.ceil(scores.shape[1] * part), scores.shape[1])]
     return (scores <= border[:, None]).to(scores.dtype)
 
 
@@ -173,9 +173,9 @@ def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tens
     if rule == "domainbed":
         return drops >= drops.quantile(1 - share)
     drops = (drops - LEAST).clamp(min=0)
-    return drops > drops.sort(descending=True).values[_place(round(len(drops) * share), len(drops))]
+    return drops > drops.sort(descending=True).values[_clip(round(len(drops) * share), len(drops))]
 
 
-def _place(place: int, count: int) -> int:
+def _clip(index: int, count: int) -> int:
     """Return an index into `count` sorted entries, at most the last one."""
-    return min(place, count - 1)
+    return min(index, count - 1)

@@ -50,9 +50,10 @@ class TruncatedLq(AuxiliaryMethod):
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; its state includes which samples are kept."""
         check_settings(self)
-        if self.leave_out and not all(isinstance(each, OPL) for each in self.auxiliary):
+        if self.leave_out and not all(isinstance(loss, OPL) for loss in self.auxiliary):
             raise OptionError(
-                "leave_out is for OPL alone: other losses use the whole batch; give OPL alone, or leave_out=False."
+                "leave_out works with OPL only, because other losses use the whole batch: use OPL alone or "
+                "leave_out=False."
             )
         return TruncatedObjective(self, shape)
 
@@ -88,16 +89,16 @@ class TruncatedObjective(SupervisedObjective):
             return
         if not self.best:
             raise OptionError(
-                f"no model was judged ({self.monitor}) before epoch {epoch}, which begins with pruning: raise "
-                "method.start, or lower eval_every."
+                f"no model was evaluated ({self.monitor}) before epoch {epoch}, which begins with pruning: increase "
+                "method.start, or decrease eval_every."
             )
-        kept = self._believed(model, everything())
+        kept = self._kept_by_best(model, everything())
         if is_distributed():
             dist.all_reduce(kept)
         self.kept.copy_(kept.bool())
 
     @torch.no_grad()
-    def _believed(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
+    def _kept_by_best(self, model: nn.Module, batches: Iterator[Batch]) -> Tensor:
         """Return (N,), 1 for the samples of this process's shard to keep; the model is not modified."""
         kept = torch.zeros(len(self.kept), dtype=torch.int32, device=self.kept.device)
         with evaluation_mode(model):

@@ -1,4 +1,4 @@
-"""Architectures, one file each: frozen settings with a method `build(channels, num_classes)`.
+"""Architectures, one file per architecture: frozen settings with a method `build(channels, num_classes)`.
 
 The module that it builds returns `Output(features, logits)`, where the features are the input of its classifier `fc`.
 """

@@ -42,7 +42,7 @@ class NetworkConfig:
     """Name of the data set."""
     model: Model
     head: HeadConfig | None
-    """None for the model's own linear classifier."""
+    """None for the linear classifier of the model."""
     channels: int
     size: int
     """Height and width of the images that it was trained on."""
@@ -64,8 +64,8 @@ class NetworkConfig:
 def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str | None = None) -> Network:
     """Load an exported network, in evaluation mode, on the CPU; its input is images with pixels in [0, 1].
 
-    It returns `Output(features, logits)`, the same bits as the run's own network on the same machine and batches; of a
-    run in mixed precision, under the same autocast. The random state is unchanged.
+    It returns `Output(features, logits)`, bit-identical to the network of the run on the same machine and batches; for
+    a run in mixed precision, under the same autocast. The random state is unchanged.
 
     Args:
         source: a folder that `opl export` wrote; otherwise a Hub id such as `somebody/cifar100-resnet56-opl`.
@@ -90,7 +90,7 @@ def read_config(folder: Path) -> NetworkConfig:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise OptionError(
-            f"{folder} is not an export that can be read ({CONFIG}: {reason}): give a folder that opl export wrote."
+            f"{folder} is not a valid export ({CONFIG}: {reason}): give a folder that opl export wrote."
         ) from error
 
 
@@ -99,7 +99,7 @@ def parse_config(content: dict[str, Any]) -> NetworkConfig:
     from . import MODELS  # this package lists its models after importing this module
 
     if not isinstance(content, dict):
-        raise OptionError(f"it holds a {type(content).__name__} and no settings.")
+        raise OptionError(f"it contains a {type(content).__name__} instead of settings.")
     if content.get("kind") != NetworkConfig.__name__:
         raise OptionError(f"its kind is {content.get('kind')!r} and not {NetworkConfig.__name__!r}.")
     config: NetworkConfig = from_json(content, NetworkConfig, {Model: MODELS})
@@ -111,7 +111,7 @@ def rebuild(config: NetworkConfig, weights: Mapping[str, Tensor], *, normalize: 
     with torch.random.fork_rng(devices=[]):
         network = config.model.build(config.channels, config.num_classes)
         if not isinstance(network, Network):
-            raise OptionError(f"{type(config.model).__name__} builds no Network: let its build return one.")
+            raise OptionError(f"{type(config.model).__name__}.build returns no Network: return a Network.")
         if config.head is not None:
             network.fc = _head(config.head, network.feature_dim, config.num_classes)
     load_weights(network, weights)
@@ -140,16 +140,16 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
         raise OptionError(f"the weights {str(file)!r} cannot be read ({error}): export the run again.") from error
     if expected and hashlib.sha256(data).hexdigest() != expected:
         raise OptionError(
-            f"the weights {str(file)!r} are not those that were exported: export the run again, or for weights of your "
-            f"own make sha256 in {CONFIG} empty."
+            f"the weights {str(file)!r} differ from the exported ones: export the run again, or, if you changed them, "
+            f"set sha256 in {CONFIG} to an empty string."
         )
     return weights
 
 
 def _download(repository: str, revision: str | None) -> Path:
-    """The two files of an export on the Hub, downloaded once."""
+    """Download the two files of an export from the Hub, once."""
     if repository.count("/") != 1:
-        raise OptionError(f"there is no folder {repository!r}: give one that opl export wrote, or a Hub id.")
+        raise OptionError(f"there is no folder {repository!r}: give a folder that opl export wrote, or a Hub id.")
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:

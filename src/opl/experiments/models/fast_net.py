@@ -16,7 +16,7 @@ from .network import Network
 
 PATCH = 2  # pixels of a side of the patches that the first layer whitens
 EPSILON = 5e-4  # added to the eigenvalues
-IMAGES = 5000  # training images of which the patches are taken
+IMAGES = 5000  # training images from which patches are taken
 SCALE = 1.25 / 9  # of the features
 KERNELS = ((3, 1, 1), (3, 3, 1), (2, 3, 3))  # of the three convolutions of each group
 
@@ -31,7 +31,7 @@ class FastNet(Model):
     half: bool = False
     """Half of all widths, for about a quarter of the time."""
     width: Width = 64
-    """Channels of the first group; the others have 4 and 12 times as many."""
+    """Channels of the first group; the second and third have 4 and 12 times as many."""
 
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module; its whitening layer is drawn, until `whiten` computes it from images."""
@@ -62,14 +62,13 @@ class WhitenedNetwork(Network):
 def whitening_filters(images: Tensor, epsilon: float = EPSILON) -> Tensor:
     """Return (2n, C, 2, 2) filters, n = 4C: plus and minus the eigenvectors of the patches, scaled to unit variance.
 
-    The eigenvectors are those of the covariance of all 2x2 patches, each divided by the root of its eigenvalue plus
-    `epsilon`.
+    The eigenvectors of the covariance of all 2x2 patches are divided by the root of their eigenvalues plus `epsilon`.
     """
     patches = F.unfold(images.double(), PATCH).transpose(1, 2).flatten(0, 1)  # (patches, 4C)
     centered = patches - patches.mean(0)
     values, vectors = torch.linalg.eigh(centered.T @ centered / len(patches))
     filters = vectors.T / (values.clamp(min=0) + epsilon).sqrt()[:, None]
-    signs = filters.gather(1, filters.abs().argmax(1, keepdim=True)).sign()  # an eigenvector has no sign of its own
+    signs = filters.gather(1, filters.abs().argmax(1, keepdim=True)).sign()  # the sign of an eigenvector is arbitrary
     filters = (filters * signs).flip(0)  # largest eigenvalue first
     return torch.cat([filters, -filters]).view(-1, images.shape[1], PATCH, PATCH).to(images.dtype)
 

@@ -1,4 +1,4 @@
-"""The wide residual network of Madry et al. ("w32-10"): its code's own variant of a wide ResNet, built as published."""
+"""The wide residual network of Madry et al. ("w32-10"): the variant of a wide ResNet in its code, as published."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ EPS = 1e-3  # of batch norm
 class MadryResNet(Model):
     """Three stages of pre-activation units at the widths 16w, 32w, 64w; five units each and w = 10 as published.
 
-    It differs from `WideResNet` in five ways: every image is normalized by its own mean and std in the first layer, so
+    It differs from `WideResNet` in five ways: every image is normalized by its mean and std in the first layer, so
     that recipes set `normalize="none"`; the activation is a leaky ReLU of slope 0.1, so that some of the 64w features
     are slightly negative; shortcuts have no weights; the first unit's shortcut alone takes the activated input; and
     weight decay applies to the weights of convolutions and classifier only.
@@ -94,7 +94,7 @@ class ZeroPaddedUnit(nn.Module):
 
 
 class StandardizeEach(nn.Module):
-    """Subtract each image's own mean and divide by its own std, over all pixels and channels, as TensorFlow does.
+    """Subtract the mean of each image and divide by its std, over all pixels and channels, as TensorFlow does.
 
     The std counts as at least `1 / (255 sqrt(n))` for n values, so that a gray image becomes zeros.
 

@@ -32,7 +32,7 @@ class Network(nn.Module):
         self.feature_dim = feature_dim
         self.path = tuple(parts)
         self.facts: dict[str, Any] = {}
-        """What `result.json` says of the network beside the settings of its recipe."""
+        """What the network adds to `result.json`."""
 
     def forward(
         self, images: Tensor, labels: Tensor | None = None, change: Callable[[Tensor], Tensor] | None = None
@@ -68,9 +68,9 @@ def conv_chain(channels: int, widths: Sequence[int], *, pool_after: Collection[i
     `pool_after` counts the convolutions from 1.
     """
     layers: list[nn.Module] = []
-    for place, (before, width) in enumerate(zip((channels, *widths), widths, strict=False), start=1):
+    for index, (before, width) in enumerate(zip((channels, *widths), widths, strict=False), start=1):
         layers += [nn.Conv2d(before, width, 3, padding=1, bias=bias), nn.BatchNorm2d(width), nn.ReLU()]
-        if place in pool_after:
+        if index in pool_after:
             layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers)
 
@@ -103,7 +103,7 @@ class Standardize(nn.Module):
     def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]) -> None:
         super().__init__()
         if len(mean) != len(std) or min(std, default=0) <= 0:
-            raise OptionError(f"mean {mean} and std {std} do not fit: give one of each a channel, each std above 0.")
+            raise OptionError(f"mean is {mean} and std is {std}: must have one number per channel, every std above 0.")
         self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
         self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
 
@@ -113,7 +113,7 @@ class Standardize(nn.Module):
 
 
 def prepend_standardize(network: Network, mean: tuple[float, ...], std: tuple[float, ...]) -> Network:
-    """Insert `Standardize` before the first part of the network, in place; the other parts keep their names."""
+    """Insert `Standardize` before the first part of the network, in place; all parts keep their names."""
     network.add_module(STANDARDIZE, Standardize(mean, std))
     network.path = (STANDARDIZE, *network.path)
     return network

@@ -40,7 +40,7 @@ class Vgg11(Model):
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with NeuralScale's initialization: batch norm weights of 0.5 and a small classifier."""
         if len(self.widths) != 8:
-            raise OptionError(f"Vgg11 has 8 convolutions, but widths names {len(self.widths)}: {self.widths}. Give 8.")
+            raise OptionError(f"model.widths has {len(self.widths)} numbers: Vgg11 needs 8, one per convolution.")
         trunk = conv_chain(channels, self.widths, pool_after=(1, 2, 4, 6, 8), bias=True)
         model = Network(with_pooling({"trunk": trunk}), self.widths[-1], num_classes)
         draw_convolutions(model, he_normal_fan_out)
@@ -72,8 +72,8 @@ class PreActResNet18(Model):
         shape = ARCHITECTURES["resnet18"]
         if len(self.widths) != len(shape.base):
             raise OptionError(
-                f"PreActResNet18 has {len(shape.base)} convolutions beside its shortcuts, but widths names "
-                f"{len(self.widths)}: {self.widths}. Give {len(shape.base)}."
+                f"model.widths has {len(self.widths)} numbers: PreActResNet18 needs {len(shape.base)}, one per "
+                "convolution outside of shortcuts."
             )
         parts: dict[str, nn.Module] = {"conv1": convolution(channels, self.widths[0], 3)}
         for block in range(len(self.widths) // 2):
@@ -133,11 +133,11 @@ class Gate(nn.Module):
         if self.measuring and self.training and torch.is_grad_enabled():
             gate = gate.clone().requires_grad_()
             gate.register_hook(self._add)  # type: ignore[no-untyped-call]
-        return x * gate.to(x.dtype)[:, None, None]  # else the gates would turn half precision into single
+        return x * gate.to(x.dtype)[:, None, None]  # keeps half precision
 
     @property
     def width(self) -> int:
-        """The number of filters that are left."""
+        """The number of remaining filters."""
         return int(self.open.sum())
 
     def _add(self, gradient: Tensor) -> None:
@@ -145,7 +145,7 @@ class Gate(nn.Module):
 
 
 def add_gates(model: nn.Module) -> None:
-    """Put a gate behind every batch norm, in place."""
+    """Add a gate after every batch norm, in place."""
     for part in list(model.modules()):
         for name, child in list(part.named_children()):
             if isinstance(child, nn.BatchNorm2d):
@@ -153,7 +153,7 @@ def add_gates(model: nn.Module) -> None:
 
 
 def gates_of(model: nn.Module) -> list[Gate]:
-    """The gates of a model, in the order of its layers."""
+    """Return the gates of a model, in the order of its layers."""
     return [part for part in model.modules() if isinstance(part, Gate)]
 
 
@@ -163,10 +163,10 @@ NETWORKS: dict[str, type[Vgg11] | type[PreActResNet18]] = {"vgg11": Vgg11, "resn
 
 @dataclass(frozen=True)
 class NeuralScale(Model):
-    """A network with as many parameters as its published widths times `ratio` have.
+    """A network with as many parameters as it has with the published widths times `ratio`.
 
     The widths are all multiplied by the ratio (`uniform`), those of the published fits (`stored`), or by the power laws
-    that the run of the recipe's `after` has found (`search`); without such a run, `search` is uniform.
+    that the run of the recipe's `after` has fitted (`search`); without such a run, `search` is uniform.
     """
 
     network: ScaledNetwork = "vgg11"
@@ -184,28 +184,28 @@ class NeuralScale(Model):
         return self.resize(uniform_widths(self.network, self.ratio), channels, num_classes)
 
     def after(self, result: Mapping[str, Any]) -> Model:
-        """The network by the power laws that a search has found."""
+        """Return the network with the widths of the power laws that a search has fitted."""
         if self.source != "search" or FIT not in result:
             return self
         law = PowerLaw(tuple(result[FIT]["alpha"]), tuple(result[FIT]["beta"]))
-        found = result[SCALING]
-        return Searched(self, law, (*map(tuple, found["history"]), tuple(found["widths"])))
+        searched = result[SCALING]
+        return Searched(self, law, (*map(tuple, searched["history"]), tuple(searched["widths"])))
 
     def rebuilt(self, result: Mapping[str, Any]) -> Model:
-        """The network of a finished run, by its widths."""
+        """Return the network of a finished run, by its widths."""
         return NETWORKS[self.network](tuple(result[SCALING]["widths"]), self.gates)
 
     def resize(self, widths: Widths, channels: int, num_classes: int, history: tuple[Widths, ...] = ()) -> Network:
-        """Build the network with given widths; `history` has those of the networks that were searched for them."""
+        """Build the network with given widths; `history` has the widths of the networks that were searched before."""
         model = NETWORKS[self.network](widths, self.gates).build(channels, num_classes)
-        named = {"network": self.network, "widths": list(widths), "history": [list(each) for each in history]}
+        named = {"network": self.network, "widths": list(widths), "history": [list(searched) for searched in history]}
         model.facts = {SCALING: named}
         return model
 
 
 @dataclass(frozen=True)
 class Searched(Model):
-    """A network of `NeuralScale` by the power laws of a search; not a setting of recipes, which name the search."""
+    """A network of `NeuralScale` with the power laws of a search; recipes name the search instead."""
 
     settings: NeuralScale
     law: PowerLaw

@@ -63,13 +63,13 @@ class HalvingBlock(nn.Module):
         """Map (B, before, H, W) to (B, width, H // 2, W // 2)."""
         if min(x.shape[2:]) < 2:
             raise OptionError(
-                f"a map of {x.shape[2]}x{x.shape[3]} cannot be halved: ResNet12 halves images four times, so give "
-                "images of 16x16 pixels or more."
+                f"a map of {x.shape[2]}x{x.shape[3]} cannot be halved, and ResNet12 halves images four times: use "
+                "images of at least 16x16 pixels."
             )
         residual = self.relu(self.bn1(self.conv1(x)))
         residual = self.relu(self.bn2(self.conv2(residual)))
         total = self.bn3(self.conv3(residual)) + self.downsample(x)
-        halved: Tensor = self.relu(self.maxpool(total))  # published in the other order: same result, 4 times the work
+        halved: Tensor = self.relu(self.maxpool(total))  # published in reverse order: same result, 4 times the work
         dropped: Tensor = self.drop(halved)
         return dropped
 
@@ -90,14 +90,14 @@ def drop_block(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
         tensor([[[[0., 0.],
                   [0., 0.]]]])
     """
-    blanked = square_mask(x, rate, block)
-    lost = blanked.sum()
+    dropped = square_mask(x, rate, block)
+    lost = dropped.sum()
     kept = x.numel() - lost
-    return torch.where(blanked, 0, x * (1 + lost / kept.clamp(min=1)))  # all / kept, and exactly 1 if none is dropped
+    return torch.where(dropped, 0, x * (1 + lost / kept.clamp(min=1)))  # all / kept, and exactly 1 if none is dropped
 
 
 def square_mask(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
-    """Return the mask of dropped cells: each position where a whole square fits starts one at random."""
+    """Return the mask of dropped cells: a square starts at random positions where it fits."""
     height, width = x.shape[2:]
     tall, wide = min(block, height), min(block, width)
     ways = coverage(height, tall, x.device)[:, None] * coverage(width, wide, x.device)
@@ -167,9 +167,9 @@ class DropBlock(StepCounter):
     def __init__(self, rate: float, block: int, ramp: int = 0) -> None:
         super().__init__()
         if not 0 <= rate <= 1:
-            raise OptionError(f"rate is {rate}: give the share of cells to blank, from 0 to 1.")
+            raise OptionError(f"rate is {rate}: must be a fraction of cells between 0 and 1.")
         if not 1 <= block < float("inf") or block != int(block):
-            raise OptionError(f"block is {block}: give the side of the squares to blank, a whole number from 1 up.")
+            raise OptionError(f"block is {block}: must be the side of the squares, a whole number of at least 1.")
         self.rate, self.block, self.ramp = rate, int(block), check_steps("ramp", ramp)
 
     def forward(self, x: Tensor) -> Tensor:

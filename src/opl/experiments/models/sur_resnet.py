@@ -22,9 +22,9 @@ INPUT, FILM = "input_affine", ("film_scale", "film_shift")  # the adapters, by n
 class SurResNet(Model):
     """ResNet-18 with a 5x5 stem of stride 2 and no max-pool, and a cosine classifier with a learned scale.
 
-    The features are non-negative, eight times the width many. With `adapters` it is a member of the parametric family:
-    a scale and a shift after each batch norm of every block and of the input are trained together with the classifier,
-    everything else is frozen; let its recipe inherit the weights of the base network.
+    It has eight times the width many features, all non-negative. With `adapters` it is a member of the parametric
+    family: a scale and a shift after each batch norm of every block and of the input are trained together with the
+    classifier, everything else is frozen; let its recipe inherit the weights of the base network.
     """
 
     width: Annotated[int, Multiple(8, 8)] = 64

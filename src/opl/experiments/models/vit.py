@@ -34,8 +34,8 @@ class ViT(Model):
         check_settings(self, "model.")
         if self.width % (4 * self.heads):
             raise OptionError(
-                f"model.width is {self.width}, with {self.heads} heads: give a multiple of {4 * self.heads}, so that "
-                "each head has as many channels, and the positions too."
+                f"model.width is {self.width}: must be a multiple of {4 * self.heads} for {self.heads} heads, so that "
+                "heads and positions have equally many channels."
             )
         parts: dict[str, nn.Module] = {
             "patches": Patches(channels, self.width, self.patch),
@@ -64,12 +64,12 @@ class Patches(nn.Module):
         """Map (B, channels, H, W) images to (B, N, width) tokens."""
         if images.shape[2] % self.patch or images.shape[3] % self.patch:
             raise OptionError(
-                f"images of {images.shape[2]} x {images.shape[3]} cannot be cut into patches of {self.patch}: give a "
+                f"images of {images.shape[2]} x {images.shape[3]} cannot be cut into patches of {self.patch}: use a "
                 "size that is a multiple of the patch."
             )
         maps = self.project(images)
-        places = positions(maps.shape[2], maps.shape[3], self.width).to(maps)
-        tokens: Tensor = maps.flatten(2).transpose(1, 2) + places
+        embedding = positions(maps.shape[2], maps.shape[3], self.width).to(maps)
+        tokens: Tensor = maps.flatten(2).transpose(1, 2) + embedding
         return tokens
 
 

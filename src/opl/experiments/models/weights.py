@@ -33,17 +33,17 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
     """
     file = find_weights(weights)
     data = _bytes(file)
-    found = hashlib.sha256(data).hexdigest()
-    if not found.startswith(checksum.lower()):
+    actual = hashlib.sha256(data).hexdigest()
+    if not actual.startswith(checksum.lower()):
         raise OptionError(
-            f"the weights {str(file)!r} have the SHA-256 {found[:16]}... and not {checksum[:16]}...: get the file that "
-            "is meant, or leave the checksum empty."
+            f"the weights {str(file)!r} have the SHA-256 {actual[:16]}... instead of {checksum[:16]}...: get the right "
+            "file, or leave the checksum empty."
         )
     try:
         load_weights(model, _read(data, file.suffix), skip_classifier=True)
     except OptionError as error:
         raise OptionError(f"{str(file)!r}: {error}") from error
-    return found
+    return actual
 
 
 def _bytes(file: Path) -> bytes:
@@ -55,10 +55,10 @@ def _bytes(file: Path) -> bytes:
 
 def find_weights(weights: str) -> Path:
     """Return the path of the weights; from the Hub they are downloaded once."""
-    shelf = os.environ.get("OPL_DATA")
-    places = [Path(weights).expanduser(), *([Path(shelf).expanduser() / weights] if shelf else [])]
-    for place in places:
-        for file in (place, *(place / name for name in NAMES)):
+    data = os.environ.get("OPL_DATA")
+    paths = [Path(weights).expanduser(), *([Path(data).expanduser() / weights] if data else [])]
+    for path in paths:
+        for file in (path, *(path / name for name in NAMES)):
             if file.is_file():
                 return file
     if weights.count("/") != 1 or Path(weights).suffix in FORMATS:
@@ -84,27 +84,28 @@ def _from_hub(repository: str) -> Path:
 
 def _unreachable(repository: str, error: Exception) -> OptionError:
     reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return OptionError(f"the weights {repository!r} are not here and not to be had from the Hub ({reason}): {_ways()}.")
+    return OptionError(
+        f"the weights {repository!r} are not on this machine and cannot be downloaded ({reason}): {_ways()}."
+    )
 
 
 def _ways() -> str:
     return (
-        "give a .safetensors or .pth file in torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
-        "--weights; put it below $OPL_DATA under that name; or train from scratch with --weights ''"
+        "give a .safetensors or .pth file with torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
+        "--weights; put the file below $OPL_DATA under that name; or train from scratch with --weights ''"
     )
 
 
 def check_stored(data: bytes) -> None:
-    """Raise an error if a zip archive would unpack to more than it has; `torch.save` never compresses.
-
-    Anything but a zip archive passes.
-    """
+    """Raise an error if a zip archive would unpack to more bytes than it has; `torch.save` never compresses."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         unpacked = sum(member.file_size for member in archive.infolist())
     if unpacked > len(data):
-        raise OptionError(f"it has {len(data):,} bytes and would unpack to {unpacked:,}; give a file of torch.save.")
+        raise OptionError(
+            f"it has {len(data):,} bytes and would unpack to {unpacked:,}; use a file written by torch.save."
+        )
 
 
 def _read(data: bytes, suffix: str) -> Any:
@@ -114,15 +115,15 @@ def _read(data: bytes, suffix: str) -> Any:
 
             return load(data)
         check_stored(data)
-        found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+        content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except OptionError:
         raise
-    except Exception as error:  # pickle, zip and safetensors each raise their own errors for a damaged file
+    except Exception as error:  # pickle, zip and safetensors raise different errors for a damaged file
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise OptionError(f"no weights can be read from it ({reason}); give a file of weights alone.") from error
-    if not isinstance(found, dict):
-        raise OptionError(f"it holds a {type(found).__name__} and no weights by name; give the model's state dict.")
-    return found
+        raise OptionError(f"its weights cannot be read ({reason}); use a file that contains only weights.") from error
+    if not isinstance(content, dict):
+        raise OptionError(f"it contains a {type(content).__name__} instead of weights by name; use a state dict.")
+    return content
 
 
 NESTS = ("state_dict", "model_state_dict", "model")  # keys under which checkpoints store their weights
@@ -134,16 +135,16 @@ def load_weights(model: nn.Module, state_dict: Mapping[str, Any], *, skip_classi
     """Load all weights of `state_dict` into `model`, or raise an error and leave the model unchanged.
 
     Args:
-        model: a model of this package, or any other whose classifier is `fc`; may be wrapped by DDP or `torch.compile`.
+        model: a model whose classifier is `fc`; may be wrapped by DDP or `torch.compile`.
         state_dict: the weights by name; wrapper prefixes, and checkpoints with a key such as "state_dict", are handled.
         skip_classifier: load everything except the classifier `fc`, for a different set of classes.
     """
-    given, own = _plain(_unnested(state_dict)), _plain(model.state_dict())
+    given, needed = _plain(_unnested(state_dict)), _plain(model.state_dict())
     if skip_classifier:
         given = {name: value for name, value in given.items() if not name.startswith(CLASSIFIER)}
-        given |= {name: value for name, value in own.items() if name.startswith(CLASSIFIER)}
-    _check(given, own)
-    real_names = dict(zip(own, model.state_dict(), strict=True))
+        given |= {name: value for name, value in needed.items() if name.startswith(CLASSIFIER)}
+    _check(given, needed)
+    real_names = dict(zip(needed, model.state_dict(), strict=True))
     model.load_state_dict({real_names[name]: value for name, value in given.items()})
 
 
@@ -157,37 +158,37 @@ def _unnested(checkpoint: Mapping[str, Any], depth: int = 0) -> Mapping[str, Any
 def _plain(weights: Mapping[str, Any]) -> dict[str, Any]:
     """Remove the wrapper prefixes that all names share."""
     if strange := [name for name in weights if not isinstance(name, str)]:
-        raise OptionError(f"these are no weights by name: a key is a {type(strange[0]).__name__}. Give a state dict.")
+        raise OptionError(f"a key of the weights is a {type(strange[0]).__name__} instead of a name: use a state dict.")
     for prefix in PREFIXES:
         if weights and all(name.startswith(prefix) for name in weights):
             return _plain({name.removeprefix(prefix): value for name, value in weights.items()})
     return dict(weights)
 
 
-def _check(given: Mapping[str, Any], own: Mapping[str, Tensor]) -> None:
-    if strange := [name for name in own if name in given and not _is_dense(given[name])]:
-        raise OptionError(f"these weights are no plain arrays: {_few(strange)}. Give the model's own state dict.")
-    if strange := [name for name in own if name in given and _is_whole(given[name]) and not _is_whole(own[name])]:
-        raise OptionError(f"these weights are whole numbers: {_few(strange)}. Give the model's own state dict.")
+def _check(given: Mapping[str, Any], needed: Mapping[str, Tensor]) -> None:
+    if strange := [name for name in needed if name in given and not _is_dense(given[name])]:
+        raise OptionError(f"some weights are not plain arrays ({_few(strange)}): use the state dict of the model.")
+    if strange := [name for name in needed if name in given and _is_whole(given[name]) and not _is_whole(needed[name])]:
+        raise OptionError(f"some weights are whole numbers ({_few(strange)}): use the state dict of the model.")
     # Weights older than PyTorch 0.4.1 (torchvision's first) have no `num_batches_tracked`; load_state_dict adds it.
-    missing = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
-    unexpected = [name for name in given if name not in own]
-    reshaped = [name for name in own if name in given and _shape(given[name]) != _shape(own[name])]
+    missing = [name for name in needed if name not in given and not name.endswith("num_batches_tracked")]
+    unexpected = [name for name in given if name not in needed]
+    reshaped = [name for name in needed if name in given and _shape(given[name]) != _shape(needed[name])]
     wrong = {*missing, *unexpected, *reshaped}
     if wrong and all(name.startswith(CLASSIFIER) for name in wrong):
         raise OptionError(
-            f"only the classifier does not fit: {_classes(given)} in the weights, {_classes(own)} in the model. "
-            "Build the model with the same number of classes, or load everything else with skip_classifier=True."
+            f"only the classifier differs ({_classes(given)} in the weights, {_classes(needed)} in the model): "
+            "build the model with the same number of classes, or load everything else with skip_classifier=True."
         )
     if wrong:
-        shapes = [f"{name} {_shape(given[name])} for {_shape(own[name])}" for name in reshaped]
+        shapes = [f"{name} {_shape(given[name])} for {_shape(needed[name])}" for name in reshaped]
         kinds = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
         faults = "; ".join(f"{_few(names)} {kind}" for kind, names in kinds.items() if names)
-        raise OptionError(f"these weights are of another model: {faults}. Build the model that they were trained in.")
+        raise OptionError(f"the weights belong to another model ({faults}): build the model that they were trained in.")
 
 
 def _is_dense(value: Any) -> bool:
-    """Whether a value is an array that holds every number of its shape, and no recipe for one."""
+    """Return whether a value is a dense array whose storage has every number of its shape."""
     if not isinstance(value, Tensor) or value.layout != torch.strided or value.is_quantized or value.is_meta:
         return False
     return value.numel() * value.element_size() <= value.untyped_storage().nbytes()
