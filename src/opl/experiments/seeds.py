@@ -49,6 +49,8 @@ class Purpose(Enum):
     """Random crops of pictures, made while they are decoded."""
     FLIP = ("before", 13)
     """Which images are flipped in the first epoch, where flips alternate."""
+    OUTSIDE_IMAGES = ("after", 14)
+    """Which images of other data sets a network is tested on."""
 
     def __new__(cls, side: str, number: int) -> "Purpose":
         """Give each purpose a value of its own, whatever its number."""

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+import textwrap
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,8 @@ class Evaluate:
             folder.sweep()
         numbers = self.protocol.load()(folder, *([self.settings] if self.settings else []))
         print(json.dumps(numbers, indent=1))
+        if self.protocol.note:
+            print(textwrap.fill(self.protocol.note, 99), file=sys.stderr)
         return 0
 
 

@@ -80,7 +80,7 @@ def episode_accuracies(
         raise OptionError("protocols differ in their images (views, noise, part, seed): evaluate them one at a time.")
     steps = _augmentations(augment, first.view)
     encoder = Encoder(model, part, steps, Normalize(mean, std), torch.device(device), first)
-    episodes = [_draw_episodes(part, protocol) for protocol in settings]
+    episodes = [_draw_episodes(part.labels[part.rows], protocol) for protocol in settings]
     with evaluation_mode(model):
         queries = encoder.plain(watch)
         table = encoder.table(_needed_views(episodes, len(part), first.views), watch) if first.views else None
@@ -90,15 +90,28 @@ def episode_accuracies(
         ]
 
 
+@torch.no_grad()
+def feature_accuracies(features: Tensor, labels: Tensor, protocol: FewShot) -> Tensor:
+    """Return the accuracy in percent of every episode, (episodes,), on (N, D) features without augmentation."""
+    features = F.normalize(features, dim=1) if protocol.unit else features
+    episodes = _draw_episodes(labels, protocol)
+    accuracies = []
+    for start in range(0, len(episodes), CHUNK):
+        chunk = episodes.stack(start, min(start + CHUNK, len(episodes)))
+        support = features[chunk.support][:, :, :, None].expand(-1, -1, -1, protocol.repeats, -1)
+        accuracies.append(_accuracy(support, features[chunk.queries], protocol))
+    return 100 * torch.cat(accuracies)
+
+
 def _augmentations(augment: tuple[Augmentation, ...], view: str) -> tuple[Augmentation, ...]:
     if view == "plain":
         return ()
     return tuple(step for step in augment if view == "training" or not isinstance(step, ColorJitter))
 
 
-def _draw_episodes(part: Images, protocol: FewShot) -> Episodes:
+def _draw_episodes(labels: Tensor, protocol: FewShot) -> Episodes:
     return Episodes(
-        part.labels[part.rows],
+        labels,
         way=protocol.way,
         shot=protocol.shot,
         queries=protocol.queries,

@@ -4,9 +4,11 @@ The evaluation of a protocol is in the module that its entry in `PROTOCOLS` name
 The settings are here because the tables of the paper need them without torch.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
+from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple
 
 from ..._ranges import (
@@ -232,6 +234,70 @@ _ATTACK_SETTINGS: dict[AttackKind, tuple[str, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class OpenSet:
+    """Detection of images that belong to none of the classes of a run, by scores of its network."""
+
+    outside: str = "default"
+    """Images outside of the run's classes: `novel` (classes that it was not trained on), a data set such as `cifar10`,
+    or a folder with one subfolder of images per class; `default` uses all that suit the run and are on this machine."""
+    images: CountOrZero = 0
+    """Random images per data set; 0 uses all."""
+    neighbors: Count = 20
+    """The score `knn` is the cosine similarity to this nearest training image."""
+    seed: Seed = 0
+    """Random seed of the choice of images; not the seed of the run."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def metric(self) -> str:
+        """The start of the names of its numbers among those of a run.
+
+        Example:
+            >>> OpenSet(outside="/data/my cats").metric
+            'open-set/my-cats'
+        """
+        return f"open-set/{_describe(self, OpenSet(outside=self.outside), outside_name(self.outside))}"
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Retrieval and few-shot episodes on classes and data sets that a run was not trained on."""
+
+    target: str = "default"
+    """`novel` (classes that the run was not trained on), a data set such as `mini-imagenet`, or a folder with
+    one subfolder of images per class; `default` uses all that suit the run and are on this machine."""
+    images: CountOrZero = 0
+    """Random images per data set; 0 uses all."""
+    episodes: Count = 600
+    """Episodes of 5 classes, with 15 queries per class."""
+    seed: Seed = 0
+    """Random seed of the choice of images and of the episodes; not the seed of the run."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    @property
+    def metric(self) -> str:
+        """The start of the names of its numbers among those of a run."""
+        default = Transfer(target=self.target, episodes=self.episodes)
+        return f"transfer/{_describe(self, default, outside_name(self.target))}"
+
+
+def outside_name(outside: str) -> str:
+    """Return a data set's name, or the name of a folder, as part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", PurePath(outside).name).strip("-") or "images"
+
+
+RESIZING = (
+    "Images of other data sets are resized to the size of the run's images (bilinear, antialiased); images of a folder "
+    "are cropped to their central square. Gray images are repeated for each channel; color images become gray by "
+    "0.299 R + 0.587 G + 0.114 B."
+)
+
+
 class Protocol(NamedTuple):
     """An evaluation of a finished run: a function of its folder, and of settings if the protocol has any."""
 
@@ -246,6 +312,8 @@ class Protocol(NamedTuple):
     """A field of the settings whose flag accepts several values."""
     parse: Callable[[str], Any] = int
     """Parses a value of that flag."""
+    note: str = ""
+    """What a reader of the numbers must know; printed with them."""
 
     def load(self) -> Callable[..., dict[str, Any]]:
         """Import the function."""
@@ -274,6 +342,22 @@ PROTOCOLS = {
         settings=Selection,
         several="target",
         parse=str,
+    ),
+    "open-set": Protocol(
+        "open_set:evaluate_open_set",
+        "detection of images from other data sets or held-out classes (measures/)",
+        settings=OpenSet,
+        several="outside",
+        parse=str,
+        note=RESIZING,
+    ),
+    "transfer": Protocol(
+        "transfer:evaluate_transfer",
+        "retrieval and episodes on classes and data sets that the run was not trained on (measures/)",
+        settings=Transfer,
+        several="target",
+        parse=str,
+        note=RESIZING,
     ),
     "attack": Protocol(
         "attack:evaluate_attacks",
