@@ -26,17 +26,18 @@ def test_purposes_have_the_seeds_that_results_were_made_with():
     assert Purpose.ATTACK_START.seed(7, 9) == by_hand(7, 10, 9)
     assert Purpose.CROP.seed(7, 3, 5) == by_hand(12, 7, 3, 5)
     assert Purpose.FLIP.seed(7) == by_hand(13, 7)
+    assert Purpose.OUTSIDE_IMAGES.seed(7) == by_hand(7, 14)
 
 
 def test_no_two_purposes_are_one():
-    assert len({*Purpose}) == len(Purpose.__members__) == 16
+    assert len({*Purpose}) == len(Purpose.__members__) == 17
 
 
 def test_with_one_seed_no_two_purposes_share_a_stream():
     further = {
         "MODEL": 0, "OBJECTIVE": 0, "ORDER": 1, "AUGMENT": 2, "DROPOUT": 3, "LABEL_NOISE": 0, "QUERY_IMAGES": 1,
         "SUPPORT_VIEWS": 2, "SUPPORT_COPIES": 1, "PIXEL_NOISE": 2, "ATTACKED_IMAGES": 0, "ATTACK_START": 1,
-        "EPISODE": 1, "DOMAIN_SPLIT": 1, "CROP": 2, "FLIP": 0,
+        "EPISODE": 1, "DOMAIN_SPLIT": 1, "CROP": 2, "FLIP": 0, "OUTSIDE_IMAGES": 0,
     }  # fmt: skip
     assert {*further} == {*Purpose.__members__}
     for seed in range(13):
