@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from opl.experiments.allocator import keep_freed_memory
-from opl.experiments.data.fast_cifar import SIZES
+from opl.experiments.data.small_images import GROWING_SIZES
 from opl.experiments.models import FastNet
 from opl.optim import Muon
 
@@ -47,8 +47,8 @@ def shares_of_sizes(growing: bool) -> dict[int, float]:
     """The part of training that images of each size have."""
     if not growing:
         return {PIXELS: 1.0}
-    ends = [*SIZES, (1.0, PIXELS)]
-    starts = [0.0, *(end for end, _ in SIZES)]
+    ends = [*GROWING_SIZES, (1.0, PIXELS)]
+    starts = [0.0, *(end for end, _ in GROWING_SIZES)]
     return {pixels: end - start for start, (end, pixels) in zip(starts, ends, strict=True)}
 
 

@@ -25,7 +25,7 @@ import torch
 from PIL import Image
 
 from opl.experiments.data import Batches, ImageFolder, ImageNet
-from opl.experiments.data.crops import random_box
+from opl.experiments.data.read.decode import random_box
 from opl.experiments.seeds import Purpose
 from opl.experiments.types import Request
 
@@ -90,7 +90,7 @@ def run_batches(data, part, rows: torch.Tensor) -> None:
 def compare(data, rounds: int, count: int, workers: int) -> dict:
     part = data.load(0).train
     plain, draft = (replace(part, decoding=replace(part.decoding, draft=on, workers=workers)) for on in (False, True))
-    files = [str(part.files.folder / part.files._entry(row).decode()).encode() for row in part.rows.tolist()]
+    files = [str(part.files.read(row)).encode() for row in part.rows.tolist()]
     times: dict[str, list] = {name: [] for name in ("bare", "loader", "loader, draft", "batches", "batches, draft")}
     order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
     for number in range(rounds):

@@ -3,12 +3,14 @@
 import torch
 from hypothesis import strategies as st
 
-FORMS = ("mean_abs", "abs_mean", "mean")
+from opl._kernels.validate import scale_rows
+
+FORMS = ("mean_abs", "abs_mean", "mean", "squared")
 
 
 @st.composite
 def batches(draw):
-    """Small batches with all that can be odd in them: zero rows, copies, extreme norms, ignored rows, soft labels."""
+    """Small batches with zero rows, copies, extreme norms, ignored rows, soft and multiple labels."""
     rows, dim, classes = draw(st.integers(1, 9)), draw(st.integers(1, 5)), draw(st.integers(1, 5))
     seed = draw(st.integers(0, 2**31))
     generator = torch.Generator().manual_seed(seed)
@@ -25,10 +27,13 @@ def batches(draw):
             features[row] *= 1e18 if kind == "huge" else 1e-18
         elif kind == "sparse":
             features[row, torch.rand(dim, generator=generator) < 0.5] = 0
-    if draw(st.booleans()):
+    kind_of_labels = draw(st.sampled_from(["hard", "hard", "soft", "several"]))
+    if kind_of_labels == "hard":
         labels = torch.randint(0, classes, (rows,), generator=generator)
         if draw(st.booleans()):
             labels = torch.arange(rows) * 1000  # all singletons, and ids that are not 0..C-1
+    elif kind_of_labels == "several":
+        labels = (torch.rand(rows, classes, generator=generator) < 0.5).double()
     else:
         labels = torch.rand(rows, classes, dtype=torch.float64, generator=generator) + 1e-3
         labels[torch.rand(labels.shape, generator=generator) < 0.3] = 0
@@ -46,8 +51,8 @@ def by_class_sums(algorithm, features, labels):
 
 
 def algorithms_for(features, labels, form):
-    linear = form != "mean_abs" or bool((features >= 0).all())
+    linear = form in ("mean", "abs_mean") or (form == "mean_abs" and bool((features >= 0).all()))
     if labels.ndim == 2:  # class sums need rows enough for each class, and pairs of both kinds
-        kept = labels[labels[:, 0] != -100]
+        kept = scale_rows(labels[labels[:, 0] != -100], None)
         linear &= len(kept) >= 2 * labels.shape[1] and bool(kept.sum(0).square().sum() < 0.99 * len(kept) ** 2)
     return ["auto", "pairs", "tiled"] + ["class_sums"] * linear

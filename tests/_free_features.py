@@ -4,17 +4,25 @@ import torch
 
 from opl import orthogonal_projection
 
-CLASSES, EACH, DIM = 30, 6, 256
+CLASSES, EACH = 30, 6
 
 
-def features_with(same: float, other: float) -> torch.Tensor:
-    """Unit features, class by class, with mean cosines near `same` within a class and near `other` between classes."""
-    generator = torch.Generator().manual_seed(0)
-    vectors = torch.randn(DIM, CLASSES * (EACH + 1) + 1, generator=generator, dtype=torch.float64)
-    basis = torch.linalg.qr(vectors)[0].T
-    shared, own, noise = basis[0], basis[1 : CLASSES + 1], basis[CLASSES + 1 :]
-    of_class = other**0.5 * shared + (same - other) ** 0.5 * own
-    return of_class.repeat_interleave(EACH, 0) + (1 - same) ** 0.5 * noise
+def features_with(
+    same: float, other: float, classes: int = CLASSES, each: int = EACH, signed: bool = True
+) -> torch.Tensor:
+    """Unit features, class by class, with all cosines `same` within a class and `other` between classes.
+
+    They are sums of a direction of all samples, one per class and one per sample, at right angles; without `signed`
+    these directions are axes, so that no feature is negative.
+    """
+    size = 1 + classes * (1 + each)
+    basis = torch.eye(size, dtype=torch.float64)
+    if signed:
+        generator = torch.Generator().manual_seed(0)
+        basis = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64))[0]
+    shared, of_class, noise = basis[0], basis[1 : classes + 1], basis[classes + 1 :]
+    centers = other**0.5 * shared + (same - other) ** 0.5 * of_class
+    return centers.repeat_interleave(each, 0) + (1 - same) ** 0.5 * noise
 
 
 LABELS = torch.arange(CLASSES).repeat_interleave(EACH)

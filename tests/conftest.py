@@ -1,6 +1,7 @@
 """What several tests share: the answers by definition, and processes that work together."""
 
 import functools
+import math
 import os
 import socket
 from collections import Counter
@@ -49,29 +50,57 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.line(f"{EXAMPLES.total():>8,} in all")
 
 
-def by_definition(features: Tensor, labels: Tensor, *, gamma: float, form: str, ignore_index: int = -100):
-    """The loss written as a double loop over ordered pairs of different samples, and nothing else.
+def by_definition(
+    features: Tensor,
+    labels: Tensor,
+    *,
+    gamma: float,
+    form: str,
+    ignore_index: int = -100,
+    same_weight: float = 1.0,
+    references: tuple[Tensor, Tensor] | None = None,
+):
+    """The loss written as a double loop over ordered pairs of different samples, or pairs with references.
 
     Cosines are taken of rows scaled by their largest entry, so that 1e18 does not overflow; a zero row has cosine 0.
     """
-    hard = labels.ndim == 1
+    if references is None:
+        pairs = list(permutations(range(len(labels)), 2))
+    else:
+        pairs = [(i, len(labels) + j) for i in range(len(labels)) for j in range(len(references[1]))]
+        features, labels = torch.cat([features, references[0]]), torch.cat([labels, references[1]])
     there = [bool((label != ignore_index).any()) for label in labels]
     sums = {True: features.new_zeros(()), False: features.new_zeros(())}
     weights = {True: 0.0, False: 0.0}
-    for i, j in permutations(range(len(labels)), 2):
+    for i, j in pairs:
         if not (there[i] and there[j]):
             continue
-        alike = float(labels[i] == labels[j]) if hard else float((labels[i] * labels[j]).sum())
+        alike = _same_class(labels[i], labels[j])
         cosine = _cosine(features[i], features[j])
         sums[True] = sums[True] + alike * cosine
-        sums[False] = sums[False] + (1 - alike) * (cosine.abs() if form == "mean_abs" else cosine)
+        sums[False] = sums[False] + (1 - alike) * _penalized(cosine, form)
         weights[True] += alike
         weights[False] += 1 - alike
-    same = sums[True] / weights[True] if weights[True] > 0 else sums[True] * 0
-    other = sums[False] / weights[False] if weights[False] > 0 else sums[False] * 0
+    same = sums[True] / weights[True] if weights[True] > 1e-6 else sums[True] * 0
+    other = sums[False] / weights[False] if weights[False] > 1e-6 else sums[False] * 0
     if form == "abs_mean":
         other = other.abs()
-    return 1 - same + gamma * other, same, other
+    return same_weight * (1 - same) + gamma * other, same, other
+
+
+def _penalized(cosine: Tensor, form: str) -> Tensor:
+    return cosine.abs() if form == "mean_abs" else cosine * cosine if form == "squared" else cosine
+
+
+def _same_class(one: Tensor, two: Tensor) -> float:
+    """1 or 0 for class ids; the inner product of probabilities; the cosine of sets of labels."""
+    if one.ndim == 0:
+        return float(one == two)
+    rows = []
+    for row in (one.tolist(), two.tolist()):
+        length = 1.0 if abs(sum(row) - 1) <= 1e-2 else math.sqrt(sum(value * value for value in row))
+        rows.append([value / length if length else 0.0 for value in row])
+    return sum(a * b for a, b in zip(*rows, strict=True))
 
 
 def _cosine(a: Tensor, b: Tensor) -> Tensor:

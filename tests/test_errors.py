@@ -2,17 +2,14 @@
 
 import pytest
 import torch
-from torch import nn
 
 import opl
 from _said import says
 from opl import errors
 
 X, Y = torch.randn(4, 3), torch.tensor([0, 1, 0, 1])
-SOFT = torch.tensor([[0.5, 0.5]] * 4)
 NAN, INF = X.clone(), X.clone()
 NAN[1, 2], INF[0, 0] = float("nan"), float("-inf")
-THIN = torch.tensor([[0.9, 0.9]] + [[0.5, 0.5]] * 3)
 BELOW = torch.tensor([[1.5, -0.5]] + [[0.5, 0.5]] * 3)
 
 
@@ -31,14 +28,12 @@ TABLE = {
     "an infinite feature": (loss(INF, Y), errors.FeatureError, ["infinite", "learning rate"]),
     "too few labels": (loss(X, Y[:3]), errors.LabelError, ["3 labels for 4 features"]),
     "float class ids": (loss(X, Y.float()), errors.LabelError, ["float32", "labels.long()"]),
-    "integer one-hot rows": (loss(X, nn.functional.one_hot(Y)), errors.LabelError, ["labels.float()", "argmax"]),
     "labels of three dimensions": (loss(X, torch.zeros(4, 2, 2)), errors.LabelError, ["(4, 2, 2)"]),
     "complex labels": (loss(X, Y.to(torch.complex64)), errors.LabelError, ["complex64"]),
     "labels that are no tensor": (loss(X, [0, 1, 0, 1]), errors.LabelError, ["list", "torch.Tensor"]),
     "a negative label": (loss(X, torch.tensor([0, -1, 0, 1])), errors.LabelError, ["label -1", "ignore_index (-100)"]),
     "another ignore_index": (loss(X, torch.tensor([0, -100, 1, 1]), ignore_index=-1), errors.LabelError, ["-100"]),
-    "soft rows that sum to 1.8": (loss(X, THIN), errors.LabelError, ["row 0", "1.8", "sum to 1"]),
-    "a negative soft label": (loss(X, BELOW), errors.LabelError, ["row 0", "-0.5", "non-negative"]),
+    "a negative soft label": (loss(X, BELOW), errors.LabelError, ["row 0", "-0.5", "must not be negative"]),
     "labels elsewhere": (loss(X, Y.to("meta")), errors.LabelError, ["meta", "labels.to(features.device)"]),
     "an unknown form": (loss(X, Y, form="abs-mean"), errors.OptionError, ["'abs-mean'", "did you mean 'abs_mean'"]),
     "gamma not finite": (loss(X, Y, gamma=float("nan")), errors.OptionError, ["gamma", "0.5"]),
@@ -54,7 +49,7 @@ TABLE = {
     "class sums of few soft rows": (
         loss(X.abs(), torch.rand(4, 9).softmax(1), algorithm="class_sums"),
         errors.OptionError,
-        ["twice as many rows", "algorithm='auto'"],
+        ["fewer than two rows per class", "algorithm='auto'"],
     ),
     "module with an unknown form": (lambda: opl.OrthogonalProjectionLoss(form="x"), errors.OptionError, ["'x'"]),
     "global batch alone": (

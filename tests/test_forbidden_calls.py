@@ -17,8 +17,9 @@ ALLOWED = {  # tests of what a pickle does to our own objects, and of pickles th
     "tests/plugin/test_graph.py": {"pickle.loads", "torch.load"},
     "tests/plugin/test_refusals.py": {"torch.load"},
     "tests/test_geometry_metric.py": {"pickle.loads"},
-    "tests/experiments/data/read/test_unpickle.py": {"pickle.loads"},
-    "tests/experiments/data/read/test_few_shot_parts.py": {"pickle.loads"},
+    "src/opl/experiments/data/read/array_files.py": {"pickle.Unpickler"},  # it knows no name that could run
+    "tests/experiments/data/read/test_array_files.py": {"pickle.loads"},
+    "tests/experiments/data/read/test_few_shot_files.py": {"pickle.loads"},
 }
 
 

@@ -11,11 +11,12 @@ import opl.geometry
 import opl.heads
 import opl.losses
 
-FIRST = {"feature_dim", "counts"}  # what a module is built from; everything else is keyword-only
+FIRST = {"feature_dim", "counts", "size"}  # what a module is built from; everything else is keyword-only
 LAST = ("reduction", "ignore_index", "global_batch")
 DATA = {  # the tensors of a call, in order; all else is keyword-only
     ("features", "labels"),
     ("features", "labels", "centers"),
+    ("features", "labels", "references"),
     ("logits", "labels"),
     ("logits", "labels", "weights"),
     ("maps", "labels"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import errors, functional, geometry, heads, losses, optim
     from .functional import Projection, orthogonal_projection
     from .losses.projection import OrthogonalProjectionLoss
+    from .losses.queue import Queue
     from .plugin import FeatureTap, regularize
     from .schedules import AutoGamma, Ramp
     from .verification import verify
@@ -24,6 +25,7 @@ __all__ = [
     "FeatureTap",
     "OrthogonalProjectionLoss",
     "Projection",
+    "Queue",
     "Ramp",
     "__version__",
     "errors",
@@ -42,6 +44,7 @@ _HOME = {
     "FeatureTap": "plugin",
     "OrthogonalProjectionLoss": "losses.projection",
     "Projection": "functional",
+    "Queue": "losses.queue",
     "Ramp": "schedules",
     "orthogonal_projection": "functional",
     "regularize": "plugin",

@@ -10,22 +10,22 @@ different-class pairs,
 | algorithm | cost | used for |
 |---|---|---|
 | `"class_sums"` | O(B*D) | `form="mean"`, `"abs_mean"`; `"mean_abs"` of non-negative features, where cos = |cos| |
-| `"pairs"` | one B x B product | signed features with `"mean_abs"`, up to 1,024 rows; tiny batches (B*B*D <= 2e6) |
-| `"tiled"` | time of `"pairs"`, O(B*D) memory | signed features with `"mean_abs"`, more than 1,024 rows |
+| `"pairs"` | one B x B product | `"mean_abs"` of signed features and `"squared"`, up to 1,024 rows; tiny batches |
+| `"tiled"` | time of `"pairs"`, O(B*D) memory | the same with more than 1,024 rows; `"squared"` in O(B*D^2) if less |
 
-Pooled ReLU features are never negative. Soft labels use class sums if there are at least twice as many rows as classes.
-On the CPU the choice reads the signs of the features and the label values, at negligible cost. On an accelerator
-reading values forces a synchronization, so up to 2,048 rows use `"pairs"` without reading anything; only larger batches
-have their classes counted and their signs read. Under `torch.compile` the same limit applies: smaller batches are
-traced as pairs, larger ones run as one opaque operator. `torch.func` transforms always use the plain operations of
-`"pairs"`.
+Tiny means B*B*D <= 2e6. Pooled ReLU features are never negative. Label rows use class sums if there are at least twice
+as many rows as classes. On the CPU the choice reads the signs of the features and the label values, at negligible cost.
+On an accelerator reading values forces a synchronization, so up to 2,048 rows use `"pairs"` without reading anything;
+only larger batches have their classes counted and their signs read. Under `torch.compile` the same limit applies:
+smaller batches are traced as pairs, larger ones run as one opaque operator. `torch.func` transforms always use the
+plain operations of `"pairs"`.
 
 **Edge cases.** A zero feature vector has no direction: its cosines are 0 and it gets no gradient. A mean over no pairs
 is 0: d = 0 if the batch has one class, s = 0 if every class has one sample, and the loss is 1 without a gradient if at
 most one row remains after `ignore_index`. At a cosine of exactly 0, |cos| has no derivative: pairs and tiles use 0,
 class sums use the derivative of cos. On non-negative features this affects only entries that are 0, where a ReLU passes
-no gradient. Invalid values (NaN, negative labels, soft rows that do not sum to 1) raise an error on the CPU. On an
-accelerator the check would force a synchronization, so a NaN feature gives a NaN loss instead.
+no gradient. Invalid values (NaN, negative labels) raise an error on the CPU. On an accelerator the check would force a
+synchronization, so a NaN feature gives a NaN loss instead.
 """
 
 import math
@@ -36,25 +36,20 @@ from torch import Tensor
 
 from ._kernels.class_sums import Classes, Layout, Soft, class_sums, classes_of, layout, sums_are_exact
 from ._kernels.normalize import full_precision, is_traced
-from ._kernels.pairs import fast_pairs, pairs
-from ._kernels.tiled import tiled
-from ._kernels.validate import (
-    READ_FROM,
-    ValidBatch,
-    check_ignore_index,
-    is_number,
-    may_read_values,
-    validate,
-)
+from ._kernels.pairs import Kind, fast_pairs, pairs
+from ._kernels.tiled import cross, tiled
+from ._kernels.validate import READ_FROM, ValidBatch, check_ignore_index, is_number, join, may_read_values, validate
 from .errors import OptionError, did_you_mean
 
-Form = Literal["mean_abs", "abs_mean", "mean"]
+Form = Literal["mean_abs", "abs_mean", "mean", "squared"]
 Algorithm = Literal["auto", "pairs", "class_sums", "tiled"]
 FORMS = get_args(Form)  # a constant: torch 2.6 cannot trace get_args
 ALGORITHMS = get_args(Algorithm)
+KINDS: dict[str, Kind] = {"mean_abs": "absolute", "abs_mean": "signed", "mean": "signed", "squared": "squared"}
 
 WEIGHT = 1.0  # the paper's lambda: weight of OPL relative to the criterion
 GAMMA = 0.5  # weight of d relative to s
+SAME_WEIGHT = 1.0  # weight of 1 - s
 FORM: Form = "mean_abs"
 IGNORE_INDEX = -100  # rows with this label are excluded
 
@@ -70,12 +65,23 @@ class Projection(NamedTuple):
     other: Tensor
 
 
+class Similarities(NamedTuple):
+    """`apart` is 1 - s, `same` is s, `other` is d; `layout` says how the classes of the batch lie, if asked for."""
+
+    apart: Tensor
+    same: Tensor
+    other: Tensor
+    layout: Layout | None = None
+
+
 def orthogonal_projection(
     features: Tensor,
     labels: Tensor,
     *,
     gamma: float = GAMMA,
     form: Form = FORM,
+    same_weight: float = SAME_WEIGHT,
+    references: tuple[Tensor, Tensor] | None = None,
     ignore_index: int = IGNORE_INDEX,
     group: Any = None,
     algorithm: str = "auto",
@@ -84,41 +90,72 @@ def orthogonal_projection(
 
     Args:
         features: (B, D) or (B, D, 1, 1), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
-        labels: (B,) or (B, 1) integers; or (B, C) soft labels whose rows sum to 1. A pair of soft labels has same-class
-            weight w, the inner product of its two rows, and different-class weight 1 - w.
-        gamma: weight of d relative to s.
+        labels: (B,) or (B, 1) class ids; or (B, C) label rows: probabilities that sum to 1 (mixup, cutmix), or 1 for
+            each class of the sample (multi-label). A pair has same-class weight w and different-class weight 1 - w. For
+            probabilities w is the inner product of the two rows, for multi-label rows it is their cosine.
+        gamma: weight of d relative to s. With 0 the loss is about s alone.
         form: how d is computed: `"mean_abs"`, the mean of |cos| (Algorithm 1 and the released experiments);
-            `"abs_mean"`, the absolute value of the mean of cos (Eq. 3-6); `"mean"`, signed (the released root loss).
-        ignore_index: rows with this label are excluded; for soft labels, rows filled with this value.
+            `"abs_mean"`, the absolute value of the mean of cos (Eq. 3-6); `"mean"`, signed (the released root loss);
+            `"squared"`, the mean of cos^2.
+        same_weight: weight of `1 - s`. With 0 the loss is about d alone.
+        references: (R, D) features and their (R,) or (R, C) labels. Pairs are then those of a feature and a reference:
+            another modality, prototypes, or earlier batches (`opl.Queue`). Both sides get their gradients.
+        ignore_index: rows with this label are excluded; for label rows, rows filled with this value.
         group: a process group. The loss is that of the combined batch of all its processes, and the gradient is exact
             after averaging over processes, as DDP and FSDP do.
         algorithm: `"auto"` or one of those listed in the module docstring. With a `group`, one of `"auto"`,
-            `"class_sums"` and `"features"`: what is sent between processes.
+            `"class_sums"` and `"features"`: what is sent between processes. With `references`, only `"auto"`.
 
     Example:
         >>> features = torch.tensor([[2.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
         >>> orthogonal_projection(features, torch.tensor([7, 7, 2]))
         Projection(loss=tensor(0.), same=tensor(1.), other=tensor(0.))
+
+        Faces and voices of the same people, of which only pairs across the two count:
+
+        >>> faces, voices, people = torch.eye(3), 2 * torch.eye(3), torch.tensor([0, 1, 2])
+        >>> orthogonal_projection(faces, people, references=(voices, people))
+        Projection(loss=tensor(0.), same=tensor(1.), other=tensor(0.))
     """
-    check_options(gamma, form, ignore_index)
-    same, other, _ = similarities(features, labels, form, ignore_index, group, algorithm)
-    return Projection(torch.add(1 - same, other, alpha=float(gamma)), same, other)
+    check_options(gamma, form, ignore_index, same_weight)
+    apart, same, other, _ = similarities(features, labels, form, ignore_index, group, algorithm, references)
+    apart = apart if same_weight == 1 else same_weight * apart
+    return Projection(torch.add(apart, other, alpha=float(gamma)), same, other)
 
 
-def gamma_needed(same: Tensor, other: Tensor) -> Tensor:
-    """Return `(1 - s) / (1 - d)`, the gamma above which OPL lowers d; below it, OPL raises d.
+def gamma_needed(
+    same: Tensor | float, other: Tensor | float, num_classes: Tensor | float, per_class: Tensor | float
+) -> Tensor:
+    """Return the gamma above which OPL lowers d; below it, OPL raises d. NaN if there is no such threshold.
 
-    It follows from the flow of free unit features in many classes of equal size, where the pull on a sample of class c
-    is proportional to `(1 - gamma) g + (1 + gamma / (C - 1)) delta_c`, g being the mean direction of all samples and
-    delta_c the deviation of the class from it. With few classes a slightly smaller gamma is enough. If s = d, as at
-    the start of training, it is 1.
+    It follows from the gradients of free unit features in C classes of n samples each: with m = s + (1 - s) / n, the
+    mean cosine of a sample to all samples of its class,
+
+        gamma > d (1 - s) / (d (1 - d) + (m - d) / (C - 1)).
+
+    For many classes this is (1 - s) / (1 - d). If s = d, as at the start of training, it is nearly 1. The d is a mean
+    of signed cosines: the rule holds for `form="mean"`, and for the mean of |cos| where no cosine is negative. There
+    is no threshold if d is not positive, if there is one class, or if no sample has a positive.
+
+    Args:
+        same: s.
+        other: d, a mean of signed cosines.
+        num_classes: C; infinity for the limit of many classes.
+        per_class: n, the number of samples per class; infinity for a whole data set.
 
     Example:
-        >>> gamma_needed(torch.tensor(0.94), torch.tensor(0.30)).round(decimals=2)
-        tensor(0.0900)
+        >>> gamma_needed(0.94, 0.30, num_classes=100, per_class=6).round(decimals=3)
+        tensor(0.0830)
+        >>> gamma_needed(0.424, 0.005, num_classes=20, per_class=50).round(decimals=3)
+        tensor(0.1040)
     """
+    s, d, classes, count = (torch.as_tensor(value) for value in (same, other, num_classes, per_class))
     tiny = 1e-6  # all features in one direction: s = d = 1
-    return (1 - same).clamp(min=tiny) / (1 - other).clamp(min=tiny)
+    within, between = (1 - s).clamp(min=tiny), (1 - d).clamp(min=tiny)
+    spread = (between - within * (1 - 1 / count)) / (classes - 1)  # (m - d) / (C - 1)
+    needed = d * within / (d * between + spread)
+    defined = (d > 0) & (classes > 1) & (count > 1) & (needed >= 0)
+    return needed.where(defined, torch.nan)
 
 
 def gamma_limit(same: Tensor, other: Tensor, positives: float = math.inf) -> Tensor:
@@ -147,10 +184,11 @@ def select_algorithm(features: Tensor, labels: Tensor, *, form: Form = FORM, ign
     return _choose(validate(features, labels, ignore_index), form)
 
 
-def check_options(gamma: float, form: str, ignore_index: int) -> None:
+def check_options(gamma: float, form: str, ignore_index: int, same_weight: float = SAME_WEIGHT) -> None:
     """Raise `OptionError` for an invalid setting, with a valid value to use instead."""
-    if not is_number(gamma) or not math.isfinite(gamma):
-        raise OptionError(f"gamma is {gamma!r}: give a finite number such as 0.5, the paper's choice.")
+    for name, value, example in (("gamma", gamma, "0.5, the paper's choice"), ("same_weight", same_weight, "1")):
+        if not is_number(value) or not 0 <= value < math.inf:
+            raise OptionError(f"{name} is {value!r}: it must be a finite number of at least 0, such as {example}.")
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))
     check_ignore_index(ignore_index)
@@ -163,47 +201,80 @@ def similarities(
     ignore_index: int = IGNORE_INDEX,
     group: Any = None,
     algorithm: str = "auto",
+    references: tuple[Tensor, Tensor] | None = None,
     with_layout: bool = False,
-) -> tuple[Tensor, Tensor, Layout | None]:
+) -> Similarities:
     """Return s and d, and with `with_layout` how the classes of the batch lie, all as in `orthogonal_projection`."""
     with full_precision(features):
-        if group is not None:
+        if references is not None:
+            parts = _with_references(features, labels, references, form, ignore_index, group, algorithm)
+        elif group is not None:
             from ._kernels.distributed import global_similarities
 
-            same, other, found = global_similarities(
-                features, labels, form, ignore_index, group, algorithm, with_layout
+            same, other, of = global_similarities(
+                features, labels, KINDS[form], ignore_index, group, algorithm, with_layout
             )
+            parts = Similarities(1 - same, same, other, of)
         else:
             if algorithm not in ALGORITHMS:
                 raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
             batch = validate(features, labels, ignore_index)
-            same, other = _local_similarities(batch, form, _choose(batch, form) if algorithm == "auto" else algorithm)
-            found = layout(*batch[:3]) if with_layout else None
-    return same, other.abs() if form == "abs_mean" else other, found
+            parts = _local_similarities(batch, form, _choose(batch, form) if algorithm == "auto" else algorithm)
+            parts = parts._replace(layout=layout(*batch[:3])) if with_layout else parts
+    return parts._replace(other=parts.other.abs()) if form == "abs_mean" else parts
 
 
-def _local_similarities(batch: ValidBatch, form: Form, algorithm: str) -> tuple[Tensor, Tensor]:
+def _with_references(
+    features: Tensor,
+    labels: Tensor,
+    references: tuple[Tensor, Tensor],
+    form: Form,
+    ignore_index: int,
+    group: Any,
+    algorithm: str,
+) -> Similarities:
+    if algorithm != "auto":
+        raise OptionError(f"algorithm is {algorithm!r}: with references it must be 'auto'.")
+    if not isinstance(references, tuple) or len(references) != 2:
+        raise OptionError("references must be a pair (features, labels), such as the output of opl.Queue.")
+    if group is not None:
+        from ._kernels.distributed import global_cross
+
+        same, other = global_cross(features, labels, references, KINDS[form], ignore_index, group)
+    else:
+        batch = validate(features, labels, ignore_index)
+        both = join(batch, validate(*references, ignore_index))
+        same, other = cross(both.x, both.labels, both.ignored, len(batch.x), KINDS[form], both.nonnegative)
+    return Similarities(1 - same, same, other)
+
+
+def _local_similarities(batch: ValidBatch, form: Form, algorithm: str) -> Similarities:
     """Return s and d of a batch; for `"abs_mean"`, d is still signed."""
     x, labels, ignored, _ = batch
-    absolute = form == "mean_abs"
+    kind = KINDS[form]
     if algorithm == "tiled" and len(x):
-        return tiled(x, labels, ignored, absolute)
+        same, other = tiled(x, labels, ignored, kind)
+        return Similarities(1 - same, same, other)
     if algorithm == "class_sums" and len(x):
-        if absolute and not batch.nonnegative and bool((x.detach() < 0).any()):
+        if kind == "squared" or (kind == "absolute" and not batch.nonnegative and bool((x.detach() < 0).any())):
             raise OptionError(
-                "algorithm='class_sums' with form='mean_abs' needs features without a negative value, and these have "
-                "some: use algorithm='auto', or form='abs_mean' or 'mean'."
+                "algorithm='class_sums' cannot compute form='squared', nor form='mean_abs' of negative features: use "
+                "algorithm='auto', or form='abs_mean' or 'mean'."
             )
         classes = classes_of(labels, ignored)
         if not _exact(classes):
             raise OptionError(
-                "algorithm='class_sums' with soft labels needs twice as many rows as classes, and pairs of different "
-                "classes among them: use algorithm='auto'."
+                "algorithm='class_sums' is inaccurate for label rows with fewer than two rows per class, or without "
+                "pairs of different classes: use algorithm='auto'."
             )
-        return class_sums(x, classes)
+        same, other = class_sums(x, classes)
+        return Similarities(1 - same, same, other)
     if labels.ndim == 2 and ignored is not None:
         labels = labels.masked_fill(ignored[:, None], 0)
-    return (pairs if is_traced() else fast_pairs)(x, labels, ignored, absolute)
+    if not is_traced():
+        return Similarities(*fast_pairs(x, labels, ignored, kind))
+    same, other = pairs(x, labels, ignored, kind)
+    return Similarities(1 - same, same, other)
 
 
 def _choose(batch: ValidBatch, form: Form) -> str:
@@ -215,7 +286,7 @@ def _choose(batch: ValidBatch, form: Form) -> str:
         return "pairs"
     if nonnegative is None:
         nonnegative = bool((x.detach() >= 0).all())
-    straight = form != "mean_abs" or nonnegative
+    straight = KINDS[form] == "signed" or (form == "mean_abs" and nonnegative)
     if straight and (labels.ndim == 1 or _exact(classes_of(labels, batch.ignored))):
         return "class_sums"
     return "pairs" if rows <= TILED_FROM else "tiled"

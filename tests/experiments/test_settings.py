@@ -63,7 +63,7 @@ def numbers(kind: type) -> list[tuple[str, bool]]:
 
 def test_the_walk_meets_almost_every_class_of_settings():
     kinds = {*DATA_SETS, *NOISES, *MODELS, *METHODS}
-    assert {kind.__name__ for kind in kinds - holders().keys()} <= {"FashionMnist", "PackedImages"}
+    assert {kind.__name__ for kind in kinds - holders().keys()} <= {"FashionMnist", "UserImages"}
 
 
 @pytest.mark.parametrize("value", ODD)
@@ -130,11 +130,11 @@ def test_zero_and_one_are_refused_where_they_mean_nothing(name, wrong):
 @pytest.mark.parametrize(
     ("name", "scale", "path", "wrong", "sentence"),
     [
-        ("digits-opl", "tiny", "data.classes", 1, "cannot be chosen"),
-        ("digits-opl", "tiny", "data.classes", 11, "cannot be chosen"),
+        ("digits-opl", "tiny", "data.classes", 1, "is invalid"),
+        ("digits-opl", "tiny", "data.classes", 11, "is invalid"),
         ("digits-opl", "paper", "data.val", 899, "899, and digits has"),
         ("cifar100-resnet56-opl", "paper", "data.val", 50_000, "50000 training images"),
-        ("cifar100-resnet56-opl", "paper", "data.superclasses", (1, 1), "different numbers"),
+        ("cifar100-resnet56-opl", "paper", "data.superclasses", (1, 1), "distinct numbers"),
         ("digits-opl", "tiny", "devices", 1000, "devices is 1000, but this machine has"),
         ("digits-opl", "tiny", "nodes", 9, "nodes is 9, but no launcher started this process"),
         ("domains-rsc-opl", "tiny", "data.target", "nowhere", "did you mean"),

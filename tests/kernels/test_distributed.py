@@ -15,7 +15,7 @@ import opl
 from _gloo import together
 from opl.errors import DistributedError, LabelError
 
-FORMS = ("mean_abs", "abs_mean", "mean")
+FORMS = ("mean_abs", "abs_mean", "mean", "squared")
 
 
 def model(signed: bool) -> nn.Module:
@@ -49,7 +49,7 @@ def compare_with_one_process(rank: int, sizes: list[int]) -> None:
         for form in FORMS:
             values, gradients = one_process(signed, soft, classes, form, sum(sizes))
             x, labels = batch(sum(sizes), soft, classes)
-            straight = form != "mean_abs" or not signed
+            straight = form in ("mean", "abs_mean") or (form == "mean_abs" and not signed)
             for algorithm in ["auto", "features"] + ["class_sums"] * straight:
                 net = DistributedDataParallel(model(signed))
                 got = opl.orthogonal_projection(
@@ -61,9 +61,68 @@ def compare_with_one_process(rank: int, sizes: list[int]) -> None:
                     torch.testing.assert_close(parameter.grad, expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("sizes", [[8, 8], [5, 11], [5, 11, 0], [0, 0, 9]], ids=str)
+SLOW = [pytest.param(sizes, marks=pytest.mark.slow) for sizes in ([8, 8], [5, 11, 0], [0, 0, 9])]
+
+
+@pytest.mark.parametrize("sizes", [[5, 11], *SLOW], ids=str)
 def test_gradients_after_averaging_equal_those_of_one_process(tmp_path, sizes):
     together(compare_with_one_process, len(sizes), tmp_path, sizes)
+
+
+def references_of(rows: int, kind: str) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, 6, dtype=torch.float64, generator=generator)
+    if kind == "hard":
+        return x, torch.randint(0, 4, (rows,), generator=generator)
+    if kind == "soft":
+        return x, torch.rand(rows, 4, dtype=torch.float64, generator=generator).softmax(1)
+    return x, (torch.rand(rows, 4, generator=generator) < 0.5).double()
+
+
+def compare_references_with_one_process(rank: int, sizes: list[int], others: list[int]) -> None:
+    """References are spread over the processes as the batch is, or lie on one of them alone."""
+    slices = [slice(sum(part[:rank]), sum(part[: rank + 1])) for part in (sizes, others)]
+    for kind in ("hard", "soft", "several"):
+        (x, y), (z, of) = references_of(sum(sizes), kind), references_of(sum(others), kind)
+        for form in FORMS:
+            for signed in (True, False):
+                net = model(signed)
+                whole = opl.orthogonal_projection(net(x), y, form=form, references=(net(z), of))
+                whole.loss.backward()
+                many = DistributedDataParallel(model(signed))
+                both = many(torch.cat([x[slices[0]], z[slices[1]]]))
+                mine, theirs = both.split([sizes[rank], others[rank]])
+                got = opl.orthogonal_projection(
+                    mine, y[slices[0]], form=form, references=(theirs, of[slices[1]]), group=dist.group.WORLD
+                )
+                torch.testing.assert_close(torch.stack(got), torch.stack(whole), rtol=1e-10, atol=1e-10)
+                got.loss.backward()
+                for parameter, expected in zip(many.parameters(), net.parameters(), strict=True):
+                    torch.testing.assert_close(parameter.grad, expected.grad, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sizes", "others"), [([5, 7], [3, 6]), ([5, 0], [0, 4])], ids=str)
+def test_references_over_processes_equal_those_of_one_process(tmp_path, sizes, others):
+    together(compare_references_with_one_process, len(sizes), tmp_path, sizes, others)
+
+
+def compare_label_sets_with_one_process(rank: int, sizes: list[int]) -> None:
+    rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    x, y = references_of(sum(sizes), "several")
+    for form in FORMS:
+        alone, mine = x.clone().requires_grad_(), x[rows].clone().requires_grad_()
+        whole = opl.orthogonal_projection(alone, y, form=form, algorithm="pairs")
+        got = opl.orthogonal_projection(mine, y[rows], form=form, group=dist.group.WORLD)
+        torch.testing.assert_close(torch.stack(got), torch.stack(whole), rtol=1e-10, atol=1e-10)
+        (gradient,) = torch.autograd.grad(whole.loss, alone)
+        (share,) = torch.autograd.grad(got.loss, mine)
+        torch.testing.assert_close(share / len(sizes), gradient[rows], rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.slow
+def test_label_sets_over_processes_equal_those_of_one_process(tmp_path):
+    together(compare_label_sets_with_one_process, 2, tmp_path, [9, 4])
 
 
 def refuse_together(rank: int) -> None:

@@ -25,6 +25,7 @@ NOT_THE_DERIVATIVE = {
 }
 NOT_LOSSES = {
     "Head": "the base class, which has no formula",
+    "Queue": "stored features, without a gradient",
     "class_balanced_weights": "constants made of counts",
     "update_centers": "a rule for the centers, which are no parameters",
 }

@@ -20,6 +20,7 @@ from .validate import READ_FROM, may_read_values
 Number = Tensor | float
 
 RUN = 1024  # rows summed in one run: larger classes are summed in two levels, which keeps fp32 sums exact to 1e-6
+FEWEST_PAIRS = 1e-6  # a smaller weight of all pairs is rounding error
 MOST_CLASSES = 2048  # of these, all pairs are compared
 
 
@@ -36,13 +37,16 @@ class Stats(NamedTuple):
 def per_pair(pairs: Number) -> Number:
     """Return one over a number of pairs, or 0 if there are none, so that a mean over no pairs is 0.
 
+    The weights of label rows may add up to a little more than nothing, by rounding.
+
     On the CPU the result is a Python number: reading it costs nothing and saves a chain of tiny operations.
     """
     if isinstance(pairs, Tensor):
         if pairs.device.type != "cpu" or is_traced():
-            return torch.where(pairs > 0, 1 / torch.where(pairs > 0, pairs, 1), 0)
+            some = pairs > FEWEST_PAIRS
+            return torch.where(some, 1 / torch.where(some, pairs, 1), 0)
         pairs = pairs.item()
-    return 1 / pairs if pairs > 0 else 0.0
+    return 1 / pairs if pairs > FEWEST_PAIRS else 0.0
 
 
 @dataclass(frozen=True)
@@ -160,18 +164,23 @@ class Soft:
 
     def stats(self, moments: tuple[Tensor, ...]) -> Stats:
         """Return s and d by the same identities, with weights in place of counts."""
-        sums, total, mass, numbers = (m.to(accumulation_dtype(m)) for m in moments)
-        rows, directed, selves, directed_selves = numbers
-        same = sums.square().sum() - directed_selves
-        same_pairs = torch.dot(mass, mass) - selves
-        per_same, per_other = per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
-        other = torch.dot(total, total) - directed - same
-        dtype = moments[0].dtype
-        return Stats((same * per_same).to(dtype), (other * per_other).to(dtype), per_same, per_other, total)
+        return soft_stats(moments)
 
     def pull(self, sums: Tensor, total: Tensor, same: Number, other: Number) -> Tensor:
         """Return the (B, D) gradient of the unit features: each row's mixture of class sums, plus the total sum."""
         return torch.addmm((total * other).to(sums.dtype), self.weights, sums * (same - other))
+
+
+def soft_stats(moments: tuple[Tensor, ...]) -> Stats:
+    """Return s and d from the moments of `Soft`."""
+    sums, total, mass, numbers = (m.to(accumulation_dtype(m)) for m in moments)
+    rows, directed, selves, directed_selves = numbers
+    same = sums.square().sum() - directed_selves
+    same_pairs = torch.dot(mass, mass) - selves
+    per_same, per_other = per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)
+    other = torch.dot(total, total) - directed - same
+    dtype = moments[0].dtype
+    return Stats((same * per_same).to(dtype), (other * per_other).to(dtype), per_same, per_other, total)
 
 
 Classes = Hard | Soft
@@ -251,10 +260,19 @@ def _differentiable(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
 
 
 class Layout(NamedTuple):
-    """`without_positive` is a share of the samples; `class_cosine` is the largest between the means of two classes."""
+    """How the classes of a batch lie: numbers that explain its s and d, as tensors of one element."""
 
     without_positive: Tensor
+    """The share of samples that are alone in their class."""
     class_cosine: Tensor
+    """The largest cosine between the means of two classes."""
+    same_pairs: Tensor
+    other_pairs: Tensor
+    num_classes: Tensor
+    per_class: Tensor
+    """The mean number of samples per class."""
+    signed: Tensor
+    """The mean cosine over different-class pairs."""
 
 
 @torch.no_grad()
@@ -263,9 +281,11 @@ def layout(x: Tensor, labels: Tensor, ignored: Tensor | None) -> Layout:
     x = x.detach()
     inverse = inverse_norms(x, ignored)
     if labels.ndim == 2:
-        weights = Soft.of(labels, ignored).weights
-        alone, rows = soft_alone(weights, weights.sum(0), ignored)
-        return Layout(alone / rows.clamp(min=1), closest((weights * inverse[:, None]).T @ x, weights.sum(0) > 0))
+        weights, directed = Soft.of(labels, ignored).weights, (inverse > 0).to(x.dtype)
+        selves, mass = weights.square().sum(1), weights.sum(0)
+        alone, rows = soft_alone(weights, mass, ignored)
+        numbers = torch.stack([rows, directed.sum(), selves.sum(), selves @ directed])
+        return soft_layout(((weights * inverse[:, None]).T @ x, inverse @ x, mass, numbers), alone)
     if may_read_values(x):
         classes = Hard.of(labels, ignored)
         return layout_of_sums(classes.moments(x, inverse)[0], classes.counts)
@@ -273,16 +293,44 @@ def layout(x: Tensor, labels: Tensor, ignored: Tensor | None) -> Layout:
     kept = torch.ones_like(inverse) if ignored is None else (~ignored[:READ_FROM]).to(x.dtype)
     order = labels.argsort()
     ordered = labels[order]
-    places = torch.cat([ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).to(ordered.dtype)]).long()[: len(x)]
-    ids = places.cumsum(0)  # a place for each class, of as many as there are rows
+    starts = torch.cat([ordered.new_zeros(1), (ordered[1:] != ordered[:-1]).to(ordered.dtype)]).long()[: len(x)]
+    ids = starts.cumsum(0)  # an id per class, of as many as there are rows
     sums = torch.zeros_like(x).index_add(0, ids, (x * inverse[:, None])[order])
     return layout_of_sums(sums, torch.zeros_like(inverse).index_add(0, ids, kept[order]))
 
 
 def layout_of_sums(sums: Tensor, counts: Tensor) -> Layout:
     """Return the layout of a batch with these (K, D) sums of unit features and (K,) numbers of samples."""
-    alone = (counts == 1).sum().to(sums.dtype)
-    return Layout(alone / counts.sum().clamp(min=1), closest(sums, counts > 0))
+    wide, counts = sums.to(accumulation_dtype(sums)), counts.to(accumulation_dtype(sums))
+    rows, alike, present = counts.sum(), counts.square().sum(), counts > 0
+    num_classes, other_pairs = present.sum().to(rows.dtype), rows * rows - alike
+    signed = wide.sum(0).square().sum() - wide.square().sum()
+    numbers = (
+        (counts == 1).sum() / rows.clamp(min=1),
+        closest(sums, present),
+        alike - rows,
+        other_pairs,
+        num_classes,
+        rows / num_classes.clamp(min=1),
+        signed / other_pairs.clamp(min=1),
+    )
+    return Layout(*(number.to(sums.dtype) for number in numbers))
+
+
+def soft_layout(moments: tuple[Tensor, ...], alone: Tensor) -> Layout:
+    """Return the layout of a batch with these moments of `Soft`, and the number of rows that are alone."""
+    sums, _, mass, (rows, _, selves, _) = moments
+    same_pairs = mass.square().sum() - selves
+    num_classes = (mass > 0).sum().to(sums.dtype)
+    return Layout(
+        alone / rows.clamp(min=1),
+        closest(sums, mass > 0),
+        same_pairs,
+        rows * (rows - 1) - same_pairs,
+        num_classes,
+        rows / num_classes.clamp(min=1),
+        soft_stats(moments).other,
+    )
 
 
 def soft_alone(weights: Tensor, mass: Tensor, ignored: Tensor | None) -> tuple[Tensor, Tensor]:

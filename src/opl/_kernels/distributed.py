@@ -20,16 +20,17 @@ from .class_sums import (
     Layout,
     Soft,
     classes_of,
-    closest,
     gradient,
     layout,
     layout_of_sums,
     soft_alone,
+    soft_layout,
     sums_are_exact,
 )
 from .normalize import inverse_norms, outside_graphs
-from .tiled import PairSum, attach, finish, pair_sum
-from .validate import ValidBatch, validate
+from .pairs import Kind
+from .tiled import PairSum, attach, cross, finish, pair_sum
+from .validate import ValidBatch, join, validate
 
 ALGORITHMS = ("auto", "class_sums", "features")
 Parts = tuple[Tensor, Tensor, Tensor, Tensor]  # s, d, and the gradients of s and of d for the local rows
@@ -51,13 +52,13 @@ class Header(NamedTuple):
 def global_similarities(
     features: Tensor,
     labels: Tensor,
-    form: str,
+    kind: Kind,
     ignore_index: int,
     group: Any,
     algorithm: str,
     with_layout: bool = False,
 ) -> tuple[Tensor, Tensor, Layout | None]:
-    """Return s and d of the combined batch of all processes of `group`; for `"abs_mean"`, d is still signed.
+    """Return s and d of the combined batch of all processes of `group`.
 
     With `with_layout`, also return how its classes lie.
     """
@@ -68,11 +69,11 @@ def global_similarities(
     x, width = batch.x, max(header.width for header in headers)
     sizes = [header.rows for header in headers]
     rows = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
-    straight = form != "mean_abs" or all(header.nonnegative for header in headers)
+    straight = kind == "signed" or (kind == "absolute" and all(header.nonnegative for header in headers))
     if algorithm == "class_sums" and not straight:
         raise OptionError(
-            "algorithm='class_sums' with form='mean_abs' needs features without a negative value on every process: use "
-            "algorithm='auto', or form='abs_mean' or 'mean'."
+            "algorithm='class_sums' cannot compute form='squared', nor form='mean_abs' if a process has a negative "
+            "feature: use algorithm='auto', or form='abs_mean' or 'mean'."
         )
     with torch.no_grad():
         local = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(x.dtype)
@@ -88,9 +89,41 @@ def global_similarities(
         if found is None:
             every = every if width == 0 else _gather(local, sizes, group)
             everything, left_out = _gather(x, sizes, group), _left_out(every, ignore_index)
-            parts = _by_features(everything, every, left_out, rows, form == "mean_abs", straight, group)
+            parts = _by_features(everything, every, left_out, rows, kind, straight, group)
             found = parts, layout(everything, every, left_out) if with_layout else None
     return *attach(x, *found[0], scale=float(world)), found[1]
+
+
+@outside_graphs
+def global_cross(
+    features: Tensor,
+    labels: Tensor,
+    references: tuple[Tensor, Tensor],
+    kind: Kind,
+    ignore_index: int,
+    group: Any,
+) -> tuple[Tensor, Tensor]:
+    """Return s and d over the pairs of all processes' features with all processes' references, which are gathered."""
+    rank, world = place(group)
+    batches, blocks, starts, nonnegative = [], [], [], True
+    for x, y in ((features, labels), references):
+        batch, headers = agree(x, y, ignore_index, group)
+        width, sizes = max(header.width for header in headers), [header.rows for header in headers]
+        kind_of_labels = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(batch.x.dtype)
+        every = _gather(kind_of_labels, sizes, group)
+        batches.append(batch)
+        blocks.append(ValidBatch(_gather(batch.x.detach(), sizes, group), every, _left_out(every, ignore_index), None))
+        starts.append(sum(sizes[:rank]))
+        nonnegative = nonnegative and all(header.nonnegative for header in headers)
+    everything, split = join(*blocks), len(blocks[0].x)
+    mine = torch.cat([batch.x for batch in batches])
+    here = [torch.arange(len(batch.x), device=mine.device) for batch in batches]
+    rows = torch.cat([here[0] + starts[0], here[1] + starts[1] + split])
+    z = everything.x.requires_grad_()
+    with torch.enable_grad():
+        values = cross(z, everything.labels, everything.ignored, split, kind, nonnegative)
+    gradients = [torch.autograd.grad(value, z, retain_graph=True)[0][rows] for value in values]
+    return attach(mine, values[0].detach(), values[1].detach(), gradients[0], gradients[1], scale=float(world))
 
 
 def _left_out(labels: Tensor, ignore_index: int) -> Tensor | None:
@@ -112,12 +145,12 @@ def _by_sums(x: Tensor, classes: Classes, group: Any, with_layout: bool) -> Foun
         return parts, None
     if isinstance(classes, Hard):
         return parts, layout_of_sums(moments[0], classes.counts)
-    alone, count = add_up(soft_alone(classes.weights, moments[2], classes.ignored), group)
-    return parts, Layout(alone / count.clamp(min=1), closest(moments[0], moments[2] > 0))
+    alone, _ = add_up(soft_alone(classes.weights, moments[2], classes.ignored), group)
+    return parts, soft_layout(moments, alone)
 
 
 def _by_features(
-    x: Tensor, labels: Tensor, ignored: Tensor | None, rows: slice, absolute: bool, straight: bool, group: Any
+    x: Tensor, labels: Tensor, ignored: Tensor | None, rows: slice, kind: Kind, straight: bool, group: Any
 ) -> Parts:
     """Compute the parts from the gathered features: class sums where they are exact, otherwise local tiles."""
     classes = classes_of(labels, ignored)
@@ -127,9 +160,10 @@ def _by_features(
     def tiles(same: bool) -> tuple[Tensor, Tensor]:
         weights = labels if isinstance(classes, Hard) else classes.weights
         unit = x * inverse[:, None]
-        part = pair_sum(unit, weights, ignored, rows, same=same, absolute=absolute and not same, pull=True)
+        of: Kind = "signed" if same else kind
+        part = pair_sum(unit, weights, ignored, rows, same=same, kind=of, pull=True)
         cosines, weight = add_up((part.cosines, part.weights), group)
-        return finish(mine, my_inverse, PairSum(cosines, weight, part.pull))
+        return finish(mine, my_inverse, PairSum(cosines, weight, part.pull), of)
 
     if isinstance(classes, Soft):
         (same, same_gradient), (other, other_gradient) = tiles(True), tiles(False)

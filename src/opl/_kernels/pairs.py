@@ -1,15 +1,23 @@
 """All pairs at once, by one B x B product: fastest for ordinary batches, with derivatives of any order."""
 
-from typing import Any
+import math
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .class_sums import Number, per_pair, same_class
-from .normalize import feature_gradient_, full_precision, inverse_norms, is_traced
+from .normalize import accumulation_dtype, feature_gradient_, full_precision, inverse_norms, is_traced
+
+Kind = Literal["signed", "absolute", "squared"]  # of which function of the cosines d is the mean
 
 
-def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
+def of_cosines(cosines: Tensor, kind: Kind) -> Tensor:
+    """Return the cosines of different classes as d takes the mean of them."""
+    return cosines if kind == "signed" else cosines.abs() if kind == "absolute" else cosines.square()
+
+
+def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor]:
     """Return s and d of a batch from its full cosine matrix, with plain differentiable operations.
 
     Supports `torch.compile`, `torch.func` transforms and derivatives of any order.
@@ -21,14 +29,16 @@ def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> 
     other = (1 - same).masked_fill(itself, 0)
     same = same.masked_fill(itself, 0)
     per_same, per_other = _per_pair(same, ignored)
-    of_others = cosines.abs() if absolute else cosines
-    return (cosines * same).sum() * per_same, (of_others * other).sum() * per_other
+    return (cosines * same).sum() * per_same, (of_cosines(cosines, kind) * other).sum() * per_other
 
 
-def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
-    """Return the same values with a handwritten gradient: one product forward, one backward."""
-    same, other = _Pairs.apply(x, labels, ignored, absolute)  # type: ignore[no-untyped-call]
-    return same, other
+def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor, Tensor]:
+    """Return 1 - s, s and d with a handwritten gradient: one product forward, one backward."""
+    if x.device.type != "cpu" and labels.ndim == 1:
+        apart, same, other = _DevicePairs.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
+        return apart, same, other
+    same, other = _Pairs.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
+    return 1 - same, same, other
 
 
 def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
@@ -52,30 +62,139 @@ def _inner(one: Tensor, other: Tensor) -> Tensor:
     return rows.sum()
 
 
+def _differentiable_backward(ctx: Any, x: Tensor, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
+    """Return the gradient by operations that can be differentiated again, for `create_graph=True`."""
+    again = pairs(x, *ctx.given)
+    return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
+
+
 class _Pairs(torch.autograd.Function):
+    """For the CPU, where reading a number costs nothing, and for soft labels."""
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, absolute: bool) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor]:
         inverse = inverse_norms(x, ignored)
         unit = x * inverse[:, None]
         cosines = (unit @ unit.T).fill_diagonal_(0)
         same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
-        other = (
-            1 - same
-        )  # 1 on the diagonal does not matter: the cosine there is 0, and the gradient along u_i is projected out
-        if absolute:
+        # 1 on the diagonal does not matter: the cosine there is 0, and the gradient along u_i is projected out
+        other = 1 - same
+        if kind == "absolute":
             other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
+        elif kind == "squared":
+            other.mul_(cosines)  # cos^2 = cos * cos, and its derivative is twice that factor
         per_same, per_other = _per_pair(same, ignored)
-        ctx.given, ctx.per = (labels, ignored, absolute), (per_same, per_other)
+        slope = 4 if kind == "squared" else 2  # every pair is counted in both orders
+        ctx.given, ctx.per = (labels, ignored, kind), (2 * per_same, slope * per_other)
         ctx.save_for_backward(x, inverse, unit, same, other)
         return _inner(cosines, same) * per_same, _inner(cosines, other) * per_other
 
     @staticmethod
     def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: use operations that can be differentiated again
-            again = pairs(x, *ctx.given)
-            return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
+        if torch.is_grad_enabled():
+            return _differentiable_backward(ctx, x, to_same, to_other)
         per_same, per_other = ctx.per
-        weights = (same * (to_same * (2 * per_same))).addcmul_(other, to_other * (2 * per_other))
+        weights = (same * (to_same * per_same)).addcmul_(other, to_other * per_other)
         with full_precision(x):
             return feature_gradient_(weights @ unit, x, inverse), None, None, None
+
+
+class _DevicePairs(torch.autograd.Function):
+    """For class ids on an accelerator, where every operation is a launch and reading a number is a synchronization.
+
+    `tests/kernels/test_launches.py` counts them. With A the same-class mask (0 for ignored rows), T its sum and N its
+    trace, there are T - N ordered same-class pairs and N^2 - T others. Rows that are zero or ignored have length
+    infinity, so that their unit vector is 0. The first output, 1 - s, saves the negation of a gradient.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        lengths: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
+        lengths = torch.threshold(lengths, torch.finfo(x.dtype).tiny, math.inf)
+        alike = torch.eq(labels[:, None], labels, out=x.new_empty(len(x), len(x)))
+        if ignored is not None:
+            lengths.masked_fill_(ignored, math.inf)
+            alike.masked_fill_(ignored[:, None], 0)
+        inverse = torch.reciprocal(lengths, out=x.new_empty(len(x)))
+        unit = x * inverse[:, None]
+        cosines = (unit @ unit.T).fill_diagonal_(0)
+        apart = torch.addcmul(cosines, cosines, alike, value=-1)  # the cosines of different classes, 0 elsewhere
+        total, rows = alike.sum(), alike.diagonal().sum()
+        same_pairs, other_pairs = (total - rows).clamp_(min=1), (rows * rows - total).clamp_(min=1)
+        same = torch.dot(cosines.view(-1), alike.view(-1)) / same_pairs
+        if kind == "signed":
+            other = apart.sum()
+        elif kind == "absolute":
+            other = torch.linalg.vector_norm(apart.view(-1), 1)
+        else:
+            other = torch.dot(apart.view(-1), apart.view(-1))
+        other = other / other_pairs
+        ctx.given = (labels, ignored, kind)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, inverse, unit, alike, apart, same_pairs, other_pairs)
+        return 1 - same, same, other
+
+    @staticmethod
+    def backward(
+        ctx: Any, to_apart: Tensor | None, to_same: Tensor | None, to_other: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        x, inverse, unit, alike, apart, same_pairs, other_pairs = ctx.saved_tensors
+        pulled = x.new_zeros(()) if to_apart is None else to_apart
+        pulled = pulled if to_same is None else pulled - to_same  # the gradient of 1 - s
+        pushed = x.new_zeros(()) if to_other is None else to_other
+        if torch.is_grad_enabled():
+            return _differentiable_backward(ctx, x, -pulled, pushed)
+        kind, by_other = ctx.given[2], pushed / other_pairs
+        weights = alike * (pulled / same_pairs)
+        if kind == "signed":
+            weights.addcmul_(1 - alike, by_other, value=-1)
+        elif kind == "absolute":
+            weights.addcmul_(apart.sign(), by_other, value=-1)
+        else:
+            weights.addcmul_(apart, by_other, value=-2)
+        with full_precision(x):
+            pull = torch.addmm(unit, weights, unit, beta=0, alpha=-2)  # every pair is counted in both orders
+            along = (pull * unit).sum(1)
+            return pull.addcmul_(unit, along[:, None], value=-1).mul_(inverse[:, None]), None, None, None
+
+
+def cross_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int, kind: Kind) -> tuple[Tensor, Tensor]:
+    """Return s and d over the pairs of the first `split` rows with the others, with plain operations."""
+    unit = x * inverse_norms(x, ignored)[:, None]
+    cosines = unit[:split] @ unit[split:].T
+    same = same_class(labels[:split], labels[split:], x.dtype)
+    kept = x.new_ones(len(x)) if ignored is None else (~ignored).to(x.dtype)
+    same_pairs = kept[:split] @ same @ kept[split:]
+    every = kept[:split].sum() * kept[split:].sum()
+    other = (of_cosines(cosines, kind) * (1 - same)).sum()
+    return (cosines * same).sum() * per_pair(same_pairs), other * per_pair(every - same_pairs)
+
+
+def cross_sums(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int) -> tuple[Tensor, Tensor]:
+    """Return s and the signed d over the same pairs, from class sums: O(B*D) time and memory."""
+    unit = x * inverse_norms(x, ignored)[:, None]
+    kept = x.new_ones(len(x)) if ignored is None else (~ignored).to(x.dtype)
+    if labels.ndim == 1:
+        ids = torch.unique(labels, return_inverse=True)[1]
+        classes = int(ids.max()) + 1
+        sums = [unit.new_zeros(classes, x.shape[1]).index_add(0, i, u) for i, u in _halves(ids, unit, split)]
+        mass = [kept.new_zeros(classes).index_add(0, i, k) for i, k in _halves(ids, kept, split)]
+    else:
+        sums = [weights.T @ u for weights, u in _halves(labels, unit, split)]
+        mass = [weights.T @ k for weights, k in _halves(labels, kept, split)]
+    (ours, theirs), wide = sums, accumulation_dtype(x)
+    totals = [part.to(wide).sum(0) for part in (unit[:split], unit[split:])]
+    same = (ours.to(wide) * theirs.to(wide)).sum()
+    same_pairs = torch.dot(mass[0].to(wide), mass[1].to(wide))
+    every = kept[:split].sum(dtype=wide) * kept[split:].sum(dtype=wide)
+    by_class = (ours.to(wide) * (totals[1] - theirs.to(wide))).sum()  # so that a few pairs keep their digits
+    other = by_class if labels.ndim == 1 else torch.dot(*totals) - same
+    per_same, per_other = per_pair(same_pairs), per_pair(every - same_pairs)
+    return (same * per_same).to(x.dtype), (other * per_other).to(x.dtype)
+
+
+def _halves(labels: Tensor, values: Tensor, split: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    return (labels[:split], values[:split]), (labels[split:], values[split:])

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..errors import FeatureError, LabelError, OptionError
 from .normalize import is_traced
 
+DISTRIBUTION = 1e-2  # a row of labels whose sum is this close to 1 is a distribution over classes
 READ_FROM = 2048  # above this number of rows, a synchronization with the accelerator is acceptable
 
 
@@ -31,10 +32,13 @@ def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
     x = check_vectors(features)
     labels = check_labels(labels, x)
     if not may_read_values(x, ordinary=False):
-        return ValidBatch(x, labels, _ignored(labels, ignore_index), None)
+        unread = _ignored(labels, ignore_index)
+        return ValidBatch(x, labels if labels.ndim == 1 else scale_rows(labels, unread), unread, None)
     some_ignored, largest = _check_label_values(labels, ignore_index)
     ignored = _ignored(labels, ignore_index) if some_ignored else None
-    if largest < 1 / torch.finfo(x.dtype).eps:
+    if labels.ndim == 2:
+        labels = scale_rows(labels, ignored)
+    elif largest < 1 / torch.finfo(x.dtype).eps:
         labels = labels.to(x.dtype)
     if x.numel() == 0:
         return ValidBatch(x, labels, ignored, True)
@@ -47,9 +51,56 @@ def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
     return ValidBatch(x, labels, ignored, low >= 0)
 
 
+def join(batch: ValidBatch, references: ValidBatch) -> ValidBatch:
+    """Return the rows of a batch followed by those of its references; raise an error if they are not of one kind."""
+    if batch.x.shape[1] != references.x.shape[1]:
+        raise FeatureError(
+            f"features have {batch.x.shape[1]} numbers per row and references {references.x.shape[1]}: project both to "
+            "the same size first."
+        )
+    ours, theirs = batch.labels, references.labels
+    if ours.shape[1:] != theirs.shape[1:]:
+        raise LabelError(
+            f"labels have shape {tuple(ours.shape)} and those of the references {tuple(theirs.shape)}: give both class "
+            "ids, or both label rows of the same number of classes."
+        )
+    if ours.dtype != theirs.dtype:
+        ours, theirs = ours.long(), theirs.long()
+    kind = torch.promote_types(batch.x.dtype, references.x.dtype)
+    if ours.ndim == 2:
+        ours, theirs = ours.to(kind), theirs.to(kind)
+    ignored = None
+    if batch.ignored is not None or references.ignored is not None:
+        ignored = torch.cat(
+            [
+                torch.zeros_like(part.x[:, 0], dtype=torch.bool) if part.ignored is None else part.ignored
+                for part in (batch, references)
+            ]
+        )
+    known = batch.nonnegative is not None and references.nonnegative is not None
+    nonnegative = bool(batch.nonnegative and references.nonnegative) if known else None
+    x = torch.cat([batch.x.to(kind), references.x.to(kind)])
+    return ValidBatch(x, torch.cat([ours, theirs]), ignored, nonnegative)
+
+
 def _ignored(labels: Tensor, ignore_index: int) -> Tensor:
     ignored = labels == ignore_index
     return ignored if labels.ndim == 1 else ignored.all(1)
+
+
+def scale_rows(labels: Tensor, ignored: Tensor | None) -> Tensor:
+    """Return (B, C) label rows whose inner product is the same-class weight of a pair.
+
+    A row that sums to 1 is a distribution over classes and stays as it is. Any other row is a set of labels and is
+    scaled to length 1, so that the inner product of two sets is their cosine. A one-hot row is both. A row of zeros
+    shares no class with any row. Ignored rows stay, because they are recognized by their values.
+    """
+    stays = (labels.sum(1) - 1).abs() <= DISTRIBUTION
+    stays = stays if ignored is None else stays | ignored
+    if may_read_values(labels, ordinary=False) and bool(stays.all()):
+        return labels
+    lengths: Tensor = torch.linalg.vector_norm(labels, dim=1)
+    return labels / lengths.masked_fill(stays | (lengths == 0), 1)[:, None]
 
 
 def may_read_values(x: Tensor, ordinary: bool = True) -> bool:
@@ -81,7 +132,7 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
 
 
 def check_labels(labels: Tensor, x: Tensor) -> Tensor:
-    """Return (B,) class ids or (B, C) soft labels that match `x`; raise `LabelError` if they are invalid."""
+    """Return (B,) class ids or (B, C) label rows that match `x`; raise `LabelError` if they are invalid."""
     if not isinstance(labels, Tensor):
         raise LabelError(f"labels are a {type(labels).__name__}: give a torch.Tensor of (B,) class ids.")
     shape, soft = tuple(labels.shape), labels.is_floating_point()
@@ -95,17 +146,12 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
         raise LabelError(
             f"labels are {labels.dtype} of shape {shape}: class ids are integers, for instance labels.long()."
         )
-    if not soft and labels.ndim == 2 and labels.shape[1] != 1:
-        raise LabelError(
-            f"labels are {labels.dtype} of shape {shape}: for one-hot rows use labels.float() or labels.argmax(1); "
-            "class ids have shape (B,)."
-        )
     if labels.device != x.device:
         raise LabelError(
             f"labels are on {labels.device} and features on {x.device}: move them with labels.to(features.device)."
         )
     labels = labels.detach()
-    if soft:
+    if soft or (labels.ndim == 2 and labels.shape[1] != 1):
         return labels.to(x.dtype)
     return labels.reshape(-1).long()
 
@@ -126,13 +172,12 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
             )
         return True, max(high, -low)
     ignored = _ignored(labels, ignore_index)
-    wrong = ~(((labels.sum(1) - 1).abs() <= 1e-2) & (labels >= 0).all(1)) & ~ignored
+    wrong = ~((labels >= 0) & labels.isfinite()).all(1) & ~ignored
     if bool(wrong.any()):
         row = int(wrong.nonzero()[0])
         raise LabelError(
-            f"row {row} of the soft labels sums to {labels[row].sum().item():.4g} with a smallest value of "
-            f"{labels[row].min().item():.4g}: rows must be non-negative and sum to 1, since OPL has no "
-            "meaning for several labels a sample; integer labels have shape (B,)."
+            f"row {row} of the labels has a value of {labels[row].min().item():.4g}: label rows must not be negative; "
+            "give probabilities that sum to 1, or 1 for each class of the sample and 0 elsewhere."
         )
     return bool(ignored.any()), high
 

@@ -21,6 +21,7 @@ from .negative_cam import NegativeCAMLoss, class_activation_maps
 from .ole import OLELoss
 from .perpetual import PerpetualProjectionLoss
 from .projection import OrthogonalProjectionLoss
+from .queue import Queue
 from .truncated import GeneralizedCrossEntropyLoss, TruncatedLoss
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "OLELoss",
     "OrthogonalProjectionLoss",
     "PerpetualProjectionLoss",
+    "Queue",
     "TruncatedLoss",
     "class_activation_maps",
     "class_balanced_weights",

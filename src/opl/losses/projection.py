@@ -6,28 +6,44 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .._kernels.class_sums import Layout
+from .._kernels.class_sums import FEWEST_PAIRS
 from ..errors import DistributedError
-from ..functional import FORM, GAMMA, IGNORE_INDEX, Form, Projection, check_options, gamma_needed, similarities
+from ..functional import (
+    FORM,
+    GAMMA,
+    IGNORE_INDEX,
+    SAME_WEIGHT,
+    Form,
+    Projection,
+    Similarities,
+    check_options,
+    gamma_needed,
+    similarities,
+)
 from ..schedules import Gamma, GammaRule, gamma_rule
+
+ONE_SIGN = 0.98  # with this share of |d| in the signed mean, hardly any cosine is negative
 
 
 class Diagnosis(NamedTuple):
-    """OPL of a batch with what explains it; `gamma_needed` and `gamma` are None where the rule does not apply."""
+    """OPL of a batch with what explains it; quantities that the batch does not define are NaN.
+
+    `gamma` and `gamma_needed` are None for a loss without pairs.
+    """
 
     loss: Tensor
     same: Tensor
-    """The paper's s."""
+    """The paper's s; NaN if no sample has a positive."""
     other: Tensor
-    """The paper's d."""
+    """The paper's d, which the loss penalizes; NaN if there is one class."""
     gamma: Tensor | None
     """The weight of d relative to s in the gradient."""
     gamma_needed: Tensor | None
-    """The gamma above which OPL lowers d: see `opl.functional.gamma_needed`."""
+    """The gamma above which OPL lowers d, see `opl.functional.gamma_needed`; NaN where the rule does not apply."""
     without_positive: Tensor
     """The share of samples that are alone in their class, which get no pull towards it."""
     class_cosine: Tensor
-    """The largest cosine between the means of two classes."""
+    """The largest cosine between the means of two classes; NaN if there is one class."""
 
 
 class OrthogonalProjectionLoss(nn.Module):
@@ -38,7 +54,8 @@ class OrthogonalProjectionLoss(nn.Module):
     Args:
         gamma: weight of d relative to s: a number, `"auto"` or `AutoGamma` for a gamma that is large enough to lower d,
             or a `Ramp` that grows during training. By default 0.5, the paper's choice.
-        form: how d is computed: `"mean_abs"`, `"abs_mean"` or `"mean"`.
+        form: how d is computed: `"mean_abs"`, `"abs_mean"`, `"mean"` or `"squared"`.
+        same_weight: weight of `1 - s`.
         ignore_index: rows with this label are excluded.
         global_batch: use the combined batch of all processes of the default group; requires `init_process_group`.
 
@@ -53,12 +70,14 @@ class OrthogonalProjectionLoss(nn.Module):
         *,
         gamma: Gamma = GAMMA,
         form: Form = FORM,
+        same_weight: float = SAME_WEIGHT,
         ignore_index: int = IGNORE_INDEX,
         global_batch: bool = False,
     ) -> None:
         super().__init__()
-        check_options(0.0, form, ignore_index)
-        self.form, self.ignore_index, self.global_batch = form, ignore_index, global_batch
+        check_options(0.0, form, ignore_index, same_weight)
+        self.form, self.same_weight = form, float(same_weight)
+        self.ignore_index, self.global_batch = ignore_index, global_batch
         self.gamma = gamma
 
     @property
@@ -74,36 +93,50 @@ class OrthogonalProjectionLoss(nn.Module):
         self._gamma: Gamma = gamma
         self.rule: GammaRule = rule
 
-    def forward(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Return the scalar loss."""
-        return self.project(features, labels).loss
+    def forward(self, features: Tensor, labels: Tensor, references: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Return the scalar loss, of pairs with `references` if they are given."""
+        return self.project(features, labels, references).loss
 
-    def project(self, features: Tensor, labels: Tensor) -> Projection:
+    def project(self, features: Tensor, labels: Tensor, references: tuple[Tensor, Tensor] | None = None) -> Projection:
         """Return the loss with s and d, as a `Projection`."""
-        same, other, _ = self._similarities(features, labels, with_layout=False)
-        return Projection(self.combine(same, other)[0], same, other)
+        parts = self._similarities(features, labels, references)
+        return Projection(self.combine(parts)[0], parts.same, parts.other)
 
     def diagnose(self, features: Tensor, labels: Tensor) -> Diagnosis:
         """Return the loss with what explains it, as a `Diagnosis`."""
-        same, other, layout = self._similarities(features, labels, with_layout=True)
+        parts = self._similarities(features, labels, with_layout=True)
+        loss, gamma = self.combine(parts)
+        layout, s = parts.layout, parts.same
         assert layout is not None
-        loss, gamma = self.combine(same, other)
-        s, d = same.detach(), other.detach()
         weight = gamma.to(s.dtype) if isinstance(gamma, Tensor) else s.new_tensor(gamma)
-        return Diagnosis(loss, same, other, weight, gamma_needed(s, d), *layout)
+        same = s.where(layout.same_pairs > FEWEST_PAIRS, torch.nan)
+        other = parts.other.where(layout.other_pairs > FEWEST_PAIRS, torch.nan)
+        needed = gamma_needed(same.detach(), layout.signed, layout.num_classes, layout.per_class)
+        # the mean of |cos| follows the rule only where hardly any cosine is negative, the mean of cos^2 nowhere
+        applies = layout.signed >= ONE_SIGN * other.detach()
+        needed = needed.where(applies & (self.form != "squared"), torch.nan)
+        nearest = layout.class_cosine.where(layout.num_classes > 1, torch.nan)
+        return Diagnosis(loss, same, other, weight, needed, layout.without_positive, nearest)
 
     def _similarities(
-        self, features: Tensor, labels: Tensor, with_layout: bool
-    ) -> tuple[Tensor, Tensor, Layout | None]:
+        self,
+        features: Tensor,
+        labels: Tensor,
+        references: tuple[Tensor, Tensor] | None = None,
+        with_layout: bool = False,
+    ) -> Similarities:
         group = default_group() if self.global_batch else None
-        return similarities(features, labels, self.form, self.ignore_index, group, with_layout=with_layout)
+        return similarities(
+            features, labels, self.form, self.ignore_index, group, references=references, with_layout=with_layout
+        )
 
-    def combine(self, same: Tensor, other: Tensor) -> tuple[Tensor, Tensor | float]:
+    def combine(self, parts: Similarities) -> tuple[Tensor, Tensor | float]:
         """Return the loss of a batch with this s and d, and its gamma."""
-        gamma: Tensor | float = self.rule(same, other)
+        gamma: Tensor | float = self.rule(parts.same, parts.other)
+        apart = parts.apart if self.same_weight == 1 else self.same_weight * parts.apart
         if isinstance(gamma, float):
-            return torch.add(1 - same, other, alpha=gamma), gamma
-        return 1 - same + gamma * other, gamma
+            return torch.add(apart, parts.other, alpha=gamma), gamma
+        return apart + gamma * parts.other, gamma
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""

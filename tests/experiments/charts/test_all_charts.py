@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _chart_values import HOSTILE, at, cloud, curve, legend, matrix, panel, picture, predictions, sweep
+from _chart_values import HOSTILE, at, cloud, curve, legend, matrix, panel, picture, sweep
 
 from opl.errors import OptionError
 from opl.experiments import charts
@@ -33,7 +33,7 @@ MODULES = sorted(path.stem for path in Path(charts.__file__).parent.glob("*.py")
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of the figure has no such letter: a box is drawn
-def test_hostile_names_are_drawn_as_they_are(tmp_path):
+def test_hostile_names_are_drawn_unchanged(tmp_path):
     figures = [
         plane.draw([cloud(HOSTILE[4], names=HOSTILE)]),
         curves.draw({HOSTILE[4]: [curve(name) for name in HOSTILE]}),
@@ -84,12 +84,6 @@ WRONG = (
     lambda: gallery.draw({"fixed": [], "broken": []}),
     lambda: gallery.Picture(np.zeros((4, 4), dtype=np.uint8), "cat", (), ()),
     lambda: gallery.Picture(np.zeros((4, 4, 3)), "cat", (), ()),
-    lambda: gallery.find_corrected(np.zeros((50, 4, 4, 3), dtype=np.uint8), *predictions(), tuple("abcdefg")),
-    lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *predictions(), tuple("ab")),
-    lambda: gallery.find_corrected(np.zeros((5, 4, 4, 3), dtype=np.uint8), *predictions(), tuple("abcdefg"), limit=-1),
-    lambda: gallery.find_corrected(
-        np.zeros((5, 4, 4, 3), dtype=np.uint8), predictions()[0][:9], *predictions()[1:], tuple("abcdefg")
-    ),
     lambda: sweeps.draw({}),
     lambda: sweeps.draw({"lambda": []}),
     lambda: sweeps.Sweep("CE", "lambda", (), (), None),
@@ -115,7 +109,7 @@ def test_values_that_cannot_be_drawn_are_an_error_of_one_sentence():
         assert "\n" not in str(caught.value), index
 
 
-def test_neither_torch_nor_pyplot_is_needed_and_heavy_libraries_are_imported_late():
+def test_charts_need_neither_torch_nor_pyplot_and_import_heavy_libraries_late():
     names = ", ".join(f"opl.experiments.charts.{name}" for name in MODULES)
     script = f"""
 import sys

@@ -16,7 +16,7 @@ from opl.experiments.statistics import Range
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_the_band_is_scipys_interval_over_the_seeds_that_are_there():
+def test_the_band_is_the_interval_of_scipy_over_the_seeds_with_values():
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     values = rng().normal(size=(4, 3))
     values[3, 1] = np.nan
@@ -45,7 +45,7 @@ def test_there_is_a_panel_for_each_measure_and_one_legend():
     assert shown == [style.PALETTE[0]] * 4 + [style.ACCENT] * 4  # a mean and three seeds each, and no band
 
 
-def test_five_seeds_or_more_have_a_band_that_ends_where_nothing_is_possible():
+def test_the_band_of_five_seeds_or_more_is_clipped_to_the_valid_range():
     values = np.array([[0.9], [1.0], [1.0], [1.0], [1.0]])
     few, many = (curves.Curve("CE", (1,), tuple(range(n)), values[:n], Range(0, 1)) for n in (4, 5))
     assert [len(curves.draw({"d": [each]}).axes[0].collections) for each in (few, many)] == [0, 1]
@@ -126,7 +126,7 @@ def test_an_unfinished_run_is_a_shorter_curve(tmp_path):
     assert [row[2] == "-" for row in rows] == [False, False, True, True, True]
 
 
-def test_the_chart_of_the_page_says_the_last_mean_of_each_curve():
+def test_the_label_of_the_chart_has_the_last_mean_of_each_curve():
     made = curves.Curve("CE <b>", (1, 2), (0, 1), np.array([[1.0, 2.0], [3.0, np.nan]]))
     chart = curves.to_svg(curves.Panel("s", "s", [made]), "key")
     assert "s, over the epochs; at the end CE &lt;b&gt; 2. Arrow keys" in chart

@@ -13,7 +13,7 @@ from opl.experiments.charts.points import Space
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_cosines_are_those_of_a_double_loop_and_features_without_a_direction_take_no_part():
+def test_cosines_equal_a_double_loop_and_ignore_features_without_a_direction():
     given = space(signed=True)
     values = np.concatenate([given.features, np.zeros((1, 8)), np.full((1, 8), np.nan)])
     holed = Space("CE", values, np.append(given.labels, [0, 1]), given.class_names)
@@ -30,7 +30,7 @@ def test_cosines_are_those_of_a_double_loop_and_features_without_a_direction_tak
     assert (alone.s, alone.d) == (0, 0)
 
 
-def test_the_plane_is_that_of_scikit_learns_pca_up_to_sign():
+def test_the_plane_equals_the_pca_of_scikit_learn_up_to_sign():
     pca = pytest.importorskip("sklearn.decomposition", reason="scikit-learn is not installed").PCA(2)
     given = space(signed=True)
     units = given.features / np.linalg.norm(given.features, axis=1, keepdims=True)
@@ -40,7 +40,7 @@ def test_the_plane_is_that_of_scikit_learns_pca_up_to_sign():
     assert labels.tolist() == given.labels.tolist()
 
 
-def test_models_stand_beside_each_other_on_the_same_axes():
+def test_models_are_drawn_side_by_side_on_the_same_axes():
     figure = features.draw([space("CE"), space("CE+OPL")])
     top, second, below, last = figure.axes
     assert top.get_xlim() == second.get_xlim()
@@ -64,7 +64,7 @@ def test_models_stand_beside_each_other_on_the_same_axes():
         lambda: Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
     ],
 )
-def test_what_is_no_feature_space_is_refused(wrong):
+def test_arrays_that_are_no_feature_space_are_refused(wrong):
     with pytest.raises(OptionError, match="give"):
         wrong()
 

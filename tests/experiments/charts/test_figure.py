@@ -16,7 +16,7 @@ from opl.errors import DataError, FolderError, OptionError
 from opl.experiments import paper
 from opl.experiments.charts import lda, similarity
 from opl.experiments.charts.figure import draw_item, save
-from opl.experiments.data.mnist import Mnist
+from opl.experiments.data import Mnist
 from opl.experiments.evaluation.features import evaluate_novel
 from opl.experiments.item import Item, Row
 from opl.experiments.paper import ITEMS
@@ -64,7 +64,7 @@ def test_a_figure_that_fails_leaves_no_file_behind(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_drawing_leaves_the_users_settings_alone():
+def test_drawing_does_not_change_the_settings_of_the_user():
     import matplotlib
 
     with matplotlib.rc_context({"font.size": 31, "axes.facecolor": "red"}):
@@ -113,12 +113,12 @@ def test_an_order_that_the_data_do_not_have_is_refused(folder, tmp_path):
         draw_item(paper.item("figure-4"), read_runs(copied), copied, "tiny", "superclass")
 
 
-def test_a_figure_without_its_runs_says_which(tmp_path):
+def test_an_error_names_the_missing_runs_of_a_figure(tmp_path):
     with pytest.raises(FolderError, match="cifar100-resnet56-ce, cifar100-resnet56-opl"):
         draw_item(paper.item("figure-3"), read_runs(tmp_path), tmp_path, "tiny")
 
 
-def test_base_and_novel_classes_are_drawn_apart(tmp_path):
+def test_base_and_novel_classes_have_separate_panels(tmp_path):
     try:
         data = Mnist(classes=4, val=0, per_class=40, test_per_class=20)
         data.load(0)
@@ -138,7 +138,7 @@ def test_base_and_novel_classes_are_drawn_apart(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_figure_says_which_arrays_it_lacks_and_how_to_get_them(tmp_path):
+def test_an_error_names_the_missing_arrays_and_how_to_write_them(tmp_path):
     path = write_run(tmp_path, "cifar100-ce", outputs=True)
     [run] = read_runs(tmp_path)
     with pytest.raises(FolderError, match=f"no readable novel.npz: write it with opl evaluate {path} novel"):

@@ -10,7 +10,7 @@ from opl.experiments.charts import flow
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_d_stands_still_at_the_gamma_needed_and_s_at_the_limit():
+def test_d_is_constant_at_the_gamma_needed_and_s_at_the_limit():
     s, d = np.array([0.9, 0.6, 0.4]), np.array([0.3, 0.5, 0.2])
     for same, other in zip(s, d, strict=True):
         _, still = flow.flow(np.array([same]), np.array([other]), (1 - same) / (1 - other))
@@ -19,7 +19,7 @@ def test_d_stands_still_at_the_gamma_needed_and_s_at_the_limit():
         assert still_s == pytest.approx(0, abs=1e-12)
 
 
-def test_rates_are_those_of_gradient_descent_on_free_features():
+def test_rates_equal_gradient_descent_on_free_features():
     torch = pytest.importorskip("torch")
     from opl import orthogonal_projection
 
@@ -46,7 +46,7 @@ def test_every_panel_has_arrows_a_line_and_all_paths():
         assert len(axes.collections) == 1
 
 
-def test_a_path_of_nothing_is_refused():
+def test_an_empty_path_is_refused():
     with pytest.raises(OptionError, match="give"):
         flow.Path("CE", np.zeros(0), np.zeros(0))
     with pytest.raises(OptionError, match="give"):

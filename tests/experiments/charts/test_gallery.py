@@ -7,7 +7,7 @@ import pytest
 from _chart_values import DRAWN, predictions, rng, written
 
 from _runs import write_run
-from opl.errors import FolderError
+from opl.errors import FolderError, OptionError
 from opl.experiments.charts import gallery, style
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs
@@ -15,25 +15,33 @@ from opl.experiments.results.runs import read_runs
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_fixed_pictures_are_those_of_a_loop():
+def run_with(labels, top5, p5, pixels):
+    arrays = {"labels": labels, "top5": top5, "p5": p5, "pixels": pixels, "pixel_rows": np.arange(len(pixels))}
+    return SimpleNamespace(arrays=lambda _: arrays, class_names=lambda count: tuple("abcdefg"[:count]))
+
+
+def test_fixed_pictures_equal_a_loop():
     labels, old, old_p, new, new_p = predictions()
     pixels = rng().integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
-    names = tuple("abcdefg")
-    found = []
+    names, fixed = "abcdefg", []
     for i in range(30):  # ten of the forty samples have no pixels
         if new[i, 0] == labels[i] and old[i, 0] != labels[i]:
-            found.append((-new_p[i, 0], i))
-    expected = [i for _, i in sorted(found)]
-    got = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=100)
+            fixed.append((-new_p[i, 0], i))
+    expected = [i for _, i in sorted(fixed)]
+    before, after = run_with(labels, old, old_p, pixels), run_with(labels, new, new_p, pixels)
+    got = gallery.find_fixed(before, after, limit=100)
     assert len(got) == len(expected) > 5
     for picture, i in zip(got, expected, strict=True):
         np.testing.assert_array_equal(picture.pixels, pixels[i])
         assert picture.truth == names[labels[i]] == picture.after[0][0] != picture.before[0][0]
         assert picture.before == tuple((names[c], p) for c, p in zip(old[i], old_p[i], strict=True))
         assert picture.after == tuple((names[c], p) for c, p in zip(new[i], new_p[i], strict=True))
-    short = gallery.find_corrected(pixels, labels, old, old_p, new, new_p, names, limit=3)
-    assert [one.truth for one in short] == [one.truth for one in got[:3]]
-    assert gallery.find_corrected(pixels[:0], labels, old, old_p, new, new_p, names) == []
+    assert [picture.truth for picture in gallery.find_fixed(before, after, limit=3)] == [
+        picture.truth for picture in got[:3]
+    ]
+    assert gallery.find_fixed(run_with(labels, old, old_p, pixels[:0]), after) == []
+    with pytest.raises(OptionError, match="limit is -1"):
+        gallery.find_fixed(before, after, limit=-1)
 
 
 def test_each_picture_is_beside_the_predictions_of_both_models():
@@ -96,7 +104,7 @@ def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
         gallery.render(rows, "class")
 
 
-def test_the_confusions_are_those_of_scikit_learn(tmp_path):
+def test_the_confusion_matrix_equals_scikit_learn(tmp_path):
     metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
     write_run(tmp_path, "cifar100-ce", outputs=True)
     [run] = read_runs(tmp_path)

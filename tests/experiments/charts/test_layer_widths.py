@@ -24,7 +24,7 @@ def searched(tmp_path, name: str, **scaling):
     ]
 
 
-def test_a_search_is_drawn_from_the_uniform_network_on(tmp_path):
+def test_a_search_is_drawn_from_the_uniform_network_to_its_result(tmp_path):
     history = [[16, 32, 64], [20, 30, 60]]
     runs = searched(tmp_path, "vgg", network="vgg11", widths=[22, 28, 50], history=history)
     rows = [(Row("VGG-11", "vgg", {}), select_runs(runs, "vgg", "small")), (Row("VGG-11+OPL", "opl", {}, "vgg"), runs)]
@@ -35,7 +35,7 @@ def test_a_search_is_drawn_from_the_uniform_network_on(tmp_path):
     assert "VGG-11, search 2, seed 1: 22, 28, 50" in rendered.text
 
 
-def test_without_a_search_the_published_widths_stand_beside_the_uniform_ones(tmp_path):
+def test_without_a_search_the_published_widths_follow_the_uniform_widths(tmp_path):
     runs = searched(tmp_path, "vgg", network="vgg11", widths=[80] * 8, history=[])
     assert layer_widths.stages_of(runs) == {
         "uniform": [uniform_widths("vgg11", 0.25)] * 2,
@@ -43,7 +43,7 @@ def test_without_a_search_the_published_widths_stand_beside_the_uniform_ones(tmp
     }
 
 
-def test_nothing_to_draw_is_refused():
+def test_a_network_without_widths_is_refused():
     for nothing in ({}, {"VGG-11": {}}):
         with pytest.raises(OptionError, match="give at least one"):
             layer_widths.draw(nothing)

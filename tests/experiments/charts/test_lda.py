@@ -22,7 +22,7 @@ def by_pairs(features, labels):
     return (spread(features) - within) / within
 
 
-def test_separation_is_that_of_a_double_loop_and_does_not_see_rotation_or_scale():
+def test_separation_equals_a_double_loop_and_ignores_rotation_and_scale():
     features, labels = rng().normal(size=(30, 5)), np.arange(30) % 4
     features += labels[:, None]
     expected = by_pairs(features, labels)
@@ -35,20 +35,20 @@ def test_separation_is_that_of_a_double_loop_and_does_not_see_rotation_or_scale(
     assert lda.separation(holed, np.append(labels, 0)) == pytest.approx(expected)
 
 
-def test_classes_of_no_width_are_infinitely_separate_and_one_point_is_not():
+def test_classes_without_spread_have_infinite_separation_unless_they_coincide():
     assert lda.separation(np.array([[0.0], [1.0]]), np.array([0, 1])) == math.inf
     assert lda.separation(np.array([[1.0], [1.0]]), np.array([0, 1])) == 0
 
 
 @pytest.mark.parametrize(("samples", "width"), [(60, 5), (20, 64)])
-def test_the_projection_is_scikit_learns_up_to_sign(samples, width):
+def test_the_projection_equals_scikit_learn_up_to_sign(samples, width):
     analysis = pytest.importorskip("sklearn.discriminant_analysis", reason="scikit-learn is not installed")
     features, labels = rng().normal(size=(samples, width)), np.arange(samples) % 4
     expected = analysis.LinearDiscriminantAnalysis(n_components=2).fit(features, labels).transform(features)
     np.testing.assert_allclose(np.abs(lda.project(features, labels)), np.abs(expected), atol=1e-8)
 
 
-def test_two_classes_have_one_direction_and_bad_rows_none():
+def test_two_classes_have_one_direction_and_rows_that_are_not_finite_are_nan():
     features, labels = rng().normal(size=(20, 5)), np.arange(20) % 2
     features[3, 2] = np.nan
     points = lda.project(features, labels)

@@ -9,7 +9,7 @@ from opl.experiments.charts import neighbors, similarity
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_neighbors_are_read_off_by_hand():
+def test_neighbors_equal_those_found_by_hand():
     names = ("dolphin", "whale", "shark", "oak", "pear")
     values = np.eye(5)
     values[0] = [1.0, 0.71, -0.66, 0.2, -0.001]

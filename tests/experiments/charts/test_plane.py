@@ -15,11 +15,11 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     ("degrees", "expected"),
     [((0, 90), 90), ((0, 60, 90), 60), ((10, 190), 180), ((350, 10), 20), ((45, 45), 0), ((0, 120, 240), 120)],
 )
-def test_the_mean_angle_is_that_of_the_pairs(degrees, expected):
+def test_the_mean_angle_is_the_mean_over_pairs(degrees, expected):
     assert plane.mean_angle(at(*degrees)) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_direction_is_the_mean_of_unit_features_and_long_ones_count_no_more():
+def test_a_direction_is_the_mean_of_unit_features_whatever_their_length():
     features = np.array([[1000.0, 0.0], [0.001, 0.001], [0.0, 0.0], [np.nan, 1.0], [1e200, 1e200]])
     got = plane.directions(plane.Cloud("CE", features, np.array([0, 0, 1, 1, 3]), ("a", "b", "c", "d")))
     between, half = math.radians(22.5), math.sqrt(0.5)

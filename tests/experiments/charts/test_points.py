@@ -15,7 +15,7 @@ def test_points_are_thinned_by_class_even_if_classes_alternate():
     assert np.bincount(kept).tolist() == [200, 200, 200]
 
 
-def test_the_principal_plane_is_that_of_scikit_learn_up_to_sign():
+def test_the_principal_plane_equals_scikit_learn_up_to_sign():
     pca = pytest.importorskip("sklearn.decomposition", reason="scikit-learn is not installed").PCA(2)
     features = rng().normal(size=(50, 8)) * np.arange(1, 9)
     found, share = points.principal_plane(features)

@@ -11,13 +11,13 @@ from opl.experiments.charts import similarity
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_the_off_diagonal_mean_is_that_of_a_double_loop():
+def test_the_off_diagonal_mean_equals_a_double_loop():
     given = matrix(count=7)
     pairs = [abs(given.values[i, j]) for i, j in permutations(range(7), 2)]
     assert similarity.off_diagonal_mean(given) == pytest.approx(sum(pairs) / len(pairs))
 
 
-def test_a_class_without_samples_takes_no_part_in_the_mean():
+def test_a_class_without_samples_is_not_in_the_mean():
     values = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, np.nan], [np.nan] * 3])
     assert similarity.off_diagonal_mean(similarity.Matrix("CE", values, ("a", "b", "c"))) == 0.5
     assert similarity.off_diagonal_mean(similarity.Matrix("CE", np.ones((1, 1)), ("a",))) == 0
@@ -33,7 +33,7 @@ def test_another_order_keeps_the_value_of_every_pair_of_names(options):
         assert got.values[got.class_names.index(one), got.class_names.index(other)] == before
 
 
-def test_clusters_stand_together_and_groups_keep_that_order_within():
+def test_clusters_are_contiguous_and_groups_keep_their_order():
     pairs = {("whale", "shark"), ("pear", "apple"), ("bus", "tram")}
     names = ("whale", "pear", "bus", "apple", "tram", "shark")
     values = np.array([[1.0 if a == b else 0.9 if {(a, b), (b, a)} & pairs else 0.1 for b in names] for a in names])
@@ -60,7 +60,7 @@ def positive(label, count=6, names=None):
     return similarity.Matrix(label, np.abs(given.values), given.class_names)
 
 
-def test_matrices_share_one_scale_and_say_their_mean():
+def test_matrices_share_one_scale_and_their_titles_have_the_mean():
     figure = similarity.draw([positive("CE"), positive("CE+OPL")])
     assert len(figure.axes) == 3  # two and the color bar
     images = [axes.images[0] for axes in figure.axes[:2]]
@@ -84,7 +84,7 @@ def test_cosines_of_both_signs_are_drawn_on_a_scale_that_is_white_at_right_angle
 
 
 @pytest.mark.parametrize(("cosine", "signed"), [(-1e-5, False), (-0.01, False), (-0.03, True), (np.nan, False)])
-def test_a_cosine_just_below_zero_asks_for_no_other_scale(cosine, signed):
+def test_a_cosine_just_below_zero_does_not_change_the_scale(cosine, signed):
     values = np.array([[1.0, cosine], [np.nan, 1.0]])
     assert similarity.is_signed([positive("CE"), similarity.Matrix("SiLU", values, ("a", "b"))]) is signed
 

@@ -13,7 +13,7 @@ def test_labels_are_short_printable_and_never_empty():
     assert all(0 < len(style.shorten(name)) <= 40 and style.shorten(name).isprintable() for name in HOSTILE)
 
 
-def test_colors_and_symbols_repeat_together_only_after_seventy():
+def test_pairs_of_color_and_symbol_repeat_after_seventy():
     pairs = [(style.color(i), style.marker(i)) for i in range(70)]
     assert len(set(pairs)) == 70
     assert style.color(1) == style.ACCENT

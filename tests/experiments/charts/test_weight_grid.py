@@ -27,7 +27,7 @@ def cells():
     ]
 
 
-def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alone_have_a_dot():
+def test_cells_significant_after_adjustment_are_framed_and_those_significant_alone_have_a_dot():
     t = pytest.importorskip("scipy.stats", reason="scipy is not installed")
     p = {pair: t.ttest_1samp(values, 0).pvalue for pair, values in PAIRS.items()}
     assert p[0.5, 2.0] * 3 < 0.05 < p[0.5, 0.5]
@@ -46,7 +46,7 @@ def test_cells_that_hold_after_the_adjustment_are_framed_and_those_that_hold_alo
     assert "each seed" in " ".join(written(figure))
 
 
-def test_five_seeds_have_an_interval_and_a_single_one_has_none():
+def test_five_seeds_have_an_interval_and_one_seed_has_none():
     for values, expected in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
         difference = interval(values)
         cell = weight_grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)

@@ -9,17 +9,24 @@ from _inline import inlined
 from _pictures import encoded
 from _shapes import draw, shape_folder
 from opl.experiments import cli
-from opl.experiments.tryout import experiment, probe
-from opl.experiments.tryout.stored import read_items
+from opl.experiments.tryout import experiment, speed
+from opl.experiments.tryout.advice import read_items
 
 FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1", "--minutes", "5")
 
 
-def try_images(monkeypatch, words, stop_after=1000):
+def try_images(monkeypatch, argv, stop_after=1000):
     """Run `opl try` in this process, interrupted after so many runs; returns its exit code and the runs."""
-    with inlined(monkeypatch, stop_after, probe.main) as executor, monkeypatch.context() as patch:
-        patch.setattr(experiment, "LONGEST_PROBE", 0.05)
-        return cli.main(["try", *map(str, words)]), executor.executed
+    with inlined(monkeypatch, stop_after, speed.main) as executor, monkeypatch.context() as patch:
+        patch.setattr(experiment, "LONGEST_MEASURING", 0.05)
+        return cli.main(["try", *map(str, argv)]), executor.executed
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +54,14 @@ def test_the_table_has_both_methods_with_both_seeds_and_the_balanced_accuracy(tr
     assert [(row["label"], row["seeds"]) for row in table["rows"]] == [("CE", [0, 1]), ("CE+OPL", [0, 1])]
     assert "test/balanced" in table["rows"][1]["difference"]
     assert table["scale"] == "try"
-    for words in ("9 (square) to 30 (circle)", "right in 76.9%", "1 picture that cannot be read (circle/broken.png)"):
+    for words in ("9 (square) to 30 (circle)", "predicting circle: 76.9 %", "1 unreadable image (circle/broken.png)"):
         assert words in table["note"]
     assert (tried[0] / "runs/try/shapes/left-out.txt").read_text().startswith("circle/broken.png: ")
 
 
 def test_the_page_names_the_comparison_and_the_command(tried):
     page = (tried[0] / "runs/try/shapes/report.html").read_text()
-    for words in ("CE against CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
+    for words in ("CE vs CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
         assert words in page
 
 
@@ -62,7 +69,7 @@ def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
     copy = shutil.copytree(tried[0] / "runs", tmp_path / "runs")
     (copy / "try/shapes/report.html").unlink()
     assert cli.main(["report", str(copy)]) == 0
-    assert "CE against CE+OPL on your images" in (copy / "report.html").read_text()
+    assert "CE vs CE+OPL on your images" in (copy / "report.html").read_text()
     assert cli.main(["check", str(copy)]) == 0
     assert "4 runs checked, all files intact" in capsys.readouterr().out
     assert [*read_items(copy)] == ["try-shapes"]
@@ -72,7 +79,7 @@ def test_a_finished_try_trains_nothing_and_more_seeds_are_added(tried, monkeypat
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1")) == (0, [])
     told = capsys.readouterr()
-    assert "2 of each method are finished; more seeds" in told.err
+    assert "2 seeds per method finished" in told.err
     [sentence] = [line for line in told.out.splitlines() if line.endswith(", 2 seeds.")]
     assert "OPL " in sentence
     assert "the accuracy" in sentence
@@ -89,12 +96,12 @@ def _last_json(text):
 def test_other_settings_and_other_pictures_are_refused(tried, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--epochs", "7"))[0] == 2
-    assert "was begun with --epochs 2, and 7 is given now" in capsys.readouterr().err
+    assert "was started with --epochs 2, not 7" in capsys.readouterr().err
     shutil.copytree(tried[0] / "runs", tmp_path / "runs")
     shape_folder(tmp_path / "shapes", {"circle": 5, "square": 5})
     monkeypatch.chdir(tmp_path)
     assert try_images(monkeypatch, ("shapes", "--out", "runs"))[0] == 2
-    assert "are not those that" in capsys.readouterr().err
+    assert "are not those of this run" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatch, capsys):
@@ -118,7 +125,7 @@ def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatc
     [
         (lambda folder: None, "there is no folder or file"),
         (lambda folder: folder.mkdir(parents=True), "it is empty"),
-        (lambda folder: shape_folder(folder, {"circle": 8}), "has one class, 'circle'"),
+        (lambda folder: shape_folder(folder, {"circle": 8}), "has only one class, 'circle'"),
         (lambda folder: shape_folder(folder, {"circle": 1, "square": 2}), "has no class with at least 3"),
     ],
 )
@@ -146,4 +153,4 @@ def test_pretrained_weights_start_the_runs_and_gray_pictures_get_three_channels(
     assert (
         try_images(monkeypatch, (*words[:3], "--network", "resnet-18", "--out", tmp_path / "b", "--jobs", "1"))[0] == 2
     )
-    assert "the pretrained weights are those of resnet-10-w16" in capsys.readouterr().err
+    assert "the pretrained weights are for resnet-10-w16" in capsys.readouterr().err

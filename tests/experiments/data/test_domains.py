@@ -21,7 +21,7 @@ from opl.experiments.data import domains as module
 from opl.experiments.types import Images
 
 DOMAINS, CLASSES = ("art", "photo", "sketch"), ("cat", "dog")
-SMALL = {"art": (12, 4), "photo": (24, 8), "sketch": (36, 12)}  # to train on and to validate on
+SMALL = {"art": (12, 4), "photo": (24, 8), "sketch": (36, 12)}  # for training and for validation
 
 
 @pytest.fixture(autouse=True)
@@ -125,7 +125,7 @@ def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
     # whoever decodes again fails
-    monkeypatch.setattr("opl.experiments.data.read.domain_files.resize_pictures", None)
+    monkeypatch.setattr("opl.experiments.data.read.decode.decode_all", None)
     again = replace(data, target="photo").load(0)
     assert torch.equal(first.train.pixels, again.train.pixels)
     monkeypatch.undo()
@@ -182,7 +182,7 @@ def test_data_that_is_not_what_was_asked_for_is_told_in_a_sentence(tmp_path, mon
         _ = replace(good, crop=0.0).augment
     with pytest.raises(DataError, match="0 images of 'art_painting' instead of 2048: get the complete"):
         Pacs(root=str(root), size=8).load(0)
-    with pytest.raises(DataError, match=r"there is no pacs here: .*OPL_DATA.*Hub"):
+    with pytest.raises(DataError, match=r"there is no pacs on this machine: .*OPL_DATA.*Hub"):
         Pacs().load(0)
     with pytest.raises(DataError, match="names of its files"):
         replace(good, lists=str(write_lists(tmp_path / "lists"))).load(0)
@@ -200,10 +200,10 @@ def test_lists_that_do_not_fit_are_told_in_a_sentence(tmp_path, monkeypatch):
     photo, held = lists / "photo_train_kfold.txt", lists / "photo_crossval_kfold.txt"
     text = photo.read_text()
     photo.write_text(text + "photo/cat/999.png 1\n")
-    with pytest.raises(DataError, match=r"names 'photo/cat/999.png', which is no picture of 'photo'"):
+    with pytest.raises(DataError, match=r"names 'photo/cat/999.png', which is not an image of 'photo'"):
         data.load(0)
     photo.write_text(text + held.read_text())
-    with pytest.raises(DataError, match="to train on and to validate on"):
+    with pytest.raises(DataError, match="for training and for validation"):
         data.load(0)
     photo.write_text(text + text.splitlines()[0])
     with pytest.raises(DataError, match="names 24 different images instead of 25"):

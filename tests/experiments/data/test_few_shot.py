@@ -25,7 +25,7 @@ from opl.experiments.data import (
     describe,
 )
 from opl.experiments.data.few_shot import hold_out
-from opl.experiments.data.read import source
+from opl.experiments.data.read import find
 from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET
 from opl.experiments.settings import from_json, to_json
 
@@ -97,7 +97,7 @@ def test_without_data_the_error_names_the_ways(settings, ways):
 def test_the_hub_has_what_cifar_fs_is_made_of(tmp_path, few, monkeypatch):
     snapshots = tmp_path / "hf/hub/datasets--uoft-cs--cifar100/snapshots/0a1b/cifar100"
     cifar_100(snapshots)
-    assert source.find("cifar-fs").where == "Hub uoft-cs/cifar100"
+    assert find.find("cifar-fs").where == "Hub uoft-cs/cifar100"
     assert len(CifarFS().load(0).train) == 384
     rows = {row["name"]: row for row in describe()}
     assert (rows["cifar-fs"]["here"], rows["mini-imagenet"]["here"]) == (True, False)
@@ -134,7 +134,7 @@ def test_the_class_lists_are_complete_and_in_order():
 def test_settings_that_cannot_be_are_refused(tmp_path, few):
     labeled(tmp_path, parts(MINI_IMAGENET))
     for given, says in (
-        ({"classes": 65}, "give 2 to 64"),
+        ({"classes": 65}, "must be 2 to 64"),
         ({"holdout": 2}, "give 0 to 1"),
         ({"holdout": -2}, "holdout=-2"),
     ):

@@ -1,4 +1,4 @@
-"""Synthetic data has the shape of the data set that it stands for, and can be learned."""
+"""Synthetic data in the shape of real data sets."""
 
 import pytest
 import torch
@@ -13,10 +13,12 @@ from opl.experiments.data import (
     MiniImageNet,
     Mnist,
     Synthetic,
+    SyntheticDomains,
     TieredImageNet,
 )
 
 pytestmark = pytest.mark.usefixtures("apart")
+
 
 REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar100(), Digits())}
 
@@ -93,3 +95,16 @@ def test_another_size_keeps_classes_and_patterns():
     assert (means - ours.pixels.float()).abs().mean() < 2
     with pytest.raises(OptionError, match="pixels is -1"):
         Synthetic(pixels=-1).load(0)
+
+
+@pytest.mark.parametrize("target", ["art_painting", "cartoon", "photo", "sketch"])
+def test_made_up_domains_leave_their_target_out(target):
+    splits = SyntheticDomains(target=target).load(0)
+    assert [len(part) for part in splits[:3]] == [3 * 42, 3 * 14, 56]
+    number = splits.domain_names.index(target)
+    assert (splits.test.domains[splits.test.rows] == number).all()
+    for part in (splits.train, splits.val):
+        assert (part.domains[part.rows] != number).all()
+        assert set(part.labels[part.rows].tolist()) == set(range(7))
+    with pytest.raises(OptionError, match="domain 'paint' does not exist"):
+        SyntheticDomains(target="paint").load(0)

@@ -12,8 +12,7 @@ from torch import nn
 from _tiny_runs import TINY, write_tiny_runs
 from opl.errors import DamagedError, OptionError
 from opl.experiments import cli
-from opl.experiments.data import Synthetic
-from opl.experiments.data.cifar import Cifar100
+from opl.experiments.data import Cifar100, Synthetic
 from opl.experiments.data.split import stratified_rows
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model

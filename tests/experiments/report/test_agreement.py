@@ -1,4 +1,4 @@
-"""Printed figure, page and Markdown show the same numbers, which are those of the run folders."""
+"""Figure, page, terminal and Markdown show the same numbers, which are those of the run folders."""
 
 import html
 import json
@@ -54,9 +54,9 @@ def printed(item, folder):
 
 
 def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything, page):
-    words, read = printed(MATRICES, everything), Reader(page)
-    cells = next(each["cells"] for each in read.values if "cells" in each)
-    for place, row in enumerate(MATRICES.rows):
+    text, read = printed(MATRICES, everything), Reader(page)
+    cells = next(block["cells"] for block in read.values if "cells" in block)
+    for index, row in enumerate(MATRICES.rows):
         matrices = []
         for seed in range(3):
             with np.load(everything / row.recipe / f"seed-{seed}" / "test.npz") as arrays:
@@ -64,31 +64,32 @@ def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything, page):
         off = ~np.eye(20, dtype=bool)
         mean = np.abs(np.mean(matrices, axis=0))
         assert f"{np.abs(matrices[0])[off].mean():.3f}" != f"{mean[off].mean():.3f}"  # the first seed's is another
-        assert words[place] == f"{row.label}: mean of |cos| off the diagonal {mean[off].mean():.3f}"
+        assert text[index] == f"{row.label}: mean of |cos| off the diagonal {mean[off].mean():.3f}"
         assert f"{row.label} mean of 3 seeds, off-diagonal mean |cos| {mean[off].mean():.3f}" in read.words
-        for line, values in enumerate(cells[place]):
+        for line, values in enumerate(cells[index]):
             np.testing.assert_allclose(np.abs(values), 1000 * mean[line, : line + 1], atol=0.6)
 
 
-def test_all_novel_classes_are_in_print_and_on_the_page(everything, page):
-    words = printed(NOVEL, everything)
+def test_all_novel_classes_are_in_the_figure_and_on_the_page(everything, page):
+    text = printed(NOVEL, everything)
     runs = read_runs(everything)
     rows = [(row, select_runs(runs, row.recipe, "small")) for row in NOVEL.rows]
     figure = lda.render(rows, "class").figures[""]
     part = page[page.index("Classes that were never trained on, by LDA") :]
-    for place, (row, (run, *_)) in enumerate(rows):
+    for index, (row, (run, *_)) in enumerate(rows):
         arrays = run.arrays("novel")
         features, labels = arrays["features"].astype(float), arrays["labels"]
-        apart = lda.separation(features, labels)
-        assert words[2 + place] == f"{row.label}, novel classes: between / within scatter {apart:.3f}"
-        label = f"Classes that were never trained on, {row.label}: separation {apart:.2f}."
-        drawn = chart_of(part, label)
-        assert len(figure.axes[2 + place].collections) == drawn.count("<path") == 26
-        middles = [f"{value:.3g}" for value in lda.project(features, labels)[labels == 25].mean(axis=0)]
-        assert re.search(rf">novel 25</th>.*?>{re.escape(middles[0])}</td>.*?>{re.escape(middles[1])}</td>", part)
+        separation = lda.separation(features, labels)
+        assert text[2 + index] == f"{row.label}, novel classes: between / within scatter {separation:.3f}"
+        label = f"Classes that were never trained on, {row.label}: separation {separation:.2f}."
+        table = part[part.index(f"Data: {label}") :]
+        assert len(figure.axes[2 + index].collections) == 26
+        assert len(set(re.findall(r">(novel \d+)</th>", table[: table.index("</table>")]))) == 26
+        centers = [f"{value:.3g}" for value in lda.project(features, labels)[labels == 25].mean(axis=0)]
+        assert re.search(rf">novel 25</th>.*?>{re.escape(centers[0])}</td>.*?>{re.escape(centers[1])}</td>", table)
 
 
-def test_the_sweeps_are_the_same_in_print_and_on_the_page(everything, page):
+def test_the_sweeps_of_the_figure_and_the_page_are_equal(everything, page):
     words = printed(SEARCH, everything)
     for name in ("CE+OPL, γ 0.5", "CE+OPL, γ 1"):
         [line] = [line for line in words if line.startswith(f"{name} over weight")]
@@ -96,7 +97,7 @@ def test_the_sweeps_are_the_same_in_print_and_on_the_page(everything, page):
         assert f"{name} {means}" in html.unescape(chart_of(page, "top-1 % over weight λ: "))
 
 
-def test_curves_and_angles_end_alike_in_print_and_on_the_page(everything, page):
+def test_final_values_and_angles_of_the_figure_and_the_page_are_equal(everything, page):
     words = printed(CURVES, everything)
     finished = [run for run in read_runs(everything) if run.name == "cifar100-opl"]
     end = np.mean([run.records[-1]["s"] for run in finished])
@@ -139,7 +140,7 @@ def write_attacked(folder, item, scale):
 
 
 @pytest.mark.slow
-def test_the_page_copies_what_the_file_and_the_terminal_have(tmp_path, capfd, monkeypatch):
+def test_the_copied_table_equals_the_file_and_the_terminal(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr("subprocess.Popen", None)  # all is there: nothing is trained or measured
     folder = tmp_path / "small" / "table-4"
     item = paper.item("table-4")
@@ -158,7 +159,7 @@ def test_the_page_copies_what_the_file_and_the_terminal_have(tmp_path, capfd, mo
     assert item.note in paragraphs
 
 
-def test_a_table_that_lacks_rows_is_copied_whole(tmp_path):
+def test_a_table_with_missing_rows_is_copied_completely(tmp_path):
     write_table(tmp_path, seeds=1)
     more = replace(ITEM, rows=(*ITEM.rows, replace(ITEM.rows[0], label="HNC", recipe="cifar100-hnc")))
     page = write_report(tmp_path, {"table-1": more}).read_text(encoding="utf-8")

@@ -60,7 +60,7 @@ def test_a_heading_sorts_its_table_both_ways(browser):
     assert browser.find_element("css selector", "#table-1-small-table [aria-sort]").get_attribute("aria-sort") == (
         "descending"
     )
-    settles(browser, "sorted by top-1 %, falling", SAID)
+    settles(browser, "sorted by top-1 %, descending", SAID)
 
 
 def test_check_boxes_hide_lines_and_classes_in_all_charts(browser):
@@ -160,7 +160,7 @@ def test_a_table_is_copied_as_markdown(browser, runs, allowed):
     assert area.get_property("value") == document(build_table(ITEM, read_runs(runs), "small"))
 
 
-def test_dark_is_dark_and_the_button_changes_it(browser):
+def test_the_theme_follows_the_system_until_the_button_is_pressed(browser):
     color = "return getComputedStyle(document.body).backgroundColor"
     assert browser.execute_script(color) == "rgb(255, 255, 255)"
     look(browser, "dark")

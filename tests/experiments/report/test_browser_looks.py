@@ -60,7 +60,7 @@ def test_nothing_is_wider_than_the_window(chromium, page, width):
     assert chromium.execute_script("return document.documentElement.scrollWidth") <= width
 
 
-def test_no_column_is_off_the_edge_at_1280(chromium, page):
+def test_no_table_scrolls_sideways_at_1280_pixels(chromium, page):
     visit(chromium, page, 1280)
     chromium.execute_script(OPEN)
     cut = """return [...document.querySelectorAll(".box")].filter((box) => box.scrollWidth > box.clientWidth + 1)
@@ -68,7 +68,7 @@ def test_no_column_is_off_the_edge_at_1280(chromium, page):
     assert chromium.execute_script(cut) == []
 
 
-def test_the_first_screen_has_verdict_plot_and_both_pictures(chromium, page):
+def test_the_first_screen_has_verdict_plot_and_both_thumbnails(chromium, page):
     visit(chromium, page, 1400)
     inside = """return [...document.querySelectorAll("#table-1-small .verdict, #table-1-small .opening .forest, "
         + "#table-1-small .thumbnail")].map((each) => Math.round(each.getBoundingClientRect().bottom))"""
@@ -77,7 +77,7 @@ def test_the_first_screen_has_verdict_plot_and_both_pictures(chromium, page):
     assert max(ends) <= 900
 
 
-def test_print_is_light_without_buttons_with_every_chart_and_tables_that_stay_tables(chromium, page):
+def test_print_is_light_without_buttons_and_with_every_chart_and_table(chromium, page):
     visit(chromium, page, 700, theme="dark")  # about a sheet of A4, where a screen shows cards
     look(chromium, "dark", media="print")
     rows = "return [...document.querySelectorAll('.cards tr')].map((each) => getComputedStyle(each).display)"
@@ -138,7 +138,7 @@ def test_axe_finds_nothing(chromium, page, axe, width, theme):
 
 
 @pytest.mark.parametrize("write", [two_seeds, one_seed, one_failed, other_settings])
-def test_pages_of_few_or_odd_runs_are_whole(chromium, tmp_path, axe, write):
+def test_pages_of_few_or_incomparable_runs_have_no_errors(chromium, tmp_path, axe, write):
     write(tmp_path)
     runs = screen(read_runs(tmp_path), [ITEM])
     page = write_report(tmp_path, {"table-1": ITEM}, runs=runs)

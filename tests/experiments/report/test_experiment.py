@@ -136,9 +136,7 @@ def test_a_search_is_drawn_as_a_grid_and_as_curves(tmp_path):
     assert [row[0] for row in rows[1:]] == ["0.1", "0.5", "1", "2"]
     assert rows[3][2] == "-"  # weight 1 with gamma 1 was never run
     chart = chart_of(part, "top-1 % over weight λ: ")
-    assert "CE+OPL, γ 0.5 0.1: " in chart
-    assert chart.count('class="baseline"') == 1
-    assert chart.count('class="seed"') == 3 * (4 + 3)  # one dot per seed
+    assert re.search(r"CE\+OPL, γ 0.5 0.1: [\d.]+, 0.5: [\d.]+, 1: [\d.]+, 2: [\d.]+; CE\+OPL, γ 1 0.1: ", chart)
 
 
 def test_the_settings_mark_every_difference(tmp_path):

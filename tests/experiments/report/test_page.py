@@ -14,9 +14,11 @@ import opl as opl_package
 from _page import Reader
 from _runs import ITEM, ITEMS, opl, write_everything, write_run, write_table
 from opl.errors import FolderError
+from opl.experiments import paper
 from opl.experiments.report.page import write_report
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
+from opl.experiments.training.run import run
 
 ONE = {"table-1": ITEM}
 
@@ -38,11 +40,11 @@ def test_experiments_come_first_then_glossary_runs_and_commands(everything):
     assert all(after <= before + 1 for before, after in pairwise(levels))
     for words in ("06f8644cf3", "torch 2.13.0+cpu", "32 finished, 1 failed, 1 unfinished", "2026-11-15 21:00"):
         assert words in read.words
-    assert read.words.index("set the classes apart") < read.words.index("06f8644cf3")  # the verdict before the commit
+    assert read.words.index("moved the classes apart") < read.words.index("06f8644cf3")  # the verdict before the commit
     assert "opl reproduce table-1 --scale small --seeds" in read.words
 
 
-def test_every_part_of_an_experiment_is_there_in_order(tmp_path):
+def test_the_parts_of_an_experiment_are_in_order(tmp_path):
     read = Reader(page_of(write_table(tmp_path, seeds=2), ONE))
     parts = ["table", "seeds", "features", "classes", "curves", "pictures", "sweeps", "settings"]
     present = [key.removeprefix("table-1-small-") for key in read.ids if key.startswith("table-1-small-")]
@@ -51,7 +53,7 @@ def test_every_part_of_an_experiment_is_there_in_order(tmp_path):
     assert {f"#table-1-small-{part}" for part in parts if part != "sweeps"} <= set(links)
 
 
-def test_terms_are_explained_where_they_first_stand(tmp_path):
+def test_terms_are_explained_where_they_first_appear(tmp_path):
     page = page_of(write_table(tmp_path, seeds=2), ONE)
     verdict = re.search(r'<p class="verdict">(.*?)</p>', page).group(1)
     assert re.findall(r'href="#(.*?)"', verdict) == ["term-opl", "term-d"]
@@ -62,7 +64,7 @@ def test_terms_are_explained_where_they_first_stand(tmp_path):
     assert set(described) <= set(Reader(page).ids)
 
 
-def test_every_chart_is_in_the_order_of_the_tab_key_and_says_what_it_shows(everything):
+def test_the_tab_key_reaches_every_chart_and_its_label_describes_it(everything):
     charts = [given for name, given in Reader(everything).tags if given.get("class") in ("chart", "matrix")]
     assert len(charts) > 20
     assert all(given["tabindex"] == "0" and given["role"] == "img" and given["aria-label"] for given in charts)
@@ -80,7 +82,7 @@ def test_every_figure_has_its_numbers_as_a_table(everything):
         assert '<details class="data">' in content[: content.index('class="part"', 100)]
 
 
-def test_the_policy_of_the_page_lets_nothing_else_in(tmp_path):
+def test_the_security_policy_allows_only_the_script_of_the_page(tmp_path):
     page = page_of(write_table(tmp_path, seeds=1))
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1)
     assert "default-src &#39;none&#39;" in policy
@@ -89,7 +91,7 @@ def test_the_policy_of_the_page_lets_nothing_else_in(tmp_path):
     assert not re.search(r"https?://(?!www\.w3\.org)", page)
 
 
-def test_an_empty_folder_gives_a_page_that_says_so(tmp_path):
+def test_the_page_of_an_empty_folder_says_what_to_do(tmp_path):
     assert "There are no runs in this folder yet" in Reader(page_of(tmp_path)).words
     with pytest.raises(FolderError, match="cannot write"):
         write_report(tmp_path / "nowhere", ITEMS)
@@ -101,16 +103,16 @@ def test_tiny_numbers_are_marked(tmp_path):
     assert Reader(page_of(tmp_path)).words.count("numbers mean nothing") >= 2
 
 
-def test_one_seed_prints_no_interval(tmp_path):
+def test_one_seed_has_no_interval(tmp_path):
     read = Reader(page_of(write_table(tmp_path, seeds=1), ONE))
-    assert "cannot be told from so few seeds" in read.words
+    assert "too few seeds to judge accuracy" in read.words
     assert "too few seeds to tell" in read.words
     assert "±0." not in read.words.split("Glossary")[0].replace("±0.5", "")
     forest = read.words.split("verdict", 1)[1].split("Paper and ours")[0]
     assert not re.search(r"[+-]\d+\.\d+ \[", forest)
 
 
-def test_runs_that_failed_or_have_other_settings_are_said_first(tmp_path):
+def test_failed_and_incomparable_runs_are_counted_before_the_table(tmp_path):
     write_table(tmp_path, seeds=2)
     write_run(tmp_path, "cifar100-opl", 6, done=False, error="the loss is not finite: lower the learning rate.")
     write_run(tmp_path, "cifar100-opl", 7, method=opl(1.0), epochs=4)
@@ -138,7 +140,7 @@ def test_the_page_of_one_table_has_at_most_three_megabytes(tmp_path):
     assert "is left out" not in words
 
 
-def test_charts_are_left_out_of_a_page_that_grows_too_large(tmp_path, monkeypatch):
+def test_charts_are_left_out_of_a_page_that_is_too_large(tmp_path, monkeypatch):
     write_table(tmp_path, seeds=1)
     whole = len(Reader(page_of(tmp_path)).values)
     monkeypatch.setattr("opl.experiments.report.page.BUDGETS", (800_000, 20_000))
@@ -166,3 +168,17 @@ def test_torch_is_not_needed(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     assert (tmp_path / "runs" / "report.html").stat().st_size <= 3_000_000
+
+
+@pytest.mark.slow
+def test_the_page_of_a_trained_run_needs_no_torch(tmp_path):
+    run(paper.recipe("digits-opl", "tiny"), tmp_path)
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from opl.experiments.report.page import write_report; from opl.experiments.item import Item, Row\n"
+        "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
+        f"print(write_report({str(tmp_path)!r}, items).read_text())"
+    )
+    page = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "&lt;b&gt;t&lt;/b&gt;" in page
+    assert "digits-opl/seed-0" in page

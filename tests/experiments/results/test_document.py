@@ -65,10 +65,10 @@ def test_blocks_get_the_words_and_the_line_of_their_marker():
     ("text", "said"),
     [
         (f"{BEGIN}\nold\n", ("line 1", "no <!-- end --> line")),
-        (f"{BEGIN}\n{BEGIN}\n{END}\n", ("line 2", "inside the block that line 1 begins")),
-        (f"words\n{END}\n", ("line 2", "no marker")),
-        (f"<!-- opl results demo small -->\n{END}\n", ("line 1", "no marker")),
-        (f"see {BEGIN}\n{END}\n", ("line 1", "no marker")),
+        (f"{BEGIN}\n{BEGIN}\n{END}\n", ("line 2", "inside the block that starts in line 1")),
+        (f"words\n{END}\n", ("line 2", "not a valid marker")),
+        (f"<!-- opl results demo small -->\n{END}\n", ("line 1", "not a valid marker")),
+        (f"see {BEGIN}\n{END}\n", ("line 1", "not a valid marker")),
         (f"<!-- opl results: table-99 small -->\n{END}\n", ("line 1", "table-99", "did you mean")),
         (f"<!-- opl results: demo huge -->\n{END}\n", ("line 1", "huge", "did you mean")),
         (f"<!-- opl results: demo tiny -->\n{END}\n", ("line 1", "tiny")),
@@ -114,6 +114,16 @@ def test_a_transcribed_table_is_decided_like_any_other(tmp_path):
     assert math.isnan(table.lines[0].numbers["test/top1"].half)
 
 
+def test_a_transcribed_row_of_a_recipe_with_records_is_refused(tmp_path, records):
+    """Records win: one recipe has one set of numbers."""
+    (records / "transcribed").mkdir()
+    row = {"label": "x", "seeds": [0], "values": {}, "numbers": {"test/top1": _number(97.0)}, "difference": {}}
+    content = {"command": "c", "commit": "d", "seeds": [0], "time": "t", "rows": [{"recipe": "digits-ce", **row}]}
+    dump(records / "transcribed" / "demo-small.json", content)
+    text = f"<!-- opl results: transcribed demo small -->\n{END}\n"
+    says(lambda: render(text, records), FolderError, ("digits-ce", "records win"))
+
+
 def _number(mean: float) -> dict:
     return {"mean": mean, "half": None, "size": 3}
 
@@ -130,7 +140,7 @@ def test_a_transcription_agrees_with_itself_and_is_marked(file):
         for name, each in row["values"].items():
             assert row["numbers"][name]["mean"] == pytest.approx(np.mean(list(each.values())), abs=0.005)
         for name, difference in row["difference"].items():
-            theirs = values[baselines[row["recipe"]]].get(name, {}) if row["recipe"] in baselines else {}
+            theirs = values.get(baselines.get(row["recipe"], ""), {}).get(name, {})
             pairs = [value - theirs[seed] for seed, value in row["values"].get(name, {}).items() if seed in theirs]
             if pairs:
                 assert difference["mean"] == pytest.approx(np.mean(pairs), abs=0.005)

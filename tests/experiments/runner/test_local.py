@@ -1,6 +1,7 @@
 """Tasks as local processes: bit-identical in warm workers, separate logs, order, and no process is left behind."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -63,7 +64,8 @@ def wait_until(what, seconds=240):
         time.sleep(0.05)
 
 
-def test_a_run_has_the_same_bytes_in_a_worker_after_another_method_as_alone(tmp_path):
+@pytest.mark.slow
+def test_a_run_in_a_worker_after_another_method_is_bit_identical_to_a_run_alone(tmp_path):
     words = ("--scale", "tiny", "--seed", "1", "--out")
     with Local(2) as alone:
         assert finished(alone, "train", "digits-opl", *words, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
@@ -161,6 +163,7 @@ def test_processes_that_a_killed_child_started_end_too(tmp_path):
     wait_until(lambda: not is_alive(rank))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False])
 def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm):
     here, out = tmp_path / "here", tmp_path / "out"
@@ -184,3 +187,13 @@ def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_pa
         worker.stdin.flush()
         assert worker.wait(60) == 0
         assert worker.stderr.read() == b""
+
+
+def test_output_is_not_appended_behind_a_link_or_to_a_pipe(tmp_path):
+    (tmp_path / "target").write_text("not ours")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with Local(1) as executor, pytest.raises(OSError, match=r"symbolic links|No such device"):
+            finished(executor, "--version", log=tmp_path / name)
+    assert (tmp_path / "target").read_text() == "not ours"

@@ -94,9 +94,8 @@ def test_wrong_words_are_one_sentence_and_code_2(words, said, tmp_path, capfd):
     assert told.count("\n") == 1
 
 
-def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd, monkeypatch):
-    name = "cifar100-noisy-uniform-ce"
-    changed = tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))
-    monkeypatch.setattr(paper, "_scales_of", lambda asked: {"tiny": changed})
-    assert cli.main(["train", name, "--scale", "tiny", "--out", str(tmp_path)]) == 2
+def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd):
+    recipe = tiny("uniform-ce", noise=NoiseMatrix("/nowhere/m.npy"))
+    (tmp_path / "recipe.json").write_text(json.dumps({"recipe": to_json(recipe)}))
+    assert cli.main(["train", "--recipe", str(tmp_path / "recipe.json"), "--out", str(tmp_path)]) == 2
     assert "'/nowhere/m.npy' cannot be read" in capfd.readouterr().err

@@ -24,7 +24,7 @@ def tiny(**changes):
     ("changes", "says"),
     [
         ({"checksum": "ab"}, "a checksum needs weights"),
-        ({"weights": "x.pth", "after": "pacs-art-erm", "inherit": True}, "give one of them"),
+        ({"weights": "x.pth", "after": "pacs-art-erm", "inherit": True}, "use only one of them"),
     ],
 )
 def test_recipes_whose_start_makes_no_sense_are_refused(changes, says):

@@ -1,4 +1,4 @@
-"""Runs of two processes: shards without images, the step at which all stop, shares of weights, and lost processes."""
+"""Runs of two processes: shards without images, the common last step, sharded weights, and lost processes."""
 
 import json
 import os
@@ -18,10 +18,12 @@ from opl.experiments.training.run import run
 HERE = Path(__file__).parent
 TOGETHER = HERE / "_two_processes.py"
 
+pytestmark = pytest.mark.slow
 
-def start(*words: object, launcher: tuple[str, ...] = (), timeout: float = 400) -> subprocess.CompletedProcess:
+
+def start(*argv: object, launcher: tuple[str, ...] = (), timeout: float = 400) -> subprocess.CompletedProcess:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, *launcher, str(TOGETHER), *map(str, words)]
+    command = [sys.executable, *launcher, str(TOGETHER), *map(str, argv)]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, check=False)
 
 
@@ -105,7 +107,6 @@ LOST = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOST)
 def test_a_lost_process_ends_all_with_a_sentence(tmp_path, kind):
     rank, signum, sentence = LOST[kind]
@@ -118,13 +119,11 @@ def test_a_lost_process_ends_all_with_a_sentence(tmp_path, kind):
     assert not _left_over(tmp_path)
 
 
-@pytest.mark.slow
 def test_the_others_end_with_a_first_process_that_is_killed(tmp_path):
     assert start("lost", 0, "SIGKILL", tmp_path).returncode == -signal.SIGKILL
     assert not _left_over(tmp_path)
 
 
-@pytest.mark.slow
 def test_torchrun_restarts_a_run_that_lost_a_process_where_it_was(tmp_path):
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1", "--standalone")
     done = start("lost", 1, "SIGKILL", tmp_path / "lost", launcher=launcher)
@@ -134,7 +133,6 @@ def test_torchrun_restarts_a_run_that_lost_a_process_where_it_was(tmp_path):
     assert lost.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.slow
 def test_opl_of_four_processes_is_that_of_one_at_every_step(tmp_path):
     run(STEPS, tmp_path / "1")
     assert start("steps", 4, tmp_path / "4").returncode == 0

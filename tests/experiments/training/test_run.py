@@ -1,4 +1,4 @@
-"""Runs for real: killed and resumed, in two processes, refused, diverged."""
+"""Whole runs: every kind of recipe, interrupted and resumed, on two processes, refused, diverged."""
 
 import os
 import subprocess
@@ -24,10 +24,10 @@ def tiny(name: str = "digits-opl", **changes) -> Recipe:
     return replace(paper.recipe(name, "tiny"), **changes)
 
 
-def command(*words: str) -> subprocess.CompletedProcess:
+def command(*argv: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "opl", *words],
+        [sys.executable, "-m", "opl", *argv],
         capture_output=True,
         text=True,
         env=environment,
@@ -40,33 +40,43 @@ def weights(out: Path, name: str = "digits-opl", seed: int = 0) -> bytes:
 
 
 def kinds(value) -> str:
-    """What a recipe is made of, without its name and numbers: recipes that differ in those alone run the same code."""
+    """The settings of a recipe without its name and numbers: recipes with equal kinds run the same code."""
     if isinstance(value, dict):
         return str({key: kinds(item) for key, item in value.items() if key not in ("name", "target")})
     return str([kinds(item) for item in value]) if isinstance(value, list) else str(value) * isinstance(value, str)
 
 
-TINY = [name for name in reversed(paper.recipes()) if "tiny" in paper.recipes()[name]]
-DIFFERENT = {kinds(to_json(tiny(name))): name for name in TINY}.values()
-
-
 def chain(name: str) -> list[str]:
-    """A recipe after all that it comes after."""
+    """A recipe, preceded by the recipes that it needs."""
     before = tiny(name).after
     return [*(chain(before) if before else []), name]
 
 
-@pytest.mark.parametrize("name", DIFFERENT)
-def test_every_kind_of_recipe_runs_on_made_up_data_and_leaves_a_whole_folder(tmp_path, name):
-    for earlier in chain(name):
-        result = run(tiny(earlier), tmp_path)
-    folder = RunFolder.of(tmp_path, name, 0)
-    assert folder.done
-    assert 0 <= result["test/top1"] <= result["test/top5"] <= 100
-    assert result["scale"] == "tiny"
+def check_run(name: str, out: Path) -> None:
+    """Train a recipe, and the recipes that it needs, on synthetic data; the run folder must be complete."""
+    for needed in chain(name):
+        result = run(tiny(needed), out)
+    folder = RunFolder.of(out, name, 0)
+    assert folder.done, name
+    assert 0 <= result["test/top1"] <= result["test/top5"] <= 100, name
+    assert result["scale"] == "tiny", name
     record = folder.metrics()[-1]
-    assert {"epoch", "train/loss", "seconds", "images_per_second", "lr"} <= set(record)
-    assert parse_recipe(folder.recipe()) == tiny(name)
+    assert {"epoch", "train/loss", "seconds", "images_per_second", "lr"} <= set(record), name
+    assert parse_recipe(folder.recipe()) == tiny(name), name
+
+
+@pytest.mark.parametrize("name", ["digits-opl", "cifar100-noisy-class-tl-opl", "cifar-fs-rfs-opl-distilled"])
+def test_a_recipe_runs_on_synthetic_data_and_leaves_a_complete_folder(tmp_path, name):
+    check_run(name, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_kind_of_recipe_runs_on_synthetic_data_and_leaves_a_complete_folder(tmp_path):
+    names = [name for name in reversed(paper.recipes()) if "tiny" in paper.recipes()[name]]
+    different = {kinds(to_json(tiny(name))): name for name in names}.values()
+    assert len(different) > 50
+    for name in different:
+        check_run(name, tmp_path)
 
 
 def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
@@ -77,7 +87,7 @@ def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
     assert weights(tmp_path / "a", seed=1) != weights(tmp_path / "a")
 
 
-def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, stopped):
+def test_a_run_interrupted_after_any_epoch_resumes_bit_identically(tmp_path, stopped):
     run(tiny(epochs=4), tmp_path / "whole")
     for epoch in (1, 3):
         out = tmp_path / str(epoch)
@@ -88,10 +98,11 @@ def test_a_run_stopped_after_any_epoch_goes_on_to_the_same_bytes(tmp_path, stopp
         assert epochs == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(tmp_path, one_thread):
-    words = ["train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100", "--out"]
-    assert cli.main([*words, str(tmp_path / "1")]) == 0
-    done = command(*words, str(tmp_path / "2"), "--devices", "2")
+    argv = ["train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100", "--out"]
+    assert cli.main([*argv, str(tmp_path / "1")]) == 0
+    done = command(*argv, str(tmp_path / "2"), "--devices", "2")
     assert done.returncode == 0, done.stderr
     one, two = (RunFolder.of(tmp_path / str(devices), "digits-opl", 0) for devices in (1, 2))
     for name, value in one.weights().items():
@@ -119,11 +130,11 @@ class Broken(CrossEntropyOPL):
         return Wrapper()
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_says_where(tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_step(tmp_path):
     with pytest.raises(DivergedError) as caught:
         run(tiny(method=Broken()), tmp_path)
-    for words in ("epoch 0, step 2", "loss, projection", "entropy", "learning rate"):
-        assert words in str(caught.value)
+    for text in ("epoch 0, step 2", "loss, projection", "entropy", "learning rate"):
+        assert text in str(caught.value)
     assert "not finite" in RunFolder.of(tmp_path, "digits-opl", 0).error()
 
 

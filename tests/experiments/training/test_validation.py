@@ -1,4 +1,4 @@
-"""One pass over a data set gives the same on one process and on several, also if a process has no images."""
+"""Validation gives the same numbers on one process and on several, even if a process has no images."""
 
 import json
 from dataclasses import replace
@@ -35,16 +35,16 @@ def batch(rows: slice) -> Batch:
 def work(rank: int, shares: list[list[int]], folder: str) -> None:
     start, stop = shares[rank]
     batches = [batch(slice(start, stop))] if stop > start else []
-    found = validate(network(), batches, CLASSES, group=dist.group.WORLD, keep=True)
-    assert bool(found.arrays) == (rank == 0)
+    result = validate(network(), batches, CLASSES, group=dist.group.WORLD, keep=True)
+    assert bool(result.arrays) == (rank == 0)
     if rank == 0:
-        np.savez(f"{folder}/arrays.npz", **found.arrays)
+        np.savez(f"{folder}/arrays.npz", **result.arrays)
     with open(f"{folder}/{rank}.json", "w") as file:
-        json.dump(found.numbers, file)
+        json.dump(result.numbers, file)
 
 
 @pytest.mark.parametrize("shares", [[[0, 5], [5, 10]], [[0, 0], [0, 10]], [[0, 7], [7, 7], [7, 10]]])
-def test_processes_give_the_numbers_and_predictions_of_one_also_without_images(tmp_path, shares):
+def test_several_processes_give_the_numbers_and_predictions_of_one(tmp_path, shares):
     together(work, len(shares), tmp_path, shares, str(tmp_path))
     whole = validate(network(), [batch(slice(0, IMAGES))], CLASSES, keep=True)
     for rank in range(len(shares)):
@@ -60,13 +60,13 @@ def nothing(rank: int, folder: str) -> None:
     assert validate(network(), [], CLASSES, group=dist.group.WORLD, keep=True) == ({}, {})
 
 
-def test_no_images_anywhere_is_no_deadlock(tmp_path):
+def test_several_processes_without_images_do_not_deadlock(tmp_path):
     together(nothing, 2, tmp_path, str(tmp_path))
     assert validate(network(), [], CLASSES, keep=True) == ({}, {})
 
 
-def test_accuracies_and_loss_are_those_written_out():
-    found = validate(network(), [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES)
+def test_accuracies_and_loss_match_their_definitions():
+    result = validate(network(), [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES)
     model, everything = network().eval(), batch(slice(0, IMAGES))
     with torch.no_grad():
         logits = model(everything.images).logits.double()
@@ -74,9 +74,9 @@ def test_accuracies_and_loss_are_those_written_out():
     losses = [
         -float(logit[label] - logit.exp().sum().log()) for logit, label in zip(logits, everything.labels, strict=True)
     ]
-    assert found.numbers["top1"] == pytest.approx(100 * sum(right) / IMAGES)
-    assert found.numbers["top5"] == 100
-    assert found.numbers["loss"] == pytest.approx(sum(losses) / IMAGES, rel=1e-5)
+    assert result.numbers["top1"] == pytest.approx(100 * sum(right) / IMAGES)
+    assert result.numbers["top5"] == 100
+    assert result.numbers["loss"] == pytest.approx(sum(losses) / IMAGES, rel=1e-5)
 
 
 def test_balanced_accuracy_is_that_of_scikit_learn():

@@ -7,21 +7,20 @@ import torch
 from safetensors.torch import save_file
 
 from opl.errors import OptionError
-from opl.experiments.data.read.pack import PackFacts
+from opl.experiments.data import UserImages
 from opl.experiments.models import ResNet
 from opl.experiments.results.conformity import OF_METHOD
 from opl.experiments.settings import differences, to_json
 from opl.experiments.tryout import choice
-from opl.experiments.tryout.arms import ARMS
-from opl.experiments.tryout.choice import LADDER, Choice, choose_batch_size, choose_size, choose_stem, network_of
+from opl.experiments.tryout.choice import ARMS, LADDER, Choice, choose_batch_size, choose_size, choose_stem, network_of
 from opl.experiments.tryout.preferences import NETWORKS
 
-FACTS = PackFacts("somewhere", ("a", "b"), 3, 32, (0.5,) * 3, (0.5,) * 3, ((8, 8), (1, 1), (2, 2)), "key")
+IMAGES = UserImages(name="try-a", root="somewhere", key="key", size=32)
 CHOICE = Choice("resnet-10-w16", 32, 8, 0.1, 4)
 
 
 def test_the_recipes_of_the_arms_differ_in_the_method_alone(tmp_path):
-    first, *others = (to_json(CHOICE.recipe("try-a", arm, FACTS, tmp_path)) for arm in ARMS)
+    first, *others = (to_json(CHOICE.recipe(arm, IMAGES)) for arm in ARMS)
     assert others
     for other in others:
         changed = differences(first, other)
@@ -30,7 +29,7 @@ def test_the_recipes_of_the_arms_differ_in_the_method_alone(tmp_path):
 
 
 def test_weight_and_gamma_reach_the_arm_with_opl(tmp_path):
-    recipe = replace(CHOICE, weight=0.3, gamma=2.0).recipe("try-a", ARMS[1], FACTS, tmp_path)
+    recipe = replace(CHOICE, weight=0.3, gamma=2.0).recipe(ARMS[1], IMAGES)
     assert (recipe.method.opl.weight, recipe.method.opl.gamma) == (0.3, 2.0)
 
 

@@ -82,65 +82,38 @@ def count_changes(before: Run, after: Run) -> Changes:
 
 
 def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test images that the second run gets right and the first wrong: `find_corrected` on the arrays of both."""
+    """Test images that the second run gets right and the first wrong, sorted by the second run's confidence.
+
+    Args:
+        before: the first run; its pictures are shown.
+        after: the second run, tested on the same images.
+        limit: the maximum number of pictures.
+    """
+    if limit < 0:
+        raise OptionError(f"limit is {limit}: give the number of pictures to show, 0 or more.")
     first, second = arrays_of(before), arrays_of(after)
     rows = sample_rows(first, "pixel")
     labels, old, old_p, new, new_p = (
         np.asarray(part)[rows] for part in (first["labels"], first["top5"], first["p5"], second["top5"], second["p5"])
     )
-    count = 1 + max(int(np.max(part)) for part in (first["labels"], first["top5"], second["top5"]))
-    return find_corrected(first["pixels"], labels, old, old_p, new, new_p, before.class_names(count), limit)
+    names = before.class_names(1 + max(int(np.max(part)) for part in (first["labels"], first["top5"], second["top5"])))
+    fixed = np.flatnonzero((new[:, 0] == labels) & (old[:, 0] != labels))
+    surest = fixed[np.argsort(-new_p[fixed, 0], kind="stable")][:limit]
+    return [
+        Picture(
+            np.asarray(first["pixels"][i]),
+            names[int(labels[i])],
+            _with_names(old[i], old_p[i], names),
+            _with_names(new[i], new_p[i], names),
+        )
+        for i in surest.tolist()
+    ]
 
 
 def find_broken(before: Run, after: Run, limit: int = 12) -> list[Picture]:
     """Test images that the first run gets right and the second wrong, sorted by the first run's confidence."""
     return [
         replace(picture, before=picture.after, after=picture.before) for picture in find_fixed(after, before, limit)
-    ]
-
-
-def find_corrected(
-    pixels: Array,
-    labels: Array,
-    before_top5: Array,
-    before_p5: Array,
-    after_top5: Array,
-    after_p5: Array,
-    class_names: Sequence[str],
-    limit: int = 12,
-) -> list[Picture]:
-    """The pictures that the second model gets right and the first wrong, sorted by the second's confidence.
-
-    Args:
-        pixels: (M, H, W, 1 or 3) uint8, of the first M of the N samples.
-        labels: (N,) the true classes.
-        before_top5: (N, K) the first model's top classes, best first.
-        before_p5: (N, K) their probabilities.
-        after_top5: (N, K) the second model's top classes, best first.
-        after_p5: (N, K) their probabilities.
-        class_names: one per class.
-        limit: the maximum number of pictures.
-
-    Example:
-        >>> best, p = np.array([[0, 1]]), np.array([[0.9, 0.1]])
-        >>> pixels = np.zeros((1, 8, 8, 1), dtype=np.uint8)
-        >>> [picture] = find_corrected(pixels, np.array([1]), best, p, best[:, ::-1], p, ("cat", "dog"))
-        >>> picture.truth, picture.before[0], picture.after[0]
-        ('dog', ('cat', 0.9), ('dog', 0.9))
-    """
-    predictions = (before_top5, before_p5, after_top5, after_p5)
-    _check(pixels, labels, predictions, class_names, limit)
-    labels, old, old_p, new, new_p = (np.asarray(part)[: len(pixels)] for part in (labels, *predictions))
-    fixed = np.flatnonzero((new[:, 0] == labels) & (old[:, 0] != labels))
-    surest = fixed[np.argsort(-new_p[fixed, 0], kind="stable")][:limit]
-    return [
-        Picture(
-            np.asarray(pixels[i]),
-            class_names[int(labels[i])],
-            _with_names(old[i], old_p[i], class_names),
-            _with_names(new[i], new_p[i], class_names),
-        )
-        for i in surest.tolist()
     ]
 
 
@@ -267,21 +240,3 @@ def _draw_bars(axes: "Axes", name: str, predictions: Predictions, truth: str) ->
     axes.set(xlim=(0, 1), ylim=(max(5, len(predictions)) - 0.5, -0.5))
     axes.set_title(print_label(name, 22), fontsize=7, pad=3)
     axes.set_axis_off()
-
-
-def _check(pixels: Array, labels: Array, predictions: tuple[Array, ...], names: Sequence[str], limit: int) -> None:
-    shapes = [np.shape(part) for part in predictions]
-    shape = shapes[0]
-    if len(set(shapes)) > 1 or len(shape) != 2 or 0 in shape or np.shape(labels) != shape[:1]:
-        raise OptionError(
-            f"the predictions have shapes {shapes} and the labels {np.shape(labels)}: give labels (N,) and the classes "
-            "and probabilities of both models, each (N, K)."
-        )
-    if len(pixels) > shape[0]:
-        raise OptionError(f"there are {len(pixels)} pictures and {shape[0]} labels: give one label per picture.")
-    ids = np.concatenate([np.ravel(labels), np.ravel(predictions[0]), np.ravel(predictions[2])])
-    if ids.min() < 0 or ids.max() >= len(names):
-        wrong = ids.min() if ids.min() < 0 else ids.max()
-        raise OptionError(f"class {wrong} has no name: there are {len(names)} class names; give one per class.")
-    if limit < 0:
-        raise OptionError(f"limit is {limit}: give the number of pictures to show, 0 or more.")

@@ -1,4 +1,4 @@
-"""`opl data [NAME]`: which data sets are here, and how to get the others."""
+"""`opl data [NAME]`: which data sets are on this machine, and how to get the others."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,36 +8,36 @@ from tyro.conf import Positional
 from ...errors import OptionError, did_you_mean
 from .flags import Flags, show_status
 
-SEE = "opl data NAME says more of one: its parts, license, and every way to get it."
+SEE = "opl data NAME shows the splits and the license of a data set, and all ways to get it."
 
 
 @dataclass(frozen=True)
 class Data(Flags):
-    """Which data sets are here, from where, and how to get the rest: a line each, or all about one."""
+    """List the data sets on this machine and how to get the others, or show one of them in detail."""
 
     name: Positional[str] = ""
-    """For instance cifar100."""
+    """A data set, for example cifar100."""
 
     def run(self) -> int:
-        """Print the list, or what is known of one data set."""
+        """Print the list, or the details of one data set."""
         from ..results.text import show_columns, show_lines
 
         with show_status("looking for data sets"):
             from ..data import describe
 
-            found = {row["name"]: row for row in describe()}
-        if self.name and self.name not in found:
-            raise OptionError(did_you_mean("data set", self.name, found, "opl data"))
+            rows = {row["name"]: row for row in describe()}
+        if self.name and self.name not in rows:
+            raise OptionError(did_you_mean("data set", self.name, rows, "opl data"))
         if self.name:
-            show_lines(_details(found[self.name]))
+            show_lines(_details(rows[self.name]))
             return 0
-        show_columns([_line(row) for row in found.values()])
+        show_columns([_line(row) for row in rows.values()])
         show_lines(["", SEE])
         return 0
 
 
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
-    """Name, state, classes, images, and where it is or how to get it."""
+    """Return the name, state, classes, images, and where it is or how to get it."""
     where = row["where"] or row["source"]
     state = "here" if row["here"] else "damaged" if row["where"] else "absent"
     return row["name"], state, f"{row['classes']:,} classes", f"{row['images']:,} images", where

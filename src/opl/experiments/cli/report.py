@@ -21,7 +21,7 @@ class Report(Flags):
         from ..report.page import write_report
         from ..results.conformity import screen
         from ..results.runs import read_runs
-        from ..tryout.stored import read_items
+        from ..tryout.advice import read_items
 
         if not self.folder.is_dir():
             raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")

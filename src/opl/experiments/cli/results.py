@@ -28,7 +28,7 @@ class Add:
     def run(self) -> int:
         """Add them, and print what happened to each run."""
         from ..paper import ITEMS
-        from ..results.records import KEPT, add_runs
+        from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
 
         if not self.folder.is_dir():
@@ -36,7 +36,7 @@ class Add:
         runs = read_runs(self.folder)
         if not runs:
             raise OptionError(f"there are no runs in {self.folder}: give the --out of `opl train` or `opl reproduce`.")
-        outcomes = add_runs(runs, self.to, ITEMS.values(), substitute=self.replace)
+        outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
             print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
         return 0 if any(outcome.word in KEPT for outcome in outcomes) else 2

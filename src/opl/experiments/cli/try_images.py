@@ -1,4 +1,4 @@
-"""`opl try FOLDER|HUB_ID`: does OPL help on these images?"""
+"""`opl try FOLDER|HUB_ID`: train with and without OPL on your images and compare."""
 
 import json
 import os
@@ -15,38 +15,38 @@ from ..tryout.preferences import Preferences
 from .flags import OUT, Flags
 
 if TYPE_CHECKING:
-    from ..data.read.pack import PackFacts
+    from ..data.user_images import ImageFacts
     from ..item import Item
     from ..tryout.experiment import Chosen, Experiment
-    from ..tryout.rounds import Outcome
+    from ..tryout.plan import Outcome
 
-INTERRUPTED = 130  # the exit code that says so to the shell
+INTERRUPTED = 130  # the exit code of interrupted commands
 
 
 @dataclass(frozen=True)
 class Try(Flags):
-    """CE against CE+OPL on your own images, several seeds within a time: a table with intervals, a verdict, a page."""
+    """Train with and without OPL on your images and compare: several seeds within a time budget, a table, a page."""
 
     target: Positional[str]
     """A folder of class folders, a CSV or Parquet file (or a folder of them), or a Hub id such as owner/name."""
     minutes: Annotated[float, Range(0, 100_000, above=True)] = 30.0
-    """The time for all of it."""
+    """The time budget, in minutes."""
     settings: Annotated[Preferences, OmitArgPrefixes] = field(default_factory=Preferences)
     out: Path = OUT
     """The runs go to OUT/try/NAME; the same command resumes them."""
     jobs: Annotated[int, Range(0, 1024)] = 0
-    """Runs at a time; 0: one for each accelerator, or without one two if there are two cores."""
+    """Parallel runs; 0: one per accelerator; without an accelerator two, if there are two cores."""
     dry_run: bool = False
-    """Look at the images, measure and plan, and train nothing."""
+    """Decode the images, measure the speed and print the plan, without training."""
     json: bool = False
     """Print the table as JSON."""
 
     def run(self) -> int:
-        """Look at the images, train what fits into the time, and tell what was found."""
+        """Decode the images, train what fits into the time, and print the comparison."""
+        from ..data.user_images import short_name
         from ..runner.executor import Placement
         from ..tryout.experiment import Experiment
-        from ..tryout.location import short_name
-        from ..tryout.rounds import Clock
+        from ..tryout.plan import Clock
 
         clock = Clock(self.minutes)
         name = short_name(self.target)
@@ -54,11 +54,11 @@ class Try(Flags):
         accelerators = _accelerators()
         jobs = self.jobs or accelerators or min(2, os.cpu_count() or 1)
         experiment = Experiment(self.target, name, folder, self.settings, jobs, clock)
-        self._say(f"reading the pictures of {self.target} ...")
+        self._say(f"reading the images of {self.target} ...")
         facts = experiment.prepare(accelerators > 0)
         self._list_left_out(folder, facts)
         with Placement(jobs=jobs).executor(experiment.folder, short=False) as executor:
-            self._say(f"{sum(facts.sizes):,} images are decoded; measuring the speed of this machine ...")
+            self._say(f"{sum(facts.sizes):,} images decoded; measuring the speed of this machine ...")
             chosen = experiment.choose(facts, executor)
             self._show_choice(experiment, facts, chosen)
             if self.dry_run:
@@ -67,29 +67,31 @@ class Try(Flags):
             try:
                 outcome = experiment.train(chosen, facts, executor)
             except KeyboardInterrupt:
-                raise self._stopped(experiment, facts, chosen) from None
-        return self._finish(experiment, facts, chosen, item, outcome)
+                raise self._stopped(experiment, chosen) from None
+        return self._finish(experiment, chosen, item, outcome)
 
-    def _list_left_out(self, folder: Path, facts: "PackFacts") -> None:
-        from ..tryout.words import LEFT_OUT
+    def _list_left_out(self, folder: Path, facts: "ImageFacts") -> None:
+        from ..files import write_whole
+        from ..tryout.advice import LEFT_OUT
 
         if facts.left_out:
-            (folder / LEFT_OUT).write_text("\n".join(facts.left_out) + "\n", errors="backslashreplace")
-            self._say(f"{folder / LEFT_OUT} lists all {len(facts.left_out):,} pictures that cannot be read")
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / LEFT_OUT, ("\n".join(facts.left_out) + "\n").encode(errors="backslashreplace"))
+            self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
-    def _show_choice(self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen") -> None:
-        from ..tryout.arms import ARMS
-        from ..tryout.words import describe_images, print_choice, warnings_about
+    def _show_choice(self, experiment: "Experiment", facts: "ImageFacts", chosen: "Chosen") -> None:
+        from ..tryout.advice import describe_images, print_choice, warnings_about
+        from ..tryout.choice import ARMS
 
         choice = chosen.choice
         rows = {name: (text, "") for name, text in describe_images(facts).items()}
         start = f", from {choice.pretrained}" if choice.pretrained else ""
-        used = f" of {choice.train_images:,} training images, to fit the time" if choice.train_images else ""
+        used = f" of {choice.train_images:,} training images (to fit the time)" if choice.train_images else ""
         rows |= {
             "network": (f"{choice.network} on {choice.size} x {choice.size} pixels{start}", "--network --size"),
             "training": (
-                f"{choice.epochs} epochs{used}, batches of {choice.batch_size}, SGD with learning rate {choice.lr:g} "
-                f"and a cosine, random crops, flips {choice.flip:g}, precision {choice.precision}",
+                f"{choice.epochs} epochs{used}, batch size {choice.batch_size}, SGD with learning rate {choice.lr:g} "
+                f"(cosine), random crops, flips {choice.flip:g}, precision {choice.precision}",
                 "--epochs --batch-size --lr --flip --precision",
             ),
             "methods": (
@@ -98,42 +100,39 @@ class Try(Flags):
             ),
             "seeds": (self._describe_seeds(experiment, chosen), "--seeds --jobs"),
             "time": (
-                f"about {chosen.seconds / 60:.1f} minutes at {chosen.images_per_second:,.0f} images/s a run, of "
-                f"{self.minutes:g} minutes",
+                f"about {chosen.seconds / 60:.1f} of {self.minutes:g} minutes, at {chosen.images_per_second:,.0f} "
+                "images/s per run",
                 "--minutes",
             ),
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
 
     def _describe_seeds(self, experiment: "Experiment", chosen: "Chosen") -> str:
-        more = "" if self.settings.seeds else ", more if there is time left"
-        return f"{chosen.seeds} of each method{more}, {experiment.jobs} at a time"
+        more = "" if self.settings.seeds else ", more if time is left"
+        return f"{chosen.seeds} per method{more} ({experiment.jobs} in parallel)"
 
-    def _item(self, experiment: "Experiment", facts: "PackFacts") -> "Item":
-        """The table of the folder, which is kept there for its page."""
-        from ..tryout.arms import ARMS
-        from ..tryout.stored import build_item, write_item
-        from ..tryout.words import describe_data, is_imbalanced
+    def _item(self, experiment: "Experiment", facts: "ImageFacts") -> "Item":
+        """Return the table of the folder, which is kept there for its page."""
+        from ..tryout.advice import build_item, describe_data, is_imbalanced, write_item
+        from ..tryout.choice import ARMS
 
         arms = [(arm.label, f"{experiment.name}-{arm.suffix}") for arm in ARMS]
         item = build_item(experiment.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
         write_item(experiment.folder, item)
         return item
 
-    def _finish(
-        self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen", item: "Item", outcome: "Outcome"
-    ) -> int:
-        """Write and print what was found; 1 if a run failed."""
+    def _finish(self, experiment: "Experiment", chosen: "Chosen", item: "Item", outcome: "Outcome") -> int:
+        """Write and print the comparison; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
         from ..results.text import show
-        from ..tryout.words import write_results
+        from ..tryout.advice import write_results
 
-        seeds = experiment.finished_seeds(facts, chosen)
+        seeds = experiment.finished_seeds(chosen)
         if not seeds:
-            why = f"; the first that failed: {outcome.failed[0].describe()}" if outcome.failed else ""
+            why = f" (first failure: {outcome.failed[0].describe()})" if outcome.failed else ""
             raise OplError(
-                f"no seed was finished with all methods in {self.minutes:g} minutes{why}: resume with {self._command()}"
+                f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
             )
         table, effect, page = write_results(experiment.folder, item, ITEMS)
         if self.json:
@@ -146,29 +145,28 @@ class Try(Flags):
         return 1 if outcome.failed else 0
 
     def _next(self, chosen: "Chosen", seeds: list[int], outcome: "Outcome") -> str:
-        """What was done, and what to do next."""
+        """Return what was done, and the next command."""
         if outcome.late or outcome.skipped:
-            words = f"the time was over after {len(seeds)} of {chosen.seeds} seeds"
-            return f"{words}; this does the others: {self._command()}"
+            return f"time is up after {len(seeds)} of {chosen.seeds} seeds; continue with {self._command()}"
         more = self._command({"seeds": 2 * max(len(seeds), chosen.seeds)})
-        return f"{len(seeds)} of each method are finished; more seeds make the interval narrower: {more}"
+        return f"{len(seeds)} seeds per method finished; narrow the interval with more seeds: {more}"
 
-    def _stopped(self, experiment: "Experiment", facts: "PackFacts", chosen: "Chosen") -> StoppedError:
-        seeds = experiment.finished_seeds(facts, chosen)
+    def _stopped(self, experiment: "Experiment", chosen: "Chosen") -> StoppedError:
+        seeds = experiment.finished_seeds(chosen)
         return StoppedError(
-            f"stopped; {len(seeds)} of {chosen.seeds} seeds are finished and kept, and this resumes: {self._command()}",
+            f"stopped after {len(seeds)} of {chosen.seeds} seeds, which are kept; resume with {self._command()}",
             INTERRUPTED,
         )
 
     def _command(self, changes: dict[str, Any] | None = None) -> str:
         from dataclasses import replace
 
-        from ..tryout.words import command
+        from ..tryout.advice import command
 
         return command(self.target, self.out, self.minutes, replace(self.settings, **(changes or {})))
 
-    def _say(self, words: str) -> None:
-        print(f"opl: {words}", file=sys.stderr, flush=True)
+    def _say(self, text: str) -> None:
+        print(f"opl: {text}", file=sys.stderr, flush=True)
 
 
 def _accelerators() -> int:

@@ -14,23 +14,19 @@ from .augment import (
     rotate,
 )
 from .batches import Batches
-from .cifar import Cifar10, Cifar100
 from .digits import Digits
 from .domains import DomainFolder, Pacs
-from .fast_cifar import FastCifar10, FastCifar100
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
-from .jpeg_copies import JpegCopies
+from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
 from .meta_dataset import MetaSource
-from .mnist import FashionMnist, Mnist
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
-from .packed import PackedImages
-from .pictures import HubImages, ImageFolder, ImageNet
 from .read.catalog import CATALOG, CatalogEntry
-from .read.source import find, find_local, is_here
+from .read.find import find, find_local, is_here
+from .read.parquet import count_rows
+from .small_images import Cifar10, Cifar100, FashionMnist, FastCifar10, FastCifar100, Mnist
 from .split import split, subset
-from .synthetic import Synthetic
-from .synthetic_domains import SyntheticDomains
-from .synthetic_sources import SyntheticSource
+from .synthetic import Synthetic, SyntheticDomains, SyntheticSource
+from .user_images import UserImages
 
 DATA_SETS = (
     Digits,
@@ -49,7 +45,7 @@ DATA_SETS = (
     HubImages,
     ImageNet,
     JpegCopies,
-    PackedImages,
+    UserImages,
     MetaSource,
     Synthetic,
     SyntheticDomains,
@@ -84,7 +80,6 @@ __all__ = [
     "Mnist",
     "NoiseMatrix",
     "Normalize",
-    "PackedImages",
     "Pacs",
     "PadCrop",
     "PairFlip",
@@ -95,6 +90,7 @@ __all__ = [
     "SyntheticSource",
     "TieredImageNet",
     "UniformNoise",
+    "UserImages",
     "describe",
     "find",
     "find_local",
@@ -123,8 +119,8 @@ def describe() -> list[dict[str, Any]]:
         row["source"] = f"Hub {known.hub}" if known.hub else f"a folder {folders} in $OPL_DATA"
         row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.license}"
         try:
-            if found := find_local(known):
-                row.update(here=True, where=found.where, images=found.count() or row["images"])
+            if files := find_local(known):
+                row.update(here=True, where=files.where, images=count_rows(files) or row["images"])
         except DataError as error:
             row["where"] = str(error)
         rows.append(row)

@@ -5,6 +5,7 @@ except `target`, `test` contains all images of `target`, and each part stores th
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -21,6 +22,7 @@ from ..._ranges import (
     check_settings,
 )
 from ...errors import DataError, OptionError, did_you_mean
+from ..files import read_limited
 from ..seeds import Purpose
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import (
@@ -30,12 +32,13 @@ from .augment import (
     RandomResizedCrop,
 )
 from .read.catalog import CATALOG, CatalogEntry
-from .read.domain_lists import read_lists
 from .split import split, subset
 
 if TYPE_CHECKING:
-    from .read.cache import DecodedData
+    from .read.serve import DecodedData
 
+LIST_KINDS = ("train", "crossval")
+MOST_LIST_BYTES = 1 << 28
 PACS = {  # official numbers of training and validation images in each domain
     "art_painting": (1840, 208),
     "cartoon": (2107, 237),
@@ -118,13 +121,12 @@ class DomainDataSet(DataSet):
         return rows[fit], rows[val]
 
     def _read(self) -> "DecodedData":
-        from .read import cache, source
+        from .read import find, serve
 
         self.check()
-        found = source.find_entry(self._known(), self.root)
-        return cache.load_source(
-            replace(found, layout=source.DOMAINS, known=replace(found.known, size=self.size)), ("train",)
-        )
+        files = find.find_entry(self._known(), self.root)
+        known = replace(files.known, size=self.size)
+        return serve.load_files(replace(files, layout=serve.DOMAINS, known=known), ("train",))
 
     def _known(self) -> CatalogEntry:
         raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
@@ -251,3 +253,75 @@ def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float
         (gray > 0, Grayscale(gray)),
     ]
     return tuple(step for there, step in steps if there)
+
+
+# Official lists
+
+
+def read_lists(
+    folder: str, domain: str, decoded: "DecodedData", sizes: tuple[int, int] | None
+) -> tuple[Tensor, Tensor]:
+    """Return the training rows and the validation rows of a domain, both in ascending order.
+
+    `<domain>_train*.txt` and `<domain>_crossval*.txt` have one line per image: its path, whose last three parts are
+    domain, class and file, optionally followed by the class id, which is ignored because the path contains the class.
+
+    Args:
+        folder: folder of the lists.
+        domain: the domain whose lists are read.
+        decoded: the data set, which must contain the names of its files.
+        sizes: the required lengths of the two lists; None allows any.
+
+    Raises:
+        DataError: a list is missing, or does not match the data set.
+    """
+    if "file" not in decoded.names:
+        raise DataError(
+            f"the data in {decoded.source!r} does not contain the names of its files, which the lists in {folder!r} "
+            "refer to: leave lists empty for a random split, or give the folder of the images with --data.root."
+        )
+    number = {name: index for index, name in enumerate(decoded.names["file"])}
+    row_of = torch.empty(len(number), dtype=torch.long)
+    row_of[decoded.parts["train"].labels["file"]] = torch.arange(len(decoded.parts["train"].labels["file"]))
+    listed: list[list[str]] = []
+    for kind, size in zip(LIST_KINDS, sizes or (None, None), strict=True):
+        file = _file(folder, domain, kind)
+        names = _names(file)
+        if unknown := [name for name in names if name not in number or not name.startswith(f"{domain}/")]:
+            raise DataError(
+                f"{file.name} in {folder!r} names {unknown[0]!r}, which is not an image of {domain!r} in "
+                f"{decoded.source!r}: check that the lists belong to the data set."
+            )
+        if len(set(names)) != (size or len(names)):
+            raise DataError(
+                f"{file.name} in {folder!r} names {len(set(names))} different images instead of "
+                f"{size or len(names)}: get the complete list."
+            )
+        listed.append(names)
+    if both := set(listed[0]) & set(listed[1]):
+        raise DataError(
+            f"the lists of {domain!r} in {folder!r} name {min(both)!r} for training and for validation: get the "
+            "official lists."
+        )
+    fit, val = (row_of[torch.tensor([number[name] for name in names], dtype=torch.long)] for names in listed)
+    return fit.sort().values, val.sort().values
+
+
+def _file(folder: str, domain: str, kind: str) -> Path:
+    files = sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))
+    if not files:
+        raise DataError(
+            f"there is no list '{domain}_{kind}*.txt' in {folder!r}: give the folder of the official lists, or leave "
+            "lists empty for a random split."
+        )
+    return files[0]
+
+
+def _names(file: Path) -> list[str]:
+    """Return `<domain>/<class>/<file>` for every line, without a trailing class id."""
+    try:
+        lines = [line.strip() for line in read_limited(file, MOST_LIST_BYTES).decode().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the list {str(file)!r} cannot be read ({error}): get the complete list.") from error
+    paths = [head if tail.isdigit() else line for line in lines for head, _, tail in [line.rpartition(" ")]]
+    return ["/".join(Path(path.strip()).parts[-3:]) for path in paths]

@@ -14,12 +14,11 @@ from torch import Tensor
 from ..._ranges import LARGEST_COUNT, CountOrZero, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
-from .file_data_set import check_classes
-from .photos import PhotoAugmentation
+from .small_images import PhotoAugmentation, check_classes
 from .split import subset
 
 if TYPE_CHECKING:
-    from .read.cache import DecodedData
+    from .read.serve import DecodedData
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     @property
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, jitter and flip, in the order of RFS; each can be disabled."""
-        return (*self.steps.crop, *self.steps.jitter, *self.steps.flip)
+        return (*self.steps["crop"], *self.steps["jitter"], *self.steps["flip"])
 
     def check(self) -> None:
         """Raise an error for more classes than there are."""
@@ -93,9 +92,9 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         return Images(found.pixels, labels, torch.arange(len(labels))), names
 
     def _read(self, *parts: str) -> "DecodedData":
-        from .read import cache
+        from .read import serve
 
-        return cache.load(self.name, self.root, parts)
+        return serve.load(self.name, self.root, parts)
 
 
 def check_part(part: str) -> None:
@@ -191,9 +190,6 @@ class TieredImageNet(FewShotDataSet):
     new_classes: ClassVar[Mapping[str, int]] = {"val": 97, "test": 160}
 
     def _read(self, *parts: str) -> "DecodedData":
-        from .read import cache
+        from .read import serve
 
-        return cache.load(self.name, self.root, parts, bgr=self.bgr)
-
-
-FewShot = CifarFS | MiniImageNet | TieredImageNet
+        return serve.load(self.name, self.root, parts, bgr=self.bgr)

@@ -164,16 +164,11 @@ class MetaSource(MetaDataSet):
 
     def _read(self, known: Specification) -> tuple[torch.Tensor, torch.Tensor, str]:
         """Return all pixels of the specification's classes, their labels, and where they come from."""
-        from .read import cache, source
-        from .read.class_files import SPLIT
-        from .read.class_source import ClassSource
+        from .read import find, serve
+        from .read.listing import ALL, ClassChoice
 
-        found = source.find_entry(self._entry(known), self._root())
-        decoded = cache.load_source(
-            ClassSource(
-                found.known, found.folder, found.files, found.where, classes=known.classes, aliases=known.aliases,
-                columns=known.columns, invert=known.invert, most=self.most,
-            )
-        )  # fmt: skip
-        part = decoded.parts[SPLIT]
+        files = find.find_entry(self._entry(known), self._root())
+        choice = ClassChoice(known.classes, known.aliases, known.columns, known.invert, self.most)
+        decoded = serve.load_files(replace(files, layout=serve.CLASSES, choice=choice))
+        part = decoded.parts[ALL]
         return part.pixels, part.labels[decoded.label], decoded.source

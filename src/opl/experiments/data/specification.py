@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import DataError, did_you_mean
 from ..settings import read_json
-from .read.layouts import PARTS
+from .read.few_shot_files import PARTS
 
 NAMES = ("specification.json", "dataset_spec.json")
 """Names of specification files beside the pictures."""

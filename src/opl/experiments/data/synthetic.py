@@ -1,21 +1,23 @@
-"""Synthetic images in the shape of a real data set."""
+"""Synthetic images in the shape of real data sets, for smoke tests: one pattern per class, plus noise."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..._ranges import CountOrZero, NotNegative, Range, check_settings
+from ..._ranges import CountOrZero, NotNegative, Pixels, Range, check_settings
 from ...errors import OptionError, did_you_mean
-from ..types import Augmentation, DataSet, Images, Splits
-from .cifar import Cifar10, Cifar100
+from ..seeds import mix
+from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .digits import Digits
-from .few_shot import CifarFS, FewShot, MiniImageNet, TieredImageNet, check_part
-from .file_data_set import FileDataSet, check_classes
-from .mnist import FashionMnist, Mnist
+from .domains import PACS, augmentation
+from .few_shot import CifarFS, FewShotDataSet, MiniImageNet, TieredImageNet, check_part
+from .meta_dataset import MetaDataSet
+from .meta_episodes import Hierarchy
 from .read.catalog import CATALOG
+from .small_images import Cifar10, Cifar100, FashionMnist, FileDataSet, Mnist, check_classes
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Synthetic(DataSet):
     """Height and width of the images; 0 uses those of the copied data set."""
 
     @property
-    def _model(self) -> "FileDataSet | Digits | FewShot":
+    def _model(self) -> FileDataSet | Digits | FewShotDataSet:
         if self.like not in _LIKE:
             raise OptionError(did_you_mean("data set", self.like, _LIKE))
         return _LIKE[self.like]
@@ -111,7 +113,7 @@ class Synthetic(DataSet):
         """Generate novel classes with their own patterns, numbered from 0, and their names; always the same."""
         check_part(part)
         self.check()
-        if not isinstance(self._model, FewShot):
+        if not isinstance(self._model, FewShotDataSet):
             raise OptionError(
                 f"{self.name} has no classes beside those of the run: novel classes need data like 'cifar-fs', "
                 "'mini-imagenet' or 'tiered-imagenet'."
@@ -133,7 +135,7 @@ class Synthetic(DataSet):
         return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
 
 
-_LIKE: dict[str, FileDataSet | Digits | FewShot] = {
+_LIKE: dict[str, FileDataSet | Digits | FewShotDataSet] = {
     "mnist": Mnist(),
     "fashion-mnist": FashionMnist(),
     "cifar10": Cifar10(),
@@ -143,3 +145,126 @@ _LIKE: dict[str, FileDataSet | Digits | FewShot] = {
     "mini-imagenet": MiniImageNet(),
     "tiered-imagenet": TieredImageNet(),
 }
+
+
+@dataclass(frozen=True)
+class SyntheticDomains(DataSet):
+    """Synthetic images in the shape of PACS, with its classes and domains; the numbers mean nothing.
+
+    A class is a pattern of light and dark, and a domain is the pair of colors it is drawn in, so that a network can
+    learn the patterns and recognize them in another domain.
+    """
+
+    target: str = "photo"
+    """The domain that is excluded from training and validation and used for testing."""
+    size: Pixels = 32
+    """Height and width of the images."""
+    rows: Annotated[int, Range(1, 10**6)] = 42
+    """Training images per domain; 14 more are for validation. The target's images, 56 by default, are for testing."""
+    balance_domains: bool = False
+    """Draw equally many images of each domain into every batch."""
+    mirror_batches: bool = False
+    """Train on every batch together with its mirror images."""
+    noise: NotNegative = 0.1
+    """Standard deviation of the noise; the patterns range from 0 to 1."""
+
+    name: ClassVar[str] = "synthetic-pacs"
+    channels: ClassVar[int] = 3
+    num_classes: ClassVar[int] = 7
+    mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
+    std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """The augmentations of PACS."""
+        return augmentation(self.size, 0.8, 0.5, 0.4, 0.1)
+
+    def check(self) -> None:
+        """Raise an error for a target that is no domain."""
+        if self.target not in PACS:
+            raise OptionError(did_you_mean("domain", self.target, PACS))
+
+    def load(self, seed: int) -> Splits:
+        """Generate the data, which is the same for every `seed`."""
+        self.check()
+        names = tuple(PACS)
+        chance, each = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
+        labels = torch.arange(each * len(names)) % self.num_classes
+        domains = torch.arange(len(labels)) // each
+        coarse = torch.rand(self.num_classes, 1, 4, 4, generator=chance)
+        patterns = F.interpolate((coarse + coarse.flip(3)) / 2, size=(self.size, self.size), mode="bilinear")
+        dark, light = (torch.rand(len(names), 3, 1, 1, generator=chance) * 0.5 + start for start in (0.0, 0.5))
+        images = dark[domains] + (light - dark)[domains] * patterns[labels]
+        images += torch.randn(images.shape, generator=chance) * self.noise
+        pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+        target, held = domains == names.index(self.target), torch.arange(len(labels)) % each >= self.rows
+        parts = (~target & ~held, ~target & held, target)
+        train, val, test = (Images(pixels, labels, part.nonzero().flatten(), domains) for part in parts)
+        classes = tuple(f"class {number}" for number in range(self.num_classes))
+        return Splits(train, val, test, classes, "synthetic", domain_names=names)
+
+
+PARTS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class SyntheticSource(MetaDataSet):
+    """Synthetic images of a source; the numbers mean nothing.
+
+    A class is a coarse pattern of light and dark; all classes of a source share a pair of colors. Its name determines
+    patterns and colors. The test classes of a source whose name begins with 'omniglot' are related in halves.
+    """
+
+    classes: Annotated[int, Range(2, 10**4)] = 6
+    """Training classes; there are as many for validation, and twice as many for testing."""
+    images: Annotated[int, Range(4, 10**5)] = 16
+    """Images of each class, from 8 fewer to 8 more in the test classes."""
+    noise: NotNegative = 0.1
+    """Standard deviation of the noise; the patterns range from 0 to 1."""
+
+    @property
+    def name(self) -> str:
+        """The name of the source with the prefix `synthetic-`."""
+        return f"synthetic-{self.source}"
+
+    @property
+    def num_classes(self) -> int:
+        """Number of training classes."""
+        return self.classes
+
+    def load(self, seed: int) -> Splits:
+        """Generate the training classes, the same for every `seed`; a quarter of the images is for testing."""
+        self.check()
+        images, names = self._part("train", torch.full((self.classes,), self.images))
+        held = torch.arange(len(images)) % 4 == 3
+        train = Images(images.pixels, images.labels, (~held).nonzero().flatten())
+        test = Images(images.pixels, images.labels, held.nonzero().flatten())
+        return Splits(train, empty_part(train), test, names, "synthetic")
+
+    def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
+        """Generate the classes of another part, numbered from 0, and their names; always the same."""
+        check_part(part)
+        self.check()
+        count = 2 * self.classes if part == "test" else self.classes
+        least = max(4, self.images - 8)
+        return self._part(part, least + torch.arange(count) * 5 % (self.images + 9 - least))
+
+    def hierarchy(self, part: str) -> Hierarchy | None:
+        """Return two halves for a source like Omniglot; None for others."""
+        if not self.source.startswith("omniglot"):
+            return None
+        count = 2 * self.classes if part == "test" else self.classes
+        return Hierarchy((tuple(range(count // 2)), tuple(range(count // 2, count))))
+
+    def _part(self, part: str, counts: torch.Tensor) -> tuple[Images, tuple[str, ...]]:
+        chance = torch.Generator().manual_seed(mix(PARTS.index(part), *self.source.encode()))
+        colors = torch.Generator().manual_seed(mix(*self.source.encode()))
+        dark, light = (torch.rand(3, 1, 1, generator=colors) * 0.4 + start for start in (0.0, 0.6))
+        labels = torch.arange(len(counts)).repeat_interleave(counts)
+        coarse = torch.rand(len(counts), 1, 4, 4, generator=chance)
+        patterns = F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
+        images = dark + (light - dark) * patterns[labels]
+        images += torch.randn(images.shape, generator=chance) * self.noise
+        pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+        names = tuple(f"{self.source} {part} class {number}" for number in range(len(counts)))
+        return Images(pixels, labels, torch.arange(len(labels))), names

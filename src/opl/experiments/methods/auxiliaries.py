@@ -117,7 +117,8 @@ class ProjectionTerm(Term):
             "d": projection.other,
             **{name: projection._asdict()[name] for name in DIAGNOSED},
         }
-        self.measures = {name: value.detach() for name, value in named.items() if value is not None}
+        # a batch without pairs of a kind has no s or d, and some batches no gamma that is needed: 0 in the records
+        self.measures = {name: value.detach().nan_to_num(0) for name, value in named.items() if value is not None}
         if self.balance is None:
             return projection.loss
         head = unwrap(model).get_submodule("fc")

@@ -15,7 +15,7 @@ from ..._kernels.class_sums import closest
 from ..._kernels.distributed import add_up, check_and_agree
 from ..._kernels.normalize import accumulation_dtype, full_precision, unit_rows
 from ..._kernels.validate import ValidBatch, as_labeled_batch, as_vectors, is_readable, validate
-from ...functional import IGNORE_INDEX, Form
+from ...functional import IGNORE_INDEX, Form, Similarities
 from ...losses.projection import Diagnosis, OrthogonalProjectionLoss, default_group
 from ...schedules import MOMENTUM, Gamma, Ramp, gamma_rule
 
@@ -50,11 +50,11 @@ def log_ratio(same: Tensor, other: Tensor, gamma: Tensor | float = 1.0) -> Tenso
 class LogRatioLoss(OrthogonalProjectionLoss):
     """The logarithm of d / s, with d the mean of |cos|: see `log_ratio`."""
 
-    def combine(self, same: Tensor, other: Tensor) -> tuple[Tensor, Tensor | float]:
+    def combine(self, parts: Similarities) -> tuple[Tensor, Tensor | float]:
         """Return the loss, and the gamma of the OPL that has the same gradient up to a factor."""
-        gamma: Tensor | float = self.rule(same, other)
-        s, d = same.detach(), other.detach()
-        return log_ratio(same, other, gamma), gamma * (s.clamp(min=0) + EPSILON) / (d + EPSILON)
+        gamma: Tensor | float = self.rule(parts.same, parts.other)
+        s, d = parts.same.detach(), parts.other.detach()
+        return log_ratio(parts.same, parts.other, gamma), gamma * (s.clamp(min=0) + EPSILON) / (d + EPSILON)
 
 
 class CenteredProjectionLoss(nn.Module):

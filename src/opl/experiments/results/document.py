@@ -28,53 +28,56 @@ from .text import document
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
 TRANSCRIBED = "transcribed"
-BEGIN = re.compile(r"<!-- opl results: (?P<words>[^<>]*) -->")
+BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
 END = "<!-- end -->"
 LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
 
 Render = Callable[[list[str], int], str]
-"""The text of a block, from the words of its marker and the number of the marker's line."""
+"""The text of a block, from the arguments in its marker and the line number of the marker."""
 
 
 def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
-    """The text with the table of every block made anew from the records of a folder; needs no torch."""
+    """The text with every table rendered from the records of a folder; needs no torch."""
     runs = read_comparable(folder, items)
 
-    def render(words: list[str], place: int) -> str:
-        copied, (item, scale) = words[:1] == [TRANSCRIBED], _chosen(words, place, items)
-        if copied:
-            return document(read_transcription(folder, item, scale))
+    def render(arguments: list[str], line: int) -> str:
+        item, scale = _chosen(arguments, line, items)
+        if arguments[0] == TRANSCRIBED:
+            return document(read_transcription(folder, item, scale, runs))
         return render_table(item, runs, scale, folder)
 
     return render_blocks(text, render)
 
 
 def read_comparable(folder: Path, items: Mapping[str, Item]) -> list[Run]:
-    """The records of a folder as runs; those that may not be compared say so."""
+    """The records of a folder as runs, with incomparable ones refused."""
     if not folder.is_dir():
-        raise FolderError(f"there is no folder {folder}: `opl results add DIR` makes it.")
+        raise FolderError(f"there is no folder {folder}: create it with `opl results add DIR`.")
     return screen(read_records(folder), items.values())
 
 
 def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> str:
-    """The table of an item with where its numbers come from."""
+    """The table of an item, and the origin of its numbers."""
+    if (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():  # other rows are in the transcription
+        recorded = {run.name for run in runs if run.scale == scale}
+        item = replace(item, rows=tuple(row for row in item.rows if row.recipe in recorded), averages=(), quoted=())
     used = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     if not used:
         raise FolderError(
-            f"{folder} has no records of {item.name} at scale {scale}: add some with `opl results add DIR`, or take "
-            "its block out."
+            f"{folder} has no records of {item.name} at scale {scale}: add some with `opl results add DIR`, or "
+            "remove its block."
         )
     return "\n\n".join([document(build_table(item, runs, scale)), describe_origin(used)])
 
 
 def describe_origin(runs: Sequence[Run]) -> str:
-    """Which runs, of which seeds, code, days and machines, and how long they took together."""
+    """The seeds, code, days, machines and total time of some runs."""
     days = sorted({str(run.about.get("started", "?"))[:10] for run in runs})
     return (
-        f"From {len(runs)} records, {list_seeds(run.seed for run in runs)}; commit {_each(map(_commit, runs))}; "
-        f"{_each(map(_versions, runs))}; {_each(map(_machine, runs))}; "
+        f"From {len(runs)} records, {list_seeds(run.seed for run in runs)}; commit {_count(map(_commit, runs))}; "
+        f"{_count(map(_versions, runs))}; {_count(map(_machine, runs))}; "
         f"{days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
-        f"{describe_seconds(sum(run.seconds for run in runs))} of training in all."
+        f"{describe_seconds(sum(run.seconds for run in runs))} of training in total."
     )
 
 
@@ -91,20 +94,20 @@ def describe_seconds(seconds: float) -> str:
     return " ".join(f"{value} {unit}" for value, unit in parts if value) or "0 s"
 
 
-def _chosen(words: list[str], place: int, items: Mapping[str, Item]) -> tuple[Item, str]:
+def _chosen(arguments: list[str], line: int, items: Mapping[str, Item]) -> tuple[Item, str]:
     """The item and scale that a marker names."""
-    names = words[1:] if words[:1] == [TRANSCRIBED] else words
+    names = arguments[1:] if arguments[:1] == [TRANSCRIBED] else arguments
     if len(names) != 2:
-        raise OptionError(f"the marker in line {place} says {' '.join(words)!r}: give an item and a scale.")
+        raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: give an item and a scale.")
     name, scale = names
     if name not in items:
-        raise OptionError(f"line {place}: {did_you_mean('table or figure', name, items)}")
+        raise OptionError(f"line {line}: {did_you_mean('table or figure', name, items)}")
     if scale not in SCALES:
-        raise OptionError(f"line {place}: {did_you_mean('scale of a block', scale, SCALES)}")
+        raise OptionError(f"line {line}: {did_you_mean('scale of a block', scale, SCALES)}")
     return items[name], scale
 
 
-def _each(texts: Iterable[str]) -> str:
+def _count(texts: Iterable[str]) -> str:
     """One text if all are equal, otherwise every text with the number of its runs."""
     counts = Counter(texts)
     return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{text} ({n} runs)" for text, n in counts.items())
@@ -123,77 +126,86 @@ def _machine(run: Run) -> str:
     machine = inner(run.about, "machine")
     system, cores, threads = (machine.get(name, "?") for name in ("system", "cores", "threads"))
     accelerator = str(machine.get("accelerator", "none")).replace("none", "no accelerator")
-    return f"{system}, {cores} cores, {threads} threads a run, {accelerator}"
+    return f"{system}, {cores} cores, {threads} threads per run, {accelerator}"
 
 
 def render_blocks(text: str, render: Render) -> str:
-    """The text with every block made anew, and everything else as it was."""
-    found: list[str] = []
-    begun = 0  # the line of the marker whose block is being left out
-    for place, line in enumerate(text.split("\n"), start=1):
+    """The text with every block rendered again, and everything else unchanged."""
+    lines: list[str] = []
+    start = 0  # line number of the marker of the current block; 0 outside of blocks
+    for number, line in enumerate(text.split("\n"), start=1):
         marker = BEGIN.fullmatch(line.strip())
-        if marker and not begun:
-            found += [line, "", render(marker["words"].split(), place), ""]
-            begun = place
-        elif line.strip() == END and begun:
-            found.append(line)
-            begun = 0
+        if marker and not start:
+            lines += [line, "", render(marker["arguments"].split(), number), ""]
+            start = number
+        elif line.strip() == END and start:
+            lines.append(line)
+            start = 0
         elif LIKE_A_MARKER.search(line):
-            raise OptionError(_problem(place, begun))
-        elif not begun:
-            found.append(line)
-    if begun:
-        raise OptionError(f"line {begun} begins a block that has no {END} line: add one where the block ends.")
-    return "\n".join(found)
+            raise OptionError(_problem(number, start))
+        elif not start:
+            lines.append(line)
+    if start:
+        raise OptionError(f"the block that starts in line {start} has no {END} line: add one where the block ends.")
+    return "\n".join(lines)
 
 
-def _problem(place: int, begun: int) -> str:
-    if begun:
-        return f"line {place} has a marker inside the block that line {begun} begins: put {END} before it."
+def _problem(line: int, start: int) -> str:
+    if start:
+        return f"line {line} has a marker inside the block that starts in line {start}: put {END} before it."
     return (
-        f"line {place} is no marker: write `<!-- opl results: ITEM SCALE -->` on a line of its own, and {END} after it."
+        f"line {line} is not a valid marker: write `<!-- opl results: ITEM SCALE -->` on a separate line, and {END} "
+        "after the block."
     )
 
 
-def read_transcription(folder: Path, item: Item, scale: str) -> Table:
+def read_transcription(folder: Path, item: Item, scale: str, runs: Sequence[Run] = ()) -> Table:
     """Read the transcribed table of an item from `<folder>/transcribed/<item>-<scale>.json`.
 
-    What the differences show is decided anew, in the same way as for runs; the paper's numbers are the item's.
+    Verdicts are computed as for runs, and the paper's numbers are the item's. Records win: a transcription may have no
+    row of a recipe that has records.
     """
     file = folder / TRANSCRIBED / f"{item.name}-{scale}.json"
     try:
         content = json.loads(file.read_bytes())
-        return _table(content, item, scale)
+        table = _table(content, item, scale)
     except OSError as error:
-        raise FolderError(f"there is no {file}: take the block out, or restore the file.") from error
+        raise FolderError(f"there is no {file}: remove the block, or restore the file.") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FolderError(
             f"{file} is not a transcribed table of {item.name}: restore it from the repository."
         ) from error
+    recorded = {run.name for run in runs if run.scale == scale and run.state == "done"}
+    repeated = [line.recipe for line in table.lines if line.recipe in recorded]
+    if repeated:
+        raise FolderError(
+            f"{file} has rows of recipes that have records ({', '.join(repeated[:3])}): delete these rows, records win."
+        )
+    return table
 
 
 def _table(content: dict[str, Any], item: Item, scale: str) -> Table:
     rows = {row.recipe: row for row in (*item.rows, *(average.row for average in item.averages_at(scale)))}
     ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
-    found = [_line(each, rows[each["recipe"]], ranges) for each in content["rows"]]
-    told = {name: title for name, title in item.metrics.items() if any(name in line.numbers for line in found)}
-    compared = tuple(name for name in item.main if name in told)
-    narrow = replace(item, metrics=told, compared=compared, note="")  # the note is about today's runs
-    return Table(narrow, scale, decide_lines(narrow, found), [_describe(content)], [])
+    lines = [_line(row, rows[row["recipe"]], ranges) for row in content["rows"]]
+    metrics = {name: title for name, title in item.metrics.items() if any(name in line.numbers for line in lines)}
+    compared = tuple(name for name in item.main if name in metrics)
+    narrow = replace(item, metrics=metrics, compared=compared, note="")  # the note is about today's runs
+    return Table(narrow, scale, decide_lines(narrow, lines), [_describe(content)], [])
 
 
 def _describe(content: dict[str, Any]) -> str:
-    """Where transcribed numbers come from."""
+    """The origin of transcribed numbers."""
     return (
-        f"Transcribed, the run folders are gone: `{content['command']}`, commit {content['commit']}, "
-        f"{list_seeds(content['seeds'])}, {content['time']}."
-    )
+        f"Transcribed, because the run folders are gone: `{content['command']}`, commit {content['commit']}, "
+        f"{list_seeds(content['seeds'])}, {content['time']}. {content.get('note', '')}"
+    ).rstrip()
 
 
 def _line(content: dict[str, Any], row: Row, ranges: dict[str, Range]) -> Line:
-    values = {name: tuple(each.values()) for name, each in content["values"].items()}
-    numbers = {name: _interval(each, ranges[name]) for name, each in content["numbers"].items()}
-    difference = {name: _interval(each, ranges[name].of_differences) for name, each in content["difference"].items()}
+    values = {name: tuple(by_seed.values()) for name, by_seed in content["values"].items()}
+    numbers = {name: _interval(part, ranges[name]) for name, part in content["numbers"].items()}
+    difference = {name: _interval(part, ranges[name].of_differences) for name, part in content["difference"].items()}
     seeds = tuple(content["seeds"])
     return Line(content["label"], row.recipe, seeds, numbers, values, row.paper, difference, "", transcribed=True)
 

@@ -8,6 +8,7 @@ in them, the SHA-256 of the weights, and a checksum of the record itself.
 import hashlib
 import json
 import math
+import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -24,11 +25,11 @@ SUFFIX = ".json"
 SHA, WEIGHTS = "sha256", "weights"
 Record = dict[str, Any]
 """The content of a record."""
-
 Word = Literal["added", "already there", "measures added", "replaced", "not added"]
 KEPT: tuple[Word, ...] = ("added", "already there", "measures added", "replaced")
+UNCOMMITTED = " (uncommitted code)"
 TINY = "a tiny run is a smoke test on synthetic data: its numbers mean nothing."
-OTHER = "{} has another result for this recipe, scale and seed: give --replace to put this one in its place."
+OTHER = "{} has another result for this recipe, scale and seed: give --replace to replace it."
 
 
 class RecordFolder(RunFolder):
@@ -59,7 +60,7 @@ class RecordFolder(RunFolder):
         return inner(self.record, "noise")
 
     def class_names(self) -> tuple[str, ...]:
-        """Nothing: a record has the number of classes alone."""
+        """Empty: a record has only the number of classes."""
         return ()
 
     def weights_sum(self) -> str:
@@ -95,7 +96,7 @@ def record_sum(record: Record) -> str:
 
 
 def record_file(folder: Path, record: Record) -> Path:
-    """The file of a record; a run with settings of its own is told from others like it by its changes."""
+    """The file of a record; the name of a custom run's file has a checksum of its changes."""
     recipe = inner(record, "recipe")
     changes = f"-{_sum(recipe['changes'])[:8]}" if recipe.get("changes") else ""
     return folder / str(recipe["scale"]) / str(recipe["name"]) / f"seed-{recipe['seed']}{changes}{SUFFIX}"
@@ -111,7 +112,7 @@ def write_record(file: Path, record: Record) -> None:
 
 
 def read_record(file: Path) -> Record:
-    """Read a record; one that is damaged is an error."""
+    """Read a record; raise an error if it is damaged."""
     try:
         record = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -122,12 +123,12 @@ def read_record(file: Path) -> Record:
 
 
 def run_of(record: Record, file: Path, where: str) -> Run:
-    """A record as a finished run, which messages call `where`."""
+    """A record as a finished run; `where` is its name in messages."""
     folder = RecordFolder(file.with_suffix(""), record)
     measured = [inner(content, "numbers").items() for content in folder.measures().values()]
-    numbers = record["result"] | {name: value for each in measured for name, value in each}
+    numbers = record["result"] | {name: value for pairs in measured for name, value in pairs}
     if record.get(SHA) != record_sum(record):
-        fault = f"{file.name} is not what was recorded"
+        fault = f"{file.name} changed after it was recorded"
         return Run(folder, where, DAMAGED, fault, record, record["recipe"], [], {})
     return Run(folder, where, "done", "", record, record["recipe"], [], numbers)
 
@@ -139,7 +140,7 @@ def read_records(folder: Path) -> list[Run]:
 
 
 def _sizes(splits: dict[str, Any]) -> dict[str, Any]:
-    """Lists of images and classes as their lengths, with a checksum of the lists; of the folder only its name."""
+    """The lengths of the lists of images and classes with a checksum of the lists, and the name of the folder."""
     parts = {**splits, "source": PurePath(str(splits.get("source", ""))).name}
     sizes = {name: len(value) if isinstance(value, list) else value for name, value in parts.items()}
     return {**sizes, SHA: _sum(parts)} if splits else {}
@@ -154,7 +155,7 @@ def _sum(value: Any) -> str:
 
 
 def _portable(value: Any) -> Any:
-    """The same without folders of the machine, and without numbers that are not finite, which JSON does not have."""
+    """The same without paths of the machine and without numbers that JSON does not have (NaN and infinities)."""
     if isinstance(value, list):
         return [_portable(part) for part in value]
     if not isinstance(value, dict):
@@ -185,6 +186,34 @@ def add_runs(runs: Iterable[Run], folder: Path, items: Iterable[Item], *, substi
     usual = screen([run for run in runs if run.scale != "custom"], items)
     custom = [_screen_custom(run) for run in runs if run.scale == "custom"]
     return [_add(run, folder, items, substitute) for run in sorted([*usual, *custom], key=lambda run: run.where)]
+
+
+def mark_uncommitted(runs: Iterable[Run], repository: Path) -> list[Run]:
+    """The same runs, marked where their code is not in the history of a repository.
+
+    A commit that was rewritten after training, or a changed working tree (`+`), cannot be looked up later. Without git,
+    outside of a repository and in a shallow clone, nothing is known about commits and nothing is marked.
+    """
+    runs = list(runs)
+    if _git(repository, "rev-parse", "--is-shallow-repository") != (0, "false"):
+        return runs
+    commits = {str(run.about.get("commit") or "") for run in runs}
+    history = {commit for commit in commits if _git(repository, "merge-base", "--is-ancestor", commit, "HEAD")[0] == 0}
+    return [run if run.about.get("commit") in history else _uncommitted(run) for run in runs]
+
+
+def _uncommitted(run: Run) -> Run:
+    commit = str(run.about.get("commit") or "").removesuffix(UNCOMMITTED)
+    return replace(run, about={**run.about, "commit": f"{commit}{UNCOMMITTED}".lstrip()})
+
+
+def _git(repository: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of a git command; 127 if there is no git."""
+    try:
+        done = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return 127, ""
+    return done.returncode, done.stdout.strip()
 
 
 def _screen_custom(run: Run) -> Run:

@@ -39,7 +39,7 @@ def document(table: Table) -> str:
 
 
 def show(table: Table) -> None:
-    """Print a table; its differences, which are long, and its notes stand below it, a line each."""
+    """Print a table, and below it its differences and notes, one line each."""
     heading, body = cells(table)
     marked = " (synthetic data: the numbers mean nothing)" if table.scale == "tiny" else ""
     title = f"{table.item.name}: {table.item.title}, scale {table.scale}{marked}"
@@ -55,13 +55,13 @@ def show(table: Table) -> None:
 
 
 def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
-    """Print rows as a grid, or a paragraph for each where the terminal is too narrow for that.
+    """Print rows as a grid, or as one paragraph per row if the terminal is too narrow for the grid.
 
     Args:
-        title: stands above.
-        heading: of the columns.
+        title: printed above the rows.
+        heading: the names of the columns.
         body: the cells of each row.
-        labels: the number of first columns that may be broken between words; the others may not.
+        labels: the number of first columns that may wrap between words; other columns do not wrap.
     """
     from rich.console import Console
 
@@ -77,7 +77,7 @@ def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]],
 
 
 def show_columns(body: Sequence[Sequence[str]]) -> None:
-    """Print rows as columns without lines between them; on a terminal, all but the first may be broken."""
+    """Print rows as columns without borders; on a terminal, all columns but the first may wrap."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
@@ -97,7 +97,7 @@ def show_columns(body: Sequence[Sequence[str]]) -> None:
 
 
 def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
-    """Print lines, on a terminal broken between words."""
+    """Print lines, which wrap between words on a terminal."""
     from rich.console import Console
 
     console = Console(stderr=stderr)
@@ -119,7 +119,7 @@ def _grid(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], lab
 
 
 def _show_stacked(console: "Console", title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
-    """A paragraph for each row, its first cell above it."""
+    """Print one paragraph per row below its first cell."""
     from rich.padding import Padding
     from rich.text import Text
 
@@ -131,48 +131,48 @@ def _show_stacked(console: "Console", title: str, heading: Sequence[str], body: 
 
 
 def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
-    """A baseline and the row compared with it, both with runs: the headline, the first with OPL, or the first."""
-    there = {run.name for run in runs if run.scale == scale}
+    """The comparison to summarize, as baseline and row: the headline, the first row with OPL, or the first row."""
+    with_runs = {run.name for run in runs if run.scale == scale}
     with_opl = {run.name for run in runs if run.scale == scale and run.projects}
-    by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in there}
+    by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in with_runs}
     pairs = [(by_recipe[row.baseline], row) for row in by_recipe.values() if row.baseline in by_recipe]
     return min(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl), default=None)
 
 
 def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
-    """The effect of OPL, or of the first row that is compared, in one sentence.
+    """The effect of OPL, or of the first compared row, in one sentence.
 
-    The first part is about d, the second about the first number that the table compares; each says what its paired
-    difference shows after the adjustment for all rows.
+    The first part is about d, the second about the first compared metric; both give the verdict on the paired
+    difference, adjusted for all rows.
     """
     pair = opl_pair(item, runs, scale)
     if pair is None:
         return _describe_alone(item, runs, scale)
-    base, own = pair
+    base, row = pair
     shared = {run.seed for run in select_runs(runs, base.recipe, scale)}
-    seeds = [run.seed for run in select_runs(runs, own.recipe, scale) if run.seed in shared]
+    seeds = [run.seed for run in select_runs(runs, row.recipe, scale) if run.seed in shared]
     if not seeds or not item.metrics:
-        return f"{own.label} and {base.label} have no finished run of the same seed yet, so nothing is compared."
+        return f"{row.label} and {base.label} have no finished run with the same seed yet, so they are not compared."
     name = item.main[0]
-    main = _line_of(lines(item, runs, scale), own)
-    geometry = _line_of(_geometry(item, runs, scale), own)
-    subject = "OPL" if (base.label, own.label) == ("CE", "CE+OPL") else own.label
+    main = _line_of(lines(item, runs, scale), row)
+    geometry = _line_of(_geometry(item, runs, scale), row)
+    subject = "OPL" if (base.label, row.label) == ("CE", "CE+OPL") else row.label
     about_d = _describe_d(geometry)
     counted = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}"
     return f"{_join(subject, about_d, *_describe_metric(main, name, item.metrics[name]))}, {counted}."
 
 
-def count_verdicts(found: Sequence[Line]) -> str:
-    """How many comparisons of a table are what; empty for fewer than two.
+def count_verdicts(compared: Sequence[Line]) -> str:
+    """The number of comparisons of a table with each verdict; empty for fewer than two comparisons.
 
-    Rows without a run are not compared. A verdict of equivalence keeps its margin.
+    Rows without a run are not counted.
     """
-    verdicts = Counter(decision.verdict for line in found if line.paired for decision in line.decisions.values())
+    verdicts = Counter(decision.verdict for line in compared if line.paired for decision in line.decisions.values())
     if verdicts.total() < 2:
         return ""
     plural = {GAIN: "gains", LOSS: "losses"}
     parts = [_count(plural.get(word, word), word, verdicts[word]) for word in sorted(verdicts, key=_rank)]
-    return f"All {verdicts.total()} comparisons, after Holm's adjustment: {', '.join(parts)}."
+    return f"All {verdicts.total()} comparisons, Holm-adjusted: {', '.join(parts)}."
 
 
 def _count(many: str, word: str, count: int) -> str:
@@ -181,7 +181,7 @@ def _count(many: str, word: str, count: int) -> str:
 
 def _rank(verdict: str) -> int:
     order = (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
-    return next(place for place, start in enumerate(order) if verdict.startswith(start))
+    return next(index for index, start in enumerate(order) if verdict.startswith(start))
 
 
 def _geometry(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
@@ -190,13 +190,13 @@ def _geometry(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
     return lines(of_d, [run for run in runs if run.state != "done" or D in run.result], scale)
 
 
-def _line_of(found: Sequence[Line], row: Row) -> Line:
-    return next(line for line in found if line.recipe == row.recipe)
+def _line_of(table: Sequence[Line], row: Row) -> Line:
+    return next(line for line in table if line.recipe == row.recipe)
 
 
 def _means(line: Line, name: str) -> tuple[float, float]:
     """The means of the baseline and of the row over the seeds that both have."""
-    shared = fmean(line.values[name][place] for place, seed in enumerate(line.seeds) if seed in line.paired)
+    shared = fmean(line.values[name][index] for index, seed in enumerate(line.seeds) if seed in line.paired)
     return shared - line.difference[name].mean, shared
 
 
@@ -207,27 +207,27 @@ def _describe_d(line: Line) -> str:
     before, after = (f"{mean:.2f}" for mean in _means(line, D))
     change = f"d {before} → {after}"
     words = {
-        LOSS: f"set the classes apart ({change})",
+        LOSS: f"moved the classes apart ({change})",
         GAIN: f"moved the classes closer together ({change})",
-        UNDECIDED: f"may have moved the classes ({change}, undecided)",
-        TOO_FEW: f"moved the classes ({change})",
+        UNDECIDED: f"had no clear effect on the classes ({change})",
+        TOO_FEW: f"changed {change.replace('d ', 'd (', 1)})",
     }
-    return words.get(decision.verdict, f"left the classes as far apart as they were ({change})")
+    return words.get(decision.verdict, f"left the distance of the classes unchanged ({change})")
 
 
 def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
-    """What the row did to a metric, or what is not known about that; one of the two is empty."""
+    """The effect of the row on a metric if there is a verdict, and what is known without a verdict; one is empty."""
     difference, decision = line.difference.get(name), line.decisions.get(name)
     percent = range_of(name, title) is PERCENT
     metric = describe_metric(title, percent)
     if difference is None or decision is None or not math.isfinite(difference.mean):
-        return "", f"changes {metric} was not measured"
+        return "", f"{metric} was not measured"
     before, after = _means(line, name)
     digits = 1 if abs(difference.mean) >= 0.05 else 2
-    values = f"{after:.{digits}f} against {before:.{digits}f}{' %' if percent else ''}"
+    values = f"{after:.{digits}f} vs {before:.{digits}f}{' %' if percent else ''}"
     open_words = {
-        UNDECIDED: f"changes {metric} is undecided: {values}",
-        TOO_FEW: f"changes {metric} cannot be told from so few seeds: {values}",
+        UNDECIDED: f"no clear effect on {metric} yet: {values}",
+        TOO_FEW: f"too few seeds to judge {metric}: {values}",
     }
     words = {
         GAIN: f"raised {metric}: {values}",
@@ -235,41 +235,41 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     }
     if decision.verdict in open_words:
         return "", open_words[decision.verdict]
-    return words.get(decision.verdict, f"left {metric} as it was, {decision.verdict}: {values}"), ""
+    return words.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
 
 
 def _join(subject: str, about_d: str, known: str, unknown: str) -> str:
     if known:
         return f"{subject} {' and '.join(part for part in (about_d, known) if part)}"
-    return f"{subject} {about_d}; whether it {unknown}" if about_d else f"Whether {subject} {unknown}"
+    return f"{subject} {about_d}; {unknown}" if about_d else f"{subject}: {unknown}"
 
 
 def describe_metric(title: str, percent: bool = True) -> str:
-    """A column heading as words inside a sentence.
+    """A column heading as part of a sentence.
 
     Example:
         >>> describe_metric("top-1 %"), describe_metric("1-shot %"), describe_metric("seconds", percent=False)
-        ('the accuracy', 'the accuracy (1-shot)', 'the seconds')
+        ('accuracy', 'accuracy (1-shot)', 'seconds')
     """
     words = title.replace("%", "").strip(" ,")
     if not percent:
-        return f"the {words}"
-    return "the accuracy" if words in ("", "top-1") else f"the accuracy ({words})"
+        return words
+    return "accuracy" if words in ("", "top-1") else f"accuracy ({words})"
 
 
 def _describe_alone(item: Item, runs: Sequence[Run], scale: str) -> str:
-    """What rows without a baseline reached."""
+    """The result of rows without a baseline."""
     done = [line for line in lines(item, runs, scale) if line.seeds] if item.metrics else []
     if not done:
         states = Counter(run.state for run in runs if run.scale == scale)
-        said = ", ".join(f"{count} {state}" for state, count in states.items())
-        return f"No run of this table has finished yet: {said or 'none has started'}."
+        counts = ", ".join(f"{count} {state}" for state, count in states.items())
+        return f"No run of this table has finished yet: {counts or 'no run has started'}."
     line, name = done[0], item.main[0]
     sign = " %" if range_of(name, item.metrics[name]) is PERCENT else ""
     seeds = f"{len(line.seeds)} seed{'' if len(line.seeds) == 1 else 's'}"
     more = f", and {len(done) - 1} more in the table" if len(done) > 1 else ""
     metric = item.metrics[name].replace("%", "").strip(" ,")
     return (
-        f"{line.label} reached {metric} {line.numbers[name].mean:.1f}{sign} over {seeds}{more}; there is no baseline "
-        "here to compare with."
+        f"{line.label} reached {metric} {line.numbers[name].mean:.1f}{sign} over {seeds}{more}; there is no "
+        "baseline to compare with."
     )

@@ -30,10 +30,9 @@ def announce_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, fir
     if not _is_terminal():
         _print(_describe_start(recipe))
     resumed = f", resuming after epoch {first}" if first else ""
-    _print(
-        f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images, "
-        f"{recipe.data.num_classes:,} classes; {weights:,} weights; {recipe.epochs} epochs of {steps:,} steps{resumed}"
-    )
+    sizes = f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images"
+    _print(f"{sizes}, {recipe.data.num_classes:,} classes")
+    _print(f"{weights:,} weights, {recipe.epochs} epochs of {steps:,} steps{resumed}")
 
 
 def _is_terminal() -> bool:
@@ -135,8 +134,7 @@ class Progress:
             return
         numbers = f"{self._epoch(record['epoch'])}  {describe_epoch(record)}"
         if self.bar is None:
-            name = f"{self.recipe.name} seed {self.recipe.seed}"
-            print(f"{name}  {numbers}  {record['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
+            print(f"{numbers}  {record['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
         else:
             self.bar.console.print(numbers, highlight=False, markup=False)
 

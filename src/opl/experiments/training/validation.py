@@ -137,11 +137,12 @@ def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:
 
 def _geometry(geometry: Geometry) -> dict[str, float]:
     same, other = geometry.same, geometry.other()
-    needed = gamma_needed(torch.tensor(same, dtype=torch.float64), torch.tensor(other, dtype=torch.float64))
+    classes = (geometry.counts > 0).sum()
+    needed = gamma_needed(same, geometry.other("mean"), classes, geometry.counts.sum() / classes)
     return {
         "s": same,
         "d": other,
-        "gamma_needed": float(needed),
+        "gamma_needed": float(needed.nan_to_num(0)),  # without a threshold, any gamma lowers d
         "class_cosine": float(closest(geometry.unit_sums, geometry.counts > 0)),
         "orthogonality": geometry.orthogonality(),
         "expected_orthogonality": geometry.expected_orthogonality("mean"),

@@ -1,1 +1,1 @@
-"""`opl try`: whether OPL helps on the images of a user, within a time that they give."""
+"""`opl try`: train with and without OPL on the images of a user, and compare within a time budget."""

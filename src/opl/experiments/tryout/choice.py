@@ -1,34 +1,52 @@
-"""Network and training settings for some images: chosen by their size and number, each of them changed by a flag."""
+"""The methods that are compared, and the network and training settings for given images; flags override each."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from ...errors import OptionError
 from ...functional import GAMMA, WEIGHT
 from ...optim import SGD, Cosine
-from ..data.packed import PackedImages
-from ..data.read.pack import PackFacts
+from ..data import UserImages
+from ..methods import CrossEntropy, CrossEntropyOPL
 from ..models import ResNet, load_pretrained
 from ..models.resnet import Stem
 from ..models.weights import find_weights
 from ..recipe import Precision, Recipe
 from ..scales import TRY
-from .arms import Arm
+from ..types import Method
 from .preferences import NETWORKS
 
 LADDER = {"resnet-10-w16": 0, "resnet-10-w32": 1000, "resnet-18": 5000}
-"""The networks that are chosen from, and the training images that each needs."""
+"""The candidate networks, and the number of training images from which each is considered."""
 SIZES = (32, 64, 128, 224)
 LARGE_SIZE = 64  # without an accelerator
 STEMS: dict[Stem, int] = {"imagenet": 112, "half": 48, "cifar": 0}
-"""The first layers, and from which size of images on they are taken."""
+"""The first layers, and the smallest image size that they are used for."""
 LR, FINE_TUNING_LR = 0.1, 0.01  # at a batch of 128
-STEPS, EPOCHS, FINE_TUNING_EPOCHS = 2000, (15, 60), (5, 20)  # wanted, if there is time
+STEPS, EPOCHS, FINE_TUNING_EPOCHS = 2000, (15, 60), (5, 20)  # if the time budget allows
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A method that is compared; everything else is equal."""
+
+    label: str
+    suffix: str
+    """Suffix of the name of its recipe."""
+    build: Callable[[float, float], Method]
+    """Returns the method, given the weight and the gamma of OPL."""
+
+
+ARMS = (
+    Arm("CE", "ce", lambda weight, gamma: CrossEntropy()),
+    Arm("CE+OPL", "opl", lambda weight, gamma: CrossEntropyOPL(weight=weight, gamma=gamma)),
+)
+"""The first arm is the baseline of the others."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All settings of the runs but those of the arms."""
+    """All settings of the runs that the arms share."""
 
     network: str
     size: int
@@ -36,33 +54,25 @@ class Choice:
     lr: float
     epochs: int
     train_images: int = 0
-    """Training images that are used; 0 uses all."""
+    """Number of training images; 0 uses all."""
     flip: float = 0.5
     weight: float = WEIGHT
     gamma: float = GAMMA
     pretrained: str = ""
     stem: Stem | None = None
-    """The first layers of pretrained weights; otherwise they depend on the size of the images."""
+    """The first layers of pretrained weights; None chooses them by the size of the images."""
     precision: Precision = "32-true"
 
     def model(self) -> ResNet:
-        """The network."""
+        """Return the network."""
         depth, width = NETWORKS[self.network]
         return ResNet(depth=depth, stem=self.stem or choose_stem(self.size), width=width)
 
-    def recipe(self, name: str, arm: Arm, facts: PackFacts, folder: Path) -> Recipe:
-        """The recipe of an arm; `folder` is that of the images."""
-        data = PackedImages(
-            name=name,
-            root=str(folder),
-            key=facts.key,
-            size=self.size,
-            images=self.train_images,
-            padding=self.size // 8,
-            flip=self.flip,
-        )
+    def recipe(self, arm: Arm, images: UserImages) -> Recipe:
+        """Return the recipe of an arm on these images."""
+        data = replace(images, images=self.train_images, padding=self.size // 8, flip=self.flip)
         return Recipe(
-            name=f"{name}-{arm.suffix}",
+            name=f"{images.name}-{arm.suffix}",
             data=data,
             model=self.model(),
             method=arm.build(self.weight, self.gamma),
@@ -77,7 +87,7 @@ class Choice:
 
 
 def choose_size(side: int, large: bool) -> int:
-    """The size of the images, given the usual side of the pictures; `large` if more than 64 pixels can be afforded.
+    """Return the training size for images with this median side; `large` allows more than 64 pixels.
 
     Example:
         >>> choose_size(28, False), choose_size(500, False), choose_size(500, True)
@@ -90,7 +100,7 @@ def choose_size(side: int, large: bool) -> int:
 
 
 def choose_stem(size: int) -> Stem:
-    """The first layers for images of a size: the larger these are, the sooner they are reduced.
+    """Return the first layers for images of a size: larger images are downsampled earlier.
 
     Example:
         >>> choose_stem(32), choose_stem(64), choose_stem(224)
@@ -100,7 +110,7 @@ def choose_stem(size: int) -> Stem:
 
 
 def choose_batch_size(train: int, classes: int) -> int:
-    """The batch size: larger for many images, and large enough that classes meet themselves in a batch.
+    """Return the batch size: larger for many images, and so large that a batch has several images per class.
 
     Example:
         >>> choose_batch_size(300, 5), choose_batch_size(7000, 7), choose_batch_size(7000, 200)
@@ -113,12 +123,12 @@ def choose_batch_size(train: int, classes: int) -> int:
 
 
 def choose_lr(batch_size: int, pretrained: bool) -> float:
-    """The learning rate, in proportion to the batch size."""
+    """Return the learning rate, in proportion to the batch size."""
     return round((FINE_TUNING_LR if pretrained else LR) * batch_size / 128, 5)
 
 
 def wanted_epochs(train: int, batch_size: int, pretrained: bool) -> int:
-    """The epochs that are worth their time: about 2,000 steps, within limits.
+    """Return the epochs that are worth their time: about 2,000 steps, within limits.
 
     Example:
         >>> wanted_epochs(7000, 128, False), wanted_epochs(300, 32, False), wanted_epochs(50_000, 128, False)
@@ -129,10 +139,10 @@ def wanted_epochs(train: int, batch_size: int, pretrained: bool) -> int:
 
 
 def network_of(weights: str, channels: int = 3) -> tuple[str, Stem]:
-    """The network and the first layers that a file of weights belongs to.
+    """Return the network and the first layers that a file of weights fits.
 
     Raises:
-        OptionError: the file cannot be read, or belongs to none of the networks.
+        OptionError: the file cannot be read, or fits none of the networks.
     """
     find_weights(weights)
     errors = []
@@ -144,4 +154,4 @@ def network_of(weights: str, channels: int = 3) -> tuple[str, Stem]:
                 errors.append(error)
             else:
                 return name, stem
-    raise OptionError(f"--pretrained {weights!r} fits none of {', '.join(NETWORKS)}; as the last one: {errors[-1]}")
+    raise OptionError(f"--pretrained {weights!r} fits none of {', '.join(NETWORKS)}: {errors[-1]}")

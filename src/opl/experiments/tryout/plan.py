@@ -1,25 +1,35 @@
-"""How many epochs and seeds fit into a time: arithmetic on a measured speed. Needs no torch."""
+"""How many epochs and seeds fit into the time budget, from a measured speed, and the execution of such a plan."""
 
 import math
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import OptionError
+from ..recipe import Recipe
+from ..run_folder import RunFolder
+from ..runner.executor import SHARE, Executor
+from ..runner.jobs import Job, run_jobs
 
 MOST_SEEDS = 5
 GOOD_SEEDS = 3
 LEAST_SEEDS = 2
 LEAST_EPOCHS = 8
-"""With fewer, training images are left out instead."""
-LEAST_IMAGES, LEAST_PER_CLASS = 200, 10  # for training, where images are left out
-MARGIN = 1.15  # what runs may take longer than was measured
-FORWARD = 2.5  # how much faster a network answers than it learns
+"""If fewer epochs fit, training images are left out instead."""
+LEAST_IMAGES, LEAST_PER_CLASS = 200, 10  # for training, when images are left out
+MARGIN = 1.15  # by which runs may exceed the measured time
+FORWARD = 2.5  # speed of inference relative to training
 EPOCH_SECONDS, END_SECONDS = 0.5, 3.0  # for a checkpoint, and for the files of a finished run
 PAGE_SECONDS = 15.0  # for the table and the page
+LATE = 1.1  # fraction of the time budget after which late runs are stopped
+PATIENCE = 0.9  # fraction of the expected time that must be left to start another round
 
 
 class Speed(NamedTuple):
-    """What a run takes: to start, and for images."""
+    """The measured speed of a run, and its startup time."""
 
     images_per_second: float
     start_seconds: float
@@ -27,7 +37,7 @@ class Speed(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What has to be done for one epoch of all arms."""
+    """The work of one epoch of all arms."""
 
     train: int
     val: int
@@ -35,25 +45,28 @@ class Work:
     classes: int
     arms: int
     jobs: int
-    """Runs at a time."""
+    """Parallel runs."""
     wanted: int
     """The epochs that are worth their time."""
 
     @property
     def together(self) -> int:
-        """Seeds of which all arms run at the same time; if there are fewer places, one seed after the other."""
+        """Seeds whose arms all run in parallel; at least one."""
         return max(1, self.jobs // self.arms)
 
     def seconds(self, epochs: int, speed: Speed, images: int = 0) -> float:
-        """The expected time of one run, which trains on all images or on so many, and validates on as many fewer."""
+        """Return the expected time of one run on `images` training images, 0 for all.
+
+        The same fraction of the validation images is used.
+        """
         fraction = images / self.train if images else 1.0
-        learned = epochs * self.train * fraction
-        answered = epochs * self.val * fraction + self.test
-        busy = (learned + answered / FORWARD) / speed.images_per_second
+        trained = epochs * self.train * fraction
+        evaluated = epochs * self.val * fraction + self.test
+        busy = (trained + evaluated / FORWARD) / speed.images_per_second
         return speed.start_seconds + busy + epochs * EPOCH_SECONDS + END_SECONDS
 
     def total(self, epochs: int, seeds: int, speed: Speed, images: int = 0) -> float:
-        """The expected time of all runs."""
+        """Return the expected time of all runs."""
         rounds = math.ceil(seeds / self.together)
         turns = math.ceil(self.arms * min(seeds, self.together) / self.jobs)
         return rounds * turns * self.seconds(epochs, speed, images)
@@ -61,31 +74,31 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is done in the time."""
+    """What fits into the time budget."""
 
     epochs: int
     seeds: int
     images: int
-    """Training images that are used; 0 for all."""
+    """Number of training images; 0 uses all."""
     seconds: float
     """The expected time of all runs."""
 
 
 def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds: int = 0) -> Plan:
-    """Return what fits into a time.
+    """Return what fits into a time budget.
 
-    Three to five seeds with the wanted epochs, if they fit; otherwise three with at least half of these; otherwise two
-    with as many as fit. If that is fewer than eight, training images are left out instead.
+    Three to five seeds with the wanted epochs, if they fit; otherwise three seeds with at least half the epochs;
+    otherwise two seeds with as many epochs as fit. Below eight epochs, training images are left out instead.
 
     Args:
-        work: what there is to do.
-        speed: what was measured.
+        work: the work of one epoch.
+        speed: the measured speed.
         budget: seconds for all runs.
-        epochs: if given, these are done, whatever their time.
-        seeds: if given, as many are done.
+        epochs: if given, exactly this many, whatever their time.
+        seeds: if given, exactly this many.
 
     Raises:
-        OptionError: not even one pair of runs fits.
+        OptionError: not even one seed fits.
     """
     counts = (seeds,) if seeds else range(MOST_SEEDS, 0, -1)
     if epochs:
@@ -103,8 +116,8 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
             return _plan(work, speed, min(LEAST_EPOCHS, work.wanted), count, images)
     least = work.total(LEAST_EPOCHS, seeds or LEAST_SEEDS, speed, _least_images(work)) * MARGIN + PAGE_SECONDS
     raise OptionError(
-        f"the time is too short: {seeds or LEAST_SEEDS} seeds of {work.arms} runs take about {math.ceil(least / 60)} "
-        "minutes at the speed of this machine, and preparing them comes before: give more --minutes, or fewer --epochs."
+        f"the time budget is too small: {seeds or LEAST_SEEDS} seeds of {work.arms} runs take about "
+        f"{math.ceil(least / 60)} minutes on this machine, plus the preparation: raise --minutes, or lower --epochs."
     )
 
 
@@ -113,20 +126,106 @@ def _plan(work: Work, speed: Speed, epochs: int, seeds: int, images: int = 0) ->
 
 
 def _longest(work: Work, speed: Speed, budget: float, seeds: int) -> int:
-    """The most epochs that fit."""
+    """Return the most epochs that fit."""
     fixed = work.total(0, seeds, speed)
-    each = work.total(1, seeds, speed) - fixed
-    return max(0, math.floor((budget / MARGIN - fixed) / each))
+    per_epoch = work.total(1, seeds, speed) - fixed
+    return max(0, math.floor((budget / MARGIN - fixed) / per_epoch))
 
 
 def _fewer_images(work: Work, speed: Speed, budget: float, seeds: int) -> int:
-    """The training images with which the least epochs fit; 0 if there would be too few."""
+    """Return the number of training images with which the least epochs fit; 0 if that is too few."""
     epochs = min(LEAST_EPOCHS, work.wanted)
     fixed = work.total(epochs, seeds, speed, 1)
-    each = work.total(epochs, seeds, speed, 2) - fixed
-    images = math.floor((budget / MARGIN - fixed) / each)
+    per_image = work.total(epochs, seeds, speed, 2) - fixed
+    images = math.floor((budget / MARGIN - fixed) / per_image)
     return images if images >= _least_images(work) else 0
 
 
 def _least_images(work: Work) -> int:
     return min(work.train, max(LEAST_IMAGES, LEAST_PER_CLASS * work.classes))
+
+
+# Execution
+
+
+class Clock:
+    """The time budget."""
+
+    def __init__(self, minutes: float) -> None:
+        self.started, self.seconds = time.monotonic(), 60 * minutes
+
+    @property
+    def left(self) -> float:
+        """Seconds left for runs; the table and the page need some afterwards."""
+        return self.seconds - PAGE_SECONDS - self.spent
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    @property
+    def until_late(self) -> float:
+        """Seconds until late runs are stopped."""
+        return max(1.0, LATE * self.seconds - self.spent)
+
+
+@dataclass
+class Outcome:
+    """The outcome of the runs."""
+
+    failed: list[Job] = field(default_factory=list)
+    late: bool = False
+    """Whether runs were stopped because the time was up."""
+    skipped: int = 0
+    """Planned rounds that were not started, for lack of time."""
+
+
+def jobs_of_seeds(recipes: Sequence[Recipe], seeds: Sequence[int], out: Path) -> list[Job]:
+    """Return the runs of some seeds: all arms of a seed, then the next seed."""
+    return [
+        Job(recipe.name, seed, recipe.epochs, RunFolder.of(out, recipe.name, seed))
+        for seed in seeds
+        for recipe in recipes
+    ]
+
+
+def run_rounds(
+    rounds: Sequence[Sequence[Job]], planned: int, out: Path, executor: Executor, clock: Clock, expected: float
+) -> Outcome:
+    """Run rounds of whole seeds while time is left; the first round is always started.
+
+    Args:
+        rounds: the runs that are executed together.
+        planned: the number of planned rounds; the others use time that is left.
+        out: the folder of the runs, with the recipe of each arm as `<recipe>.json`.
+        executor: where the runs are executed.
+        clock: the time budget; late runs are stopped, and can be resumed.
+        expected: expected seconds of the first round.
+    """
+    outcome, started_any = Outcome(), False
+    alarm = threading.Timer(clock.until_late, executor.cancel)
+    alarm.daemon = True
+    alarm.start()
+    try:
+        for index, jobs in enumerate(rounds):
+            if all(job.folder.done for job in jobs):
+                continue
+            if started_any and clock.left < PATIENCE * expected:
+                outcome.skipped = max(0, planned - index)
+                break
+            started = time.monotonic()
+            failed = run_jobs(jobs, [_argv(job, out, executor) for job in jobs], executor, SHARE)
+            outcome.late = not alarm.is_alive()
+            outcome.failed += [] if outcome.late else failed
+            if outcome.late:
+                break
+            expected, started_any = time.monotonic() - started, True
+    finally:
+        alarm.cancel()
+    return outcome
+
+
+def _argv(job: Job, out: Path, executor: Executor) -> tuple[str, ...]:
+    target = ("--seed", str(job.seed), "--out", str(out), "--wait", str(executor.patience))
+    return ("train", "--recipe", str(out / f"{job.recipe}.json"), *target)

@@ -16,7 +16,7 @@ import torch
 from _image_files import write, write_mnist
 from opl.errors import DataError, OplWarning
 from opl.experiments.data import describe
-from opl.experiments.data.read import cache
+from opl.experiments.data.read import cache, serve
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -27,7 +27,7 @@ def cached(tmp_path: Path) -> list[Path]:
 
 def test_decoded_pixels_and_labels_are_those_that_were_encoded(shelf):
     parts = write_mnist(shelf / "mnist")
-    decoded = cache.load("mnist")
+    decoded = serve.load("mnist")
     for name, (pixels, labels) in parts.items():
         assert torch.equal(decoded.parts[name].pixels, torch.from_numpy(pixels)[:, None])
         assert decoded.parts[name].labels["label"].tolist() == labels
@@ -37,30 +37,30 @@ def test_decoded_pixels_and_labels_are_those_that_were_encoded(shelf):
 def test_a_data_set_is_decoded_once_and_again_when_it_changed(shelf, tmp_path, monkeypatch):
     write_mnist(shelf / "mnist")
     builds, build = [], cache._build
-    monkeypatch.setattr(cache, "_build", lambda *given: (builds.append(given), build(*given)))
+    monkeypatch.setattr(cache, "_build", lambda *given: (builds.append(given), build(*given))[1])
     for _ in range(3):
-        cache.load("mnist")
+        serve.load("mnist")
     assert len(builds) == 1
     other = write_mnist(shelf / "mnist", seed=1)
-    assert torch.equal(cache.load("mnist").parts["test"].pixels[:, 0], torch.from_numpy(other["test"][0]))
+    assert torch.equal(serve.load("mnist").parts["test"].pixels[:, 0], torch.from_numpy(other["test"][0]))
     assert len(builds) == 2
 
 
 def test_what_is_written_to_the_pixels_does_not_reach_the_disk_and_nothing_is_warned(shelf, recwarn):
     write_mnist(shelf / "mnist")
-    pixels = cache.load("mnist").parts["train"].pixels
+    pixels = serve.load("mnist").parts["train"].pixels
     before = pixels[0].clone()
     pixels[0] = 7
-    assert torch.equal(cache.load("mnist").parts["train"].pixels[0], before)
+    assert torch.equal(serve.load("mnist").parts["train"].pixels[0], before)
     assert not [warning for warning in recwarn if "writable" in str(warning.message)]
 
 
 def test_a_warm_start_imports_none_of_the_heavy_libraries(shelf):
     write_mnist(shelf / "mnist")
-    cache.load("mnist")
+    serve.load("mnist")
     code = "import sys; from opl.experiments.data import Mnist; Mnist(val=5).load(0); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "opl.experiments.data.read.cache" in loaded
+    assert "opl.experiments.data.read.serve" in loaded
     assert not {"datasets", "pyarrow", "huggingface_hub", "rich", "PIL"} & set(loaded)
 
 
@@ -86,10 +86,10 @@ def _spoil_contents(folder: Path) -> None:
 @pytest.mark.parametrize("spoil", [_truncate, _flip_a_bit, _remove_labels, _spoil_contents])
 def test_a_damaged_cache_is_noticed_and_built_again(shelf, tmp_path, spoil):
     parts = write_mnist(shelf / "mnist")
-    cache.load("mnist")
+    serve.load("mnist")
     spoil(cached(tmp_path)[0])
     with pytest.warns(OplWarning, match="damaged"):
-        decoded = cache.load("mnist")
+        decoded = serve.load("mnist")
     for name, (pixels, _) in parts.items():
         assert torch.equal(decoded.parts[name].pixels[:, 0], torch.from_numpy(pixels))
     assert decoded.names["label"] == tuple("0123456789")
@@ -102,11 +102,11 @@ def _load_and_log(log: str, barrier) -> None:
         with open(log, "a") as stream:
             stream.write("built\n")
         time.sleep(0.5)
-        build(*given)
+        return build(*given)
 
     cache._build = logged
     barrier.wait()
-    decoded = cache.load("mnist")
+    decoded = serve.load("mnist")
     with open(log, "a") as stream:
         stream.write(f"{int(decoded.parts['train'].pixels.long().sum())}\n")
 
@@ -127,14 +127,14 @@ def test_processes_at_once_build_one_cache_and_all_use_it(shelf, tmp_path, count
 
 
 def _build_until_killed() -> None:
-    save = cache.np.save
+    save = serve.np.save
 
     def save_and_hang(*given):
         save(*given)
         time.sleep(60)
 
-    cache.np.save = save_and_hang
-    cache.load("mnist")
+    serve.np.save = save_and_hang
+    serve.load("mnist")
 
 
 def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp_path):
@@ -149,7 +149,7 @@ def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp
     left = cached(tmp_path)
     assert len(left) == 1
     assert left[0].name.startswith(".")
-    decoded = cache.load("mnist")
+    decoded = serve.load("mnist")
     assert torch.equal(decoded.parts["train"].pixels[:, 0], torch.from_numpy(parts["train"][0]))
     assert [folder.name[0] for folder in cached(tmp_path)] == ["m"]
 
@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(shelf, tmp_path, monkeyp
     (tmp_path / "file").touch()
     monkeypatch.setenv("OPL_CACHE", str(tmp_path / "file" / "cache"))
     with pytest.raises(DataError, match=r"cannot be written \(Not a directory\): set OPL_CACHE"):
-        cache.load("mnist")
+        serve.load("mnist")
 
 
 def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path):
@@ -168,7 +168,7 @@ def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # to the writer, the same as a full disk
     try:
         with pytest.raises(DataError, match="cannot be written"):
-            cache.load("mnist")
+            serve.load("mnist")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert cached(tmp_path) == []
@@ -176,9 +176,9 @@ def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path)
 
 def test_a_finished_cache_needs_no_right_to_write(shelf, tmp_path, monkeypatch):
     write_mnist(shelf / "mnist")
-    cache.load("mnist")
+    serve.load("mnist")
     monkeypatch.setattr(cache, "FileLock", None)  # whoever may not write cannot lock
-    cache.load("mnist")
+    serve.load("mnist")
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_data_that_cannot_be_used_is_told_and_not_cached(tmp_path, shelf, spoil,
     parts = write_mnist(shelf / "mnist")
     write(shelf / "mnist/test-00000-of-00001.parquet", *spoil(*parts["test"]), list("0123456789"))
     with pytest.raises(DataError, match=says):
-        cache.load("mnist")
+        serve.load("mnist")
     assert cached(tmp_path) == []
 
 
@@ -202,5 +202,5 @@ def test_a_damaged_file_is_told(tmp_path, shelf):
     file = shelf / "mnist/test-00000-of-00001.parquet"
     os.truncate(file, file.stat().st_size // 2)
     with pytest.raises(DataError, match="check that its files are complete"):
-        cache.load("mnist")
+        serve.load("mnist")
     assert describe()[1]["here"]  # the table of contents does not read the files

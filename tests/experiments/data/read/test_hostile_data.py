@@ -18,8 +18,8 @@ from PIL import Image
 from _image_files import png, write, write_mnist
 from opl.errors import DataError, OplWarning, OptionError
 from opl.experiments.data import DomainFolder, Mnist
-from opl.experiments.data.read import cache
-from opl.experiments.data.read.decode import FORMATS, open_picture
+from opl.experiments.data.read import serve
+from opl.experiments.data.read.decode import FORMATS, open_image
 
 pytestmark = pytest.mark.usefixtures("apart")
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 28 28\n%%EndComments\nshowpage\n%%EOF\n"
@@ -49,7 +49,7 @@ def ghostscript(tmp_path, monkeypatch) -> Path:
 def test_an_eps_picture_never_reaches_ghostscript(shelf, ghostscript):
     write_row(shelf / "mnist", {"bytes": EPS, "path": None})
     with pytest.raises(DataError, match="none of PNG, JPEG, WEBP, BMP, GIF, TIFF"):
-        cache.load("mnist")
+        serve.load("mnist")
     assert not ghostscript.exists()
     with pytest.raises(OSError, match=r"."):
         Image.open(io.BytesIO(EPS), formats=("EPS",)).load()
@@ -62,7 +62,7 @@ def test_each_format_is_opened_as_pillow_decodes_it(kind):
     stream = io.BytesIO()
     picture.save(stream, kind)
     np.testing.assert_array_equal(
-        np.asarray(open_picture(stream.getvalue()).convert("RGB")),
+        np.asarray(open_image(stream.getvalue()).convert("RGB")),
         np.asarray(Image.open(stream, formats=(kind,)).convert("RGB")),
     )
 
@@ -70,7 +70,7 @@ def test_each_format_is_opened_as_pillow_decodes_it(kind):
 @pytest.mark.parametrize("content", [EPS, b"P6 2 2 255\n" + bytes(12), b"", b"text", b"8BPS\0\1" + bytes(60)])
 def test_no_other_format_is_opened(content):
     with pytest.raises(ValueError, match="is none of PNG"):
-        open_picture(content)
+        open_image(content)
 
 
 def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded():
@@ -80,7 +80,7 @@ def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded():
     body = b"IDAT" + zlib.compress(b"")
     packed += struct.pack(">I", len(body) - 4) + body + struct.pack(">I", zlib.crc32(body))
     with pytest.warns(Image.DecompressionBombWarning), pytest.raises(ValueError, match="12000 x 12000 has more than"):
-        open_picture(packed)
+        open_image(packed)
 
 
 def outside(folder: Path) -> str:
@@ -108,15 +108,15 @@ def pipe(folder: Path) -> str:
 def test_a_row_that_names_a_file_elsewhere_or_none_at_all_is_refused(shelf, name):
     (shelf / "mnist").mkdir(parents=True)
     write_row(shelf / "mnist", {"bytes": None, "path": name(shelf / "mnist")})
-    with pytest.raises(DataError, match=r"no regular file in the folder|null|ValueError"):
-        cache.load("mnist")
+    with pytest.raises(DataError, match=r"not a regular file in the folder|null|ValueError"):
+        serve.load("mnist")
 
 
 def test_a_row_that_names_a_file_in_the_folder_is_read(shelf):
     (shelf / "mnist/pictures").mkdir(parents=True)
     (shelf / "mnist/pictures/7.png").write_bytes(png(GRAY + 7))
     write_row(shelf / "mnist", {"bytes": None, "path": "pictures/7.png"})
-    assert (cache.load("mnist").parts["train"].pixels[0] == 7).all()
+    assert (serve.load("mnist").parts["train"].pixels[0] == 7).all()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_row_that_names_a_file_in_the_folder_is_read(shelf):
         (pa.array(["eleven"] * 20), "the label 'eleven' is not among its 10 class names"),
         (pa.array([2**63] * 20, pa.uint64()), "more than 64 bits"),
         (pa.array([10] * 20), "labels from 10 to 10"),
-        (pa.array([3] * 20), "all 20 images to train on are of class 3"),
+        (pa.array([3] * 20), "all 20 training images are of class 3"),
     ],
 )
 def test_labels_that_are_no_classes_are_refused(shelf, labels, says):
@@ -140,7 +140,7 @@ def test_labels_that_are_no_classes_are_refused(shelf, labels, says):
     table = pa.table({"image": pa.array([{"bytes": png(GRAY)}] * 20), "label": labels})
     pq.write_table(table.replace_schema_metadata(names), shelf / "mnist" / FILE)
     with pytest.raises(DataError, match=says) as caught:
-        cache.load("mnist")
+        serve.load("mnist")
     assert "\n" not in str(caught.value)
 
 
@@ -154,13 +154,13 @@ def test_pictures_to_test_on_of_another_size_are_refused(shelf, monkeypatch):
     small = np.zeros((20, 14, 14), np.uint8)
     write(shelf / "mnist/test-00000-of-00001.parquet", small, [i % 10 for i in range(20)], list("0123456789"))
     with pytest.raises(DataError, match="images of 28 x 28 in 'train' and 14 x 14 in 'test'"):
-        cache.load("mnist")
+        serve.load("mnist")
 
 
 def test_a_small_part_of_mnist_is_said_to_be_one(shelf):
     write_mnist(shelf / "mnist")
     with pytest.warns(OplWarning, match="40 images in its split 'train', where the complete data set has 60,000"):
-        cache.load("mnist")
+        serve.load("mnist")
 
 
 def test_a_table_that_says_it_has_more_rows_than_bytes_is_refused(shelf):
@@ -169,8 +169,8 @@ def test_a_table_that_says_it_has_more_rows_than_bytes_is_refused(shelf):
     image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([png(GRAY)]))
     table = pa.table({"image": image, "label": pa.array(np.zeros(count, np.int64))})
     pq.write_table(table, shelf / "mnist" / FILE, compression="zstd")
-    with pytest.raises(DataError, match=r"says that it has 200,000 rows"):
-        cache.load("mnist")
+    with pytest.raises(DataError, match=r"claims 200,000 rows"):
+        serve.load("mnist")
 
 
 def test_a_gzip_file_that_unpacks_to_more_than_it_says_is_refused(shelf):
@@ -180,14 +180,14 @@ def test_a_gzip_file_that_unpacks_to_more_than_it_says_is_refused(shelf):
             head = struct.pack(f">4B{len(shape)}I", 0, 0, 8, len(shape), *shape)
             content = gzip.compress(head + bytes(1 << 20))
             (shelf / "mnist" / f"{word}-{what}-idx{len(shape)}-ubyte.gz").write_bytes(content)
-    with pytest.raises(DataError, match="holds more bytes and says 10"):
-        cache.load("mnist")
+    with pytest.raises(DataError, match="holds more bytes but declares 10"):
+        serve.load("mnist")
 
 
 def test_data_replaced_under_the_same_size_and_time_is_noticed(shelf):
     write_mnist(shelf / "mnist")
     file = shelf / "mnist" / FILE
-    before, stat = cache.load("mnist").parts["train"].pixels.clone(), file.stat()
+    before, stat = serve.load("mnist").parts["train"].pixels.clone(), file.stat()
     content = file.read_bytes()
     place = content.index(b"IDAT") + 12
     other = bytearray(content)
@@ -196,7 +196,7 @@ def test_data_replaced_under_the_same_size_and_time_is_noticed(shelf):
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
     try:
-        after = cache.load("mnist").parts["train"].pixels
+        after = serve.load("mnist").parts["train"].pixels
     except DataError:
         return  # noticed: the changed picture cannot be decoded
     assert not (after == before).all()
@@ -226,7 +226,7 @@ def test_a_damaged_folder_is_one_sentence(shelf, spoil, says):
     write_mnist(shelf / "mnist")
     spoil(shelf / "mnist" / FILE)
     with pytest.raises(DataError, match=says) as caught:
-        cache.load("mnist")
+        serve.load("mnist")
     assert "\n" not in str(caught.value)
 
 
@@ -242,4 +242,4 @@ def test_two_classes_of_one_name_are_refused(shelf):
     pixels = np.zeros((20, 28, 28), np.uint8)
     write(shelf / "mnist" / FILE, pixels, [place % 10 for place in range(20)], list("0123456788"))
     with pytest.raises(DataError, match="two classes of 'label' with the name '8'"):
-        cache.load("mnist")
+        serve.load("mnist")

@@ -1,203 +1,208 @@
-"""The cache: a data set decoded once into arrays on disk, which later runs map into memory.
+"""The one cache: folders that are built once from the files of a data set, and checked whenever they are opened.
 
-A folder `<name>-<fingerprint>` in `$OPL_CACHE` (or `~/.cache/opl`) holds, for each split, the pixels (N, C, H, W) as
-uint8 and each label column (N,) as int64, in NumPy's format. Its `contents.json` starts with its own checksum and lists
-the content of the folder with the size and checksum of each file. The folder is built under a temporary name and
-renamed when complete, so that an interrupted build is never mistaken for a finished one. Concurrent processes wait for
-the first, whose lock is released when it ends. A folder that does not match its checksums is rebuilt,
-with a warning. The fingerprint is made of the content of the data set's files: replaced files are never mistaken for
-those that were decoded.
+A folder `<name>-<key>` in `$OPL_CACHE` (or `~/.cache/opl`) is built under a temporary name and renamed when complete,
+so that an interrupted build is never used. Its `contents.json` starts with its own checksum and lists the size and
+checksum of every other file. Concurrent processes wait for the first one behind a lock. A folder that does not match
+its checksums is rebuilt, with a warning.
+
+The key is a hash of the contents of the data set's files: replaced files are noticed whatever their size and
+modification time. Hashing a data set takes seconds, so the hashes are kept beside the cache, with the size,
+modification time, change time and inode of each file. Only the system sets the change time; a file is hashed again
+unless all four are equal.
 """
 
+import hashlib
+import json
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import torch
 from filelock import FileLock
-from torch import Tensor
 
 from ...._ranges import FolderName
 from ....errors import DataError, OplWarning, OptionError
-from .checksums import seal, size_and_checksum, unseal
-from .source import DataSource, find, unreadable_error
+from ...files import open_regular, read_limited, write_whole
 
-FORMAT = 2  # increase it when the folder layout changes; older folders are then ignored and rebuilt
 CONTENTS = "contents.json"
+SUMS = "-source.json"  # suffix of the files of kept hashes
+MOST_SUMS = 1 << 28  # bytes of a file of kept hashes
 NAME = FolderName()
-BUILD = "build-"  # in the names of unfinished folders, beside which processes that wait keep files
-
-
-@dataclass(frozen=True)
-class DecodedPart:
-    """A decoded split: (N, C, H, W) uint8 pixels, memory-mapped, and (N,) int64 labels by column."""
-
-    pixels: Tensor
-    labels: Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class DecodedData:
-    """A decoded data set. `label` is the class column; `names` are the value names of every label column."""
-
-    parts: Mapping[str, DecodedPart]
-    label: str
-    names: Mapping[str, tuple[str, ...]]
-    source: str
-
-
-def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> DecodedData:
-    """Load the data set `name` from the cache, decoding it into the cache if needed (see `source.find` for `root`).
-
-    Args:
-        name: a key of `CATALOG`.
-        root: the data set's folder; if empty, it is searched for.
-        parts: the splits to open and check; empty opens all.
-        bgr: whether its files hold BGR arrays, which are then converted to RGB.
-
-    Raises:
-        DataError: the data set is not found, cannot be read, or the cache cannot be written.
-    """
-    found = find(name, root)
-    return load_source(_turned(found) if bgr else found, parts)
-
-
-def load_source(found: DataSource, parts: Collection[str] = ()) -> DecodedData:
-    """Load a data set whose files have been found already."""
-    folder = _folder(found)
-    decoded = _open(folder, found, parts)
-    if decoded is None:
-        _build_once(folder, found, parts)
-        decoded = _open(folder, found, parts)
-    if decoded is None:
-        raise DataError(f"the cache {str(folder)!r} was damaged as soon as it was written: check the disk.")
-    _say_what_is_missing(found, decoded)
-    return decoded
-
-
-def _folder(found: DataSource) -> Path:
-    """The folder of a decoded data set; it is named after the content of all files."""
-    if not NAME.allows(found.known.name):
-        raise OptionError(f"the name of a data set is {found.known.name!r:.80}: give one {NAME}.")
-    try:
-        return cache_folder() / f"{found.known.name}-{found.fingerprint(FORMAT, cache_folder())}"
-    except OSError as error:
-        raise unreadable_error(found, error) from error
-
-
-def _say_what_is_missing(found: DataSource, decoded: DecodedData) -> None:
-    for split, part in decoded.parts.items():
-        there, complete = len(part.pixels), found.known.images.get(split, 0)
-        if complete and there != complete and not found.known.classes:
-            warnings.warn(
-                OplWarning(
-                    f"{found.known.name} in {str(found.folder)!r} has {there:,} images in its split {split!r}, where "
-                    f"the complete data set has {complete:,}: numbers will not compare with those of others."
-                ),
-                stacklevel=2,
-            )
+Contents = dict[str, Any]
 
 
 def cache_folder() -> Path:
-    """Return the folder of decoded data sets: `$OPL_CACHE`, or `~/.cache/opl`."""
+    """Return the folder of the cache: `$OPL_CACHE`, or `~/.cache/opl`."""
     return Path(os.environ.get("OPL_CACHE") or "~/.cache/opl").expanduser()
 
 
-def _turned(found: DataSource) -> DataSource:
-    if found.layout != "zipped":
-        raise OptionError(
-            f"bgr is for arrays that do not tell the order of their colors ('..._images.npz'), and {found.known.name} "
-            f"in {str(found.folder)!r} has pictures that do: leave bgr out."
-        )
-    return replace(found, bgr=True)
+def open_cached(
+    name: str, key: str, build: Callable[[Path], Contents], needed: Callable[[str], bool] = lambda file: True
+) -> tuple[Path, Contents]:
+    """Open a folder of the cache; the first process builds it, and the others wait.
 
+    Args:
+        name: the name of the data set.
+        key: a hash of everything that determines the content.
+        build: writes the files into a folder, and returns what `contents.json` should hold.
+        needed: whether to check a file of this name; the others are not needed this time.
 
-# Opening
+    Returns:
+        The folder, and what `build` returned.
 
-
-def _open(folder: Path, found: DataSource, only: Collection[str] = ()) -> DecodedData | None:
-    """Open the data in `folder`; None if it must be built or rebuilt."""
+    Raises:
+        DataError: the cache cannot be written.
+        OptionError: the name cannot be the name of a folder.
+    """
+    if not NAME.allows(name):
+        raise OptionError(f"the name of the data set is {name!r:.80}: give one {NAME}.")
+    folder = cache_folder() / f"{name}-{key}"
     try:
-        contents = unseal(folder / CONTENTS) or {"files": {CONTENTS: ()}}
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        contents = {"files": {CONTENTS: ()}}
-    for file, facts in contents["files"].items():
-        if only and file != CONTENTS and file.partition(".")[0] not in only:
-            continue
-        if size_and_checksum(folder / file) != tuple(facts):
-            warn_of_damage(folder, file)
-            return None
-    labels = contents["labels"]
-    parts = {
-        split: DecodedPart(
-            _tensor(folder / f"{split}.pixels.npy", mapped=True),
-            {label: _tensor(folder / f"{split}.{label}.npy", mapped=False) for label in labels},
-        )
-        for split in contents["splits"]
-        if not only or split in only
-    }
-    names = {label: tuple(names) for label, names in contents["names"].items()}
-    return DecodedData(parts, labels[0], names, found.where)
-
-
-def warn_of_damage(folder: Path, file: str) -> None:
-    """Say that a file of the cache is damaged."""
-    warnings.warn(
-        OplWarning(
-            f"{file} in the cache {str(folder)!r} is damaged; it is built again. If this returns, check the disk."
-        ),
-        stacklevel=4,
-    )
-
-
-def _tensor(file: Path, *, mapped: bool) -> Tensor:
-    # "c" is copy-on-write: torch requires writable arrays, and no write reaches the file
-    return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False))
-
-
-# Building
-
-
-def _build_once(folder: Path, found: DataSource, only: Collection[str] = ()) -> None:
-    """Build `folder`, or wait for another process that is building it."""
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.parent / f"{folder.name}.lock"):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", OplWarning)  # already warned about
-                if _open(folder, found, only) is not None:
-                    return
-            _sweep(folder)
-            _build(folder, found)
+        contents = _read(folder, needed)
+        if contents is None:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.parent / f"{folder.name}.lock"):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", OplWarning)  # already warned about
+                    contents = _read(folder, needed)
+                contents = contents or _build(folder, build)
     except OSError as error:
         raise DataError(
             f"the cache {str(folder)!r} cannot be written ({error.strerror or error}): "
-            "set OPL_CACHE to a folder with room that you may write to."
+            "set OPL_CACHE to a writable folder with enough space."
         ) from error
+    return folder, contents
 
 
-def _sweep(folder: Path) -> None:
-    """Remove the remains of interrupted builds and damaged folders; the caller must hold the lock."""
-    for left in (folder, *folder.parent.glob(f".{folder.name}.{BUILD}*")):
-        if left.exists():
-            shutil.rmtree(left)
-
-
-def _build(folder: Path, found: DataSource) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.{BUILD}", dir=folder.parent))
-    from .cache_writer import write_decoded
-
+def _read(folder: Path, needed: Callable[[str], bool]) -> Contents | None:
+    """Return the contents of a folder; None if there is none, or if it is damaged, which is warned about."""
+    if not folder.is_dir():
+        return None
     try:
-        (temporary / CONTENTS).write_text(seal(write_decoded(temporary, found)))
+        contents = _unseal(folder / CONTENTS)
+    except OSError:
+        contents = None
+    files: Mapping[str, list[int]] = contents["files"] if contents else {CONTENTS: [-2]}
+    for file, expected in files.items():
+        if (file == CONTENTS or needed(file)) and _sums(folder / file, len(expected)) != expected:
+            warnings.warn(
+                OplWarning(
+                    f"{file} in the cache {str(folder)!r} is damaged; rebuilding. If this recurs, check the disk."
+                ),
+                stacklevel=5,
+            )
+            return None
+    return contents
+
+
+def _build(folder: Path, build: Callable[[Path], Contents]) -> Contents:
+    """Build a folder, and remove what interrupted builds left; the caller must hold the lock."""
+    for left in folder.parent.glob(f".{folder.name}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        contents = build(temporary)
+        unchecked = contents.pop("unchecked", ())
+        contents["files"] = {
+            file.relative_to(temporary).as_posix(): _sums(file, 1 if file.name in unchecked else 2)
+            for file in sorted(temporary.iterdir())
+            if file.is_file()
+        }
+        (temporary / CONTENTS).write_text(_seal(contents))
         temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
+        shutil.rmtree(folder, ignore_errors=True)  # a damaged one
         temporary.rename(folder)
+        return contents
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+# Checksums
+
+
+def _sums(file: Path, count: int) -> list[int]:
+    """Return the size of a file and its CRC-32, or only the size if `count` is 1; empty if it cannot be read."""
+    try:
+        with open_regular(file) as stream:
+            size, checksum = os.fstat(stream.fileno()).st_size, 0
+            while count > 1 and (block := stream.read(1 << 22)):
+                checksum = zlib.crc32(block, checksum)
+    except OSError:
+        return [-1]
+    return [size, checksum][:count]
+
+
+def _seal(contents: Contents) -> str:
+    """Return a JSON object as text, after a line with its CRC-32."""
+    text = json.dumps(contents, indent=1)
+    return f"{zlib.crc32(text.encode()):08x}\n{text}"
+
+
+def _unseal(file: Path) -> Contents | None:
+    """Read what `_seal` returned; None if it is damaged."""
+    try:
+        checksum, _, text = read_limited(file).decode().partition("\n")
+    except ValueError:  # not text
+        return None
+    contents: Contents | None = json.loads(text) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
+    return contents
+
+
+def hash_of(*facts: object) -> str:
+    """Return a hash of plain values.
+
+    Example:
+        >>> hash_of("mnist", 28) == hash_of("mnist", 28) != hash_of("mnist", 32)
+        True
+    """
+    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()
+
+
+def content_sums(folder: Path, files: Iterable[Path]) -> list[tuple[str, str]]:
+    """Return the name inside `folder` and the content hash of each file, which is read only if it may have changed.
+
+    A file that cannot be read has an empty hash. If the cache cannot be written, no hash is kept.
+    """
+    name = hashlib.blake2b(str(folder.absolute()).encode(errors="surrogateescape"), digest_size=16).hexdigest()
+    store = cache_folder() / f"{name}{SUMS}"
+    before, after, sums = _read_sums(store), {}, []
+    for file in files:
+        inside = file.relative_to(folder).as_posix()
+        try:
+            stat = file.stat()
+            facts = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+            *known, content = before.get(inside) or [None]
+            if known != facts or not isinstance(content, str):
+                with open_regular(file) as stream:
+                    digest = hashlib.blake2b(digest_size=16)
+                    while block := stream.read(1 << 22):
+                        digest.update(block)
+                content = digest.hexdigest()
+        except OSError:
+            facts, content = [], ""
+        after[inside] = [*facts, content]
+        sums.append((inside, content))
+    if any(before.get(inside) != facts for inside, facts in after.items()):
+        _write_sums(store, {**before, **after})
+    return sums
+
+
+def _read_sums(store: Path) -> Mapping[str, Any]:
+    try:
+        known = json.loads(read_limited(store, MOST_SUMS))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {name: facts for name, facts in known.items() if isinstance(facts, list)} if isinstance(known, dict) else {}
+
+
+def _write_sums(store: Path, sums: Mapping[str, Any]) -> None:
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(store, json.dumps(sums).encode())
+    except OSError:
+        return  # a process that only reads a finished cache need not be able to write to it

@@ -17,7 +17,7 @@ class CatalogEntry:
     """Its splits, and the number of images in each."""
     num_classes: int
     mode: str
-    """The Pillow mode that pictures are converted to: `L` or `RGB`."""
+    """The Pillow mode that images are converted to: `L` or `RGB`."""
     license: str
     """Its license, and where it comes from."""
     image_columns: tuple[str, ...] = ("img", "image")
@@ -39,7 +39,7 @@ class CatalogEntry:
     names: tuple[str, ...] = ()
     """Class names in order of class id, for files that do not contain them."""
     idx: bool = False
-    """Whether it is also distributed as idx files; see `idx`."""
+    """Whether it is also distributed as idx files."""
 
 
 _CLOTHES = (
@@ -155,3 +155,14 @@ _SETS = (
     ),
 )
 CATALOG: dict[str, CatalogEntry] = {known.name: known for known in _SETS}
+
+
+def unknown(
+    name: str,
+    hub: str = "",
+    images: tuple[str, ...] = CatalogEntry.image_columns,
+    labels: tuple[str, ...] = CatalogEntry.label_columns,
+) -> CatalogEntry:
+    """Return the catalog entry of a data set of which only the name and perhaps the columns are known."""
+    license = "see where it comes from"
+    return CatalogEntry(name, hub, {}, 0, "RGB", license, image_columns=images, label_columns=labels)

@@ -1,185 +1,197 @@
-"""Decoding of pictures to pixels, in several processes. `open_picture` is the only place that opens pictures.
-
-Pillow holds the interpreter lock while it decodes small pictures, so threads do not help. The workers run this file as
-a script that needs only Pillow and NumPy: they start in a fifth of a second, where `import opl` would load torch into
-each, and, unlike `multiprocessing` workers, they do not import the running script.
-"""
+"""The one decoder: from an encoded image, a file or an array to uint8 pixels, whole, resized, or as a crop."""
 
 import io
+import math
 import os
-import signal
-import struct
-import subprocess
-import sys
-from collections import deque
-from collections.abc import Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from queue import SimpleQueue
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
+from ...files import read_limited
+from .listing import Pixels, Source, Unreadable
 
+T = TypeVar("T")
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """The formats that are opened. Pillow knows others that start programs, such as Ghostscript for EPS."""
-MOST_PIXELS = 1 << 26  # of one picture
-MOST_PIXELS_AT_ONCE = 1 << 28  # of the pictures that are decoded into one array
+GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "I;16N")  # Pillow's modes
+MOST_BYTES = 1 << 28  # of an encoded image
+MOST_PIXELS = 1 << 26  # of an image
+BATCH = 512  # images that are decoded and stacked at a time
+MOST_PIXELS_PER_BATCH = 1 << 28
+RATIO = (3 / 4, 4 / 3)
+TRIES = 10
+_ORIENTATION = 0x0112  # EXIF tag
+_END_OF_PNG = b"IEND\xaeB`\x82"
 
 
-def open_picture(picture: bytes, formats: tuple[str, ...] = FORMATS) -> Image.Image:
-    """Open an encoded picture whose pixels are not decoded yet.
+class Box(NamedTuple):
+    """A region of an image, in pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+class Decoding(NamedTuple):
+    """How sources become arrays of one size."""
+
+    mode: str
+    """Pillow's `L` or `RGB`."""
+    size: int = 0
+    """Height and width that images are resized to, regardless of their aspect ratio; 0 keeps their size."""
+    resample: Image.Resampling = Image.Resampling.BILINEAR
+    invert: bool = False
+    """Whether black and white are exchanged."""
+
+
+def open_image(source: Source) -> Image.Image:
+    """Open an image upright, without decoding its pixels unless it must be rotated.
 
     Raises:
-        ValueError: it has none of the formats, or too many pixels.
+        OSError: the file cannot be read.
+        ValueError: the image has none of the formats, is truncated, or has too many pixels.
     """
+    if isinstance(source, Unreadable):
+        raise ValueError(source.reason)
+    if isinstance(source, np.ndarray):
+        return Image.fromarray(source)
+    data = source if isinstance(source, bytes) else read_limited(source, MOST_BYTES)
     try:
-        opened = Image.open(io.BytesIO(picture), formats=formats)
+        image: Image.Image = Image.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError as error:
-        raise ValueError(f"a picture of {len(picture)} bytes is none of {', '.join(FORMATS)}") from error
-    if opened.width * opened.height > MOST_PIXELS:
-        raise ValueError(f"a picture of {opened.width} x {opened.height} has more than {MOST_PIXELS:,} pixels")
-    return opened
+        raise ValueError(f"an image of {len(data)} bytes is none of {', '.join(FORMATS)}") from error
+    if image.width * image.height > MOST_PIXELS:
+        raise ValueError(f"an image of {image.width} x {image.height} has more than {MOST_PIXELS:,} pixels")
+    if image.format == "PNG" and _END_OF_PNG not in data:  # Pillow may fill missing rows with black
+        raise ValueError("the PNG file is truncated")
+    if "exif" in image.info and image.getexif().get(_ORIENTATION, 1) != 1:
+        return ImageOps.exif_transpose(image)
+    return image
 
 
-def to_mode(picture: Image.Image, mode: str) -> Image.Image:
-    """Convert a picture to Pillow's `L` or `RGB`; of 16 bits of gray the upper 8 stay, where Pillow cuts off at 255.
-
-    Raises:
-        ValueError: its pixels have no range that is known, such as floating-point numbers.
-    """
-    if picture.mode.startswith(("I", "F")):
-        values = np.asarray(picture)
-        if picture.mode == "F" or values.min() < 0 or values.max() >= 1 << 16:
-            raise ValueError("a picture with more than 16 bits a pixel: save it with 8 or 16")
-        picture = Image.fromarray((values >> 8).astype(np.uint8))
-    return picture if picture.mode == mode else picture.convert(mode)
-
-
-def decode(pictures: list[bytes], mode: str) -> Pixels:
-    """Decode pictures of the same size to (n, C, H, W) pixels; `mode` is Pillow's `L` or `RGB`."""
-    arrays, first = [], open_picture(pictures[0])
-    if len(pictures) * first.width * first.height > MOST_PIXELS_AT_ONCE:
-        raise ValueError(f"images of {first.width} x {first.height} are too large for this data set")
-    for picture in pictures:
-        opened = _open_similar(picture, first.format or "")
-        if opened.size != first.size:
-            raise ValueError(f"images of different sizes: {first.size[::-1]} and {opened.size[::-1]}")
-        arrays.append(np.asarray(to_mode(opened, mode)))
-    stacked = np.stack(arrays)
-    return stacked[:, None] if stacked.ndim == 3 else np.ascontiguousarray(stacked.transpose(0, 3, 1, 2))
-
-
-def _open_similar(picture: bytes, kind: str) -> Image.Image:
-    """Try the format of another picture first: Pillow's search through the formats is slow."""
-    try:
-        return open_picture(picture, (kind,))
-    except ValueError:
-        return open_picture(picture)
-
-
-def decode_all(batches: Iterable[list[bytes]], mode: str, workers: int = 0) -> Generator[Pixels, None, None]:
-    """Decode batches in order, in `workers` processes (0: one per core, at most 8).
+def to_mode(image: Image.Image, mode: str) -> Image.Image:
+    """Convert an image to `L` or `RGB`; 16-bit grayscale keeps its upper 8 bits, where Pillow would clip at 255.
 
     Raises:
-        ValueError: a picture cannot be decoded, or pictures differ in size.
+        ValueError: the range of its pixels is unknown, as for floating-point numbers.
     """
-    workers = workers or min(_cores(), 8)
-    with ExitStack() as stack:
-        idle: SimpleQueue[_Worker] = SimpleQueue()
-        for _ in range(workers):
-            idle.put(stack.enter_context(_Worker(mode)))
-
-        def ask(pictures: list[bytes]) -> Pixels:
-            worker = idle.get()
-            try:
-                return worker(pictures)
-            finally:
-                idle.put(worker)
-
-        threads = stack.enter_context(ThreadPoolExecutor(workers))  # exited before the workers
-        waiting: deque[Future[Pixels]] = deque()
-        for pictures in batches:
-            waiting.append(threads.submit(ask, pictures))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+    if image.mode.startswith(("I", "F")):
+        values = np.asarray(image)
+        if image.mode == "F" or values.min() < 0 or values.max() >= 1 << 16:
+            raise ValueError("the image has more than 16 bits per pixel: save it with 8 or 16")
+        image = Image.fromarray((values >> 8).astype(np.uint8))
+    return image if image.mode == mode else image.convert(mode)
 
 
-def _cores() -> int:
-    """Return the number of cores available to this process, or of all cores if the system does not report it."""
+def decode(source: Source, decoding: Decoding) -> Pixels:
+    """Decode a whole image to (H, W, C) pixels."""
     try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+        image = to_mode(open_image(source), decoding.mode)
+    except (OSError, SyntaxError, ValueError) as error:
+        name = f"{source.name}: " if isinstance(source, Path) else ""
+        raise ValueError(f"{name}{error}") from error
+    size = (decoding.size, decoding.size)
+    if decoding.size and image.size != size:
+        image = image.resize(size, decoding.resample)
+    values = np.asarray(image)
+    values = values[:, :, None] if values.ndim == 2 else values
+    return 255 - values if decoding.invert else values
 
 
-class _Worker:
-    def __init__(self, mode: str) -> None:
-        self.command = [sys.executable, "-P", __file__, mode]
+def decode_all(sources: Iterable[Source], decoding: Decoding) -> Iterator[Pixels]:
+    """Decode images of one size in order; yield them as (n, C, H, W) arrays of up to 512 images.
 
-    def __enter__(self) -> "_Worker":
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def __call__(self, pictures: list[bytes]) -> Pixels:
-        stdin, stdout = self.process.stdin, self.process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        try:
-            _send(stdin, pictures)
-            words, content = _receive(stdout)
-        except (OSError, EOFError) as error:
-            raise ValueError("a process that decodes has died, perhaps for lack of memory") from error
-        if not words:
-            raise ValueError(content.decode(errors="replace"))
-        return np.frombuffer(content, np.uint8).reshape(np.frombuffer(words, np.int64))
+    Raises:
+        ValueError: an image cannot be decoded, or images differ in size.
+    """
+    first: tuple[int, ...] = ()
+    for arrays in map_batches(partial(decode, decoding=decoding), sources, threads=decoding.size > 0):
+        first = first or arrays[0].shape
+        if BATCH * first[0] * first[1] > MOST_PIXELS_PER_BATCH:
+            raise ValueError(f"images of {first[1]} x {first[0]} are too large for this data set")
+        for array in arrays:
+            if array.shape != first:
+                raise ValueError(f"images of different sizes: {first[:2]} and {array.shape[:2]}")
+        yield np.ascontiguousarray(np.stack(arrays).transpose(0, 3, 1, 2))
 
 
-def _send(stream: IO[bytes], parts: Sequence[bytes]) -> None:
-    """Write byte strings, preceded by their number and lengths."""
-    stream.write(struct.pack(f"<Q{len(parts)}Q", len(parts), *map(len, parts)))
-    for part in parts:
-        stream.write(part)
-    stream.flush()
+def map_batches(function: Callable[[Source], T], sources: Iterable[Source], *, threads: bool) -> Iterator[list[T]]:
+    """Apply a function to sources, some hundreds at a time.
+
+    Pillow releases the interpreter lock while it decodes large images; for small ones, threads only cost time.
+    """
+    sources = iter(sources)
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 8) if threads else 1) as pool:
+        while batch := list(islice(sources, BATCH)):
+            yield list(pool.map(function, batch) if threads else map(function, batch))
 
 
-def _receive(stream: IO[bytes]) -> list[bytes]:
-    """Read what `_send` wrote."""
-    (count,) = struct.unpack("<Q", _exactly(stream, 8))
-    return [_exactly(stream, length) for length in struct.unpack(f"<{count}Q", _exactly(stream, 8 * count))]
+# Crops
 
 
-def _exactly(stream: IO[bytes], length: int) -> bytes:
-    found = stream.read(length)
-    if len(found) < length:
-        raise EOFError(f"{len(found)} of {length} bytes")
-    return found
+def decode_crop(source: Source, box_of: Callable[[int, int], Box], size: int, mode: str, draft: bool = True) -> Pixels:
+    """Decode a region of an image, resized to (size, size, C): bilinear and antialiased.
+
+    Args:
+        source: the image.
+        box_of: returns the region, given the image's width and height.
+        size: height and width of the result.
+        mode: Pillow's `L` or `RGB`.
+        draft: let JPEGs be decoded at 1/2, 1/4 or 1/8 of their size if the region stays large enough.
+    """
+    with open_image(source) as image:
+        width, height = image.size
+        left, top, wide, tall = box_of(width, height)
+        if draft:
+            image.draft(mode, (max(1, int(width * size / wide)), max(1, int(height * size / tall))))
+        across, down = image.width / width, image.height / height
+        box = (
+            left * across,
+            top * down,
+            min(image.width, (left + wide) * across),
+            min(image.height, (top + tall) * down),
+        )
+        resized = to_mode(image, mode).resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return np.asarray(resized).reshape(size, size, -1)
 
 
-def _work(mode: str) -> None:
-    """Reply to each list of pictures on stdin with the shape and pixels, or with an error message, until stdin ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
-    while True:
-        try:
-            pictures = _receive(sys.stdin.buffer)
-        except EOFError:
-            return
-        try:
-            pixels = decode(pictures, mode)
-            answer = [np.asarray(pixels.shape, np.int64).tobytes(), pixels.tobytes()]
-        except Exception as error:  # any error that Pillow raises for a picture
-            answer = [b"", " ".join(f"{type(error).__name__}: {error}".split()).encode()]
-        _send(sys.stdout.buffer, answer)
+def random_box(width: int, height: int, draws: Sequence[Sequence[float]], least: float) -> Box:
+    """Return a random region with at least the fraction `least` of the image's area, as in torchvision.
+
+    `draws` are (10, 4) uniform numbers: area, aspect ratio, top and left of each attempt. If no attempt fits, the
+    result is the largest central region with an aspect ratio from 3/4 to 4/3.
+
+    Example:
+        >>> random_box(400, 300, [[1.0, 0.5, 0.0, 0.0]] * 10, 0.08)
+        Box(left=0.0, top=0.0, width=400.0, height=300.0)
+    """
+    low, high = math.log(RATIO[0]), math.log(RATIO[1])
+    for area, ratio, top, left in draws:
+        pixels, aspect = width * height * (least + area * (1 - least)), math.exp(low + ratio * (high - low))
+        wide, tall = round(math.sqrt(pixels * aspect)), round(math.sqrt(pixels / aspect))
+        if 0 < wide <= width and 0 < tall <= height:
+            return Box(math.floor(left * (width - wide + 1)), math.floor(top * (height - tall + 1)), wide, tall)
+    wide = min(width, round(height * RATIO[1]))
+    tall = min(height, round(width / RATIO[0]))
+    return Box((width - wide) // 2, (height - tall) // 2, wide, tall)
 
 
-if __name__ == "__main__":
-    _work(sys.argv[1])
+def central_box(width: int, height: int, fraction: float = 1.0) -> Box:
+    """Return the central square whose side is a `fraction` of the shorter side.
+
+    With 224/256 this is `Resize(256)` and `CenterCrop(224)` in one step.
+
+    Example:
+        >>> central_box(400, 300, 0.5)
+        Box(left=125.0, top=75.0, width=150.0, height=150.0)
+    """
+    side = fraction * min(width, height)
+    return Box((width - side) / 2, (height - side) / 2, side, side)

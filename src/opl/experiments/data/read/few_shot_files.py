@@ -1,190 +1,270 @@
-"""Readers of the few-shot data sets: one for each layout in which they are distributed, all giving a `SourceReader`.
+"""The layouts in which few-shot data sets are distributed, and the checks that the files hold the required split.
 
-Each reader returns a class id for every image of a part, the class names if the files contain them, and the images in
-batches, so that at most one file is in memory. Classes and counts are compared with the required split before any image
-is converted. The classes are then numbered consecutively: those of `train` first, then `val`, then `test`, each part in
-alphabetical order.
+Each layout has the parts `train` (base classes), `val` and `test` (novel classes), and some have `extra`: further
+images of the base classes, which are not used for training. Classes and counts are compared with the required split
+before any image is converted. The classes are numbered consecutively: those of `train` first, then `val`, then `test`,
+each part in alphabetical order.
 """
 
 import csv
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....errors import DataError
-from . import hub_files, unpickle
-from .decode import Pixels
-from .few_shot_parts import FilePart, Images, check_parts, wrong_files_error
-from .label_values import Numbers, class_ids
-from .layouts import PARTS
-from .resize import channels_first, resize_pictures
-from .source import HUB_SPLITS, DataSource, SourceReader, as_on_the_hub
+from .array_files import incomplete_error, load_pickle, npz_images, npz_shape
+from .catalog import CATALOG, CatalogEntry
+from .listing import DataFiles, Listing, Numbers, Pixels, Source, class_ids, read_blocks, walk_images
+from .parquet import list_tables
 
-
-def read(found: DataSource, rows: int = 512) -> SourceReader:
-    """Open a few-shot data set, check it against the required split, and number its classes consecutively."""
-    parts = PARTS if found.layout == "hub" else [part for part in (*PARTS, "extra") if part in found.files]
-    sheets = {part: _READERS[found.layout](found, part, rows) for part in parts}
-    check_parts(found, sheets)
-    codes: dict[str, dict[int, int]] = {}
-    names: list[str] = []
-    for part in PARTS:
-        order = sorted(set(sheets[part].ids.tolist()), key=lambda number: (sheets[part].names.get(number, ""), number))
-        codes[part] = {number: len(names) + place for place, number in enumerate(order)}
-        names += [sheets[part].names.get(number, f"{part} {number}") for number in order]
-    codes["extra"] = codes["train"]
-
-    def labels(part: str) -> dict[str, list[int]]:
-        return {"label": [codes[part][number] for number in sheets[part].ids.tolist()], **sheets[part].others}
-
-    first = sheets["train"]
-    return SourceReader(
-        ("label", *first.others),
-        {"label": tuple(names), **first.other_names},
-        {part: len(sheet.ids) for part, sheet in sheets.items()},
-        labels,
-        lambda part: sheets[part].images(),
-        first.decoded,
-    )
-
-
-# Layouts
-
-
-def _labeled(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read a pickle with `data` (N, H, W, 3), `labels`, and optionally `catname2label`."""
-    [file] = found.files[part]
-    content = _entries(file, "data", "labels")
-    ids, count = _numbers(file, content["labels"]), len(_array(found, file, content["data"]))
-    if len(ids) != count:
-        raise wrong_files_error(found, f"{file.name} has {count} images and {len(ids)} labels")
-    if found.known.made_of:
-        names = dict(enumerate(sorted(name for each in found.known.lists.values() for name in each)))
-    else:
-        names = {int(number): str(name) for name, number in content.get("catname2label", {}).items()}
-    return FilePart(ids, names, _again(found, file, "data", rows))
-
-
-def _indexed(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read a pickle with `image_data` (N, H, W, 3) and `class_dict`, which holds the image indices of each class."""
-    [file] = found.files[part]
-    content = _entries(file, "image_data", "class_dict")
-    ids = np.full(len(_array(found, file, content["image_data"])), -1, dtype=np.int64)
-    for number, places in enumerate(content["class_dict"].values()):
-        ids[_numbers(file, places)] = number
-    if (ids < 0).any() or sum(len(places) for places in content["class_dict"].values()) != len(ids):
-        raise wrong_files_error(found, f"{file.name} does not give each image to one class")
-    names = {number: str(name) for number, name in enumerate(content["class_dict"])}
-    return FilePart(ids, names, _again(found, file, "image_data", rows))
-
-
-def _zipped(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read a NumPy archive with `images` (N, H, W, 3), streamed because it is large, and a pickle of labels."""
-    file, labels = found.files[part]
-    ids, names = _tiered_labels(labels)
-    with zipfile.ZipFile(file) as archive:
-        _check_unpacked(found, file, archive.getinfo("images.npy").file_size, len(ids))
-        with archive.open("images.npy") as stream:
-            shape = _npy_shape(found, file, stream)
-    if len(ids) != shape[0]:
-        raise wrong_files_error(found, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
-
-    def images() -> Iterator[Pixels]:
-        with zipfile.ZipFile(file) as archive, archive.open("images.npy") as stream:
-            shape = _npy_shape(found, file, stream)
-            each = int(np.prod(shape[1:]))
-            while block := stream.read(rows * each):
-                pixels = channels_first(np.frombuffer(block, np.uint8).reshape(-1, *shape[1:]))
-                yield np.ascontiguousarray(pixels[:, ::-1]) if found.bgr else pixels
-
-    return FilePart(ids, names, images)
-
-
-def _encoded(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read a pickle with a list of PNG files and a pickle of labels."""
-    file, labels = found.files[part]
-
-    def images() -> Iterator[list[bytes]]:
-        pictures = unpickle.load(file)
-        for start in range(0, len(pictures), rows):
-            yield [_picture(picture) for picture in pictures[start : start + rows]]
-
-    return FilePart(*_tiered_labels(labels), images, decoded=False)
-
-
-def _listed(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read a CSV table of file names and classes, and a folder of pictures."""
-    [file] = found.files[part]
-    with file.open(newline="") as stream:
-        table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
-    there = {picture.name: picture for picture in found.files["pictures"]}
-    if missing := [name for name, _ in table if name not in there]:
-        raise wrong_files_error(found, f"{file.name} names the picture {missing[0]!r}, which is not in images/")
-    return _pictures(found, [there[name] for name, _ in table], [label for _, label in table], rows)
-
-
-def _folders(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read pictures from one folder per class."""
-    pictures = found.files[part]
-    return _pictures(found, pictures, [picture.parent.name for picture in pictures], rows)
-
-
-def _pictures(found: DataSource, files: Iterable[Path], classes: list[str], rows: int) -> FilePart:
-    names = sorted(set(classes))
-    number = {name: place for place, name in enumerate(names)}
-    batches = _some(list(files), rows)
-    return FilePart(
-        np.array([number[name] for name in classes], dtype=np.int64),
-        dict(enumerate(names)),
-        lambda: resize_pictures(batches(), found.known.size),
-    )
-
-
-def _hub(found: DataSource, part: str, rows: int) -> FilePart:
-    """Read Parquet files or another format of `datasets`, of this data set or of the one it is built from."""
-    known = as_on_the_hub(found.known)
-    reading = hub_files.read(DataSource(known, found.folder, found.files, found.where), rows)
-    splits = tuple(known.images) if found.known.made_of else (HUB_SPLITS[part],)
-    labels = {split: reading.labels(split) for split in splits}
-    column, *others = reading.label_columns
-    ids, told = class_ids([value for split in splits for value in labels[split][column]], reading.names.get(column, ()))
-    names = {number: known.respell.get(name, name) for number, name in enumerate(told)}
-    if not found.known.made_of:
-        return FilePart(ids, names, lambda: resize_pictures(_bytes(reading, splits), found.known.size))
-    if not names:
-        raise wrong_files_error(found, "its classes have no names")
-    wanted = np.isin(ids, [number for number, name in names.items() if name in found.known.lists[part]])
-    kept = [int(split == "test") for split in splits for _ in labels[split][column]]
-    columns = {other: [value for split in splits for value in labels[split][other]] for other in others}
-    return FilePart(
-        ids[wanted],
-        names,
-        lambda: _chosen(_bytes(reading, splits), wanted),
-        {name: list(np.asarray(values)[wanted].tolist()) for name, values in {**columns, "kept": kept}.items()},
-        {other: reading.names[other] for other in others if other in reading.names},
-        decoded=False,
-    )
-
-
-_READERS: dict[str, Callable[[DataSource, str, int], FilePart]] = {
-    "labeled": _labeled,
-    "indexed": _indexed,
-    "zipped": _zipped,
-    "encoded": _encoded,
-    "listed": _listed,
-    "folders": _folders,
-    "hub": _hub,
+PARTS = ("train", "val", "test")
+HUB_PARTS = {"train": "train", "val": "validation", "test": "test"}  # names of the parts on the Hub
+_SYNSET = re.compile(r"n\d{8}")
+_CURE = {
+    "cifar-fs": "use the split of Bertinetto et al., with the numbers and names of CIFAR-100",
+    "mini-imagenet": "use the split of Ravi and Larochelle (timm/mini-imagenet, for example, is another data set)",
+    "tiered-imagenet": "use the complete split of Ren et al.",
 }
 
 
-# Shared helpers
+class Layout(NamedTuple):
+    """The name of a layout (a key of `_LISTINGS`), and the file names of each part."""
+
+    name: str
+    files: Mapping[str, tuple[str, ...]]
+    extra: tuple[str, ...] = ()
+
+
+def _layout(name: str, *files: str, train: str = "train", extra: str = "") -> Layout:
+    words = {"train": train, "val": "val", "test": "test"}
+    parts = {part: tuple(file.format(words[part]) for file in files) for part in PARTS}
+    return Layout(name, parts, tuple(file.format(extra) for file in files) if extra else ())
+
+
+LAYOUTS: dict[str, tuple[Layout, ...]] = {
+    "cifar-fs": (_layout("labeled", "CIFAR_FS_{}.pickle"), _layout("labeled", "{}.pickle")),
+    "mini-imagenet": (
+        _layout("labeled", "miniImageNet_category_split_{}.pickle", train="train_phase_train", extra="train_phase_val"),
+        _layout("indexed", "mini-imagenet-cache-{}.pkl"),
+        _layout("csv", "{}.csv"),
+    ),
+    "tiered-imagenet": (
+        _layout("npz", "{}_images.npz", "{}_labels.pkl", extra="train_phase_val"),
+        _layout("encoded", "{}_images_png.pkl", "{}_labels.pkl"),
+    ),
+}
+
+
+# Finding the files
+
+
+def locate(known: CatalogEntry, folder: Path) -> tuple[str, Mapping[str, tuple[Path, ...]]] | None:
+    """Return the layout of a folder and the files of each part; None if the folder has none of the layouts.
+
+    Raises:
+        DataError: a layout is present, but some of its files are missing.
+    """
+    for base in (folder, folder / known.name):
+        for layout in LAYOUTS[known.name]:
+            if files := _named_files(known, base, layout):
+                return layout.name, files
+        if not known.made_of and (files := _class_folders(known, base)):
+            return "folders", files
+    return None
+
+
+def _named_files(known: CatalogEntry, base: Path, layout: Layout) -> dict[str, tuple[Path, ...]] | None:
+    """Return the files of a layout if the first file of any part exists; the others may occur in other layouts too."""
+    if not any((base / names[0]).is_file() for names in layout.files.values()):
+        return None
+    files = {part: tuple(base / name for name in names) for part, names in layout.files.items()}
+    if missing := [file.name for part in files.values() for file in part if not file.is_file()]:
+        raise incomplete_error(known, base, missing[0])
+    if layout.extra and all((base / name).is_file() for name in layout.extra):
+        files["extra"] = tuple(base / name for name in layout.extra)
+    if layout.name == "csv":
+        files["images"] = tuple(walk_images(base / "images", deep=False))
+        if not files["images"]:
+            raise incomplete_error(known, base, "images/")
+    return files
+
+
+def _class_folders(known: CatalogEntry, base: Path) -> dict[str, tuple[Path, ...]] | None:
+    """Return images as `<part>/<class>/<image>`; None if there are none."""
+    files = {}
+    for part in PARTS:
+        tops = [base / name for name in dict.fromkeys((part, HUB_PARTS[part])) if (base / name).is_dir()]
+        classes = sorted(path for path in tops[0].iterdir() if path.is_dir()) if tops else []
+        files[part] = tuple(image for path in classes for image in walk_images(path, deep=False))
+    if not any(files.values()):
+        return None
+    if missing := [part for part in PARTS if not files[part]]:
+        raise incomplete_error(known, base, f"{missing[0]}/")
+    return files
+
+
+def as_on_the_hub(known: CatalogEntry) -> CatalogEntry:
+    """Return what the Hub has for a few-shot data set: the data set it is made of, or its own parts."""
+    if known.made_of:
+        return CATALOG[known.made_of]
+    return replace(known, images={HUB_PARTS[part]: count for part, count in known.images.items()}, classes={})
+
+
+# Listing
+
+
+class FilePart(NamedTuple):
+    """One part of a data set, as its files describe it."""
+
+    ids: Numbers
+    """(N,): the class id of each image, in the files' numbering."""
+    names: Mapping[int, str]
+    """The names of these class ids; empty if the files contain none."""
+    images: Callable[[], Iterator[Source]]
+    others: Mapping[str, list[int]] = {}
+    """Further labels, by column."""
+    other_names: Mapping[str, tuple[str, ...]] = {}
+
+
+def list_few_shot(files: DataFiles) -> Listing:
+    """List a few-shot data set, check it against the required split, and number its classes consecutively."""
+    names = PARTS if files.layout == "hub" else tuple(part for part in (*PARTS, "extra") if part in files.files)
+    parts = {part: _LISTINGS[files.layout](files, part) for part in names}
+    _check_parts(files, parts)
+    codes: dict[str, dict[int, int]] = {}
+    class_names: list[str] = []
+    for part in PARTS:
+        told = parts[part].names
+        order = sorted(set(parts[part].ids.tolist()), key=lambda number: (told.get(number, ""), number))
+        codes[part] = {number: len(class_names) + index for index, number in enumerate(order)}
+        class_names += [told.get(number, f"{part} {number}") for number in order]
+    codes["extra"] = codes["train"]
+    first = parts["train"]
+    labels = {"label": [codes[part][number] for part in parts for number in parts[part].ids.tolist()]}
+    labels |= {column: [value for part in parts.values() for value in part.others[column]] for column in first.others}
+    blocks = [(len(part.ids), part.images) for part in parts.values()]
+    resized = files.layout in ("csv", "folders") or (files.layout == "hub" and not files.known.made_of)
+    return Listing(
+        files.where,
+        [part for part in parts for _ in parts[part].ids],
+        labels,
+        lambda rows: read_blocks(blocks, rows),
+        {"label": tuple(class_names), **first.other_names},
+        resize="bicubic" if resized else "",
+    )
+
+
+def _list_labeled(files: DataFiles, part: str) -> FilePart:
+    """A pickle with `data` (N, H, W, 3), `labels`, and optionally `catname2label`."""
+    [file] = files.files[part]
+    content = _entries(file, "data", "labels")
+    ids, images = _numbers(file, content["labels"]), len(_checked(files, file, content["data"]))
+    if len(ids) != images:
+        raise wrong_files_error(files, f"{file.name} has {images} images and {len(ids)} labels")
+    if files.known.made_of:
+        names = dict(enumerate(sorted(name for names in files.known.lists.values() for name in names)))
+    else:
+        names = {int(number): str(name) for name, number in content.get("catname2label", {}).items()}
+    return FilePart(ids, names, lambda: iter(_checked(files, file, _entries(file, "data")["data"])))
+
+
+def _list_indexed(files: DataFiles, part: str) -> FilePart:
+    """A pickle with `image_data` (N, H, W, 3) and `class_dict`, which holds the image indices of each class."""
+    [file] = files.files[part]
+    content = _entries(file, "image_data", "class_dict")
+    ids = np.full(len(_checked(files, file, content["image_data"])), -1, dtype=np.int64)
+    for number, indices in enumerate(content["class_dict"].values()):
+        ids[_numbers(file, indices)] = number
+    if (ids < 0).any() or sum(len(indices) for indices in content["class_dict"].values()) != len(ids):
+        raise wrong_files_error(files, f"{file.name} does not assign each image to one class")
+    names = {number: str(name) for number, name in enumerate(content["class_dict"])}
+    return FilePart(ids, names, lambda: iter(_checked(files, file, _entries(file, "image_data")["image_data"])))
+
+
+def _list_npz(files: DataFiles, part: str) -> FilePart:
+    """A NumPy archive with `images` (N, H, W, 3) and a pickle of labels."""
+    file, labels = files.files[part]
+    ids, names = _tiered_labels(labels)
+    size = files.known.size
+    shape, dtype = npz_shape(file, len(ids) * size**2 * 3 + 4096)
+    if dtype != "uint8" or shape[1:] != (size, size, 3):
+        raise _wrong_array(files, file, f"{dtype} {shape}")
+    if len(ids) != shape[0]:
+        raise wrong_files_error(files, f"{file.name} has {shape[0]} images and {labels.name} {len(ids)} labels")
+    return FilePart(ids, names, lambda: npz_images(file, files.bgr))
+
+
+def _list_encoded(files: DataFiles, part: str) -> FilePart:
+    """A pickle with a list of PNG files and a pickle of labels."""
+    file, labels = files.files[part]
+    return FilePart(*_tiered_labels(labels), lambda: map(_encoded, load_pickle(file)))
+
+
+def _list_csv(files: DataFiles, part: str) -> FilePart:
+    """A CSV file of file names and classes, and a folder of images."""
+    [file] = files.files[part]
+    with file.open(newline="") as stream:
+        table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
+    there = {image.name: image for image in files.files["images"]}
+    if missing := [name for name, _ in table if name not in there]:
+        raise wrong_files_error(files, f"{file.name} names the image {missing[0]!r}, which is not in images/")
+    return _list_images([there[name] for name, _ in table], [label for _, label in table])
+
+
+def _list_folders(files: DataFiles, part: str) -> FilePart:
+    """Images in one folder per class."""
+    return _list_images(files.files[part], [image.parent.name for image in files.files[part]])
+
+
+def _list_images(images: Sequence[Path], classes: list[str]) -> FilePart:
+    ids, names = class_ids(classes)
+    return FilePart(ids, dict(enumerate(names)), lambda: iter(images))
+
+
+def _list_hub(files: DataFiles, part: str) -> FilePart:
+    """Parquet files or another format of `datasets`, of this data set or of the one it is made of."""
+    known = as_on_the_hub(files.known)
+    listing = list_tables(replace(files, known=known, layout=""))
+    column, *others = listing.labels
+    if not files.known.made_of:
+        listing = listing.take(listing.rows_of(HUB_PARTS[part]))
+        ids, told = class_ids(listing.labels[column], listing.names.get(column, ()))
+        return FilePart(ids, dict(enumerate(told)), lambda: listing.read(range(len(listing))))
+    ids, told = class_ids(listing.labels[column], listing.names.get(column, ()))
+    names = {number: known.respell.get(name, name) for number, name in enumerate(told)}
+    if not names:
+        raise wrong_files_error(files, "its classes have no names")
+    wanted = np.isin(ids, [number for number, name in names.items() if name in files.known.lists[part]])
+    listing = listing.take(np.flatnonzero(wanted).tolist())
+    return FilePart(
+        ids[wanted],
+        names,
+        lambda: listing.read(range(len(listing))),
+        {
+            **{other: list(listing.labels[other]) for other in others},
+            "kept": [int(split == "test") for split in listing.parts],
+        },
+        {other: listing.names[other] for other in others if other in listing.names},
+    )
+
+
+_LISTINGS: dict[str, Callable[[DataFiles, str], FilePart]] = {
+    "labeled": _list_labeled,
+    "indexed": _list_indexed,
+    "npz": _list_npz,
+    "encoded": _list_encoded,
+    "csv": _list_csv,
+    "folders": _list_folders,
+    "hub": _list_hub,
+}
 
 
 def _entries(file: Path, *wanted: str) -> dict[str, Any]:
-    content = unpickle.load(file)
+    content = load_pickle(file)
     if not isinstance(content, dict) or any(name not in content for name in wanted):
         there = ", ".join(map(repr, content)) if isinstance(content, dict) else type(content).__name__
         needed = " and ".join(map(repr, wanted))
@@ -201,12 +281,12 @@ def _tiered_labels(file: Path) -> tuple[Numbers, dict[int, str]]:
     return _numbers(file, content["label_specific"]), dict(enumerate(names))
 
 
-def _picture(content: Any) -> bytes:
-    """Return the bytes of an encoded picture, given as an array, as bytes, or as a Python 2 string."""
+def _encoded(content: Any) -> bytes:
+    """Return the bytes of an encoded image, given as an array, as bytes, or as a Python 2 string."""
     if isinstance(content, str):
         return content.encode("latin1")
     if not isinstance(content, np.ndarray | bytes | bytearray):
-        raise ValueError(f"a {type(content).__name__} instead of a picture")
+        raise ValueError(f"a {type(content).__name__} instead of an image")
     return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
 
 
@@ -220,62 +300,93 @@ def _numbers(file: Path, values: Any) -> Numbers:
     flat = isinstance(values, np.ndarray) or all(isinstance(value, int) for value in values)
     numbers = np.asarray(values if flat else ())
     if not flat or numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise DataError(
-            f"{str(file)!r} has labels that are not a list of whole numbers: check that it is the right file."
-        )
+        raise DataError(f"{str(file)!r} has labels that are not a list of integers: check that it is the right file.")
     return numbers.astype(np.int64)
 
 
-def _array(found: DataSource, file: Path, array: Any) -> Pixels:
-    size = found.known.size
+def _checked(files: DataFiles, file: Path, array: Any) -> Pixels:
+    size = files.known.size
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape[1:] != (size, size, 3):
-        shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise wrong_files_error(found, f"{file.name} has {shape} instead of bytes of (N, {size}, {size}, 3)")
+        held = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+        raise _wrong_array(files, file, held)
     return array
 
 
-def _check_unpacked(found: DataSource, file: Path, size: int, images: int) -> None:
-    """Refuse an archive that would unpack to more than its images and a header."""
-    most = images * found.known.size**2 * 3 + 4096
-    if size > most:
-        raise wrong_files_error(found, f"{file.name} unpacks to {size:,} bytes, and {images} images have {most:,}")
+# Checks
 
 
-def _npy_shape(found: DataSource, file: Path, stream: Any) -> tuple[int, ...]:
-    """Read the shape from the header of an array in an archive; the stream is then at the first element."""
-    version = np.lib.format.read_magic(stream)
-    read_head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read_head(stream)
-    size = found.known.size
-    if fortran or dtype != np.uint8 or shape[1:] != (size, size, 3):
-        raise wrong_files_error(found, f"{file.name} has {dtype} {shape} instead of bytes of (N, {size}, {size}, 3)")
-    return shape
+def wrong_files_error(files: DataFiles, reason: str) -> DataError:
+    """Return the error for files that are not the required data set."""
+    name = files.known.name
+    return DataError(f"{name} in {str(files.folder)!r} is not the few-shot data set: {reason}; {_CURE[name]}.")
 
 
-def _again(found: DataSource, file: Path, name: str, rows: int) -> Images:
-    """Return a function that loads the images of a pickle on demand, so that they are not kept in memory until then."""
-
-    def images() -> Iterator[Pixels]:
-        array = _array(found, file, _entries(file, name)[name])
-        for start in range(0, len(array), rows):
-            yield channels_first(array[start : start + rows])
-
-    return images
+def _wrong_array(files: DataFiles, file: Path, held: str) -> DataError:
+    size = files.known.size
+    return wrong_files_error(files, f"{file.name} has {held} instead of bytes of (N, {size}, {size}, 3)")
 
 
-def _some(files: list[Path], rows: int) -> Callable[[], Iterator[list[Path]]]:
-    return lambda: (files[start : start + rows] for start in range(0, len(files), rows))
+def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
+    """Check the parts against the catalog: class names, if the files contain them, and all counts.
+
+    Raises:
+        DataError: names the first part and class that does not match.
+    """
+    owner: dict[object, str] = {}
+    for name in PARTS:
+        part = parts[name]
+        numbers = np.unique(part.ids).tolist()
+        names = [part.names.get(number, str(number)) for number in numbers]
+        if name in files.known.lists and (files.known.made_of or any(map(_SYNSET.fullmatch, names))):
+            _check_names(files, name, set(names))
+        _check_counts(files, name, part, numbers, names)
+        for number in numbers:
+            _check_new(files, name, owner, number, part.names.get(number))
+    if extra := parts.get("extra"):
+        _check_extra(files, parts["train"], extra)
 
 
-def _bytes(reading: SourceReader, splits: tuple[str, ...]) -> Iterator[list[bytes]]:
-    for split in splits:
-        yield from cast(Iterator[list[bytes]], reading.images(split))
+def _check_counts(files: DataFiles, name: str, part: FilePart, numbers: list[int], names: list[str]) -> None:
+    known, images = files.known, np.unique(part.ids, return_counts=True)[1].tolist()
+    if len(numbers) != known.classes[name]:
+        raise wrong_files_error(files, f"its part {name!r} has {len(numbers)} classes instead of {known.classes[name]}")
+    if not part.names and (gaps := sorted({*range(numbers[0], numbers[-1])} - {*numbers})):
+        raise wrong_files_error(
+            files, f"its part {name!r} has labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}"
+        )
+    for class_name, count in zip(names, images, strict=True):
+        if known.per_class and count != known.per_class:
+            raise wrong_files_error(
+                files, f"the class {class_name!r} of its part {name!r} has {count} images instead of {known.per_class}"
+            )
+    if len(part.ids) != known.images[name]:
+        raise wrong_files_error(files, f"its part {name!r} has {len(part.ids)} images instead of {known.images[name]}")
 
 
-def _chosen(batches: Iterable[list[bytes]], wanted: np.ndarray[Any, Any]) -> Iterator[list[bytes]]:
-    place = 0
-    for batch in batches:
-        chosen = [picture for picture, take in zip(batch, wanted[place:], strict=False) if take]
-        place += len(batch)
-        if chosen:
-            yield chosen
+def _check_extra(files: DataFiles, train: FilePart, extra: FilePart) -> None:
+    file = files.files["extra"][0].name
+    if foreign := set(extra.ids.tolist()) - set(train.ids.tolist()):
+        raise wrong_files_error(files, f"{file} has the label {min(foreign)}, which is not a base class")
+    for number, name in extra.names.items():
+        if name != train.names.get(number, name):
+            raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {name!r}")
+
+
+def _check_names(files: DataFiles, part: str, names: set[str]) -> None:
+    lists = files.known.lists
+    if foreign := sorted(names - set(lists[part])):
+        owner = [name for name in lists if foreign[0] in lists[name]]
+        belongs = f"belongs to {owner[0]!r}" if owner else "is none of its classes"
+        raise wrong_files_error(files, f"its part {part!r} has the class {foreign[0]!r}, which {belongs}")
+    if missing := sorted(set(lists[part]) - names):
+        raise wrong_files_error(files, f"its part {part!r} has no class {missing[0]!r}")
+
+
+def _check_new(files: DataFiles, part: str, owner: dict[object, str], number: int, name: str | None) -> None:
+    """Check that a class is in one part only; common words, such as 'crane', may name two different classes."""
+    if name is None:
+        return
+    key = name if _SYNSET.fullmatch(name) else (number, name)
+    if key in owner:
+        raise wrong_files_error(files, f"the class {name!r} is in its part {owner[key]!r} and in its part {part!r}")
+    owner[key] = part

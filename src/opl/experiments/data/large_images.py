@@ -1,0 +1,287 @@
+"""Data sets of images of any size, which stay encoded until a batch needs them: your folder, the Hub's, ImageNet.
+
+Classes, channels, mean and std are determined once from the files and kept in the cache (see `read.serve`).
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ..._ranges import (
+    CountOrZero,
+    Fraction,
+    FractionBelowOne,
+    Name,
+    Pixels,
+    PositiveFraction,
+    Range,
+    SeedOrOfRun,
+    check_settings,
+)
+from ...errors import OptionError
+from ..types import Augmentation, DataSet, Images, Splits
+from .augment import ColorJitter, Flip
+from .domains import Pacs
+from .read.cache import Contents, content_sums, hash_of, open_cached
+from .read.catalog import CATALOG, unknown
+from .read.find import find
+from .read.serve import Crops, EncodedData, EncodedImages, load_class_folders, load_encoded
+from .small_images import Cifar100, check_classes
+from .split import split, subset
+from .synthetic import Synthetic
+
+MOST_WORKERS = 8
+JPEG_QUALITY = 90
+JPEG_SOURCES = {"pacs": "pacs", "cifar100": "cifar100", "cifar20": "cifar100", "synthetic": ""}
+"""The data set that each kind of JPEG copies is made of."""
+
+
+@dataclass(frozen=True)
+class LargeImages(DataSet):
+    """Base class of data sets of large images.
+
+    In training, a random crop of each image is resized to `size` and flipped; otherwise the central crop is used.
+    If the files have no splits, the fractions `test` and `val` are held out, the same of every class.
+    """
+
+    root: str = ""
+    """Folder of the images, as '<class>/<image>' or 'train/<class>/<image>', or of Parquet files."""
+    size: Pixels = 224
+    """Height and width of the images."""
+    center: PositiveFraction = 224 / 256
+    """Side of the central crop, as a fraction of the image's shorter side."""
+    crop: PositiveFraction = 0.08
+    """The smallest fraction of an image's area that a random crop takes."""
+    flip: Fraction = 0.5
+    """Probability of a horizontal flip."""
+    jitter: Fraction = 0.0
+    """Strength of brightness, contrast and saturation jitter; 0 disables it."""
+    val: FractionBelowOne = 0.0
+    """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
+    test: FractionBelowOne = 0.2
+    """Fraction of the images held out for testing, if there is neither a test nor a validation set."""
+    split_seed: SeedOrOfRun = 0
+    """Random seed of what is held out, equal for all runs; -1 uses the run's seed."""
+    classes: CountOrZero = 0
+    """Use only this many classes, from the first; 0 uses all."""
+    per_class: CountOrZero = 0
+    """Maximum number of training images per class; 0 uses all."""
+    draft: bool = True
+    """Decode JPEGs at a half, a quarter or an eighth of their size where the crop allows it."""
+    workers: Annotated[int, Range(-1, 256)] = -1
+    """Processes that decode; -1 uses one per core, at most 8. The images do not depend on it."""
+    prefetch: Annotated[int, Range(1, 64)] = 2
+    """Batches that each worker prepares in advance."""
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """Flip and jitter; the random crop is made while an image is decoded."""
+        jitter = (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else ()
+        return (*((Flip(self.flip),) if self.flip else ()), *jitter)
+
+    @property
+    def channels(self) -> int:
+        """1 if all images are gray, otherwise 3."""
+        return self._index().channels
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes after class selection."""
+        return self.classes or len(self._index().class_names)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel."""
+        return self._index().mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel."""
+        return self._index().std
+
+    def check(self) -> None:
+        """Raise an error for settings out of their range."""
+        check_settings(self, "data.")
+
+    def load(self, seed: int) -> Splits:
+        """Split the images; none is decoded here."""
+        self.check()
+        index = self._index()
+        check_classes(self.name, self.classes, len(index.class_names))
+        seed = seed if self.split_seed == -1 else self.split_seed
+        test = next((name for name in ("test", "validation") if name in index.parts), "")
+        rows, held = _hold_out(index.labels("train"), 0.0 if test else self.test, seed)
+        tested = self._part(index, test) if test else self._part(index, "train", held)
+        if test == "test" and "validation" in index.parts:
+            val = self._part(index, "validation")
+        else:
+            kept = index.labels("train")[rows]
+            fit, chosen = _hold_out(kept, self.val, seed)
+            rows, val = rows[fit], self._part(index, "train", rows[chosen])
+        train = self._part(index, "train", rows, self.per_class, seed)
+        return Splits(train, val, tested, index.class_names[: self.num_classes], index.where)
+
+    def _part(
+        self, index: EncodedData, name: str, rows: Tensor | None = None, per_class: int = 0, seed: int = 0
+    ) -> Images:
+        """Return some rows of a part, limited to the selected classes."""
+        labels = index.labels(name)
+        rows = torch.arange(len(labels)) if rows is None else rows
+        rows = rows[subset(labels[rows], self.num_classes, per_class, seed=seed)]
+        return EncodedImages.of(index.files(name), labels, rows, self._crops())
+
+    def _crops(self) -> Crops:
+        mode = "L" if self.channels == 1 else "RGB"
+        workers = _workers() if self.workers < 0 else self.workers
+        return Crops(self.size, mode, self.crop, self.center, self.draft, workers, self.prefetch)
+
+    def _index(self) -> EncodedData:
+        raise NotImplementedError(f"{type(self).__name__} has no _index: define it in the class.")
+
+
+@dataclass(frozen=True)
+class ImageFolder(LargeImages):
+    """Your own images, in class folders: `<class>/<image>`, or `train/<class>/<image>` and so on."""
+
+    name: Name = "images"
+    """The name of the data set, and of its folder in $OPL_DATA."""
+    val: FractionBelowOne = 0.1
+    """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
+
+    def _index(self) -> EncodedData:
+        return load_encoded(unknown(self.name), self.root, hub=False)
+
+
+@dataclass(frozen=True)
+class HubImages(LargeImages):
+    """A data set of the Hub, or its Parquet files in a folder, with a column of images and a column of labels."""
+
+    name: Name = "hub-images"
+    """The name of the data set, and of its folder in $OPL_DATA."""
+    hub: str = ""
+    """Its id on the Hub, such as 'timm/oxford-iiit-pet'; with `root`, it is not needed."""
+    image_column: str = "image"
+    label_column: str = "label"
+    val: FractionBelowOne = 0.1
+    """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
+
+    def _index(self) -> EncodedData:
+        if not (self.hub or self.root):
+            raise OptionError(
+                "HubImages needs a data set: give its id with --data.hub, or its folder with --data.root."
+            )
+        known = unknown(self.name, self.hub, (self.image_column,), (self.label_column,))
+        return load_encoded(known, self.root)
+
+
+@dataclass(frozen=True)
+class ImageNet(LargeImages):
+    """ImageNet-1k: 1,281,167 training images; its 50,000 validation images are the test set, which has labels.
+
+    It is read from class folders ('train' and 'val') or from the Hub's Parquet files.
+    """
+
+    name: ClassVar[str] = "imagenet"
+    mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
+    std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
+    channels: ClassVar[int] = 3
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes after class selection."""
+        return self.classes or CATALOG[self.name].num_classes
+
+    def _index(self) -> EncodedData:
+        return load_encoded(CATALOG[self.name], self.root)
+
+
+@dataclass(frozen=True)
+class JpegCopies(LargeImages):
+    """Images of a small data set as JPEG files in the cache, to run the pipeline of large images on them.
+
+    All domains of PACS are one data set of 7 classes; `cifar20` has 20 classes of CIFAR-100, the first of each
+    superclass. The synthetic images differ in size and shape. With `root`, any folder of images is used instead.
+    """
+
+    of: Literal["pacs", "cifar100", "cifar20", "synthetic"] = "synthetic"
+    side: Annotated[int, Range(8, 4096)] = 64
+    """Height and width of the files; those of synthetic images vary."""
+    val: FractionBelowOne = 0.1
+    """Fraction of the training images held out for validation."""
+
+    @property
+    def name(self) -> str:
+        """The name of the copied data set, with the suffix `-jpegs`."""
+        return f"{self.of}-jpegs"
+
+    def _index(self) -> EncodedData:
+        if self.root:
+            return load_encoded(unknown(self.name), self.root, hub=False)
+        self.check()
+        key = hash_of(self.side, self.classes)
+        if source := JPEG_SOURCES[self.of]:
+            files = find(source)
+            key = hash_of(self.side, content_sums(files.folder, files.all_files))
+        folder, _ = open_cached(f"{self.name}-files", key, self._write)
+        return load_class_folders(self.name, folder, f"{self.of} as JPEGs")
+
+    def _write(self, folder: Path) -> Contents:
+        names, parts = self._copied()
+        for part, images in parts.items():
+            _write_jpegs(folder / part, images, names, self._shape)
+        return {}
+
+    def _copied(self) -> tuple[tuple[str, ...], dict[str, Images]]:
+        """Return the class names, and the images by part; PACS has no parts."""
+        if self.of == "pacs":
+            splits = Pacs(size=self.side).load(0)
+            rows = torch.arange(len(splits.train.labels))
+            return splits.class_names, {"": Images(splits.train.pixels, splits.train.labels, rows)}
+        if self.of == "synthetic":
+            classes = self.classes or 10
+            data = Synthetic("mini-imagenet", classes=classes, pixels=64, rows=20 * classes, val=0, test=8 * classes)
+            splits = data.load(0)
+        else:
+            splits = Cifar100(val=0).load(0)
+        parts = {"train": splits.train, "test": splits.test}
+        if self.of == "cifar20":
+            chosen = torch.tensor([splits.groups.index(group) for group in range(20)])
+            parts = {name: _of_classes(part, chosen) for name, part in parts.items()}
+        return splits.class_names, parts
+
+    def _shape(self, number: int) -> tuple[int, int]:
+        """Return the width and height of a file."""
+        if self.of != "synthetic":
+            return self.side, self.side
+        return self.side + 16 * (number % 3), self.side + 12 * (number % 4)
+
+
+def _write_jpegs(
+    folder: Path, part: Images, names: tuple[str, ...], shape_of: Callable[[int], tuple[int, int]]
+) -> None:
+    from PIL import Image
+
+    for number, row in enumerate(part.rows.tolist()):
+        target = folder / names[int(part.labels[row])]
+        target.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray(part.pixels[row].permute(1, 2, 0).contiguous().numpy())
+        resized = image.resize(shape_of(number), Image.Resampling.BICUBIC)
+        resized.save(target / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+
+
+def _of_classes(part: Images, classes: Tensor) -> Images:
+    return replace(part, rows=part.rows[torch.isin(part.labels[part.rows], classes)])
+
+
+def _hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+    return split(labels, round(fraction * len(labels)), seed=seed, stratified=True)
+
+
+def _workers() -> int:
+    """Return one worker per core, shared among the processes that torchrun started on this machine."""
+    return max(1, min(MOST_WORKERS, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))))

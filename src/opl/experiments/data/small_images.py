@@ -1,0 +1,296 @@
+"""Data sets of small images with a training and a test set: MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
+
+They are decoded once into the cache (see `read.serve`); classes and images can be selected.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..._ranges import CountOrZero, Fraction, Pixels, Range, SeedOrOfRun
+from ...errors import DataError, OptionError
+from ..types import Augmentation, DataSet, Images, Splits
+from .augment import ColorJitter, Flip, PadCrop, ReflectCrop
+from .read.catalog import CATALOG
+from .split import split, subset
+
+if TYPE_CHECKING:
+    from .read.serve import DecodedData
+
+GROWING_SIZES = ((0.15, 20), (0.5, 24))
+
+
+@dataclass(frozen=True)
+class FileDataSet(DataSet):
+    """Base class of data sets read from files."""
+
+    root: str = ""
+    """Folder of the data set, in the Hugging Face layout; if empty, $OPL_DATA and then the Hub are searched."""
+    val: CountOrZero = 5000
+    """Training images held out for validation, counted before class selection."""
+    stratified: bool = False
+    """Hold out the same fraction of every class."""
+    split_seed: SeedOrOfRun = 0
+    """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
+    classes: CountOrZero = 0
+    """Use only this many classes, from the first, in all parts; 0 uses all."""
+    per_class: CountOrZero = 0
+    """Maximum number of training images per class; 0 uses all."""
+    test_per_class: CountOrZero = 0
+    """Maximum number of test images per class; 0 uses all."""
+
+    name: ClassVar[str]
+    channels: ClassVar[int]
+    size: ClassVar[int]
+    all_classes: ClassVar[int]
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes after class selection."""
+        return self.classes or self.all_classes
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """The augmentations of training images, applied before normalization."""
+        return ()
+
+    def check(self) -> None:
+        """Raise an error for more classes than exist, or for more validation images than training images."""
+        check_classes(self.name, self.classes, self.all_classes)
+        images = CATALOG[self.name].images["train"]
+        if self.val >= images:
+            raise OptionError(f"data.val is {self.val}, but {self.name} has {images} training images: hold out fewer.")
+
+    def load(self, seed: int) -> Splits:
+        """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
+        self.check()
+        decoded = self._read()
+        train, test = decoded.parts["train"], decoded.parts["test"]
+        labels, test_labels = train.labels[decoded.label], test.labels[decoded.label]
+        seed = seed if self.split_seed == -1 else self.split_seed
+        fit, val = split(labels, self.val, seed=seed, stratified=self.stratified)
+        fit = fit[subset(labels[fit], self.num_classes, self.per_class, seed=seed)]
+        val = val[subset(labels[val], self.num_classes)]
+        tested = subset(test_labels, self.num_classes, self.test_per_class, seed=seed)
+        return Splits(
+            Images(train.pixels, labels, fit),
+            Images(train.pixels, labels, val),
+            Images(test.pixels, test_labels, tested),
+            decoded.names[decoded.label][: self.num_classes],
+            decoded.source,
+            superclasses_of(test_labels, test.labels.get("coarse_label"), self.num_classes),
+        )
+
+    def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
+        """Return test images of up to `num_classes` of the classes that were left out, numbered from 0."""
+        if part != "test":
+            raise OptionError(f"{self.name} has novel classes only in the part 'test', not in {part!r}: give 'test'.")
+        chosen = self.num_classes
+        if chosen >= self.all_classes:
+            raise OptionError(
+                f"all classes of {self.name} were trained on, so none is novel: use a run with fewer, for example "
+                "--data.classes 20."
+            )
+        decoded = self._read()
+        test, last = decoded.parts["test"], min(2 * chosen, self.all_classes)
+        labels = test.labels[decoded.label]
+        rows = ((labels >= chosen) & (labels < last)).nonzero().flatten()
+        return Images(test.pixels, labels - chosen, rows), decoded.names[decoded.label][chosen:last]
+
+    def _read(self) -> "DecodedData":
+        """Return the decoded parts, with the selected classes first."""
+        from .read import serve
+
+        return serve.load(self.name, self.root)
+
+
+def superclasses_of(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
+    """Return the superclass of each class, from the labels of its images."""
+    if coarse is None:
+        return ()
+    return tuple(int(coarse[labels == label].mode().values) for label in range(num_classes))
+
+
+def check_classes(name: str, classes: int, total: int) -> None:
+    """Raise an error if this number of classes cannot be selected."""
+    if classes < 0 or classes > total or classes == 1:
+        raise OptionError(f"classes={classes} of {name} is invalid: must be 2 to {total}, or 0 for all.")
+
+
+# MNIST
+
+
+@dataclass(frozen=True)
+class Mnist(FileDataSet):
+    """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28, grayscale; not augmented."""
+
+    name: ClassVar[str] = "mnist"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 28
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.1307,)
+    std: ClassVar[tuple[float, ...]] = (0.3081,)
+
+
+@dataclass(frozen=True)
+class FashionMnist(FileDataSet):
+    """Fashion-MNIST: 60,000 training and 10,000 test images of clothes, 28 x 28, grayscale; not augmented.
+
+    It can also be read from idx files.
+    """
+
+    name: ClassVar[str] = "fashion-mnist"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 28
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.2860,)
+    std: ClassVar[tuple[float, ...]] = (0.3530,)
+
+
+# CIFAR
+
+
+@dataclass(frozen=True)
+class PhotoAugmentation:
+    """Crop, flip and jitter of small photographs; each data set chooses the order."""
+
+    padding: Annotated[int, Range(0, 256)] = 4
+    """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
+    flip: Fraction = 0.5
+    """Probability of a horizontal flip."""
+    jitter: Fraction = 0.4
+    """Strength of brightness, contrast and saturation jitter; 0 disables it."""
+
+    @property
+    def steps(self) -> dict[str, tuple[Augmentation, ...]]:
+        """The augmentations named `crop`, `flip` and `jitter`; empty if disabled."""
+        return {
+            "crop": (PadCrop(self.padding),) if self.padding else (),
+            "flip": (Flip(self.flip),) if self.flip else (),
+            "jitter": (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else (),
+        }
+
+
+@dataclass(frozen=True)
+class _Cifar(PhotoAugmentation, FileDataSet):
+    """Settings and augmentation that both CIFARs share."""
+
+    channels: ClassVar[int] = 3
+    size: ClassVar[int] = 32
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """Crop, flip and jitter, in this order; each can be disabled."""
+        return (*self.steps["crop"], *self.steps["flip"], *self.steps["jitter"])
+
+
+@dataclass(frozen=True)
+class Cifar10(_Cifar):
+    """CIFAR-10: 50,000 training and 10,000 test images of 10 classes, 32 x 32; cropped and flipped."""
+
+    jitter: Fraction = 0.0
+    """Strength of brightness, contrast and saturation jitter; 0 disables it."""
+
+    name: ClassVar[str] = "cifar10"
+    all_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
+    std: ClassVar[tuple[float, ...]] = (0.2470, 0.2435, 0.2616)
+
+
+@dataclass(frozen=True)
+class Cifar100(_Cifar):
+    """CIFAR-100: 50,000 training and 10,000 test images of 100 classes, 32 x 32; augmented as in the paper's code."""
+
+    superclasses: tuple[Annotated[int, Range(0, 19)], ...] = ()
+    """Use only the classes of these superclasses, numbered 0 to 19 in alphabetical order; empty uses all."""
+
+    name: ClassVar[str] = "cifar100"
+    all_classes: ClassVar[int] = 100
+    per_superclass: ClassVar[int] = 5
+    mean: ClassVar[tuple[float, ...]] = (0.50708, 0.48655, 0.44092)
+    std: ClassVar[tuple[float, ...]] = (0.26733, 0.25644, 0.27615)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes after class selection."""
+        return self.per_superclass * len(self.superclasses) or super().num_classes
+
+    def check(self) -> None:
+        """Also raise an error for superclasses that are named twice, or together with a number of classes."""
+        super().check()
+        last, distinct = self.all_classes // self.per_superclass - 1, {*self.superclasses}
+        in_range = all(0 <= number <= last for number in distinct)
+        if len(distinct) < len(self.superclasses) or not in_range or (self.superclasses and self.classes):
+            raise OptionError(
+                f"superclasses={self.superclasses} with classes={self.classes} is invalid: give distinct numbers from "
+                f"0 to {last}, and no number of classes."
+            )
+
+    def _read(self) -> "DecodedData":
+        self.check()
+        return _put_first(self.superclasses, super()._read(), self) if self.superclasses else super()._read()
+
+
+def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
+    """Renumber the classes so that those of the wanted superclasses come first; otherwise their order is kept."""
+    test = decoded.parts["test"]
+    if "coarse_label" not in test.labels:
+        raise DataError(
+            f"{settings.name} from {decoded.source} has no column 'coarse_label', so its superclasses are unknown: "
+            "use the data set as it is on the Hub."
+        )
+    groups = superclasses_of(test.labels[decoded.label], test.labels["coarse_label"], settings.all_classes)
+    order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
+    if sum(group in wanted for group in groups) != settings.num_classes:
+        raise DataError(
+            f"the superclasses of {settings.name} from {decoded.source} do not have five classes each: use the data "
+            "set as it is on the Hub."
+        )
+    new = torch.tensor(order).argsort()  # old class id -> new class id
+    parts = {
+        name: replace(part, labels={**part.labels, decoded.label: new[part.labels[decoded.label]]})
+        for name, part in decoded.parts.items()
+    }
+    names = {**decoded.names, decoded.label: tuple(decoded.names[decoded.label][old] for old in order)}
+    return replace(decoded, parts=parts, names=names)
+
+
+@dataclass(frozen=True)
+class _Fast:
+    """CIFAR with the augmentation of speed runs, which replaces crop, flip and jitter."""
+
+    shift: Annotated[int, Range(0, 15)] = 2
+    """Pixels of a random shift; the border is reflected."""
+    alternate: bool = True
+    """Flip a random half of the images in even epochs, and the other half in odd ones."""
+    sizes: tuple[tuple[Fraction, Pixels], ...] = GROWING_SIZES
+    """Fractions of training, and the size that images are reduced to until then."""
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """A random shift."""
+        return (ReflectCrop(self.shift),) if self.shift else ()
+
+    @property
+    def alternate_flip(self) -> bool:
+        """Whether each image is flipped in every second epoch."""
+        return self.alternate
+
+    @property
+    def growing_sizes(self) -> tuple[tuple[float, int], ...]:
+        """Fractions of training, and the size of images until then."""
+        return self.sizes
+
+
+@dataclass(frozen=True)
+class FastCifar100(_Fast, Cifar100):
+    """CIFAR-100 for few epochs: shifted, flipped in every second epoch, and small at first."""
+
+
+@dataclass(frozen=True)
+class FastCifar10(_Fast, Cifar10):
+    """CIFAR-10 for few epochs: shifted, flipped in every second epoch, and small at first."""

@@ -1,0 +1,600 @@
+"""Any images that a user names, for `opl try`: listed, cleaned, split, and decoded once into the cache.
+
+Unreadable images, copies and classes with too few images are left out, and notes say so. The central square of each
+image is resized to one size.
+"""
+
+import hashlib
+import math
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed, check_settings
+from ...errors import DataError
+from ..types import Augmentation, DataSet, Images, Splits
+from .augment import Flip, PadCrop
+from .read import find, serve
+from .read.cache import Contents, content_sums, hash_of, open_cached
+from .read.catalog import CatalogEntry, unknown
+from .read.listing import (
+    CSV_SUFFIXES,
+    IMAGE_COLUMNS,
+    LABEL_COLUMNS,
+    DataFiles,
+    Listing,
+    Source,
+    count,
+    list_class_folders,
+    list_csv,
+    name_some,
+    one_line,
+)
+from .split import split
+
+FORMAT = 1  # increase it when the content of a cache folder changes
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+LAYOUTS = (
+    "a folder of class folders ('<class>/<image>' or 'train/<class>/<image>'), a CSV or Parquet file with a column of "
+    "images and a column of labels, or a Hub id such as 'owner/name'"
+)
+SAMPLE, SAMPLE_SIZE = 200, 64  # images that are decoded to estimate size and speed, and the size they are decoded to
+FOR_STATISTICS = 2000  # images from which mean and std are computed
+FEWEST = 3  # images per class
+VAL, TEST = 0.1, 0.2  # fractions that are held out
+PART_IDS = {"train": 0, "validation": 1, "test": 2}
+
+
+@dataclass(frozen=True)
+class UserImages(DataSet):
+    """Your own images, as `opl try` trains on them; their split is the same in all runs."""
+
+    name: Name = "images"
+    root: str = ""
+    """A folder of class folders, a CSV or Parquet file or a folder of them, or a Hub id."""
+    key: str = ""
+    """A hash of the files and settings; other images are refused. Empty accepts any."""
+    size: Pixels = 64
+    """Height and width of the images."""
+    most: CountOrZero = 0
+    """The most images to decode, the same fraction of every class and part; 0 decodes all."""
+    split_seed: Seed = 0
+    """Random seed of what is sampled and held out."""
+    color: bool = False
+    """Use three channels even if all images are gray, as pretrained networks need."""
+    image_column: str = ""
+    label_column: str = ""
+    images: CountOrZero = 0
+    """Use only this many training images, and the same fraction of the validation images; 0 uses all."""
+    padding: CountOrZero = 4
+    """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
+    flip: Fraction = 0.5
+    """Probability of a horizontal flip."""
+
+    @property
+    def augment(self) -> tuple[Augmentation, ...]:
+        """Random crop and flip."""
+        return (*((PadCrop(self.padding),) if self.padding else ()), *((Flip(self.flip),) if self.flip else ()))
+
+    @property
+    def channels(self) -> int:
+        """1 if all images are gray, otherwise 3."""
+        return self.facts().channels
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.facts().class_names)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel."""
+        return self.facts().mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel."""
+        return self.facts().std
+
+    def check(self) -> None:
+        """Raise an error for settings out of their range."""
+        check_settings(self, "data.")
+
+    def load(self, seed: int) -> Splits:
+        """Open the decoded images; their split does not depend on `seed`."""
+        self.check()
+        folder, facts = _open(replace(self, images=0, padding=0, flip=0.0))
+        pixels, labels, parts = (serve.open_array(folder / f"{name}.npy") for name in ("pixels", "labels", "parts"))
+        train, val, test = ((parts == part).nonzero().flatten() for part in PART_IDS.values())
+        if 0 < self.images < len(train):
+            fraction = self.images / len(train)
+            train, val = (_some(labels, rows, round(fraction * len(rows))) for rows in (train, val))
+        return Splits(
+            Images(pixels, labels, train),
+            Images(pixels, labels, val),
+            Images(pixels, labels, test),
+            facts.class_names,
+            facts.source,
+        )
+
+    def facts(self) -> "ImageFacts":
+        """Return what is known about the images; the first call decodes them.
+
+        Raises:
+            DataError: the images cannot be used, or differ from those of `key`.
+        """
+        return _open(replace(self, images=0, padding=0, flip=0.0))[1]
+
+
+@dataclass(frozen=True)
+class ImageFacts:
+    """What is known about decoded images."""
+
+    source: str
+    class_names: tuple[str, ...]
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """Images of each class in the training, validation and test part."""
+    key: str = ""
+    """A hash of the files and settings."""
+    notes: tuple[str, ...] = ()
+    """How the images were split, and what was left out."""
+    left_out: tuple[str, ...] = ()
+    """All images that cannot be read, and why."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Images in each part."""
+        return tuple(sum(part) for part in self.counts)
+
+    @property
+    def per_class(self) -> tuple[int, ...]:
+        """Images of each class, in all parts."""
+        return tuple(map(sum, zip(*self.counts, strict=True)))
+
+
+def _some(labels: Tensor, rows: Tensor, number: int) -> Tensor:
+    """Return some of the rows, the same fraction of every class; at least one if there are any."""
+    if not len(rows):
+        return rows
+    return rows[split(labels[rows], min(max(1, number), len(rows) - 1), seed=0, stratified=True)[1]]
+
+
+@lru_cache(maxsize=8)
+def _open(data: UserImages) -> tuple[Path, ImageFacts]:
+    target = list_target(data.root, data.image_column, data.label_column)
+    settings = (data.size, data.most, data.split_seed, data.color, data.image_column, data.label_column)
+    key = hash_of(FORMAT, *settings, content_sums(target.folder, target.files))
+    if data.key not in ("", key):
+        raise DataError(
+            f"the images in {data.root!r} are not those of this run: restore them, or start again with another --out."
+        )
+    folder, contents = open_cached(data.name, key, partial(_build, target.listing, data))
+    facts = {name: _tuples(value) for name, value in contents.items() if name != "files"}
+    return folder, ImageFacts(**facts, key=key)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+# Listing
+
+
+class Target(NamedTuple):
+    """The listing of what a user names, and the files that it is made from."""
+
+    listing: Listing
+    folder: Path
+    files: Sequence[Path]
+
+
+def list_target(target: str, image_column: str = "", label_column: str = "") -> Target:
+    """List the images that a user names.
+
+    Args:
+        target: a folder, a file, or a Hub id.
+        image_column: of a table; if empty, the usual names are tried.
+        label_column: of a table; if empty, the usual names are tried.
+
+    Raises:
+        DataError: there are none; the message says what could be given instead.
+    """
+    images = (image_column,) if image_column else IMAGE_COLUMNS
+    labels = (label_column,) if label_column else LABEL_COLUMNS
+    path = Path(target).expanduser()
+    known = unknown(short_name(target), "" if path.exists() else target, images, labels)
+    if path.is_dir():
+        return _list_folder(path, known)
+    if path.suffix.lower() == ".parquet" and path.is_file():
+        single = replace(known, hub="", images={"train": 0})
+        return _list_tables(DataFiles(single, path.parent, {"train": (path,)}, str(path)))
+    if path.suffix.lower() in CSV_SUFFIXES and path.is_file():
+        return _list_csv([path], path, known)
+    if path.exists():
+        raise DataError(f"{target!r} is neither a folder nor a CSV or Parquet file: give {LAYOUTS}.")
+    if not HUB_ID.fullmatch(target):
+        raise DataError(f"there is no folder or file {target!r}: give {LAYOUTS}.")
+    return _list_tables(_find_on_hub(known))
+
+
+def short_name(target: str) -> str:
+    """Return a name for folders and tables, from the last parts of a path or a Hub id.
+
+    Example:
+        >>> short_name("~/My Photos/pets/"), short_name("owner/name")
+        ('pets', 'owner-name')
+    """
+    path = Path(target).expanduser()
+    path = path.with_suffix("") if path.suffix.lower() in (*CSV_SUFFIXES, ".parquet") else path
+    parts = [part for part in path.parts if part not in ("/", ".", "..")]
+    words = parts if HUB_ID.fullmatch(target) and not Path(target).exists() else parts[-1:]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(words)).strip("-_")[:60] or "images"
+
+
+def _list_folder(folder: Path, known: CatalogEntry) -> Target:
+    listing = list_class_folders(folder)
+    if listing is not None and len(set(listing.labels["label"])) > 1:
+        return Target(listing, folder, _files(listing))
+    if next(_tables(folder, ".parquet"), None):
+        return _list_tables(serve.find_tables(known, str(folder)))
+    if tables := [file for suffix in CSV_SUFFIXES for file in _tables(folder, suffix)]:
+        return _list_csv(tables, folder, known)
+    if listing is not None:
+        return Target(listing, folder, _files(listing))
+    there = sorted(path.name for path in folder.iterdir())
+    inside = f"it contains {', '.join(map(repr, there[:5]))}" if there else "it is empty"
+    raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): give {LAYOUTS}.")
+
+
+def _files(listing: Listing) -> list[Path]:
+    return [source for source in listing.read(range(len(listing))) if isinstance(source, Path)]
+
+
+def _tables(folder: Path, suffix: str) -> Iterator[Path]:
+    """Yield the tables of a folder, up to two subfolders deep."""
+    for pattern in (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}"):
+        yield from sorted(file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith("."))
+
+
+def _list_csv(tables: Sequence[Path], path: Path, known: CatalogEntry) -> Target:
+    listing = list_csv(tables, path, known.image_columns, known.label_columns)
+    folder = (path if path.is_dir() else path.parent).resolve()
+    return Target(listing, folder, [*(table.resolve() for table in tables), *_files(listing)])
+
+
+def _list_tables(files: DataFiles) -> Target:
+    """List Parquet files; rows without a label are left out, and labels become class names."""
+    try:
+        listing = serve.list_images(files)
+    except DataError as error:
+        hint = " Or name it with --image-column or --label-column." if "no column" in str(error) else ""
+        raise DataError(f"{error}{hint}") from error
+    names = listing.names.get(listing.label, ())
+    words = [_word(value, names) for value in listing.labels[listing.label]]
+    unlabeled = [listing.row_name(row) for row, word in enumerate(words) if word is None]
+    rows = [row for row, word in enumerate(words) if word is not None]
+    notes = [f"Left out: {count(len(unlabeled), 'row')} without a label ({name_some(unlabeled)})."] if unlabeled else []
+    listing = replace(
+        listing.take(rows),
+        parts=[listing.parts[row] if len(files.known.images) > 1 else "" for row in rows],
+        labels={"label": [words[row] for row in rows]},
+        names={"label": names},
+        notes=tuple(notes),
+    )
+    return Target(listing, files.folder, files.all_files)
+
+
+def _word(value: Any, names: Sequence[str]) -> str | None:
+    """Return the name of a class; None if the row has none: the Hub's test sets without labels have -1."""
+    if value is None or value == "" or (isinstance(value, int | float) and value < 0):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if names and isinstance(value, int):
+        return names[value] if value < len(names) else None
+    return str(value)
+
+
+def _find_on_hub(known: CatalogEntry) -> DataFiles:
+    """Find a data set of the Hub on this machine, or download it."""
+    if find.find_local(replace(known, images={"train": 0})) is None and (find.is_offline() or not find.is_reachable()):
+        raise DataError(
+            f"there is no folder {known.hub!r}, and the Hub, which may have a data set of this name, cannot be reached "
+            "(no network, or HF_HUB_OFFLINE is set): give a folder, or connect to the network."
+        )
+    try:
+        return serve.find_tables(known)
+    except DataError as error:
+        reason = one_line(error.__cause__) if error.__cause__ else "it has no Parquet files"
+        raise DataError(
+            f"the Hub's data set {known.hub!r} cannot be used ({reason}): check the id, or give a data set with "
+            "Parquet files or a folder."
+        ) from error
+
+
+# Decoding
+
+
+class _Square(NamedTuple):
+    """The central square of an image as (size, size, 3) pixels, and what the image was before."""
+
+    pixels: NDArray[np.uint8]
+    width: int
+    height: int
+    gray: bool
+
+
+def _decode_squares(sources: Iterable[Source], size: int) -> Iterator[_Square | str]:
+    """Decode the central squares of images; yield a reason for each one that cannot be read."""
+    from .read.decode import GRAY, central_box, decode_crop, map_batches, open_image
+
+    def decode(source: Source) -> _Square | str:
+        try:
+            with open_image(source) as image:
+                (width, height), mode = image.size, image.mode
+            return _Square(decode_crop(source, central_box, size, "RGB"), width, height, mode in GRAY)
+        except OSError as error:
+            return error.strerror or f"{type(error).__name__}: {one_line(error)}"
+        except Exception as error:  # Pillow raises many kinds of errors for damaged images
+            return one_line(error) if type(error) is ValueError else f"{type(error).__name__}: {one_line(error)}"
+
+    return chain.from_iterable(map_batches(decode, sources, threads=True))
+
+
+class SampleFacts(NamedTuple):
+    """What a sample of the images tells."""
+
+    side: int
+    """The median of their shorter sides."""
+    seconds: float
+    """The time to read and decode one image."""
+
+
+def measure_sample(listing: Listing) -> SampleFacts:
+    """Read and decode some images.
+
+    Raises:
+        DataError: none of them can be read.
+    """
+    rows = np.unique(np.linspace(0, len(listing) - 1, SAMPLE).astype(int)).tolist()
+    started = time.perf_counter()
+    squares = list(_decode_squares(listing.read(rows), SAMPLE_SIZE))
+    seconds = (time.perf_counter() - started) / len(rows)
+    sides = [min(square.width, square.height) for square in squares if isinstance(square, _Square)]
+    if not sides:
+        raise _no_images(listing, list(zip(map(listing.row_name, rows), map(str, squares), strict=True)))
+    return SampleFacts(int(np.median(sides)), seconds)
+
+
+def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
+    """Decode, clean and split the images of a listing; write the arrays `pixels`, `labels` and `parts`."""
+    rows = sample(list(zip(listing.parts, listing.labels["label"], strict=True)), data.most, data.split_seed)
+    notes = list(listing.notes)
+    if len(rows) < len(listing):
+        notes.append(f"{len(rows):,} of {len(listing):,} images are used, the same fraction of every class (--images).")
+    listing = listing.take(rows)
+    with tempfile.TemporaryFile(dir=folder) as file:  # as large as the decoded images
+        pixels = np.memmap(file, np.uint8, "w+", shape=(max(1, len(rows)), data.size, data.size, 3))
+        sums, shapes, unreadable, gray = [], [], [], not data.color
+        for row, square in enumerate(_decode_squares(listing.read(range(len(rows))), data.size)):
+            if isinstance(square, str):
+                unreadable.append((listing.row_name(row), square))
+                sums.append("")
+                continue
+            pixels[row] = square.pixels
+            gray = gray and square.gray
+            shapes.append((square.width, square.height))
+            sums.append(hashlib.blake2b(square.pixels.tobytes(), digest_size=16).hexdigest())
+        if not shapes:
+            raise _no_images(listing, unreadable)
+        if unreadable:
+            some = name_some([name for name, _ in unreadable])
+            notes.append(f"Left out: {count(len(unreadable), 'unreadable image')} ({some}).")
+        kept = _clean(listing, sums, notes)
+        listing = listing.take(kept)
+        words = listing.labels["label"]
+        names = _class_names(set(words), listing.names.get("label", ()))
+        labels = np.array([names.index(word) for word in words], np.int64)
+        parts, how = divide(listing.parts, labels, data.split_seed)
+        final = pixels[kept][..., : 1 if gray else 3].transpose(0, 3, 1, 2)
+        for name, array in (("pixels", final), ("labels", labels), ("parts", parts)):
+            np.save(folder / f"{name}.npy", np.ascontiguousarray(array))
+        mean, std = _statistics(final[parts == 0])
+    counts = tuple(tuple(np.bincount(labels[parts == part], minlength=len(names)).tolist()) for part in range(3))
+    facts = ImageFacts(listing.where, names, 1 if gray else 3, mean, std, counts)
+    facts = replace(facts, notes=(how, *_describe_sizes(shapes, data.size, gray), *notes))
+    contents = asdict(replace(facts, left_out=tuple(f"{name}: {reason}" for name, reason in unreadable)))
+    del contents["key"]
+    return contents
+
+
+def _clean(listing: Listing, sums: Sequence[str], notes: list[str]) -> list[int]:
+    """Return the rows without copies and small classes; add sentences about them to `notes`."""
+    parts, labels = listing.parts, listing.labels["label"]
+    kept, said = remove_copies(
+        [(row, parts[row], labels[row], checksum) for row, checksum in enumerate(sums) if checksum]
+    )
+    notes += said
+    kept, said = remove_small_classes([(row, parts[row], labels[row]) for row in kept])
+    notes += said
+    if len(classes := {labels[row] for row in kept}) < 2:
+        held = f"only one class, {classes.pop()!r}," if classes else "no class"
+        raise DataError(
+            f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: give a folder "
+            f"with one folder per class. {' '.join(notes)}".rstrip()
+        )
+    return kept
+
+
+def _class_names(labels: set[str], order: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes in the order of the files; otherwise numbers by value, then words alphabetically."""
+    if order and labels <= set(order):
+        return tuple(name for name in order if name in labels)
+    return tuple(sorted(labels, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)))
+
+
+def _statistics(pixels: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the mean and standard deviation of each channel, of pixels in [0, 1]."""
+    rows = np.unique(np.linspace(0, len(pixels) - 1, FOR_STATISTICS).astype(int))
+    some = pixels[rows].astype(np.float64) / 255
+    std = np.maximum(some.std((0, 2, 3)), 1e-3)
+    return tuple(some.mean((0, 2, 3)).round(5).tolist()), tuple(std.round(5).tolist())
+
+
+def _describe_sizes(shapes: Sequence[tuple[int, int]], size: int, gray: bool) -> Iterator[str]:
+    low, high = min(shapes, key=math.prod), max(shapes, key=math.prod)
+    if low != high:
+        yield (
+            f"The images have different sizes, from {low[0]} x {low[1]} to {high[0]} x {high[1]}: the central square "
+            f"of each is resized to {size} x {size}."
+        )
+    elif low != (size, size):
+        yield f"The images of {low[0]} x {low[1]} are resized to {size} x {size} (the central square)."
+    if gray:
+        yield "All images are gray: the network has one input channel."
+
+
+def _no_images(listing: Listing, unreadable: Sequence[tuple[str, str]]) -> DataError:
+    first = "; ".join(f"{name}: {reason}" for name, reason in unreadable[:3])
+    return DataError(
+        f"none of the {len(unreadable):,} files of {listing.where!r} that were read is an image ({first}): give JPEG, "
+        "PNG, WebP, BMP, GIF or TIFF files."
+    )
+
+
+# Samples and splits
+
+
+def sample(groups: Sequence[tuple[str, str]], most: int, seed: int) -> list[int]:
+    """Return at most about `most` rows in ascending order, the same fraction of every group; 0 returns all.
+
+    A group keeps at least three rows if it has them.
+
+    Example:
+        >>> len(sample([("", "cat")] * 6 + [("", "dog")] * 6, 6, seed=0))
+        6
+    """
+    if not 0 < most < len(groups):
+        return list(range(len(groups)))
+    order = np.random.default_rng(seed).permutation(len(groups)).tolist()
+    counts, taken, rows = Counter(groups), Counter[tuple[str, str]](), []
+    for row in order:
+        group = groups[row]
+        if taken[group] < max(FEWEST, round(counts[group] * most / len(groups))):
+            taken[group] += 1
+            rows.append(row)
+    return sorted(rows)
+
+
+def remove_copies(images: Sequence[tuple[int, str, str, str]]) -> tuple[list[int], list[str]]:
+    """Keep one of several images with the same pixels, and none if their labels differ; also return notes.
+
+    Args:
+        images: the row, part, label and checksum of each image.
+    """
+    labels: dict[str, set[str]] = {}
+    for _, _, label, checksum in images:
+        labels.setdefault(checksum, set()).add(label)
+    kept: list[int] = []
+    known: set[str] = set()
+    contradictory = 0
+    first = {"test": 0, "validation": 1}  # of copies, the one in the test part is kept
+    for row, _, _, checksum in sorted(images, key=lambda image: first.get(image[1], 2)):
+        if len(labels[checksum]) > 1:
+            contradictory += 1
+        elif checksum not in known:
+            known.add(checksum)
+            kept.append(row)
+    notes = []
+    if copies := len(images) - contradictory - len(kept):
+        notes.append(f"Left out: {count(copies, 'duplicate image')}, so that no image is in two parts.")
+    if contradictory:
+        notes.append(f"Left out: {count(contradictory, 'image')} with duplicates that have another label.")
+    return sorted(kept), notes
+
+
+def remove_small_classes(images: Sequence[tuple[int, str, str]]) -> tuple[list[int], list[str]]:
+    """Leave out classes with fewer than three images or, where there are parts, without training images.
+
+    Args:
+        images: the row, part and label of each image.
+    """
+    counts = Counter(label for _, _, label in images)
+    parts = {part for _, part, _ in images}
+    trained = {label for _, part, label in images if part in ("", "train")} if "train" in parts else set(counts)
+    small = sorted(label for label, number in counts.items() if number < FEWEST)
+    untrained = sorted(label for label in counts if label not in trained and label not in small)
+    notes = []
+    if small:
+        names = name_some([f"{label!r} ({counts[label]})" for label in small])
+        some = count(len(small), "class", "classes")
+        notes.append(f"Left out: {some} with fewer than {FEWEST} images ({names}).")
+    if untrained:
+        some = count(len(untrained), "class", "classes")
+        notes.append(f"Left out: {some} without training images ({name_some(untrained)}).")
+    removed = {*small, *untrained}
+    return [row for row, _, label in images if label not in removed], notes
+
+
+def divide(given: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int8], str]:
+    """Return the part of each image (0 training, 1 validation, 2 test), and a sentence about the split.
+
+    A given test part is used; without one, a given validation part is tested. What is not given is held out at random,
+    the same fraction of every class and at least one image of it where it has enough.
+
+    Args:
+        given: the part of each image, empty if there are no parts.
+        labels: the class of each image.
+        seed: random seed of what is held out.
+    """
+    there = set(given)
+    generator = np.random.default_rng(seed)
+    if "train" not in there or not there & {"test", "validation"}:
+        parts = np.zeros(len(labels), np.int8)
+        _hold_out(parts, labels, TEST, PART_IDS["test"], generator, FEWEST)
+        _hold_out(parts, labels, VAL / (1 - TEST), PART_IDS["validation"], generator, 2)
+        return parts, (
+            f"The data has no test part: {TEST:.0%} of every class are held out for testing and {VAL:.0%} for "
+            f"validation, at random with seed {seed}."
+        )
+    parts = np.array([PART_IDS.get(part, 0) for part in given], np.int8)
+    if {"test", "validation"} <= there:
+        return parts, "The given training, validation and test parts are used."
+    if "test" not in there:
+        parts[parts == PART_IDS["validation"]] = PART_IDS["test"]
+    _hold_out(parts, labels, VAL, PART_IDS["validation"], generator, 2)
+    tested = "test" if "test" in there else "validation"
+    return parts, (
+        f"The given {tested} part is tested; {VAL:.0%} of every class of the training part are held out for "
+        f"validation, at random with seed {seed}."
+    )
+
+
+def _hold_out(
+    parts: NDArray[np.int8],
+    labels: NDArray[np.int64],
+    fraction: float,
+    part: int,
+    generator: np.random.Generator,
+    least: int,
+) -> None:
+    """Move a fraction of every class from training to another part; classes with fewer than `least` stay whole."""
+    for label in np.unique(labels):
+        rows = np.flatnonzero((labels == label) & (parts == 0))
+        if len(rows) >= least:
+            held = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+            parts[generator.permutation(rows)[:held]] = part
