@@ -399,13 +399,15 @@ class GammaWatch:
         self.largest = max(self.largest, rows)
         if self.warned or parts.gamma is None or parts.gamma_needed is None or rows < self.largest:
             return
-        values = torch.stack([parts.gamma, parts.gamma_needed.to(parts.gamma), torch.ones_like(parts.gamma)])
+        needed = parts.gamma_needed.to(parts.gamma)
+        needed = torch.where(needed.isnan(), 0, needed)  # without a threshold, any gamma lowers d
+        values = torch.stack([parts.gamma, needed, torch.ones_like(parts.gamma)])
         values = torch.where(values.isfinite().all(), values, 0)
         self.sums, self.count = values if self.sums is None else self.sums + values, self.count + 1
         if self.count >= self.steps:
-            gammas, needed, count = self.sums.tolist()
+            gammas, thresholds, count = self.sums.tolist()
             if count:
-                self.judge(gammas / count, needed / count, f"the last {self.count} steps", _setting(gamma))
+                self.judge(gammas / count, thresholds / count, f"the last {self.count} steps", _setting(gamma))
             self.sums, self.count = None, 0
 
     def judge(self, gamma: float, needed: float, when: str, setting: str = "constant") -> None:
