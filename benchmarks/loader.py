@@ -89,7 +89,7 @@ def run_batches(data, part, rows: torch.Tensor) -> None:
 
 def compare(data, rounds: int, count: int, workers: int) -> dict:
     part = data.load(0).train
-    plain, draft = (replace(part, decoding=replace(part.decoding, draft=on, workers=workers)) for on in (False, True))
+    plain, draft = (replace(part, crops=replace(part.crops, draft=on, workers=workers)) for on in (False, True))
     files = [str(part.files.read(row)).encode() for row in part.rows.tolist()]
     times: dict[str, list] = {name: [] for name in ("bare", "loader", "loader, draft", "batches", "batches, draft")}
     order = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from _pictures import encoded
+from _image_files import encoded
 
 
 def draw(kind: str, seed: int, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> Image.Image:

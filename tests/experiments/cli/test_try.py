@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
+from _image_files import encoded
 from _inline import inlined
-from _pictures import encoded
 from _shapes import draw, shape_folder
 from opl.experiments import cli
 from opl.experiments.tryout import experiment, speed

@@ -87,7 +87,7 @@ def test_images_are_laid_out_as_asked():
 def test_batches_of_nothing_and_processes_that_do_not_exist():
     empty = Images(part().pixels, part().labels, torch.zeros(0, dtype=torch.long))
     assert list(batches(empty).epoch(0)) == list(batches(empty).plain(4)) == []
-    with pytest.raises(OptionError, match="rank 2 of 2"):
+    with pytest.raises(OptionError, match="rank is 2: must be 0 to 1"):
         batches(part(), rank=2, world=2)
     with pytest.raises(OptionError, match="batch_size is 0"):
         batches(part(), 0)

@@ -235,7 +235,8 @@ def real_cache(tmp_path_factory) -> str:
     return str(tmp_path_factory.mktemp("real"))
 
 
-@pytest.mark.parametrize("size", [64, pytest.param(96, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [64, 96])
 def test_real_pacs_is_what_pyarrow_and_pillow_read(size, real_cache, monkeypatch):
     root = Path(REAL, "pacs")
     if not REAL or not root.is_dir():

@@ -55,12 +55,12 @@ def test_an_episode_is_a_function_of_its_number_whoever_draws_it():
 
 
 BAD = {
-    "too many ways": ({"way": 7}, "give 2 to 6"),
-    "one way": ({"way": 1}, "give 2 to 6"),
+    "too many ways": ({"way": 7}, "must be 2 to 6"),
+    "one way": ({"way": 1}, "must be 2 to 6"),
     "no shot": ({"shot": 0}, "shot is 0"),
     "no episodes": ({"episodes": 0}, "episodes is 0"),
-    "too few images": ({"shot": 6}, "20 of each class".replace("20", "21")),
-    "more copies than views": ({"copies": 5, "views": 3}, "5 copies"),
+    "too few images": ({"shot": 6}, "need 21 per class, but a class has 20"),
+    "more copies than views": ({"copies": 5, "views": 3}, "number of copies, 5"),
 }
 
 

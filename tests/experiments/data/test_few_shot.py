@@ -135,7 +135,7 @@ def test_settings_that_cannot_be_are_refused(tmp_path, few):
     labeled(tmp_path, parts(MINI_IMAGENET))
     for given, says in (
         ({"classes": 65}, "must be 2 to 64"),
-        ({"holdout": 2}, "give 0 to 1"),
+        ({"holdout": 2}, "must be 0 to 1"),
         ({"holdout": -2}, "holdout=-2"),
     ):
         with pytest.raises(OptionError, match=says):
@@ -187,6 +187,7 @@ def real(tmp_path_factory):
     return str(folder), rows, str(tmp_path_factory.mktemp("real"))
 
 
+@pytest.mark.slow
 def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, monkeypatch):
     root, rows, kept = real
     monkeypatch.setenv("OPL_CACHE", kept)
@@ -216,6 +217,7 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
     assert len(set(groups.values())) > 10
 
 
+@pytest.mark.slow
 def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch):
     root, rows, kept = real
     monkeypatch.setenv("OPL_CACHE", kept)

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from _pictures import class_folders, encoded, flat, number_of, parquet
+from _image_files import class_folders, encoded, flat, number_of, parquet
 from opl.errors import DataError, OptionError
 from opl.experiments.data import HubImages, ImageFolder, ImageNet, JpegCopies
 from opl.experiments.settings import from_json, to_json

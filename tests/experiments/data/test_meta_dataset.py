@@ -155,7 +155,7 @@ def test_missing_classes_data_and_columns_are_named(tmp_path):
         MetaSource(source="aircraft").num_classes  # noqa: B018
     with pytest.raises(DataError, match="there is no mnist on this machine"):
         MetaSource(source="mnist", size=8).novel_classes()
-    with pytest.raises(OptionError, match="0 classes to train on"):
+    with pytest.raises(OptionError, match="0 training classes"):
         MetaSource(source="mnist", size=8).load(0)
 
 

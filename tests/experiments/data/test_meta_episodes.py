@@ -162,9 +162,7 @@ def test_an_episode_depends_on_its_seed_and_number_alone():
 
 
 def test_too_few_classes_are_refused():
-    with pytest.raises(
-        OptionError, match="needs 5 classes of two images or more that belong together, and there are 4"
-    ):
+    with pytest.raises(OptionError, match="needs 5 related classes of two images or more, but there are 4"):
         MetaEpisodes(torch.arange(4).repeat(9), episodes=1, seed=0)
     with pytest.raises(OptionError, match="there are 3"):
         MetaEpisodes(torch.arange(9).repeat(9), episodes=1, seed=0, hierarchy=Hierarchy(((0, 1, 2), (3, 4))))

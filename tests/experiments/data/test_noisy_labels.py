@@ -209,11 +209,11 @@ def test_a_file_without_content_is_no_matrix(tmp_path):
 
 
 def test_classes_of_which_nobody_said_which_look_alike_are_refused():
-    with pytest.raises(OptionError, match="look alike"):
+    with pytest.raises(OptionError, match="no map of similar classes"):
         ClassDependent(0.4).matrix(("left", "right"))
-    with pytest.raises(OptionError, match="look alike"):
+    with pytest.raises(OptionError, match="no map of similar classes"):
         ClassDependent(0.4).matrix(DIGITS[:5])
-    with pytest.raises(OptionError, match="'c' is the only class of its super-class"):
+    with pytest.raises(OptionError, match="'c' is the only selected class of its superclass"):
         ClassDependent(0.4).matrix(("a", "b", "c"), (0, 0, 1))
 
 

@@ -69,6 +69,7 @@ def real_cache(tmp_path_factory) -> str:
     return str(tmp_path_factory.mktemp("real"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "train", "test", "pixels"), [(Cifar100, 50_000, 10_000, "img"), (Mnist, 60_000, 10_000, "image")]
 )
@@ -90,6 +91,7 @@ def test_real_data_is_complete_and_equal_to_what_datasets_decodes(
             assert int(part.labels[place]) == row.get("fine_label", row.get("label"))
 
 
+@pytest.mark.slow
 def test_real_cifar100_has_its_classes_evenly_and_a_crab(real_cache, monkeypatch):
     root = _real("cifar100")
     monkeypatch.setenv("OPL_CACHE", real_cache)

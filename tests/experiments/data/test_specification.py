@@ -85,15 +85,15 @@ def test_meta_datasets_own_files_are_read():
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("no json", "is no specification of letters"),
+        ("no json", "is not a specification of letters"),
         ([1], "it holds a list"),
-        ({"splits": {"train": "abc"}}, "names are listed"),
-        ({"splits": {"train": [1]}}, "names are listed"),
+        ({"splits": {"train": "abc"}}, "expected a list of names"),
+        ({"splits": {"train": [1]}}, "expected a list of names"),
         ({"splits": {"train": ["a", "a"]}}, "'a' is named twice"),
         ({"splits": {"train": ["a"], "test": ["a"]}}, "'a' is named twice"),
         ({"splits": {}, "colums": []}, "did you mean 'columns'"),
         ({**OURS, "children": {}}, "groups and children"),
-        ({"name": "x"}, "is no specification"),
+        ({"name": "x"}, "is not a specification"),
     ],
 )
 def test_what_is_no_specification_is_refused_in_a_sentence(tmp_path, content, said):

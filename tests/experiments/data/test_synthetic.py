@@ -72,7 +72,7 @@ def test_made_up_new_classes_are_new_and_can_be_told_apart():
 
 
 def test_made_up_data_like_other_sets_is_as_it_was_and_has_no_new_classes():
-    with pytest.raises(OptionError, match="novel classes need data like 'cifar-fs'"):
+    with pytest.raises(OptionError, match="no novel classes: use data like 'cifar-fs'"):
         Synthetic("mnist").novel_classes()
     for like, channels, size, classes in (("digits", 1, 8, 10), ("mnist", 1, 28, 10), ("cifar100", 3, 32, 100)):
         chance = torch.Generator().manual_seed(0)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from _pictures import encoded, parquet
+from _image_files import encoded, parquet
 from _shapes import draw, shape_folder
 from opl.errors import DataError
 from opl.experiments.data import UserImages, user_images

@@ -210,7 +210,7 @@ def test_accuracies_of_a_run_are_written_with_an_interval(runs, capsys):
 def test_usage_errors_are_one_sentence(runs, tmp_path, capfd):
     path = str(RunFolder.of(runs, "cifar-fs-rfs", 0).path)
     for argv, expected in (
-        ([path, "episodes", "--way", "50"], "give 2 to 20"),
+        ([path, "episodes", "--way", "50"], "must be 2 to 20"),
         ([path, "episodes", "--shot", "1000"], "lower shot or queries"),
         ([path, "epsiodes"], "did you mean 'episodes'"),
         ([path], "needs a run and a protocol"),

@@ -1,4 +1,4 @@
-"""Data sets: found, decoded once, split, and served as batches that do not depend on the number of processes."""
+"""Data sets: located, decoded once, split, and served as batches that do not depend on the number of processes."""
 
 from typing import Any
 
@@ -102,7 +102,7 @@ __all__ = [
 
 
 def describe() -> list[dict[str, Any]]:
-    """List the available data sets, where they were found, and how to get the others.
+    """List the available data sets, where they are, and how to get the others.
 
     It neither uses the network nor decodes anything. Each entry has `name`, `here` (whether it is available), `where`
     (the folder, the Hub id, or what is wrong with it), `images` (the number available, or the size of the complete data

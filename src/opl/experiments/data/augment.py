@@ -17,7 +17,7 @@ from torch import Tensor
 from ...errors import OptionError
 
 Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
-LARGE = 1 << 15  # numbers of an image from which copies of whole batches would fragment the memory of the process
+LARGE = 1 << 15  # values per image from which copies of whole batches would fragment the memory of the process
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PadCrop:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Shift each image by its own random offsets; the uncovered border is black."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         return _windows(F.pad(images, (self.padding,) * 4), images, generator, rows, total)
 
 
@@ -43,8 +43,8 @@ class ReflectCrop:
     def __call__(
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
-        """Shift each image by its own random offsets; the uncovered border mirrors what is beside it."""
-        rows, total = _place(images, rows, total)
+        """Shift each image by its own random offsets; the uncovered border is a reflection."""
+        rows, total = _rows_and_total(images, rows, total)
         return _windows(F.pad(images, (self.padding,) * 4, mode="reflect"), images, generator, rows, total)
 
 
@@ -58,12 +58,12 @@ class Flip:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Flip each image with probability `p`."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows]
         if images.is_cpu and images[:1].numel() >= LARGE:
             flipped = images.clone()
-            for place in chosen.nonzero().flatten().tolist():
-                flipped[place] = images[place].flip(2)
+            for index in chosen.nonzero().flatten().tolist():
+                flipped[index] = images[index].flip(2)
             return flipped
         return torch.where(chosen.to(images.device)[:, None, None, None], images.flip(3), images)
 
@@ -87,7 +87,7 @@ class ColorJitter:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Jitter each image; grayscale images (C = 1) have neither saturation nor hue."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         kinds = 4 if self.hue else 3  # without hue, draw the same random numbers as before hue was added
         draws = torch.rand(total, kinds, generator=generator)[rows]
         for which in torch.randperm(kinds, generator=generator).tolist():
@@ -109,7 +109,7 @@ class Grayscale:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Convert each image to grayscale with probability `p`."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
         return torch.where(chosen[:, None, None, None], grayscale(images), images)
 
@@ -126,7 +126,7 @@ class QuarterTurns:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Rotate each image by a random number of quarter turns."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         return rotate(images, self.draw(generator, total)[rows])
 
 
@@ -146,7 +146,7 @@ class RandomResizedCrop:
         self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
     ) -> Tensor:
         """Crop and resize each image."""
-        rows, total = _place(images, rows, total)
+        rows, total = _rows_and_total(images, rows, total)
         boxes = self.draw(generator, total, images.shape[2], images.shape[3])[rows].to(images.device)
         return crop_resize(images, boxes, self.size)
 
@@ -190,7 +190,7 @@ class Normalize:
         if not len(self.mean) == len(self.std) == images.shape[1]:
             raise OptionError(
                 f"images of {images.shape[1]} channels cannot be normalized with {len(self.mean)} means and "
-                f"{len(self.std)} deviations: give one of each for every channel."
+                f"{len(self.std)} standard deviations: give one mean and one standard deviation per channel."
             )
         mean, std = (_channels(numbers, images.dtype, images.device) for numbers in (self.mean, self.std))
         return images.sub_(mean).div_(std)
@@ -231,8 +231,8 @@ def turn_hue(images: Tensor, shifts: Tensor) -> Tensor:
     sixth = torch.where(top == red, (green - blue) / whole, of_others) + 6 * shifts[:, None, None]
     channels = []
     for start in (5, 3, 1):
-        place = (sixth + start).remainder(6)
-        channels.append(top - spread * torch.minimum(place, 4 - place).clamp_(0, 1))
+        sector = (sixth + start).remainder(6)
+        channels.append(top - spread * torch.minimum(sector, 4 - sector).clamp_(0, 1))
     return torch.stack(channels, 1)
 
 
@@ -248,9 +248,9 @@ def rotate(images: Tensor, turns: Tensor) -> Tensor:
     """Rotate each (square) image by its own number of quarter turns counterclockwise: `torch.rot90` as one gather."""
     side = images.shape[3]
     if images.shape[2] != side:
-        raise OptionError(f"images of {images.shape[2]} x {side} cannot make quarter turns: give square ones.")
-    places = torch.arange(side * side, device=images.device).view(side, side)
-    turned = torch.stack([places.rot90(k).flatten() for k in range(4)])  # the source of each pixel
+        raise OptionError(f"images of {images.shape[2]} x {side} cannot be rotated by 90 degrees: give square images.")
+    indices = torch.arange(side * side, device=images.device).view(side, side)
+    turned = torch.stack([indices.rot90(k).flatten() for k in range(4)])  # the source of each pixel
     index = turned[turns.to(images.device)][:, None].expand(-1, images.shape[1], -1)
     return images.flatten(2).gather(2, index).view_as(images)
 
@@ -259,10 +259,10 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     """Resize a box (top, left, height, width) of each image as `F.interpolate(crop, mode="bilinear")` would."""
     height, width = images.shape[2:]
     box = boxes.to(images.dtype)
-    places = (torch.arange(size, device=images.device, dtype=images.dtype) + 0.5) / size
+    centers = (torch.arange(size, device=images.device, dtype=images.dtype) + 0.5) / size
 
     def along(start: Tensor, length: Tensor, limit: int) -> Tensor:
-        pixel = (places * length[:, None] - 0.5).clamp_(min=0).minimum(length[:, None] - 1) + start[:, None]
+        pixel = (centers * length[:, None] - 0.5).clamp_(min=0).minimum(length[:, None] - 1) + start[:, None]
         return pixel * (2 / max(limit - 1, 1)) - 1
 
     rows, columns = along(box[:, 0], box[:, 2], height), along(box[:, 1], box[:, 3], width)
@@ -273,21 +273,21 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
 def _windows(padded: Tensor, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
     """Crop padded images to their original size, each at a random position."""
     height, width = images.shape[2:]
-    places = padded.shape[2] - height + 1
-    offsets = torch.randint(places, (total, 2), generator=generator)[rows].to(images.device)
+    positions = padded.shape[2] - height + 1
+    offsets = torch.randint(positions, (total, 2), generator=generator)[rows].to(images.device)
     windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
     return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
 
 
-def _place(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:
+def _rows_and_total(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:
     """Return the rows of these images in the global batch, and its size; by default they are the whole batch."""
     if rows is None and total is None:
         return slice(None), len(images)
     given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
     if rows is None or total is None or given != len(images):
         raise OptionError(
-            f"{len(images)} images are not the rows {rows} of a batch of {total}: give the slice (or the places) of "
-            "the global batch that they are, and its size, or neither."
+            f"{len(images)} images are not the rows {rows} of a batch of {total}: give the rows of the global batch "
+            "(a slice or indices) and its size, or neither."
         )
     return rows, total
 

@@ -12,7 +12,7 @@ from ..types import Augmentation, Batch, Images, Request
 from .augment import Flip, Normalize, PadCrop, QuarterTurns
 
 MOVES = (PadCrop, Flip, QuarterTurns)
-"""Augmentations that only move pixels: they give the same before the pixels are converted to floats, and sooner."""
+"""Augmentations that only move pixels, which is the same and faster before the conversion to floats."""
 
 
 class Batches:
@@ -34,8 +34,8 @@ class Batches:
         balance_domains: draw equally many images of each domain into every batch (see `balanced_order`); needs domains.
         mirror_batches: append the mirror images of every batch to it, with the same labels.
         alternate_flip: flip a random half of the images in even epochs, and the other half in odd ones.
-        growing_sizes: parts of training, and the size that images are reduced to up to each.
-        epochs: all epochs of training, for `growing_sizes`.
+        growing_sizes: fractions of training, and the size that images are reduced to until then.
+        epochs: number of training epochs, for `growing_sizes`.
         channels_last: store images as (B, H, W, C) in memory, which is faster for convolutions; the shape is unchanged.
 
     Example:
@@ -65,12 +65,12 @@ class Batches:
         channels_last: bool = True,
     ) -> None:
         if batch_size < 1:
-            raise OptionError(f"batch_size is {batch_size}: give at least 1.")
+            raise OptionError(f"batch_size is {batch_size}: must be at least 1.")
         if not 0 <= rank < world:
-            raise OptionError(f"rank {rank} of {world} processes does not exist: give 0 to {world - 1}.")
+            raise OptionError(f"rank is {rank}: must be 0 to {world - 1} with {world} processes.")
         if balance_domains and part.domains is None:
             raise OptionError(
-                "these images have no domains to balance: leave balance_domains out, or take data with domains."
+                "these images have no domains to balance: leave balance_domains out, or use data with domains."
             )
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
         self.balance_domains, self.mirror_batches = balance_domains, mirror_batches
@@ -88,18 +88,18 @@ class Batches:
         for step, (pixels, labels) in zip(steps, self.part.serve(requests), strict=True):
             rows, _, mine, total = self._request(order, epoch, step)
             images = pixels.to(self.device)
-            chance = Purpose.AUGMENT.generator(self.seed, epoch, step)
+            generator = Purpose.AUGMENT.generator(self.seed, epoch, step)
             for augmentation in self.augment:
                 if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
                     images = self._floats(images)
-                images = augmentation(images, chance, mine, total)
+                images = augmentation(images, generator, mine, total)
             images = self._floats(images) if images.dtype == torch.uint8 else images
             images = self._resize(self._flip(images, rows, epoch), epoch, step)
             batch = self._batch(images, labels, rows, self.world / total)
             yield append_mirror_images(batch) if self.mirror_batches else batch
 
     def _flip(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
-        """Flip the images whose turn it is."""
+        """Flip the images that are due in this epoch."""
         if not self.alternate_flip:
             return images
         first = torch.randint(2, (len(self.part),), generator=Purpose.FLIP.generator(self.seed))
@@ -107,7 +107,7 @@ class Batches:
         return torch.where(chosen[:, None, None, None], images.flip(3), images)
 
     def _resize(self, images: Tensor, epoch: int, step: int) -> Tensor:
-        """Reduce the images to the size of this part of training."""
+        """Reduce the images to the size of this stage of training."""
         done = (epoch * self.steps + step) / (self.epochs * self.steps)
         size = next((size for until, size in self.growing_sizes if done < until), images.shape[2])
         if size >= images.shape[2]:
@@ -117,7 +117,7 @@ class Batches:
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""
         if batch_size < 1:
-            raise OptionError(f"batch_size is {batch_size}: give at least 1.")
+            raise OptionError(f"batch_size is {batch_size}: must be at least 1.")
         mine, most = self._share(len(self.part)), min(batch_size, self.part.most_at_once or batch_size)
         shards = [torch.arange(start, min(start + most, mine.stop)) for start in range(mine.start, mine.stop, most)]
         for rows, (pixels, labels) in zip(shards, self.part.serve(map(Request, shards)), strict=True):
@@ -156,11 +156,11 @@ def balanced_order(domains: Tensor, shuffle: torch.Generator) -> Tensor:
         >>> domains[balanced_order(domains, torch.Generator().manual_seed(0))]
         tensor([0, 1, 0, 1, 0, 1])
     """
-    order, there = torch.empty_like(domains), domains.bincount().nonzero().flatten().tolist()
-    for place, domain in enumerate(there):
-        rows, wanted = (domains == domain).nonzero().flatten(), len(order[place :: len(there)])
+    order, present = torch.empty_like(domains), domains.bincount().nonzero().flatten().tolist()
+    for index, domain in enumerate(present):
+        rows, wanted = (domains == domain).nonzero().flatten(), len(order[index :: len(present)])
         rounds = [rows[torch.randperm(len(rows), generator=shuffle)] for _ in range(-(-wanted // len(rows)))]
-        order[place :: len(there)] = torch.cat(rounds)[:wanted]
+        order[index :: len(present)] = torch.cat(rounds)[:wanted]
     return order
 
 

@@ -35,11 +35,11 @@ class Digits(DataSet):
     augment: ClassVar[tuple[Augmentation, ...]] = ()
 
     def check(self) -> None:
-        """Raise an error for shares that are out of their range, or for more validation than training images."""
+        """Raise an error for fractions out of range, or for more validation than training images."""
         check_settings(self, "data.")
-        there = IMAGES - round(self.test_fraction * IMAGES)
-        if self.val >= max(1, there):
-            raise OptionError(f"data.val is {self.val}, and digits has {there} training images: hold out fewer.")
+        images = IMAGES - round(self.test_fraction * IMAGES)
+        if self.val >= max(1, images):
+            raise OptionError(f"data.val is {self.val}, but digits has {images} training images: hold out fewer.")
 
     def load(self, seed: int) -> Splits:
         """Split the data set; `seed` matters only if `split_seed` is -1."""

@@ -1,4 +1,4 @@
-"""Data sets with domains, for training on all domains but one and testing on that one: PACS, or any other.
+"""Data sets with domains, for training on all domains except one and testing on it: PACS, or any other.
 
 Like the other data sets, they are frozen values that load as `Splits`. `train` and `val` contain images of all domains
 except `target`, `test` contains all images of `target`, and each part stores the domain of every image.
@@ -52,7 +52,7 @@ class DomainDataSet(DataSet):
     """Base class of data sets with domains; the augmentation follows RSC's released code."""
 
     root: str = ""
-    """Its folder: Parquet files, or '<domain>/<class>/<picture>'; if empty, $OPL_DATA and then the Hub are searched."""
+    """Its folder: Parquet files, or '<domain>/<class>/<image>'; if empty, $OPL_DATA and then the Hub are searched."""
     target: str = ""
     """The domain that is excluded from training and validation and used for testing."""
     size: Pixels = 222
@@ -86,11 +86,11 @@ class DomainDataSet(DataSet):
         return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
 
     def check(self) -> None:
-        """Raise an error for sizes and shares that are out of their range."""
+        """Raise an error for settings out of their range."""
         check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
-        """Read the data set (decoded on first use, see `cache`) and split it; `seed` is used if `split_seed` is -1."""
+        """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
         decoded = self._read()
         part = decoded.parts["train"]
         labels, domains = part.labels[decoded.label], part.labels["domain"]
@@ -103,9 +103,9 @@ class DomainDataSet(DataSet):
         for number, name in enumerate(names):
             if name != self.target:
                 rows = (domains == number).nonzero().flatten()
-                chance = Purpose.DOMAIN_SPLIT.seed(seed, number)
-                fit, held = self._cut(decoded, name, rows, chance)
-                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=chance)])
+                domain_seed = Purpose.DOMAIN_SPLIT.seed(seed, number)
+                fit, held = self._cut(decoded, name, rows, domain_seed)
+                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=domain_seed)])
                 helds.append(held)
         target = (domains == names.index(self.target)).nonzero().flatten()
         parts = (torch.cat(fits), torch.cat(helds), target)
@@ -132,7 +132,7 @@ class DomainDataSet(DataSet):
         raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
 
     def _sizes(self) -> dict[str, tuple[int, int]]:
-        """The required numbers of training and validation images of each domain; empty if they are not fixed."""
+        """Return the required numbers of training and validation images per domain; empty if they are not fixed."""
         return {}
 
     def _held(self, domain: str, count: int) -> int:
@@ -148,7 +148,7 @@ class DomainDataSet(DataSet):
 class Pacs(DomainDataSet):
     """PACS: 9,991 images of 7 classes: 2,048 art paintings, 2,344 cartoons, 1,670 photos, 3,929 sketches.
 
-    The official training and validation lists contain file names, so they need a copy of PACS with file names: pictures
+    The official training and validation lists contain file names, so they need a copy of PACS with file names: images
     in folders, or Parquet files that include the names. Without `lists`, the official number of images of each domain
     is held out, the same fraction of every class.
     """
@@ -160,7 +160,7 @@ class Pacs(DomainDataSet):
     num_classes: ClassVar[int] = 7
 
     def check(self) -> None:
-        """Also raise an error for a target that is no domain."""
+        """Also raise an error for an unknown target."""
         super().check()
         if self.target not in PACS:
             raise OptionError(did_you_mean("domain", self.target, PACS))
@@ -175,17 +175,17 @@ class Pacs(DomainDataSet):
         return PACS[domain][1]
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
-        there = dict(zip(names, domains.bincount(minlength=len(names)).tolist(), strict=True))
+        counts = dict(zip(names, domains.bincount(minlength=len(names)).tolist(), strict=True))
         for domain, sizes in PACS.items():
-            if there.get(domain, 0) != sum(sizes):
+            if counts.get(domain, 0) != sum(sizes):
                 raise DataError(
-                    f"pacs in {source!r} has {there.get(domain, 0)} images of {domain!r} instead of {sum(sizes)}: get "
-                    "the complete data set, or read this one as DomainFolder, which knows no official sizes."
+                    f"pacs in {source!r} has {counts.get(domain, 0)} images of {domain!r} instead of {sum(sizes)}: get "
+                    "the complete data set, or read it as DomainFolder, which has no official sizes."
                 )
         if len(names) > len(PACS) or len(classes) != self.num_classes:
             raise DataError(
                 f"pacs in {source!r} has {len(names)} domains and {len(classes)} classes instead of 4 and 7: give the "
-                "folder of PACS alone, or read this one as DomainFolder."
+                "folder of PACS alone, or read it as DomainFolder."
             )
 
 
@@ -193,7 +193,7 @@ class Pacs(DomainDataSet):
 class DomainFolder(DomainDataSet):
     """Any data set with domains: VLCS, Office-Home, DomainNet, or your own.
 
-    It is read from pictures as `<domain>/<class>/<picture>`, or from Parquet files (local or from the Hub) with columns
+    It is read from images as `<domain>/<class>/<image>`, or from Parquet files (local or from the Hub) with columns
     for images, labels and domains. Domains and classes are numbered in alphabetical order, unless the files number the
     classes.
 
@@ -218,7 +218,7 @@ class DomainFolder(DomainDataSet):
         """Also raise an error if the number of classes is not given."""
         super().check()
         if self.num_classes < 2:
-            raise OptionError(f"num_classes is {self.num_classes}: give the number of classes of {self.name}.")
+            raise OptionError(f"num_classes is {self.num_classes}: must be the number of classes, at least 2.")
 
     def _known(self) -> CatalogEntry:
         license = "see where it comes from"
@@ -237,22 +237,22 @@ class DomainFolder(DomainDataSet):
             )
         if len(names) < 2:
             raise DataError(
-                f"{self.name} in {source!r} has one domain, {names[0]!r}, and nothing would be left to train on: give "
-                "a folder with two domains or more."
+                f"{self.name} in {source!r} has only one domain, {names[0]!r}, so that none is left for training: "
+                "give a folder with two domains or more."
             )
 
 
 def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float) -> tuple[Augmentation, ...]:
     """Return crop, flip, jitter and grayscale, in the order of RSC's released code; each can be disabled."""
     if not 0 < crop <= 1:
-        raise OptionError(f"crop is {crop}: give the smallest part of an image to take, above 0 and up to 1.")
+        raise OptionError(f"crop is {crop}: must be above 0 and at most 1 (the smallest fraction of an image to take).")
     steps: list[tuple[bool, Augmentation]] = [
         (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
         (flip > 0, Flip(flip)),
         (jitter > 0, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
         (gray > 0, Grayscale(gray)),
     ]
-    return tuple(step for there, step in steps if there)
+    return tuple(step for enabled, step in steps if enabled)
 
 
 # Official lists

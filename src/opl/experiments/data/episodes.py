@@ -61,7 +61,7 @@ class Episodes:
     ) -> None:
         self.way, self.shot, self.queries, self.episodes, self.seed = way, shot, queries, episodes, seed
         self.copies, self.views = copies, views
-        self.places = [(labels == each).nonzero().flatten() for each in sorted(set(labels.tolist()))]
+        self.rows = [(labels == label).nonzero().flatten() for label in sorted(set(labels.tolist()))]
         self._check()
 
     def __len__(self) -> int:
@@ -69,11 +69,11 @@ class Episodes:
 
     def __getitem__(self, index: int) -> Episode:
         if not 0 <= index < self.episodes:
-            raise IndexError(f"episode {index} does not exist: there are {self.episodes}, counted from 0.")
-        chance = Purpose.EPISODE.generator(self.seed, index)
-        classes = torch.randperm(len(self.places), generator=chance)[: self.way]
-        images = torch.stack([self._draw(self.places[each], chance) for each in classes.tolist()])
-        order = torch.rand(self.way, self.shot, max(self.views, self.copies), generator=chance).argsort(-1)
+            raise IndexError(f"episode {index} does not exist: must be 0 to {self.episodes - 1}.")
+        generator = Purpose.EPISODE.generator(self.seed, index)
+        classes = torch.randperm(len(self.rows), generator=generator)[: self.way]
+        images = torch.stack([self._draw(self.rows[label], generator) for label in classes.tolist()])
+        order = torch.rand(self.way, self.shot, max(self.views, self.copies), generator=generator).argsort(-1)
         views = order[..., : self.copies] if self.views else torch.zeros_like(order[..., : self.copies])
         return Episode(classes, images[:, : self.shot], images[:, self.shot :], views)
 
@@ -81,20 +81,20 @@ class Episodes:
         """Stack the episodes from `first` up to but excluding `last` along a new first dimension."""
         return Episode(*(torch.stack(parts) for parts in zip(*(self[i] for i in range(first, last)), strict=True)))
 
-    def _draw(self, places: Tensor, chance: torch.Generator) -> Tensor:
-        return places[torch.randperm(len(places), generator=chance)[: self.shot + self.queries]]
+    def _draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        return rows[torch.randperm(len(rows), generator=generator)[: self.shot + self.queries]]
 
     def _check(self) -> None:
         for name in ("way", "shot", "queries", "episodes", "copies"):
             if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: give a whole number of at least 1.")
-        if self.way < 2 or self.way > len(self.places):
-            raise OptionError(f"way is {self.way}: give 2 to {len(self.places)}, the classes that there are.")
+                raise OptionError(f"{name} is {getattr(self, name)}: must be at least 1.")
+        if self.way < 2 or self.way > len(self.rows):
+            raise OptionError(f"way is {self.way}: must be 2 to {len(self.rows)}, the number of classes.")
         if 0 < self.views < self.copies or self.views < 0:
-            raise OptionError(f"{self.copies} copies cannot differ among {self.views} views: give at least as many.")
-        fewest = min(len(each) for each in self.places)
+            raise OptionError(f"views is {self.views}: must be 0, or at least the number of copies, {self.copies}.")
+        fewest = min(len(rows) for rows in self.rows)
         if fewest < self.shot + self.queries:
             raise OptionError(
-                f"{self.shot} images to learn from and {self.queries} to test on need {self.shot + self.queries} of "
-                f"each class, and one has {fewest}: lower shot or queries."
+                f"{self.shot} support and {self.queries} query images need {self.shot + self.queries} per class, but a "
+                f"class has {fewest}: lower shot or queries."
             )

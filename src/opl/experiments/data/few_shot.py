@@ -28,7 +28,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     root: str = ""
     """Folder of the data set, in any of its layouts; if empty, $OPL_DATA is searched."""
     holdout: Annotated[int, Range(-1, LARGEST_COUNT)] = 0
-    """Images of each base class held out for testing; 0 for none, as in RFS, and -1 for those the files hold out."""
+    """Images of each base class held out for testing; 0 for none, as in RFS; -1 for those that the files hold out."""
     per_class: CountOrZero = 0
     """Maximum number of training images per base class; 0 uses all."""
     classes: CountOrZero = 0
@@ -55,13 +55,13 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         return (*self.steps["crop"], *self.steps["jitter"], *self.steps["flip"])
 
     def check(self) -> None:
-        """Raise an error for more classes than there are."""
+        """Raise an error for more classes than exist."""
         check_classes(self.name, self.classes, self.all_classes)
 
     def load(self, seed: int) -> Splits:
         """Load the base classes, in alphabetical order: `train`, an empty `val`, and the held-out images as `test`.
 
-        The first call decodes the data set (see `cache`); `seed` matters only if `split_seed` is -1.
+        The first call decodes the data set; `seed` matters only if `split_seed` is -1.
         """
         seed = seed if self.split_seed == -1 else self.split_seed
         self.check()
@@ -78,18 +78,18 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         train = Images(pixels, labels, fit[subset(labels[fit], self.classes, self.per_class, seed=seed)])
         names = decoded.names[decoded.label][: self.num_classes]
         coarse = part.labels.get("coarse_label")
-        groups = () if coarse is None else tuple(int(coarse[labels == each][0]) for each in range(self.num_classes))
+        groups = () if coarse is None else tuple(int(coarse[labels == label][0]) for label in range(self.num_classes))
         return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Return all images of the novel classes, numbered from 0 in alphabetical order, and the class names."""
         check_part(part)
         decoded = self._read(part)
-        found = decoded.parts[part]
+        chosen = decoded.parts[part]
         first = self.all_classes + (self.new_classes["val"] if part == "test" else 0)
-        labels = found.labels[decoded.label] - first
+        labels = chosen.labels[decoded.label] - first
         names = decoded.names[decoded.label][first : first + self.new_classes[part]]
-        return Images(found.pixels, labels, torch.arange(len(labels))), names
+        return Images(chosen.pixels, labels, torch.arange(len(labels))), names
 
     def _read(self, *parts: str) -> "DecodedData":
         from .read import serve
@@ -100,7 +100,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
 def check_part(part: str) -> None:
     """Raise an error if a part has no novel classes."""
     if part not in ("val", "test"):
-        raise OptionError(did_you_mean("part of new classes", part, ("val", "test")))
+        raise OptionError(did_you_mean("part of novel classes", part, ("val", "test")))
 
 
 def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -124,9 +124,9 @@ def hold_out(labels: Tensor, holdout: int, kept: Tensor | None = None, *, seed: 
         return everything[~first], everything[first]
     fewest = int(labels.bincount().min())
     if holdout == -1 or not 0 < holdout < fewest:
-        there = "" if first.any() else "; these files hold no image out, so -1 has nothing to choose"
+        hint = "" if first.any() else " (-1 needs files that hold images out)"
         raise OptionError(
-            f"holdout={holdout} of {fewest} images of a class cannot be held out: give 0 to {fewest - 1}{there}."
+            f"holdout={holdout} of {fewest} images per class is invalid: must be 0 to {fewest - 1}{hint}."
         )
     out = torch.zeros_like(first)
     of_first = min(holdout, int(labels[first].bincount(minlength=int(labels.max()) + 1).min()))
@@ -159,8 +159,8 @@ class MiniImageNet(FewShotDataSet):
     """miniImageNet: 600 images of each of 100 classes; 64 base, 16 validation and 20 test classes; 84 x 84.
 
     It is read from `miniImageNet_category_split_*.pickle`, from `mini-imagenet-cache-*.pkl`, from `train.csv` (and
-    `val`, `test`) with `images/`, from `train/<class>/<picture>`, or from Parquet files with the splits `train`,
-    `validation` and `test`; pictures of another size are resized. The first layout may include further images of the
+    `val`, `test`) with `images/`, from `train/<class>/<image>`, or from Parquet files with the splits `train`,
+    `validation` and `test`; images of another size are resized. The first layout may include further images of the
     base classes (`train_phase_val`). In that case these are held out, at most `holdout` per class or all with -1, and
     none of the 600 is taken from training.
     """
@@ -176,14 +176,14 @@ class TieredImageNet(FewShotDataSet):
     """tieredImageNet: 779,165 images of 608 classes; 351 base classes, 97 and 160 dissimilar ones; 84 x 84.
 
     It is read from `train_images.npz` or `train_images_png.pkl` with `train_labels.pkl` (and `val`, `test`), from
-    `train/<class>/<picture>`, or from Parquet files. If `train_phase_val` is present, it is held out as in
+    `train/<class>/<image>`, or from Parquet files. If `train_phase_val` is present, it is held out as in
     `MiniImageNet`. Decoded, it takes 16 GB of disk space.
     """
 
     padding: Annotated[int, Range(0, 256)] = 8
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
     bgr: bool = False
-    """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded pictures define their own order."""
+    """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded images define their order."""
 
     name: ClassVar[str] = "tiered-imagenet"
     all_classes: ClassVar[int] = 351

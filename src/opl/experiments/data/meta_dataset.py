@@ -1,6 +1,6 @@
 """Meta-Dataset: sources with training classes, and test classes from which episodes of varying size are drawn.
 
-Each source is a data set of its own, whose classes a specification names. `load` gives the training classes;
+Each source is a data set whose classes a specification names. `load` gives the training classes;
 `novel_classes` the others.
 """
 
@@ -31,7 +31,7 @@ class MetaDataSet(DataSet):
     source: Name = "omniglot"
     """The name of the source."""
     size: Pixels = 84
-    """Height and width of the images, to which pictures are resized."""
+    """Height and width that images are resized to."""
     padding: CountOrZero = 8
     """Pad by this many pixels and crop at a random position; 0 disables it."""
     flip: Fraction = 0.0
@@ -67,11 +67,10 @@ class MetaDataSet(DataSet):
 
 @dataclass(frozen=True)
 class MetaSource(MetaDataSet):
-    """A source read from files: one HDF5 file per class, pictures as '<class>/<picture>', or Parquet files.
+    """A source read from files: one HDF5 file per class, images as '<class>/<image>', or Parquet files.
 
-    `specification.json`, or Meta-Dataset's own `dataset_spec.json`, beside them names the classes of each split; some
-    come with this package. Where images of training classes are held out, the accuracy on them is the test accuracy of
-    a run.
+    `specification.json`, or Meta-Dataset's `dataset_spec.json`, beside them names the classes of each split; some come
+    with this package. If images of training classes are held out, the accuracy on them is the test accuracy of a run.
 
     Example:
         >>> MetaSource(source="omniglot-8", size=32, padding=2).num_classes
@@ -81,7 +80,7 @@ class MetaSource(MetaDataSet):
     root: str = ""
     """Its folder; if empty, $OPL_DATA is searched, also its folder 'meta-dataset', and then the Hub."""
     specification: str = ""
-    """The specification file; if empty, the one beside the files, or the one that comes with this package."""
+    """The specification file; if empty, that beside the files, or that of this package."""
     holdout: CountOrZero = 0
     """Images of each training class held out for testing."""
     per_class: CountOrZero = 0
@@ -111,7 +110,7 @@ class MetaSource(MetaDataSet):
         known = self._specification()
         names = known.splits["train"]
         if len(names) < 2:
-            raise OptionError(f"{self.source} has {len(names)} classes to train on: it is for testing only.")
+            raise OptionError(f"{self.source} has {len(names)} training classes: use it for testing only.")
         pixels, labels, where = self._read(known)
         rows = (labels < len(names)).nonzero().flatten()
         seed = seed if self.split_seed == -1 else self.split_seed
@@ -143,14 +142,14 @@ class MetaSource(MetaDataSet):
         return load_specification(self.source, next((file for file in beside if file.is_file()), None))
 
     def _folders(self) -> list[Path]:
-        """Where the source may be: the given folder, or else folders in $OPL_DATA, that of Meta-Dataset first."""
+        """Return where the source may be: the given folder, or folders in $OPL_DATA, that of Meta-Dataset first."""
         if self.root:
             return [Path(self.root).expanduser()]
         shelf = os.environ.get("OPL_DATA")
         return [Path(shelf).expanduser() / name / self.source for name in (FOLDER, "")] if shelf else []
 
     def _root(self) -> str:
-        """The given folder, or that of the source among those of Meta-Dataset; empty if there is neither."""
+        """Return the given folder, or that of the source in the folder of Meta-Dataset; empty if neither exists."""
         together = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
         return together[0] if together else ""
 

@@ -76,18 +76,18 @@ class MetaEpisodes:
 
     def __init__(self, labels: Tensor, *, episodes: int, seed: int, hierarchy: Hierarchy | None = None) -> None:
         self.counts = labels.bincount()
-        self.places = torch.split(labels.argsort(stable=True), self.counts.tolist())
-        there = {number for number, count in enumerate(self.counts.tolist()) if count >= 2}
-        sets = hierarchy.sets if hierarchy else (tuple(sorted(there)),)
-        kept = [torch.tensor([each for each in classes if each in there]) for classes in sets]
+        self.rows = torch.split(labels.argsort(stable=True), self.counts.tolist())
+        usable = {number for number, count in enumerate(self.counts.tolist()) if count >= 2}
+        sets = hierarchy.sets if hierarchy else (tuple(sorted(usable)),)
+        kept = [torch.tensor([label for label in classes if label in usable]) for classes in sets]
         most = MOST_LEAVES if hierarchy and hierarchy.whole else len(self.counts)
         self.sets: Sequence[Tensor] = [classes for classes in kept if FEWEST_WAYS <= len(classes) <= most]
         self.whole = hierarchy.whole if hierarchy else False
         self.episodes, self.seed = episodes, seed
         if not self.sets:
             raise OptionError(
-                f"an episode needs {FEWEST_WAYS} classes of two images or more that belong together, and there are "
-                f"{max(map(len, kept), default=0)}: take a part with more classes."
+                f"an episode needs {FEWEST_WAYS} related classes of two images or more, but there are "
+                f"{max(map(len, kept), default=0)}: use a part with more classes."
             )
 
     def __len__(self) -> int:
@@ -95,13 +95,13 @@ class MetaEpisodes:
 
     def __getitem__(self, index: int) -> VariableEpisode:
         if not 0 <= index < self.episodes:
-            raise IndexError(f"episode {index} does not exist: there are {self.episodes}, counted from 0.")
-        chance = Purpose.EPISODE.generator(self.seed, index)
-        classes, shots, queries, _ = self._compose(chance)
+            raise IndexError(f"episode {index} does not exist: must be 0 to {self.episodes - 1}.")
+        generator = Purpose.EPISODE.generator(self.seed, index)
+        classes, shots, queries, _ = self._compose(generator)
         support, query = [], []
         for number, shot in zip(classes.tolist(), shots.tolist(), strict=True):
-            places = self.places[number]
-            drawn = places[torch.randperm(len(places), generator=chance)[: shot + queries]]
+            rows = self.rows[number]
+            drawn = rows[torch.randperm(len(rows), generator=generator)[: shot + queries]]
             support.append(drawn[:shot])
             query.append(drawn[shot:])
         ids = torch.arange(len(classes))
@@ -112,28 +112,30 @@ class MetaEpisodes:
         """Return the classes and sizes of an episode, without its images."""
         return self._compose(Purpose.EPISODE.generator(self.seed, index))
 
-    def _compose(self, chance: torch.Generator) -> Composition:
+    def _compose(self, generator: torch.Generator) -> Composition:
         """Draw what an episode is made of, by the rules of Meta-Dataset."""
-        classes = self._classes(chance)
+        classes = self._classes(generator)
         images = self.counts[classes].double()
         queries = min(MOST_QUERIES, int(images.min()) // 2)
         left = images - queries
-        share = torch.rand((), generator=chance, dtype=torch.float64)
+        share = torch.rand((), generator=generator, dtype=torch.float64)
         size = min(MOST_SUPPORT, int((share * left.clamp(max=MOST_OF_A_CLASS) + 1).floor().sum()))
         low, high = LOG_WEIGHTS
-        weights = images * (low + (high - low) * torch.rand(len(classes), generator=chance, dtype=torch.float64)).exp()
+        weights = (
+            images * (low + (high - low) * torch.rand(len(classes), generator=generator, dtype=torch.float64)).exp()
+        )
         wanted = (weights / weights.sum() * (size - len(classes))).floor() + 1
         return Composition(classes, wanted.minimum(left).long(), queries, size)
 
-    def _classes(self, chance: torch.Generator) -> Tensor:
+    def _classes(self, generator: torch.Generator) -> Tensor:
         """Choose a set of related classes, then classes of it, without replacement."""
-        classes = self.sets[_below(len(self.sets), chance)]
+        classes = self.sets[_below(len(self.sets), generator)]
         most = min(MOST_WAYS, len(classes))
         if self.whole and len(classes) <= MOST_WAYS:
             return classes
-        way = most if self.whole else FEWEST_WAYS + _below(most - FEWEST_WAYS + 1, chance)
-        return classes[torch.randperm(len(classes), generator=chance)[:way]]
+        way = most if self.whole else FEWEST_WAYS + _below(most - FEWEST_WAYS + 1, generator)
+        return classes[torch.randperm(len(classes), generator=generator)[:way]]
 
 
-def _below(count: int, chance: torch.Generator) -> int:
-    return int(torch.randint(count, (), generator=chance))
+def _below(count: int, generator: torch.Generator) -> int:
+    return int(torch.randint(count, (), generator=generator))

@@ -73,7 +73,7 @@ class PairFlip(_RatedNoise):
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
         """Keep a label with probability `1 - rate`; the next class has `rate`."""
         count = len(class_names)
-        return self._to([(each + 1) % count for each in range(count)])
+        return self._to([(label + 1) % count for label in range(count)])
 
 
 @dataclass(frozen=True)
@@ -97,22 +97,24 @@ class NoiseMatrix(_Noise):
 
     def matrix(self, class_names: Sequence[str], groups: Sequence[int] = ()) -> Tensor:
         """Return the matrix in the file; raise an error unless it is a transition matrix for these classes."""
-        found, count = _read(self.path), len(class_names)
-        if found.shape != (count, count):
+        matrix, count = _read(self.path), len(class_names)
+        if matrix.shape != (count, count):
             raise OptionError(
-                f"the noise matrix {self.path!r} is {' x '.join(map(str, found.shape))}, and the data has {count} "
+                f"the noise matrix {self.path!r} is {' x '.join(map(str, matrix.shape))}, but the data has {count} "
                 f"classes: give {count} rows of {count} probabilities."
             )
-        off = (found.sum(1) - 1).abs()
+        off = (matrix.sum(1) - 1).abs()
         if not bool((off <= _SLACK).all()):
             row = int((~(off <= _SLACK)).nonzero()[0])
             raise OptionError(
-                f"row {row} of the noise matrix {self.path!r} sums to {float(found[row].sum()):g}: the probabilities "
-                "of what a label becomes must sum to 1."
+                f"row {row} of the noise matrix {self.path!r} sums to {float(matrix[row].sum()):g}: the probabilities "
+                "in a row must sum to 1."
             )
-        if bool((found < 0).any()):
-            raise OptionError(f"the noise matrix {self.path!r} has {float(found.min()):g} in it: no probability is.")
-        return found / found.sum(1, keepdim=True)
+        if bool((matrix < 0).any()):
+            raise OptionError(
+                f"the noise matrix {self.path!r} contains {float(matrix.min()):g}: all entries must be probabilities."
+            )
+        return matrix / matrix.sum(1, keepdim=True)
 
 
 NOISES = (UniformNoise, PairFlip, ClassDependent, NoiseMatrix)
@@ -126,32 +128,31 @@ _ALIKE: tuple[dict[str, str], ...] = (
 
 
 def _looks_like(class_names: Sequence[str]) -> list[int]:
-    number = {name: place for place, name in enumerate(class_names)}
+    number = {name: index for index, name in enumerate(class_names)}
     for alike in _ALIKE:
         if number.keys() >= {*alike, *alike.values()}:
             return [number[alike.get(name, name)] for name in class_names]
     raise OptionError(
-        f"nobody has said which of the classes {', '.join(map(repr, class_names[:3]))}, ... look alike: take "
-        "class-dependent noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, or with CIFAR-100, or give a "
-        "matrix (NoiseMatrix)."
+        f"there is no map of similar classes for {', '.join(map(repr, class_names[:3]))}, ...: use class-dependent "
+        "noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, or with CIFAR-100, or give a matrix (NoiseMatrix)."
     )
 
 
 def _next_in_group(class_names: Sequence[str], groups: Sequence[int]) -> list[int]:
     members: dict[int, list[int]] = {}
-    for place, group in enumerate(groups):
-        members.setdefault(group, []).append(place)
-    if alone := [places[0] for places in members.values() if len(places) == 1]:
+    for label, group in enumerate(groups):
+        members.setdefault(group, []).append(label)
+    if alone := [labels[0] for labels in members.values() if len(labels) == 1]:
         raise OptionError(
-            f"{class_names[alone[0]]!r} is the only class of its super-class here, so it can be taken for none: choose "
-            "whole super-classes with --data.superclasses."
+            f"{class_names[alone[0]]!r} is the only selected class of its superclass: select whole superclasses with "
+            "--data.superclasses."
         )
-    following = {one: other for places in members.values() for one, other in zip(places, _turned(places), strict=True)}
-    return [following[place] for place in range(len(groups))]
-
-
-def _turned(places: list[int]) -> list[int]:
-    return [*places[1:], places[0]]
+    following = {
+        label: after
+        for labels in members.values()
+        for label, after in zip(labels, [*labels[1:], labels[0]], strict=True)
+    }
+    return [following[label] for label in range(len(groups))]
 
 
 def _read(path: str) -> Tensor:
@@ -160,18 +161,18 @@ def _read(path: str) -> Tensor:
     file = Path(path).expanduser()
     try:
         if file.suffix == ".npy":
-            found = np.load(io.BytesIO(read_limited(file, MOST_BYTES)), allow_pickle=False)
+            rows = np.load(io.BytesIO(read_limited(file, MOST_BYTES)), allow_pickle=False)
         elif file.suffix == ".json":
-            found = read_json(file, MOST_BYTES)
+            rows = read_json(file, MOST_BYTES)
         else:
             lines = read_limited(file, MOST_BYTES).decode().replace(",", " ").splitlines()
-            found = [[float(word) for word in line.split()] for line in lines if line.strip()]
-        matrix = torch.from_numpy(np.array(found, dtype=np.float64))
+            rows = [[float(word) for word in line.split()] for line in lines if line.strip()]
+        matrix = torch.from_numpy(np.array(rows, dtype=np.float64))
     except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
         why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
         raise DataError(
             f"the noise matrix {path!r} cannot be read ({why}): give a .npy file, a .json list of rows, or a text file "
-            "with a row a line."
+            "with one row per line."
         ) from error
     return matrix if matrix.ndim == 2 else matrix.reshape(-1, 1)
 
@@ -225,8 +226,8 @@ def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
         >>> draw_labels(torch.tensor([0, 1, 0]), torch.tensor([[0.0, 1.0], [0.0, 1.0]]), seed=0)
         tensor([1, 1, 1])
     """
-    chance = Purpose.LABEL_NOISE.generator(seed)
-    points = torch.rand(len(labels), generator=chance, dtype=torch.float64)
+    generator = Purpose.LABEL_NOISE.generator(seed)
+    points = torch.rand(len(labels), generator=generator, dtype=torch.float64)
     ends = matrix.double().cumsum(1)
     ends = ends / ends[:, -1:]  # exactly 1 at the end, despite rounding
     return torch.searchsorted(ends[labels], points[:, None], right=True).squeeze(1)

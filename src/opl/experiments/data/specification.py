@@ -14,7 +14,7 @@ from ..settings import read_json
 from .read.few_shot_files import PARTS
 
 NAMES = ("specification.json", "dataset_spec.json")
-"""Names of specification files beside the pictures."""
+"""Names of specification files beside the images."""
 FIELDS = ("name", "data", "files", "columns", "invert", "splits", "groups", "children")
 OFFICIAL = {  # training, validation and test classes
     "ilsvrc_2012": (712, 158, 130),
@@ -44,7 +44,7 @@ class Specification:
     whole: bool = False
     """Whether an episode takes all classes of a set, at most 50, instead of a random number of them."""
     data: str = ""
-    """The data set whose files hold the pictures; empty if it has the same name."""
+    """The data set whose files hold the images; empty if it has the same name."""
     files: tuple[str, ...] = ("train",)
     """The splits of Parquet files to read."""
     columns: tuple[str, ...] = ()
@@ -60,16 +60,16 @@ class Specification:
         return tuple(name for part in PARTS for name in self.splits[part])
 
     def sets_of(self, part: str) -> tuple[tuple[int, ...], ...]:
-        """The sets of related classes of a part, as numbers counted within it; a set that occurs twice counts once."""
-        number = {name: place for place, name in enumerate(self.splits[part])}
+        """Return the sets of related classes of a part, numbered within it; without duplicates."""
+        number = {name: index for index, name in enumerate(self.splits[part])}
         sets = (tuple(sorted({number[name] for name in group if name in number})) for group in self.groups)
         return tuple(dict.fromkeys(classes for classes in sets if classes))
 
 
 def built_in() -> tuple[str, ...]:
-    """The names of the specifications that come with this package."""
-    there = (entry.name for entry in files(__package__).joinpath("specifications").iterdir())
-    return tuple(sorted(name.removesuffix(".json") for name in there if name.endswith(".json")))
+    """Return the names of the specifications in this package."""
+    names = (entry.name for entry in files(__package__).joinpath("specifications").iterdir())
+    return tuple(sorted(name.removesuffix(".json") for name in names if name.endswith(".json")))
 
 
 def load_specification(name: str, file: Path | None) -> Specification:
@@ -83,55 +83,55 @@ def load_specification(name: str, file: Path | None) -> Specification:
             )
         file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
     try:
-        found = parse_specification(read_json(file), name)
+        known = parse_specification(read_json(file), name)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{str(file)!r} is no specification of {name} ({error}): give a JSON file that names the classes of each "
-            "split, as docs/meta-dataset.md describes."
+            f"{str(file)!r} is not a specification of {name} ({error}): give a JSON file that names the classes of "
+            "each split, as docs/meta-dataset.md describes."
         ) from error
-    counts = tuple(len(found.splits[part]) for part in PARTS)
-    if found.name in OFFICIAL and name == found.name and counts != OFFICIAL[name]:
+    counts = tuple(len(known.splits[part]) for part in PARTS)
+    if known.name in OFFICIAL and name == known.name and counts != OFFICIAL[name]:
         raise DataError(
             f"{str(file)!r} gives {name} {_numbers(counts)} classes for training, validation and testing, where "
-            f"Meta-Dataset has {_numbers(OFFICIAL[name])}: take its own split, or give yours another name."
+            f"Meta-Dataset has {_numbers(OFFICIAL[name])}: use its split, or give yours another name."
         )
-    return found
+    return known
 
 
 def parse_specification(content: Any, name: str) -> Specification:
-    """Make a specification of the content of a JSON file.
+    """Build a specification from the content of a JSON file.
 
     Raises:
-        ValueError, LookupError, TypeError or AttributeError: it is none.
+        ValueError, LookupError, TypeError or AttributeError: it is not a specification.
     """
     if not isinstance(content, dict):
-        raise ValueError(f"it holds a {type(content).__name__}")
+        raise ValueError(f"it holds a {type(content).__name__} instead of an object")
     known = _parse_ours(content, name) if "splits" in content else _parse_theirs(content, name)
     classes = known.classes
     if len(set(classes)) < len(classes):
-        twice = next(each for place, each in enumerate(classes) if each in classes[:place])
+        twice = next(name for index, name in enumerate(classes) if name in classes[:index])
         raise ValueError(f"the class {twice!r} is named twice")
     return known
 
 
 def _parse_ours(content: dict[str, Any], name: str) -> Specification:
-    if strange := [key for key in content if key not in FIELDS]:
-        raise ValueError(did_you_mean("field", strange[0], FIELDS))
+    if unknown := [key for key in content if key not in FIELDS]:
+        raise ValueError(did_you_mean("field", unknown[0], FIELDS))
     if "groups" in content and "children" in content:
-        raise ValueError("it has groups and children, and an episode can follow only one of them")
-    splits = {part: _words(content["splits"].get(part, ())) for part in PARTS}
-    classes = {each for part in splits.values() for each in part}
+        raise ValueError("it has both groups and children, but an episode can use only one of them")
+    splits = {part: _names(content["splits"].get(part, ())) for part in PARTS}
+    classes = {name for part in splits.values() for name in part}
     whole = "children" in content
     listed = content.get("groups", {}).values()
-    groups = leaf_sets(content["children"], classes) if whole else tuple(map(_words, listed))
+    groups = leaf_sets(content["children"], classes) if whole else tuple(map(_names, listed))
     return Specification(
         str(content.get("name", name)),
         splits,
         groups,
         whole,
         str(content.get("data", "")),
-        _words(content.get("files", ("train",))),
-        _words(content.get("columns", ())),
+        _names(content.get("files", ("train",))),
+        _names(content.get("columns", ())),
         bool(content.get("invert", False)),
     )
 
@@ -139,20 +139,20 @@ def _parse_ours(content: dict[str, Any], name: str) -> Specification:
 def _parse_theirs(content: dict[str, Any], name: str) -> Specification:
     """Read Meta-Dataset's own format: flat classes, classes of superclasses (Omniglot), or a graph (ImageNet)."""
     called = str(content.get("name", name))
-    names = {str(number): str(word) for number, word in content.get("class_names", {}).items()}
+    names = {str(number): str(class_name) for number, class_name in content.get("class_names", {}).items()}
     if "split_subgraphs" in content:
         return _parse_graph(content["split_subgraphs"], called)
     if "superclasses_per_split" not in content:
         sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _THEIR_PARTS.items()}
         return Specification(called, _count_off(sizes), aliases=names)
     inside = [
-        int(content["classes_per_superclass"][str(place)]) for place in range(len(content["classes_per_superclass"]))
+        int(content["classes_per_superclass"][str(index)]) for index in range(len(content["classes_per_superclass"]))
     ]
     groups = tuple(_count_off(dict(enumerate(inside))).values())
     start, splits = 0, {}
     for key, part in _THEIR_PARTS.items():
         count = int(content["superclasses_per_split"].get(key, 0))
-        splits[part] = tuple(each for group in groups[start : start + count] for each in group)
+        splits[part] = tuple(class_name for group in groups[start : start + count] for class_name in group)
         start += count
     return Specification(called, splits, groups, aliases=names)
 
@@ -161,45 +161,45 @@ def _parse_graph(graphs: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -
     splits: dict[str, tuple[str, ...]] = dict.fromkeys(PARTS, ())
     groups: list[tuple[str, ...]] = []
     for key, part in _THEIR_PARTS.items():
-        children = {str(node["wn_id"]): _words(node["children_ids"]) for node in graphs.get(key, ())}
+        children = {str(node["wn_id"]): _names(node["children_ids"]) for node in graphs.get(key, ())}
         splits[part] = tuple(sorted(node for node, below in children.items() if not below))
         groups += leaf_sets({node: below for node, below in children.items() if below}, set(splits[part]))
     return Specification(name, splits, tuple(groups), whole=True)
 
 
 def leaf_sets(children: Mapping[str, Iterable[str]], leaves: set[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the leaves below each inner node of a graph without cycles, once for each different set.
+    """Return the leaves below each inner node of a graph without cycles, without duplicates.
 
     Example:
         >>> leaf_sets({"animal": ["cat", "bird"], "bird": ["owl", "tit"], "top": ["animal"]}, {"cat", "owl", "tit"})
         (('cat', 'owl', 'tit'), ('owl', 'tit'))
     """
-    found: dict[str, frozenset[str]] = {}
+    leaves_of: dict[str, frozenset[str]] = {}
 
     def below(node: str, above: tuple[str, ...]) -> frozenset[str]:
         if node in above:
             raise ValueError(f"the node {node!r} is below itself")
-        if node not in found:
+        if node not in leaves_of:
             parts = [below(str(child), (*above, node)) for child in children.get(node, ())]
-            found[node] = frozenset([node] if node in leaves else ()).union(*parts)
-        return found[node]
+            leaves_of[node] = frozenset([node] if node in leaves else ()).union(*parts)
+        return leaves_of[node]
 
     sets = [tuple(sorted(below(str(node), ()))) for node in sorted(children)]
-    return tuple(dict.fromkeys(each for each in sets if each))
+    return tuple(dict.fromkeys(filter(None, sets)))
 
 
 def _count_off(sizes: Mapping[Any, int]) -> dict[Any, tuple[str, ...]]:
     """Consecutive numbers as names: the first ones for the first key, and so on."""
-    start, found = 0, {}
+    start, names = 0, {}
     for key, size in sizes.items():
-        found[key] = tuple(map(str, range(start, start + size)))
+        names[key] = tuple(map(str, range(start, start + size)))
         start += size
-    return found
+    return names
 
 
-def _words(values: Any) -> tuple[str, ...]:
+def _names(values: Any) -> tuple[str, ...]:
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-        raise ValueError("names are listed, where something else stands")
+        raise ValueError("expected a list of names")
     return tuple(values)
 
 

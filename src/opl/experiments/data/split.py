@@ -20,38 +20,38 @@ def split(labels: Tensor, val: int, *, seed: int, stratified: bool = False) -> t
         tensor(3)
     """
     if not 0 <= val < max(len(labels), 1):
-        raise OptionError(f"val={val} of {len(labels)} images cannot be held out: give 0 to {len(labels) - 1}.")
+        raise OptionError(f"val={val} of {len(labels)} images cannot be held out: must be 0 to {len(labels) - 1}.")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     if not stratified:
         return order[val:].sort().values, order[:val].sort().values
     quota = _shares(labels.bincount(), val)
-    held = _place_in_class(labels[order]) < quota[labels[order]]
+    held = _rank_in_class(labels[order]) < quota[labels[order]]
     return order[~held].sort().values, order[held].sort().values
 
 
 def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 0) -> Tensor:
-    """Return the rows of the first `classes` classes, at most `per_class` of each chosen by `seed`; 0 keeps all.
+    """Return the rows of the first `classes` classes, at most `per_class` per class, chosen by `seed`; 0 keeps all.
 
     Example:
         >>> subset(torch.tensor([0, 1, 2, 0, 1, 2]), classes=2)
         tensor([0, 1, 3, 4])
     """
     if classes < 0 or per_class < 0:
-        raise OptionError(f"classes={classes}, per_class={per_class}: give whole numbers, 0 to keep all.")
+        raise OptionError(f"classes={classes}, per_class={per_class}: must not be negative (0 keeps all).")
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     shuffled = labels[order]
     kept = torch.ones_like(shuffled, dtype=torch.bool)
     if classes:
         kept &= shuffled < classes
     if per_class:
-        kept &= _place_in_class(shuffled) < per_class
+        kept &= _rank_in_class(shuffled) < per_class
     return order[kept].sort().values
 
 
 def stratified_rows(labels: Tensor, count: int) -> Tensor:
-    """At most `count` rows in ascending order: the first of every class, as many of each as fit.
+    """Return at most `count` rows in ascending order: the first rows of every class, as many per class as fit.
 
-    All rows if there are no more than `count`. Classes with few images give their places to the others.
+    All rows are returned if there are at most `count`. Classes with few images leave more rows to the others.
 
     Example:
         >>> stratified_rows(torch.tensor([0, 0, 0, 0, 1, 2, 2]), 5)
@@ -64,9 +64,9 @@ def stratified_rows(labels: Tensor, count: int) -> Tensor:
     while low < high:  # the largest number of images per class that fits
         middle = (low + high + 1) // 2
         low, high = (middle, high) if int(counts.clamp(max=middle).sum()) <= count else (low, middle - 1)
-    if low == 0:  # more classes than places
-        return (_place_in_class(labels) == 0).nonzero().flatten()[:count]
-    return (_place_in_class(labels) < low).nonzero().flatten()
+    if low == 0:  # more classes than rows
+        return (_rank_in_class(labels) == 0).nonzero().flatten()[:count]
+    return (_rank_in_class(labels) < low).nonzero().flatten()
 
 
 def _shares(counts: Tensor, total: int) -> Tensor:
@@ -77,10 +77,10 @@ def _shares(counts: Tensor, total: int) -> Tensor:
     return share
 
 
-def _place_in_class(labels: Tensor) -> Tensor:
+def _rank_in_class(labels: Tensor) -> Tensor:
     """Return each image's index within its class (0 for the first, 1 for the second, ...), in the given order."""
     by_class = labels.argsort(stable=True)
     starts = torch.cat([labels.new_zeros(1), labels.bincount().cumsum(0)])
-    places = torch.empty_like(labels)
-    places[by_class] = torch.arange(len(labels)) - starts[labels[by_class]]
-    return places
+    ranks = torch.empty_like(labels)
+    ranks[by_class] = torch.arange(len(labels)) - starts[labels[by_class]]
+    return ranks

@@ -91,7 +91,7 @@ class Synthetic(DataSet):
         return self._model.augment
 
     def check(self) -> None:
-        """Raise an error for more classes than the copied data set has."""
+        """Raise an error for settings out of range, or more classes than the copied data set has."""
         check_settings(self, "data.")
         check_classes(self.name, self.classes, self._model.num_classes)
 
@@ -115,22 +115,21 @@ class Synthetic(DataSet):
         self.check()
         if not isinstance(self._model, FewShotDataSet):
             raise OptionError(
-                f"{self.name} has no classes beside those of the run: novel classes need data like 'cifar-fs', "
-                "'mini-imagenet' or 'tiered-imagenet'."
+                f"{self.name} has no novel classes: use data like 'cifar-fs', 'mini-imagenet' or 'tiered-imagenet'."
             )
         count, seed = {"val": (16, 1), "test": (20, 2)}[part]
         labels = torch.arange(count * self.per_new_class) % count
         pixels = self._pixels(labels, count, torch.Generator().manual_seed(seed))
         return Images(pixels, labels, torch.arange(len(labels))), tuple(f"new {part} class {i}" for i in range(count))
 
-    def _pixels(self, labels: Tensor, num_classes: int, chance: torch.Generator) -> Tensor:
-        patterns = self._patterns(num_classes, chance)
-        noise = torch.randn(len(labels), *patterns.shape[1:], generator=chance) * self.noise
+    def _pixels(self, labels: Tensor, num_classes: int, generator: torch.Generator) -> Tensor:
+        patterns = self._patterns(num_classes, generator)
+        noise = torch.randn(len(labels), *patterns.shape[1:], generator=generator) * self.noise
         return (patterns[labels] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
 
-    def _patterns(self, num_classes: int, chance: torch.Generator) -> Tensor:
+    def _patterns(self, num_classes: int, generator: torch.Generator) -> Tensor:
         """Generate patterns that are coarse, so that crops preserve them, and symmetric, so that flips do."""
-        coarse = torch.rand(num_classes, self.channels, 4, 4, generator=chance)
+        coarse = torch.rand(num_classes, self.channels, 4, 4, generator=generator)
         coarse = (coarse + coarse.flip(3)) / 2
         return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
 
@@ -180,7 +179,7 @@ class SyntheticDomains(DataSet):
         return augmentation(self.size, 0.8, 0.5, 0.4, 0.1)
 
     def check(self) -> None:
-        """Raise an error for a target that is no domain."""
+        """Raise an error for an unknown target."""
         if self.target not in PACS:
             raise OptionError(did_you_mean("domain", self.target, PACS))
 
@@ -188,16 +187,16 @@ class SyntheticDomains(DataSet):
         """Generate the data, which is the same for every `seed`."""
         self.check()
         names = tuple(PACS)
-        chance, each = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
-        labels = torch.arange(each * len(names)) % self.num_classes
-        domains = torch.arange(len(labels)) // each
-        coarse = torch.rand(self.num_classes, 1, 4, 4, generator=chance)
+        generator, per_domain = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
+        labels = torch.arange(per_domain * len(names)) % self.num_classes
+        domains = torch.arange(len(labels)) // per_domain
+        coarse = torch.rand(self.num_classes, 1, 4, 4, generator=generator)
         patterns = F.interpolate((coarse + coarse.flip(3)) / 2, size=(self.size, self.size), mode="bilinear")
-        dark, light = (torch.rand(len(names), 3, 1, 1, generator=chance) * 0.5 + start for start in (0.0, 0.5))
+        dark, light = (torch.rand(len(names), 3, 1, 1, generator=generator) * 0.5 + start for start in (0.0, 0.5))
         images = dark[domains] + (light - dark)[domains] * patterns[labels]
-        images += torch.randn(images.shape, generator=chance) * self.noise
+        images += torch.randn(images.shape, generator=generator) * self.noise
         pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
-        target, held = domains == names.index(self.target), torch.arange(len(labels)) % each >= self.rows
+        target, held = domains == names.index(self.target), torch.arange(len(labels)) % per_domain >= self.rows
         parts = (~target & ~held, ~target & held, target)
         train, val, test = (Images(pixels, labels, part.nonzero().flatten(), domains) for part in parts)
         classes = tuple(f"class {number}" for number in range(self.num_classes))
@@ -216,7 +215,7 @@ class SyntheticSource(MetaDataSet):
     """
 
     classes: Annotated[int, Range(2, 10**4)] = 6
-    """Training classes; there are as many for validation, and twice as many for testing."""
+    """Training classes; also the number of validation classes, and half the number of test classes."""
     images: Annotated[int, Range(4, 10**5)] = 16
     """Images of each class, from 8 fewer to 8 more in the test classes."""
     noise: NotNegative = 0.1
@@ -257,14 +256,14 @@ class SyntheticSource(MetaDataSet):
         return Hierarchy((tuple(range(count // 2)), tuple(range(count // 2, count))))
 
     def _part(self, part: str, counts: torch.Tensor) -> tuple[Images, tuple[str, ...]]:
-        chance = torch.Generator().manual_seed(mix(PARTS.index(part), *self.source.encode()))
+        generator = torch.Generator().manual_seed(mix(PARTS.index(part), *self.source.encode()))
         colors = torch.Generator().manual_seed(mix(*self.source.encode()))
         dark, light = (torch.rand(3, 1, 1, generator=colors) * 0.4 + start for start in (0.0, 0.6))
         labels = torch.arange(len(counts)).repeat_interleave(counts)
-        coarse = torch.rand(len(counts), 1, 4, 4, generator=chance)
+        coarse = torch.rand(len(counts), 1, 4, 4, generator=generator)
         patterns = F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
         images = dark + (light - dark) * patterns[labels]
-        images += torch.randn(images.shape, generator=chance) * self.noise
+        images += torch.randn(images.shape, generator=generator) * self.noise
         pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
         names = tuple(f"{self.source} {part} class {number}" for number in range(len(counts)))
         return Images(pixels, labels, torch.arange(len(labels))), names

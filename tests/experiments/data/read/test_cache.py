@@ -111,7 +111,8 @@ def _load_and_log(log: str, barrier) -> None:
         stream.write(f"{int(decoded.parts['train'].pixels.long().sum())}\n")
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 8])
 def test_processes_at_once_build_one_cache_and_all_use_it(shelf, tmp_path, count):
     parts = write_mnist(shelf / "mnist")
     context = multiprocessing.get_context("spawn")
@@ -137,6 +138,7 @@ def _build_until_killed() -> None:
     serve.load("mnist")
 
 
+@pytest.mark.slow
 def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp_path):
     parts = write_mnist(shelf / "mnist")
     process = multiprocessing.get_context("spawn").Process(target=_build_until_killed)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageFilter
 
-from _pictures import encoded
+from _image_files import encoded
 from opl.experiments.data.augment import RandomResizedCrop
 from opl.experiments.data.read.decode import (
     Decoding,

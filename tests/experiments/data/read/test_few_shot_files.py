@@ -77,7 +77,7 @@ def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, f
     for each in ("val", "test"):
         same(*settings.novel_classes(each), made[each])
     assert [len(part) for part in CifarFS(root=str(tmp_path), holdout=2).load(0)[:3]] == [256, 0, 128]
-    with pytest.raises(OptionError, match=r"holdout=-1 .* give 0 to 5; these files hold no image out"):
+    with pytest.raises(OptionError, match=r"holdout=-1 .* must be 0 to 5 \(-1 needs files that hold images out\)"):
         CifarFS(root=str(tmp_path), holdout=-1).load(0)
 
 

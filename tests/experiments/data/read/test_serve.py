@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from _pictures import class_folders, encoded, flat, number_of, parquet
+from _image_files import class_folders, encoded, flat, number_of, parquet
 from opl.errors import DataError, OplWarning
 from opl.experiments.data import Batches, ImageFolder
 from opl.experiments.data.read import cache, decode, serve
