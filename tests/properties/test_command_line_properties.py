@@ -1,4 +1,4 @@
-"""Whatever the words on the command line: exit code 0, 1 or 2, something said if it is not 0, and no traceback.
+"""Any command line: exit code 0, 1 or 2, a message if it is not 0, and no traceback.
 
 Nothing is trained: `train` is stopped where training would start, and commands that train others are only parsed.
 """
@@ -51,7 +51,7 @@ def place(tmp_path_factory):
     odd = write_finished(root / "runs", "odd", 0)
     (odd / "recipe.json").write_text('{"recipe": {"name": 3, "seed": "x", "method": [], "scale": null}}')
     (root / "empty").mkdir()
-    (root / "file").write_text("words")
+    (root / "file").write_text("argv")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         for name in ("OPL_DATA", "HF_HUB_CACHE"):
@@ -67,37 +67,37 @@ def place(tmp_path_factory):
         yield
 
 
-def execute(words: list[str]) -> tuple[int, str]:
-    """The exit code and all that was said, with streams as strict as those of a terminal."""
-    said, mistakes = io.BytesIO(), io.BytesIO()
-    out = io.TextIOWrapper(said, "utf-8", errors=sys.__stdout__.errors if sys.__stdout__ else "strict")
+def execute(argv: list[str]) -> tuple[int, str]:
+    """The exit code and all that was expected, with streams as strict as those of a terminal."""
+    expected, mistakes = io.BytesIO(), io.BytesIO()
+    out = io.TextIOWrapper(expected, "utf-8", errors=sys.__stdout__.errors if sys.__stdout__ else "strict")
     err = io.TextIOWrapper(mistakes, "utf-8", errors="backslashreplace")
     with redirect_stdout(out), redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("default")
         try:
-            code = cli.main(words)
+            code = cli.main(argv)
         except SystemExit as end:
             code = end.code or 0
         out.flush()
         err.flush()
-    return code, (said.getvalue() + mistakes.getvalue()).decode(errors="replace")
+    return code, (expected.getvalue() + mistakes.getvalue()).decode(errors="replace")
 
 
-def assert_answered(words: list[str]) -> None:
-    code, said = execute(words)
-    assert code in (0, 1, 2), words
-    assert code == 0 or said.strip(), words
-    assert "Traceback" not in said, words
+def assert_answered(argv: list[str]) -> None:
+    code, expected = execute(argv)
+    assert code in (0, 1, 2), argv
+    assert code == 0 or expected.strip(), argv
+    assert "Traceback" not in expected, argv
 
 
 @given(st.lists(WORDS, max_size=6))
-def test_any_words_get_an_answer(words):
-    assert_answered(words)
+def test_any_arguments_get_an_answer(argv):
+    assert_answered(argv)
 
 
 @given(st.sampled_from([*cli.COMMANDS, "--completion"]), st.lists(WORDS, max_size=6))
-def test_any_words_after_a_command_get_an_answer(command, words):
-    assert_answered([command, *words])
+def test_any_arguments_after_a_command_get_an_answer(command, argv):
+    assert_answered([command, *argv])
 
 
 def flags_of(settings: dict, before: str = "") -> list[str]:
@@ -130,7 +130,7 @@ CONTENTS = st.binary(max_size=30) | st.sampled_from(
 @given(
     st.dictionaries(st.sampled_from(FILES), CONTENTS, min_size=1, max_size=2), st.sampled_from(READERS), st.booleans()
 )
-def test_a_run_folder_with_anything_in_its_files_gets_an_answer(tmp_path_factory, files, words, vouched):
+def test_a_run_folder_with_anything_in_its_files_gets_an_answer(tmp_path_factory, files, argv, vouched):
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("odd")
         patch.chdir(root)
@@ -139,4 +139,4 @@ def test_a_run_folder_with_anything_in_its_files_gets_an_answer(tmp_path_factory
             (path / name).write_bytes(content)
         if vouched:
             vouch(path)
-        assert_answered(words)
+        assert_answered(argv)

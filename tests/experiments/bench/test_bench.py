@@ -54,7 +54,7 @@ def test_every_subject_has_a_function_in_its_module():
 def test_episodes_are_classified_like_scikit_learn_does():
     row = episode_fits.compare_classifiers(episode_fits.Case(1, 2), chunks=1)
     assert row["equal %"] > 99
-    assert 40 < row["accuracy"] < 90  # chance is 20
+    assert 40 < row["accuracy"] < 90  # generator is 20
     assert row["faster"] == pytest.approx(row["scikit-learn s"] / row["ours s"])
 
 

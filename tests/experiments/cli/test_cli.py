@@ -35,7 +35,7 @@ def test_exit_codes(capsys, argv, code, expected):
     assert expected in captured.out + captured.err
 
 
-def test_every_command_has_a_file_with_flags_and_a_job():
+def test_every_command_has_a_module_with_parse_and_run():
     for name, command in cli.COMMANDS.items():
         module = import_module(f"{cli.__name__}.{command.module}")
         assert Path(module.__file__).parent == Path(cli.__file__).parent, name
@@ -55,5 +55,5 @@ def test_without_tyro_the_command_line_says_what_to_install():
     assert ended == "1"
 
 
-def test_a_wrong_flag_ends_with_two():
+def test_unknown_flag_exits_with_2():
     assert cli.main(["bench", "--secondz", "1"]) == 2

@@ -14,23 +14,23 @@ from opl.experiments import cli
 COMPLETE = """
 opl() { :; }
 source "$1"; shift
-words() { complete -p opl | sed 's/.*-F \\([^ ]*\\).*/\\1/'; }
+argv() { complete -p opl | sed 's/.*-F \\([^ ]*\\).*/\\1/'; }
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
-$(words) opl "${@: -1}"
+$(argv) opl "${@: -1}"
 echo "${COMPREPLY[@]}"
 """
 
 
-def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "opl", *words]
+def run(*argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "opl", *argv]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
 
 
-def on_a_terminal(*words: str, **variables: str) -> str:
+def on_a_terminal(*argv: str, **variables: str) -> str:
     """What a command prints on a terminal."""
     ours, theirs = pty.openpty()
     environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **variables}
-    with subprocess.Popen([sys.executable, "-m", "opl", *words], stdout=theirs, stderr=theirs, env=environment):
+    with subprocess.Popen([sys.executable, "-m", "opl", *argv], stdout=theirs, stderr=theirs, env=environment):
         os.close(theirs)
         out = b""
         try:
@@ -47,9 +47,9 @@ def test_bash_completes_commands_flags_and_choices(tmp_path):
     script = tmp_path / "opl.bash"
     script.write_text(run("--completion", "bash").stdout)
 
-    def complete(*words: str) -> set[str]:
+    def complete(*argv: str) -> set[str]:
         done = subprocess.run(
-            ["bash", "-c", COMPLETE, "bash", str(script), "opl", *words], capture_output=True, text=True, check=True
+            ["bash", "-c", COMPLETE, "bash", str(script), "opl", *argv], capture_output=True, text=True, check=True
         )
         return set(done.stdout.split())
 
@@ -67,9 +67,9 @@ def test_zsh_gets_a_script_with_every_command(capsys):
     assert all(word in script for word in cli.COMMANDS)
 
 
-@pytest.mark.parametrize("words", [["zhs"], [], ["bash", "zsh"]])
-def test_another_shell_is_one_sentence_that_names_the_shells(words, capsys):
-    assert cli.main(["--completion", *words]) == 2
+@pytest.mark.parametrize("argv", [["zhs"], [], ["bash", "zsh"]])
+def test_another_shell_is_one_sentence_that_names_the_shells(argv, capsys):
+    assert cli.main(["--completion", *argv]) == 2
     captured = capsys.readouterr()
     assert "'zsh' or 'bash'" in captured.err
     assert captured.out == ""
@@ -82,7 +82,7 @@ def test_python_m_opl_is_opl():
     assert "did you mean 'bench'" in wrong.stderr
 
 
-def test_help_has_no_colors_where_they_are_not_wanted():
+def test_help_has_no_colors_with_no_color():
     assert "\x1b[" in on_a_terminal("bench", "--help")
     plain = on_a_terminal("bench", "--help", NO_COLOR="1")
     assert "--seconds" in plain

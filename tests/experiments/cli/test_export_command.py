@@ -1,4 +1,4 @@
-"""`opl export`: its words, its exit codes, and what it prints."""
+"""`opl export`: flags, exit codes and output."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`opl` in a folder that somebody else filled with modules: none of them is imported, by no process that it starts."""
+"""`opl` in a folder with hostile modules: no process of it imports them."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def opl(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(folder, sys.executable, "-P", "-m", "opl", *words)
 
 
-def test_the_modules_would_run_where_nothing_protects(hostile, tmp_path):
+def test_modules_run_without_protection(hostile, tmp_path):
     assert run(hostile, sys.executable, "-c", "import json").returncode == 1
     assert (tmp_path / "ran").read_text() == "json\n"
 

@@ -1,4 +1,4 @@
-"""`opl recipes` and `opl data` print their lists, of which each line is one item or data set."""
+"""`opl recipes` and `opl data` list one item or data set per line."""
 
 import json
 import subprocess
@@ -13,36 +13,36 @@ from opl.experiments.paper import ITEMS, item
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
 from opl.experiments.cli import COMMANDS, main
-said = {}
+expected = {}
 more = [["recipes"], ["recipes", "table-1"], ["train", "digits-op"]]
-for words in [*([command, "--help"] for command in COMMANDS), *more]:
+for argv in [*([command, "--help"] for command in COMMANDS), *more]:
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(out):
         try:
-            code = main(words)
+            code = main(argv)
         except SystemExit as end:
             code = end.code or 0
     heavy = sorted({"torch", "numpy", "matplotlib", "datasets"} & set(sys.modules))
-    said[" ".join(words)] = [code, heavy, len(out.getvalue())]
-print(json.dumps(said))
+    expected[" ".join(argv)] = [code, heavy, len(out.getvalue())]
+print(json.dumps(expected))
 """
 
 
 def test_help_of_every_command_and_lists_of_recipes_need_no_torch():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=True)
-    said = json.loads(done.stdout)
-    assert {f"{command} --help" for command in cli.COMMANDS} <= set(said)
-    for words, (code, heavy, length) in said.items():
-        assert code == (2 if words == "train digits-op" else 0), words
-        assert heavy == [], words
-        assert length > 50, words
+    expected = json.loads(done.stdout)
+    assert {f"{command} --help" for command in cli.COMMANDS} <= set(expected)
+    for argv, (code, heavy, length) in expected.items():
+        assert code == (2 if argv == "train digits-op" else 0), argv
+        assert heavy == [], argv
+        assert length > 50, argv
 
 
-def listed(words, capfd):
-    assert cli.main(words) == 0
+def listed(argv, capfd):
+    assert cli.main(argv) == 0
     return capfd.readouterr().out.splitlines()
 
 
-def test_recipes_lists_the_items_first_a_line_each(capfd):
+def test_recipes_lists_items_first_one_line_per_item(capfd):
     lines = listed(["recipes"], capfd)
     assert [line.split()[0] for line in lines[: len(ITEMS)]] == list(ITEMS)
     for line, each in zip(lines, ITEMS.values(), strict=False):
@@ -53,7 +53,7 @@ def test_recipes_lists_the_items_first_a_line_each(capfd):
     assert "22 h" in lines[list(ITEMS).index("table-1")]
 
 
-def test_recipes_of_an_item_are_all_listed_and_words_choose_among_them(capfd):
+def test_recipes_of_an_item_are_listed_and_filtered_by_terms(capfd):
     lines = listed(["recipes", "table-2"], capfd)
     assert {line.split()[0] for line in lines if line} >= set(item("table-2").recipes)
     lines = listed(["recipes", "table-2", "ViT", "released"], capfd)
@@ -61,25 +61,25 @@ def test_recipes_of_an_item_are_all_listed_and_words_choose_among_them(capfd):
     assert found == ["imagenet-vit-s16-opl-released", "cifar100-jpegs-vit-opl-released"]
 
 
-def test_words_find_items_and_recipes_with_or_without_hyphens(capfd):
+def test_terms_match_items_and_recipes_with_or_without_hyphens(capfd):
     lines = listed(["recipes", "noise", "40"], capfd)
     assert lines[0].split()[0] == "table-3"
     (line,) = listed(["recipes", "resnet56", "CENTER"], capfd)
     assert line.split() == ["cifar100-resnet56-center", "table-1", "Center"]
 
 
-def test_data_has_a_line_for_each_set_and_says_more_of_one(capfd, apart):
+def test_data_has_one_line_per_data_set_and_details_of_one(capfd, apart):
     lines = listed(["data"], capfd)
     assert [line.split()[0] for line in lines[: len(CATALOG) + 1]] == ["digits", *CATALOG]
     assert lines[0].split()[1:4] == ["here", "10", "classes"]
     (cifar,) = [line for line in lines if line.startswith("cifar100 ")]
     assert "absent  100 classes    60,000 images     Hub uoft-cs/cifar100" in cifar
     more = " ".join(listed(["data", "cifar100"], capfd))
-    assert all(words in more for words in ("not here", "train 50,000, test 10,000", "$OPL_DATA", "Krizhevsky 2009"))
+    assert all(argv in more for argv in ("not here", "train 50,000, test 10,000", "$OPL_DATA", "Krizhevsky 2009"))
 
 
 @pytest.mark.parametrize(
-    ("words", "wrong", "nearest"),
+    ("argv", "wrong", "nearest"),
     [
         (["tarin"], "command 'tarin'", ["train", "data", "try"]),
         (["reproduce", "tabel-3"], "table or figure 'tabel-3'", ["table-3", "table-s3", "table-8"]),
@@ -92,11 +92,11 @@ def test_data_has_a_line_for_each_set_and_says_more_of_one(capfd, apart):
         (["evaluate", "x", "geomtry"], "protocol 'geomtry'", ["geometry"]),
     ],
 )
-def test_a_mistyped_name_gets_the_three_nearest_in_one_line(words, wrong, nearest, capfd):
-    assert cli.main(words) == 2
-    heard = capfd.readouterr()
-    (line,) = heard.err.splitlines()
-    assert heard.out == ""
+def test_mistyped_name_gets_three_suggestions(argv, wrong, nearest, capfd):
+    assert cli.main(argv) == 2
+    captured = capfd.readouterr()
+    (line,) = captured.err.splitlines()
+    assert captured.out == ""
     assert f"{wrong} does not exist: did you mean {nearest[0]!r}" in line
     suggested = line.partition("did you mean ")[2].partition("?")[0]
     assert suggested.count("'") == 6

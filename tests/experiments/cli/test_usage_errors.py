@@ -59,7 +59,7 @@ def test_a_holdout_larger_than_the_data_is_refused_before_it_is_read(tmp_path, m
     Digits(val=there - 1).check()
 
 
-def test_a_run_stays_inside_of_out(tmp_path, capfd):
+def test_run_folder_stays_inside_out(tmp_path, capfd):
     out = tmp_path / "a" / "b" / "runs"
     for name in ("../../x", "..", "/tmp/x", "a/../../x", os.fsdecode(b"\xff")):
         assert exit_code(["train", "digits-ce", "--scale", "tiny", "--out", str(out), "--name", name]) == 2
@@ -82,5 +82,5 @@ def test_arguments_that_no_command_accepts_are_named(argv, expected, capfd):
     assert expected in capfd.readouterr().err
 
 
-def test_an_empty_value_may_undo_a_setting(capfd):
+def test_empty_value_resets_a_setting(capfd):
     assert exit_code(["train", "digits-ce", "--data.root", "", "--dry-run"]) == 0

@@ -1,4 +1,4 @@
-"""What an export writes, where it refuses to, and that nothing is lost or half-written."""
+"""The files of an export, and the folders and runs that are refused."""
 
 import json
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_normalization_in_the_network_is_in_the_config_and_not_in_the_weights(tm
     assert load(tmp_path / "export" / "config.json")["std"] == [0.3759]
 
 
-def test_no_folder_of_the_machine_is_published(tmp_path):
+def test_no_path_of_the_machine_is_published(tmp_path):
     data = replace(CUSTOM.data, root="/elsewhere/digits")
     recipe = replace(CUSTOM, data=data, weights="/elsewhere/start.pth")
     start = {"start": "/elsewhere/start.pth, SHA-256 abc"}
@@ -75,7 +75,7 @@ def test_an_earlier_export_of_the_run_is_renewed_and_other_files_stay(run, tmp_p
     assert not (target / "similarity.png").exists()
 
 
-def test_a_folder_with_something_else_is_refused_and_stays_as_it_is(run, tmp_path):
+def test_folder_with_other_files_is_refused_and_unchanged(run, tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
@@ -83,14 +83,14 @@ def test_a_folder_with_something_else_is_refused_and_stays_as_it_is(run, tmp_pat
     (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
     export_run(write_untrained(tmp_path / "runs", replace(CUSTOM, seed=4)), tmp_path / "four", license="mit")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    for target, said in [
+    for target, expected in [
         (tmp_path / "file", "is a file"),
         (tmp_path / "other", "do not belong to an export"),
         (run, "do not belong to an export"),
         (tmp_path / "bert", "is not a valid export"),
         (tmp_path / "four", "the export of another run (digits-ce, seed 4, custom)"),
     ]:
-        says(lambda target=target: export_run(run, target, license="mit"), OptionError, [said])
+        says(lambda target=target: export_run(run, target, license="mit"), OptionError, [expected])
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
@@ -123,13 +123,13 @@ def test_unfinished_tiny_and_unknown_runs_are_refused_with_a_sentence(run, tmp_p
     assert not target.exists()
 
 
-def test_a_network_that_would_be_rebuilt_otherwise_is_not_exported(tmp_path, monkeypatch):
+def test_network_that_is_not_reproduced_is_not_exported(tmp_path, monkeypatch):
     run = write_untrained(tmp_path / "runs", replace(CUSTOM, method=Composite(head=CosFace(scale=7.0))))
     monkeypatch.setattr(bundle, "_head", lambda *_: HeadConfig("CosFaceHead", {"scale": 8.0}))
     says(lambda: export_run(run, tmp_path / "export", license="mit"), FolderError, ["its logits differ"])
     assert not (tmp_path / "export").exists()
 
 
-def test_what_cannot_be_written_is_a_sentence(run, tmp_path):
+def test_write_errors_are_one_sentence(run, tmp_path):
     (tmp_path / "file").write_text("mine")
     says(lambda: export_run(run, tmp_path / "file" / "in", license="mit"), FolderError, ["cannot write to"])

@@ -1,4 +1,4 @@
-"""The model card: its front matter as the Hub reads it, its numbers against hand-made ones, and what it admits."""
+"""The model card: front matter, numbers vs independent ones, and limitations."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ def card_of(run, target, **more) -> str:
     return (target / "README.md").read_text()
 
 
-def test_numbers_have_the_intervals_of_scipy_over_the_seeds_beside_the_run(tmp_path):
+def test_intervals_over_seeds_equal_those_of_scipy(tmp_path):
     top1 = next(each for each in measure(read_subject(write_rows(tmp_path))) if each.metric == "test/top1")
     ours, theirs = [96.0, 97.5, 99.0], [95.0, 96.0, 97.0]
     assert top1.value == ours[1]
@@ -67,7 +67,7 @@ def test_the_front_matter_is_what_the_hub_reads(tmp_path):
     assert 'from_pretrained("somebody/mine")' in text
 
 
-def test_a_custom_run_says_so_and_is_compared_with_nothing(tmp_path):
+def test_custom_run_is_marked_and_not_compared(tmp_path):
     write_rows(tmp_path / "runs")
     recipe = replace(CUSTOM, name="digits-opl", seed=7)
     card = card_of(write_untrained(tmp_path / "runs", recipe, top1=50.0), tmp_path / "export")
@@ -79,14 +79,14 @@ def test_a_custom_run_says_so_and_is_compared_with_nothing(tmp_path):
     assert "training.json" in card
 
 
-def test_a_run_alone_has_no_interval_and_no_comparison(tmp_path):
+def test_single_run_has_no_interval_and_no_comparison(tmp_path):
     write_rows(tmp_path / "runs").rename(tmp_path / "moved")
     card = card_of(tmp_path / "moved", tmp_path / "export")
     assert "| top-1 % | 97.50 | 97.50 (seed 1) |\n" in card
     assert "its folder is" in card
 
 
-def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
+def test_run_without_baseline_has_no_comparison(tmp_path):
     from opl.experiments import paper
 
     card = card_of(write_untrained(tmp_path / "runs", paper.recipe("digits-opl", "small")), tmp_path / "export")
@@ -94,7 +94,7 @@ def test_a_run_without_its_baseline_says_that_there_is_no_comparison(tmp_path):
     assert "One seed says nothing about the variation" in card
 
 
-def test_edited_seeds_beside_the_run_are_left_out(tmp_path):
+def test_edited_runs_of_other_seeds_are_left_out(tmp_path):
     run = write_rows(tmp_path / "runs")
     edited = run.parent / "seed-2" / "result.json"
     dump(edited, {**load(edited), "test/top1": 100.0})
@@ -102,7 +102,7 @@ def test_edited_seeds_beside_the_run_are_left_out(tmp_path):
     assert "| 97.50 | 96.75 [87.22, 100.00] (seeds 0 to 1) |" in card
 
 
-def test_pictures_are_drawn_of_what_the_run_has(tmp_path):
+def test_figures_show_what_the_run_has(tmp_path):
     run = write_untrained(tmp_path / "runs", DIGITS)
     epochs = [{"epoch": epoch, "train/loss": 1 / (epoch + 1), "seconds": 1} for epoch in range(40)]
     (run / "metrics.jsonl").write_text(metric_lines(epochs))
@@ -119,12 +119,12 @@ def test_pictures_are_drawn_of_what_the_run_has(tmp_path):
     assert sorted(path.suffix for path in (tmp_path / "again").iterdir()) == [".json", ".json", ".md", ".safetensors"]
 
 
-def test_what_limits_its_use_is_admitted(tmp_path):
+def test_limitations_are_listed(tmp_path):
     recipe = replace(CUSTOM, scale="small", changes=())
     run = write_untrained(tmp_path / "runs", recipe, result={"selection": "last, guided by the TEST set as released"})
     dump(run / "noise.json", {"matrix": [], "rates": {"train": 0.4}})
     vouch(run)
     card = card_of(run, tmp_path / "export")
-    for words in ("used the test set for selection", "Corrupted labels: 40.0 % of train", "10 classes of digits"):
-        assert words in card, words
+    for expected in ("used the test set for selection", "Corrupted labels: 40.0 % of train", "10 classes of digits"):
+        assert expected in card, expected
     assert "at a reduced scale" in card

@@ -54,7 +54,7 @@ def test_the_weights_give_transformers_resnet_the_same_logits(tmp_path, normaliz
     ],
     ids=["cifar", "depth", "stem", "width", "channels", "head"],
 )
-def test_other_networks_say_that_torchvision_has_none(tmp_path, changes):
+def test_other_networks_have_no_torchvision_name(tmp_path, changes):
     export_run(write_untrained(tmp_path / "runs", replace(RECIPE, **changes)), tmp_path / "export", license="mit")
     assert load(tmp_path / "export" / "config.json")["torchvision"] == ""
     card = (tmp_path / "export" / "README.md").read_text()

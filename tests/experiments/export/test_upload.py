@@ -1,4 +1,4 @@
-"""Uploading: what the Hub is asked to do, and what it refuses, against an interface that keeps what it is told."""
+"""Uploading to the Hub: the calls that are made, and refusals in one sentence."""
 
 from types import SimpleNamespace
 
@@ -53,7 +53,7 @@ def test_a_repository_is_made_and_the_files_of_the_export_are_uploaded(hub, tmp_
     assert {"model.safetensors", "config.json", "README.md", "training.json", "training.png"} <= set(sent[3])
 
 
-def test_private_is_private_or_nothing_is_uploaded(hub, tmp_path):
+def test_nothing_private_is_uploaded_to_a_public_repository(hub, tmp_path):
     api = hub(private=True)
     upload(tmp_path, "somebody/digits", private=True)
     assert api.calls[0] == ("create", "somebody/digits", True, True)
@@ -62,13 +62,13 @@ def test_private_is_private_or_nothing_is_uploaded(hub, tmp_path):
     assert [call[0] for call in public.calls] == ["create"]
 
 
-def test_a_repository_with_something_else_is_refused(hub, tmp_path):
+def test_repository_with_other_files_is_refused(hub, tmp_path):
     api = hub(files=(".gitattributes", "pytorch_model.bin"))
     says(lambda: upload(tmp_path, "somebody/bert"), OptionError, ["do not belong to an export"])
     assert [call[0] for call in api.calls] == ["create"]
 
 
-def test_what_the_hub_refuses_is_one_sentence(hub, tmp_path):
+def test_refusals_of_the_hub_are_one_sentence(hub, tmp_path):
     hub(error=OSError("401 Unauthorized\nfor url"))
     says(lambda: upload(tmp_path, "somebody/digits"), OplError, ["401 Unauthorized for url", "hf auth login"])
 
@@ -78,7 +78,7 @@ def test_a_name_that_is_no_repository_is_refused(name):
     says(lambda: check_repository(name), OptionError, ["must be a repository"])
 
 
-def test_the_calls_fit_the_real_interface():
+def test_calls_match_the_real_interface():
     """The arguments that are given exist in huggingface_hub's own class."""
     import inspect
 

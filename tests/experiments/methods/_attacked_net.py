@@ -36,8 +36,8 @@ class TinyNet(nn.Module):
 
 
 def small_batch(rows=6, dtype=torch.float64, seed=1):
-    chance = torch.Generator().manual_seed(seed)
-    images = torch.rand(rows, 2, SIDE, SIDE, dtype=dtype, generator=chance)
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.rand(rows, 2, SIDE, SIDE, dtype=dtype, generator=generator)
     images[0] = (images[0] > 0.5).to(dtype)  # black and white, where [0, 1] is felt
     return Batch(images, torch.arange(rows) % CLASSES, torch.arange(rows), 1 / rows)
 

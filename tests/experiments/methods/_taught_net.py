@@ -22,8 +22,8 @@ class TinyNet(nn.Module):
 
 
 def small_batch(rows=6):
-    chance = torch.Generator().manual_seed(1)
-    images = torch.rand(rows, 1, SIDE, SIDE, dtype=torch.float64, generator=chance)
+    generator = torch.Generator().manual_seed(1)
+    images = torch.rand(rows, 1, SIDE, SIDE, dtype=torch.float64, generator=generator)
     return Batch(images, torch.arange(rows) % CLASSES, torch.arange(rows), 1 / rows)
 
 

@@ -16,7 +16,7 @@ from opl.experiments.models.modes import evaluation_mode, frozen_parameters
 from opl.experiments.types import Batch
 
 
-def test_madry_is_cross_entropy_of_the_moved_images_alone_and_opl_sees_their_features():
+def test_loss_is_cross_entropy_of_adversarial_images_and_opl_uses_their_features():
     model, batch = TinyNet(), small_batch()
     terms = built(METHODS["madry"])(model, batch)
     moved = model.seen[-1][0]
@@ -30,7 +30,7 @@ def test_madry_is_cross_entropy_of_the_moved_images_alone_and_opl_sees_their_fea
     assert terms.total.item() == pytest.approx(entropy + 0.7 * expected.item())
 
 
-def test_the_attack_of_madry_is_ten_signed_steps_by_hand():
+def test_attack_equals_ten_signed_gradient_steps():
     method, batch = AdversarialTraining(random_start=False, inner="eval"), small_batch()
     model = TinyNet()
     built(method)(model, batch)
@@ -46,7 +46,7 @@ def test_the_attack_of_madry_is_ten_signed_steps_by_hand():
     torch.testing.assert_close(found, moved)
 
 
-def test_modes_and_gradients_come_back_part_by_part_also_after_an_error():
+def test_modes_and_requires_grad_are_restored_after_an_error():
     model = TinyNet()
     model.train()
     model.body[1].eval()
@@ -66,7 +66,7 @@ def test_modes_and_gradients_come_back_part_by_part_also_after_an_error():
 
 
 @EVERY
-def test_the_batch_the_mode_and_the_gradients_are_left_alone(name):
+def test_batch_mode_and_gradients_are_unchanged(name):
     model, batch, objective = TinyNet(), small_batch(), built(METHODS[name])
     before = batch.images.clone()
     for parameter in model.parameters():
@@ -80,7 +80,7 @@ def test_the_batch_the_mode_and_the_gradients_are_left_alone(name):
 
 
 @EVERY
-def test_the_loop_runs_in_its_mode_and_the_step_in_training(name):
+def test_inner_loop_uses_its_mode_and_the_step_uses_training_mode(name):
     method, model, batch = METHODS[name], TinyNet(), small_batch()
     built(method)(model, batch)
     passes = 2 if name in ("mart", "trades") else 1
@@ -96,7 +96,7 @@ def test_the_loop_runs_in_its_mode_and_the_step_in_training(name):
 
 
 @EVERY
-def test_chance_is_that_of_the_global_generator(name):
+def test_random_numbers_come_from_the_global_generator(name):
     totals = []
     for seed in (0, 0, 1):
         model, batch = TinyNet(), small_batch()
@@ -107,7 +107,7 @@ def test_chance_is_that_of_the_global_generator(name):
 
 
 @EVERY
-def test_the_moved_images_are_worse_than_the_clean_ones(name):
+def test_adversarial_images_have_a_higher_loss_than_clean_images(name):
     method, batch = METHODS[name], small_batch()
     model = TinyNet()
     model.eval()
@@ -119,7 +119,7 @@ def test_the_moved_images_are_worse_than_the_clean_ones(name):
         assert F.cross_entropy(moved, batch.labels) > F.cross_entropy(clean, batch.labels)
 
 
-def test_uneven_shares_add_up_to_the_whole_batch():
+def test_uneven_shards_sum_to_the_whole_batch():
     for method in (
         AdversarialTraining(random_start=False, inner="eval"),
         MART(random_start=False),
@@ -139,7 +139,7 @@ def test_uneven_shares_add_up_to_the_whole_batch():
     ("wrong", "said"),
     [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
 )
-def test_settings_that_move_nothing_are_refused(wrong, said):
+def test_invalid_attack_settings_are_refused(wrong, said):
     for method in (AdversarialTraining, MART, TRADES):
         with pytest.raises(OptionError, match=said):
             method(**wrong)

@@ -1,4 +1,4 @@
-"""The ascent: in the ball, in the range of pixels, and the closed form where there is one."""
+"""The ascent stays in the ball and the pixel range, and equals its closed form."""
 
 import math
 
@@ -22,7 +22,7 @@ from opl.experiments.methods.ascent import ascend, random_point
     st.booleans(),
     st.integers(0, 10_000),
 )
-def test_moved_images_stay_in_the_ball_and_in_the_range_of_pixels(norm, eps, step, steps, random_start, seed):
+def test_adversarial_images_stay_in_the_ball_and_in_the_pixel_range(norm, eps, step, steps, random_start, seed):
     model, batch = TinyNet(seed), small_batch(4, torch.float32, seed)
     model.float()
     before = batch.images.clone()
@@ -37,7 +37,7 @@ def test_moved_images_stay_in_the_ball_and_in_the_range_of_pixels(norm, eps, ste
     assert moved.untyped_storage().data_ptr() != batch.images.untyped_storage().data_ptr()
 
 
-def test_a_step_on_a_linear_loss_is_the_closed_form():
+def test_step_on_a_linear_loss_equals_the_closed_form():
     images, weights = small_batch().images, torch.randn(6, 2, SIDE, SIDE, dtype=torch.float64)
     moved = ascend(lambda x: (x * weights).sum(), images, eps=0.1, step=0.1, steps=1)
     torch.testing.assert_close(moved, (images + 0.1 * weights.sign()).clamp(0, 1))
@@ -49,14 +49,14 @@ def test_a_step_on_a_linear_loss_is_the_closed_form():
     torch.testing.assert_close(along, inner + 0.2 * weights / lengths)
 
 
-def test_a_loss_that_is_flat_moves_nothing():
+def test_zero_gradient_changes_nothing():
     images = small_batch().images
     for norm in ("linf", "l2"):
         moved = ascend(lambda x: (0 * x).sum(), images, eps=0.1, step=0.1, steps=2, norm=norm)
         torch.testing.assert_close(moved, images, rtol=0, atol=1e-15)
 
 
-def test_random_starts_fill_the_ball_evenly():
+def test_random_starts_are_uniform_in_the_ball():
     images = torch.full((4000, 1, 2, 1), 0.5, dtype=torch.float64)
     square = random_point(images, 0.3, "linf", torch.Generator().manual_seed(0)) - images
     assert square.abs().max() <= 0.3

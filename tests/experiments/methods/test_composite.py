@@ -1,4 +1,4 @@
-"""The plug point: heads, criteria and auxiliary losses inside a run, alone and in two processes."""
+"""Heads, criteria and auxiliary losses in a run, on one and on two processes."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from opl.optim import SGD
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_stopped_run_of_any_method_goes_on_to_the_same_bytes(tmp_path, stopped, name):
+def test_resume_is_bit_identical_for_every_method(tmp_path, stopped, name):
     recipe = replace(DIGITS, method=METHODS[name])
     run(recipe, tmp_path / "whole")
 
@@ -37,7 +37,7 @@ def test_every_method_learns_the_digits(tmp_path, name):
 
 
 @pytest.mark.slow
-def test_two_processes_learn_centers_and_heads_as_one_does(tmp_path, one_thread):
+def test_two_processes_learn_the_centers_and_heads_of_one_process(tmp_path, one_thread):
     base = paper.recipe("digits-ce", "small")
     base = replace(base, data=replace(base.data, val=100), epochs=3, optimizer=SGD(lr=0.02))
     centers = Composite(auxiliary=(Center(weight=0.05), Perpetual(), OPL(gamma=1.0)))
@@ -58,7 +58,7 @@ def one_keys(tmp_path):
     return RunFolder.of(tmp_path / "1", "centers", 0).load()["objective"]
 
 
-def test_composed_of_cross_entropy_and_opl_is_the_method_of_the_paper():
+def test_composite_of_cross_entropy_and_opl_equals_the_method_of_the_paper():
     model = build_model(DIGITS)
     pairs = {
         CrossEntropy(): Composite(),
@@ -86,6 +86,6 @@ def test_every_method_starts_from_the_same_backbone():
         assert all(torch.equal(other[name], value) for name, value in start.items())
 
 
-def test_the_same_loss_twice_is_refused():
+def test_repeated_auxiliary_loss_is_refused():
     with pytest.raises(OptionError, match="twice"):
         Composite(auxiliary=(OPL(), OPL(weight=2.0))).build(TaskShape(10, 4))

@@ -12,7 +12,7 @@ SMOOTHING = (0.0, 0.1, 0.6)
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)
-def test_the_loss_is_smoothed_cross_entropy_plus_weighted_opl_and_so_is_its_gradient(smoothing):
+def test_loss_and_gradient_equal_smoothed_cross_entropy_plus_weighted_opl(smoothing):
     model, batch = TinyNet(), small_batch()
     method = CrossEntropyOPL(weight=0.7, gamma=2.0, label_smoothing=smoothing)
     got = built(method)(model, batch)
@@ -27,7 +27,7 @@ def test_the_loss_is_smoothed_cross_entropy_plus_weighted_opl_and_so_is_its_grad
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHING)
-def test_its_baseline_smooths_labels_alike(smoothing):
+def test_baseline_has_the_same_label_smoothing(smoothing):
     baseline = CrossEntropyOPL(weight=0.3, label_smoothing=smoothing).baseline()
     assert baseline == CrossEntropy(label_smoothing=smoothing)
     model, batch = TinyNet(), small_batch()
@@ -35,6 +35,6 @@ def test_its_baseline_smooths_labels_alike(smoothing):
     torch.testing.assert_close(built(baseline)(model, batch).total, expected)
 
 
-def test_labels_are_not_smoothed_unless_asked_for():
+def test_labels_are_not_smoothed_by_default():
     assert CrossEntropyOPL() == CrossEntropyOPL(label_smoothing=0.0)
     assert CrossEntropyOPL().baseline() == CrossEntropy()

@@ -1,4 +1,4 @@
-"""MART against its formula written as loops."""
+"""MART vs its formula written as loops."""
 
 import math
 
@@ -12,7 +12,7 @@ from opl.experiments.methods.mart import boosted_cross_entropy, consistency
 from opl.experiments.methods.trades import divergence
 
 
-def test_mart_is_its_formula_written_as_loops():
+def test_mart_equals_its_formula_written_as_loops():
     model, batch = TinyNet(), small_batch()
     terms = built(METHODS["mart"])(model, batch)
     (clean_images, _), (moved_images, _) = model.seen[-2:]
@@ -42,7 +42,7 @@ def test_gradients_flow_through_both_passes_of_mart_and_trades():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_sure_answers_have_finite_losses_and_gradients(dtype):
+def test_confident_predictions_have_finite_losses_and_gradients(dtype):
     clean = torch.tensor([[60.0, -60.0, 0.0], [-60.0, 60.0, 0.0]], dtype=dtype, requires_grad=True)
     moved = (-clean.detach()).requires_grad_()
     labels = torch.tensor([0, 0])

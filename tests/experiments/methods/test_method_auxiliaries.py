@@ -1,4 +1,4 @@
-"""Every method with every auxiliary loss: it trains, and what is added is what the loss alone gives."""
+"""Every method with every auxiliary loss: it trains, and the loss is added with its weight."""
 
 from dataclasses import fields, replace
 
@@ -49,7 +49,7 @@ def test_the_lists_are_complete():
 
 @pytest.mark.parametrize("auxiliary", AUXILIARIES)
 @pytest.mark.parametrize("method", WITH_AUXILIARY)
-def test_every_method_takes_every_auxiliary_loss(method, auxiliary):
+def test_every_method_works_with_every_auxiliary_loss(method, auxiliary):
     if "steps" in {field.name for field in fields(method)}:
         method = lambda cls=method: cls(steps=1)  # noqa: E731  an inner loop as short as can be
     plain, beside = method(), auxiliary()
@@ -65,7 +65,7 @@ def test_every_method_takes_every_auxiliary_loss(method, auxiliary):
 
 
 @pytest.mark.parametrize("method", WITH_AUXILIARY)
-def test_a_method_knows_its_opl_and_itself_without(method):
+def test_opl_and_baseline_of_a_method(method):
     opl, center = auxiliaries.OPL(weight=0.3), auxiliaries.Center()
     both = method(auxiliary=(center, opl))
     assert both.opl == opl

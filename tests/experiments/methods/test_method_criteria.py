@@ -1,4 +1,4 @@
-"""Criteria in a run: the step of the run is theirs."""
+"""Criteria in a run follow its step."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from _digits_methods import DIGITS, METHODS, first_batch, objective_of
 from opl.experiments.training.build import build_model
 
 
-def test_the_step_of_the_run_decides_the_warm_up_however_often_the_loss_was_called():
+def test_warm_up_depends_on_the_step_of_the_run():
     recipe = replace(DIGITS, method=METHODS["anchor"])
     model = build_model(recipe)
     objective, batch = objective_of(recipe, model)

@@ -16,7 +16,7 @@ from opl.experiments.methods import OPL, Distillation, Rotations, TwinDistillati
 from opl.experiments.methods.distillation import sum_of_distances
 
 
-def test_born_again_is_half_labels_and_half_teacher_by_hand():
+def test_distillation_equals_half_labels_plus_half_teacher():
     model, teacher, batch = TinyNet(0), TinyNet(1), small_batch()
     terms = built(Distillation(weight=0.5, temperature=4.0), teacher)(model, batch)
     logits, wanted = model(batch.images).logits.tolist(), teacher(batch.images).logits.tolist()
@@ -26,7 +26,7 @@ def test_born_again_is_half_labels_and_half_teacher_by_hand():
     assert terms.total.item() == pytest.approx(0.5 * sum(entropy) / 6 + 0.5 * sum(taught) / 6)
 
 
-def test_turned_twins_are_the_teachers_answers_and_the_distance_to_the_twin_by_hand():
+def test_twin_distillation_equals_divergence_plus_distance_to_the_twin():
     model, teacher, batch = TinyNet(0), TinyNet(1), small_batch()
     terms = built(TwinDistillation(weight=0.3, temperature=2.0, auxiliary=(OPL(),)), teacher)(model, batch)
     taught = distance = 0.0
@@ -41,7 +41,7 @@ def test_turned_twins_are_the_teachers_answers_and_the_distance_to_the_twin_by_h
     assert terms.total.item() == pytest.approx(taught / 6 + 0.3 / 3 * distance / 6 + projection)
 
 
-def test_equal_twins_have_a_gradient_of_zero_not_of_nan():
+def test_equal_twins_have_a_zero_gradient():
     one = torch.randn(2, 3, requires_grad=True)
     sum_of_distances(one, one.detach().clone()).backward()
     assert one.grad.abs().sum() == 0
@@ -61,7 +61,7 @@ def test_a_teacher_is_neither_trained_nor_saved(method):
     assert all(parameter.grad is None for parameter in teacher.parameters())
 
 
-def test_methods_without_their_teacher_or_with_nonsense_say_so():
+def test_missing_teachers_and_invalid_settings_are_refused():
     for method in (Distillation(), TwinDistillation()):
         with pytest.raises(OptionError, match="after"):
             built(method)

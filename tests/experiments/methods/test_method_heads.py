@@ -1,4 +1,4 @@
-"""Heads in a run: margins in training alone, and parameters with the learning rates they ask for."""
+"""Heads in a run: margins in training only, and parameters with their learning rates."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from opl.experiments.training.run import run
 from opl.optim import SGD, Steps, param_groups
 
 
-def test_the_margin_is_there_in_training_and_gone_in_evaluation():
+def test_margin_applies_in_training_only():
     for head in (ArcFace(), CosFace(), LGM(), ASoftmax(base=1e-3, floor=0.0)):
         recipe = replace(DIGITS, method=Composite(head=head))
         model = build_model(recipe)
@@ -25,7 +25,7 @@ def test_the_margin_is_there_in_training_and_gone_in_evaluation():
         assert torch.equal(model(batch.images, batch.labels).logits, model(batch.images).logits)
 
 
-def test_parameters_reach_the_optimizer_with_the_wishes_of_their_source():
+def test_parameters_reach_the_optimizer_with_their_options():
     recipe = replace(
         DIGITS,
         method=Composite(head=LGM(), auxiliary=(Perpetual(),)),
@@ -46,7 +46,7 @@ def test_parameters_reach_the_optimizer_with_the_wishes_of_their_source():
     assert free["params"][0] is bias.bias
 
 
-def test_one_step_of_the_run_moves_means_twice_as_far(tmp_path):
+def test_one_step_moves_means_with_twice_the_learning_rate(tmp_path):
     recipe = replace(
         DIGITS,
         epochs=1,

@@ -14,7 +14,7 @@ from opl.experiments.training.build import build_model
 from opl.experiments.types import Batch, TaskShape
 
 
-def test_maps_are_those_of_the_classifier_at_every_position():
+def test_maps_equal_the_classifier_at_every_position():
     recipe = replace(DIGITS, method=METHODS["hnc"])
     model = build_model(recipe)
     objective, batch = objective_of(recipe, model)

@@ -1,4 +1,4 @@
-"""OPL and its variants as auxiliary losses of a recipe: what they build, record and keep when a run is killed."""
+"""OPL and its variants as auxiliary losses: what they build and record, and their state after a kill."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def batch(rows=9):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_every_variant_trains_and_records_what_explains_it(name):
+def test_every_variant_trains_and_records_its_measures(name):
     objective, model = Composite(auxiliary=(VARIANTS[name],)).build(SHAPE), Net()
     terms = objective(model, batch())
     terms.total.backward()
@@ -63,7 +63,7 @@ def test_every_variant_trains_under_fabric_in_mixed_precision(name):
     assert all(value.grad.isfinite().all() and value.grad.any() for value in model.parameters())
 
 
-def test_a_balanced_weight_makes_the_gradient_of_opl_as_large_as_that_of_cross_entropy():
+def test_balanced_weight_scales_the_gradient_of_opl_to_that_of_cross_entropy():
     model, given = Net(), batch()
     norms = {}
     for weight in (0.0, 2.0):
@@ -96,7 +96,7 @@ def test_a_ramp_lasts_for_all_steps_of_training():
 
 
 @pytest.mark.filterwarnings("error")
-def test_an_epoch_with_too_small_a_gamma_is_said_once():
+def test_too_small_gamma_is_warned_about_once():
     objective = Composite(auxiliary=(OPLVariant(),)).build(SHAPE)
     record = {"train/gamma": 0.5, "train/gamma_needed": 0.9}
     with pytest.warns(UserWarning, match=r"gamma was 0.50 on average over this epoch"):
@@ -105,7 +105,7 @@ def test_an_epoch_with_too_small_a_gamma_is_said_once():
     Composite(auxiliary=(OPLVariant(),)).build(SHAPE).after_epoch(Net(), {**record, "train/gamma": 1.0})
 
 
-def test_a_variant_survives_json_and_counts_as_opl():
+def test_variant_round_trips_through_json_and_counts_as_opl():
     for variant in VARIANTS.values():
         method = Composite(auxiliary=(variant,))
         assert from_json(to_json(method), Composite) == method
@@ -114,12 +114,12 @@ def test_a_variant_survives_json_and_counts_as_opl():
 
 
 @pytest.mark.parametrize("wrong", [{"rule": "auto"}, {"centered": True}], ids=str)
-def test_prototypes_refuse_what_they_have_no_use_for(wrong):
+def test_prototypes_refuse_auto_gamma_and_centering(wrong):
     with pytest.raises(OptionError, match="prototypes need a constant gamma or a ramp"):
         OPLVariant(variant="prototypes", **wrong).build(SHAPE)
 
 
-def test_every_arm_of_the_screen_is_another_method():
+def test_arms_of_the_screen_are_different_methods():
     from opl.experiments import methods
 
     made = [arm.method(methods, 0.3) for arm in ARMS.values()]

@@ -1,4 +1,4 @@
-"""Pruning: which filters go, when, what is recorded, and when the search ends."""
+"""Pruning: which filters are removed when, what is recorded, and when the search ends."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def widths(model) -> list[int]:
     return [gate.width for gate in gates_of(model)]
 
 
-def test_the_least_important_filters_of_all_layers_go_after_so_many_measured_batches():
+def test_least_important_filters_are_removed_after_the_given_number_of_batches():
     model = network(3, 4)
     objective = Pruning(warmup=2, every=3, filters=2, until=1.0).build(TaskShape(2, 4, steps=5))
     for step in range(13):  # measured from step 10 on
@@ -57,7 +57,7 @@ def test_the_least_important_filters_of_all_layers_go_after_so_many_measured_bat
     assert widths(model) == [2, 3]
 
 
-def test_importance_starts_anew_after_a_removal():
+def test_importance_is_reset_after_a_removal():
     model = network(3, 4)
     objective = Pruning(warmup=0, every=1, filters=1, until=1.0).build(TaskShape(2, 4))
     take(objective, model, 0)
@@ -99,7 +99,7 @@ def test_gates_keep_half_precision_and_measure_in_it():
     assert all(gate.importance.dtype == torch.float32 and gate.importance.all() for gate in gates_of(model))
 
 
-def test_removed_filters_stay_zero_whatever_is_trained():
+def test_removed_filters_stay_zero_in_training():
     model = network(3, 4)
     objective = Pruning(warmup=0, every=2, filters=2, until=0.9).build(TaskShape(2, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)

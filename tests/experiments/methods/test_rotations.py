@@ -1,4 +1,4 @@
-"""Rotations, the first generation of SKD, against loops by hand."""
+"""Rotations, the first generation of SKD, vs loops by hand."""
 
 import math
 
@@ -14,7 +14,7 @@ from opl.experiments.methods.rotations import append_rotations
 from opl.experiments.types import Batch
 
 
-def test_a_batch_is_turned_as_numpy_turns_it():
+def test_rotations_equal_those_of_numpy():
     batch = small_batch()
     four = append_rotations(batch)
     for turns in range(4):
@@ -26,12 +26,12 @@ def test_a_batch_is_turned_as_numpy_turns_it():
     assert four.sample_weight == batch.sample_weight / 4
 
 
-def test_turned_images_keep_their_layout():
+def test_rotated_images_keep_their_memory_format():
     batch = small_batch()._replace(images=torch.rand(2, 3, 8, 8).contiguous(memory_format=torch.channels_last))
     assert append_rotations(batch).images.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_rotations_are_the_sum_of_both_entropies_by_hand():
+def test_loss_equals_the_sum_of_both_entropies():
     model, batch, objective = TinyNet(), small_batch(), built(Rotations(weight=2.0))
     layer = objective.terms["rotation"].fc
     assert (layer.in_features, layer.out_features) == (CLASSES, 4)  # from the class logits, not from the features
@@ -49,14 +49,14 @@ def test_rotations_are_the_sum_of_both_entropies_by_hand():
     assert terms.total.item() == pytest.approx(entropy / 24 + 2 * binary / 96)
 
 
-def test_the_turns_are_learned_through_the_class_logits():
+def test_rotation_loss_has_a_gradient_through_the_class_logits():
     model, objective = TinyNet(), built(Rotations())
     objective(model, small_batch()).parts["rotation"].backward()
     assert model.fc.weight.grad.abs().sum() > 0
     assert objective.terms["rotation"].fc.weight.grad.abs().sum() > 0
 
 
-def test_opl_beside_rotations_sees_all_four_turns():
+def test_opl_uses_all_four_rotations():
     model, batch = TinyNet(), small_batch()
     features = torch.cat([model(batch.images.rot90(turns, (2, 3))).features for turns in range(4)])
     expected = orthogonal_projection(features, batch.labels.repeat(4), gamma=0.5, algorithm="pairs").loss
@@ -66,7 +66,7 @@ def test_opl_beside_rotations_sees_all_four_turns():
     torch.testing.assert_close(terms.total, rest + 0.7 * expected)
 
 
-def test_uneven_shares_add_up_to_the_whole_batch():
+def test_uneven_shards_sum_to_the_whole_batch():
     model, batch, objective = TinyNet(), small_batch(), built(Rotations())
     whole = objective(model, batch).total
     parts = [

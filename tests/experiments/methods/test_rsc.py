@@ -1,4 +1,4 @@
-"""RSC against a case by hand and against autograd: masks, filter, gradient; nothing at test; resumed to the byte."""
+"""RSC vs a case by hand and vs autograd: masks, selection, gradient; nothing at test; bit-identical resume."""
 
 import math
 from dataclasses import replace
@@ -52,7 +52,7 @@ def mask_of(settings: RSC, network: Network, batch: Batch) -> torch.Tensor:
     return built(settings).challenge(network, batch.images.detach(), batch.labels)
 
 
-def test_the_gradient_is_the_closed_form_and_that_of_autograd():
+def test_gradient_equals_closed_form_and_autograd():
     network, batch = by_hand()
     logits = network(batch.images).logits
     [gradient] = torch.autograd.grad(logits[0, 0] + logits[1, 1], batch.images)
@@ -61,7 +61,7 @@ def test_the_gradient_is_the_closed_form_and_that_of_autograd():
     torch.testing.assert_close(channel_scores(network, batch.images.detach(), batch.labels), closed)
 
 
-def test_with_a_layer_after_the_average_the_gradient_is_autograds():
+def test_gradient_with_a_layer_after_pooling_equals_autograd():
     network = MnistNet(widths=(4, 4, 4, 6), embed=2).build(1, 3).double()
     maps, labels = torch.rand(5, 6, 2, 2, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1])
     closed = (network.fc.weight @ network.embed.weight)[labels] / 4  # the two linear layers are one
@@ -69,7 +69,7 @@ def test_with_a_layer_after_the_average_the_gradient_is_autograds():
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-def test_masks_of_the_case_by_hand():
+def test_masks_equal_the_case_by_hand():
     network, batch = by_hand()
     scores = channel_scores(network, batch.images.detach(), batch.labels)
     assert mask_largest(scores.flatten(1), 1 / 3.2).tolist() == CHANNELS  # ceil(3 / 3.2) = 1 of 3 channels
@@ -79,7 +79,7 @@ def test_masks_of_the_case_by_hand():
 
 
 @pytest.mark.parametrize("count", [49, 512, 2048, 7, 1])
-def test_as_many_are_blanked_as_in_the_released_code(count):
+def test_number_of_masked_entries_equals_the_released_code(count):
     scores = torch.randperm(count).double()[None]
     for part, released in (
         (1 / 3, {49: 17, 512: 171, 2048: 683, 7: 3}),
@@ -88,7 +88,7 @@ def test_as_many_are_blanked_as_in_the_released_code(count):
         assert int((mask_largest(scores, part) == 0).sum()) == released.get(count, 0)  # a single one is never blanked
 
 
-def test_the_filter_of_the_case_by_hand():
+def test_selected_images_equal_the_case_by_hand():
     network, batch = by_hand()
     maps = batch.images.detach()
     masked = maps * torch.tensor(CHANNELS)[:, :, None, None]
@@ -103,13 +103,13 @@ def test_the_filter_of_the_case_by_hand():
         assert mask.flatten(1).tolist() == expected
 
 
-def test_the_mask_of_cells_of_the_case_by_hand():
+def test_mask_of_cells_equals_the_case_by_hand():
     mask = mask_of(RSC(spatial=1.0), *by_hand())
     assert mask.shape == (2, 1, 2, 2)
     assert mask.flatten(1).tolist() == [CELLS[0], [1, 1, 1, 1]]
 
 
-def test_drops_that_are_equal_too_small_or_none_keep_no_mask():
+def test_tied_tiny_or_missing_drops_keep_no_mask():
     drops = torch.tensor([0.5, 0.5, 0.5, 0.2])
     assert select_largest(drops, 0.25).tolist() == [False] * 4  # the entry at place 1 is as large as the largest
     assert select_largest(drops, 0.75).tolist() == [True, True, True, False]
@@ -118,7 +118,7 @@ def test_drops_that_are_equal_too_small_or_none_keep_no_mask():
     assert select_largest(torch.zeros(0), 0.3).tolist() == []
 
 
-def test_the_loss_and_its_gradient_are_those_of_the_blanked_map():
+def test_loss_and_gradient_are_those_of_the_masked_map():
     network, batch = by_hand()
     terms = built(RSC(spatial=0.0))(network, batch)
     terms.total.backward()
@@ -133,7 +133,7 @@ def test_the_loss_and_its_gradient_are_those_of_the_blanked_map():
     torch.testing.assert_close(batch.images.grad, expected)
 
 
-def test_domainbeds_rule_is_numpys_percentile():
+def test_domainbed_rule_equals_the_percentile_of_numpy():
     network = Network(with_pooling({"trunk": nn.Identity()}), 12, 5).double()
     maps, labels = torch.rand(9, 12, 1, 1, dtype=torch.float64), torch.arange(9) % 5
     features, weight = maps.flatten(1), network.fc.weight.detach()
@@ -147,7 +147,7 @@ def test_domainbeds_rule_is_numpys_percentile():
     assert 0 < (~expected).any(1).sum() <= 3
 
 
-def test_the_coin_is_fair_and_the_global_generators():
+def test_cells_or_channels_are_drawn_from_the_global_generator():
     network, batch = by_hand()
     challenge = built(RSC()).challenge
     kinds = []
@@ -160,7 +160,7 @@ def test_the_coin_is_fair_and_the_global_generators():
     assert challenge(network, batch.images.detach(), batch.labels).shape[1] == kinds[7]
 
 
-def test_more_images_are_challenged_as_training_goes_on():
+def test_more_images_are_masked_in_later_epochs():
     assert [RSC().share_at(epoch) for epoch in (0, 9, 10, 19)] == [0.3, 0.3, 0.5, 0.5]
     assert RSC().share_at(1000) == 1
     network = Network(with_pooling({"trunk": nn.Identity()}), 6, 3).double()
@@ -173,7 +173,7 @@ def test_more_images_are_challenged_as_training_goes_on():
     assert kept == [3] * 8 + [5] * 4  # two epochs of four steps, then the third
 
 
-def test_nothing_is_blanked_at_test():
+def test_nothing_is_masked_in_evaluation_mode():
     network, batch = by_hand()
     objective = built(RSC(spatial=0.0))
     plain = F.cross_entropy(network(batch.images).logits, batch.labels)
@@ -184,7 +184,7 @@ def test_nothing_is_blanked_at_test():
 
 
 @pytest.mark.parametrize("place", ["after", "before"])
-def test_opl_sees_the_averaged_features_after_or_before_the_blanking(place):
+def test_opl_uses_features_after_or_before_masking(place):
     network, batch = by_hand()
     terms = built(RSC(spatial=0.0, place=place, auxiliary=(OPL(weight=0.5, gamma=2.0),)))(network, batch)
     third = 0.0 if place == "after" else 0.75
@@ -218,14 +218,14 @@ def test_every_parameter_learns_in_any_precision():
         ({"rule": "domainbed"}, "masks only channels"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changes, says):
+def test_invalid_settings_of_rsc_are_refused(changes, says):
     with pytest.raises(OptionError, match=says):
         built(RSC(**changes))
     with pytest.raises(OptionError, match=r"a model of opl\.experiments\.models"):
         built(RSC())(nn.Linear(3, 2), by_hand()[1])
 
 
-def test_a_run_stopped_and_resumed_ends_with_the_same_bytes(tmp_path, stopped):
+def test_resume_of_rsc_is_bit_identical(tmp_path, stopped):
     recipe = replace(paper.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
     run(recipe, tmp_path / "whole")
     stopped(recipe, tmp_path / "again", 1)

@@ -1,4 +1,4 @@
-"""TRADES against its formula written as loops."""
+"""TRADES vs its formula written as loops."""
 
 import math
 
@@ -9,7 +9,7 @@ from _divergence import softmax
 from opl import orthogonal_projection
 
 
-def test_trades_is_its_formula_written_as_loops():
+def test_trades_equals_its_formula_written_as_loops():
     model, batch = TinyNet(), small_batch()
     terms = built(METHODS["trades"])(model, batch)
     (clean_images, _), (moved_images, _) = model.seen[-2:]

@@ -1,4 +1,4 @@
-"""Truncated Lq in a run: who is pruned, by which model, what trains meanwhile, and that stopping changes nothing."""
+"""Truncated Lq in a run: which samples are pruned, by which model, and bit-identical resume."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def objective_of(rows=4, **settings):
 # Who is pruned
 
 
-def test_samples_whose_label_is_believed_are_kept_and_can_come_back():
+def test_samples_with_probable_labels_are_kept_and_can_return():
     model, objective = Table([SURE, UNSURE, TIE, WRONG]), objective_of()
     assert objective.kept.all()
     assert pruned(model, objective) == [True, True, False, False]
@@ -75,7 +75,7 @@ def test_samples_whose_label_is_believed_are_kept_and_can_come_back():
     assert pruned(Table([UNSURE] * 4), objective_of(k=0.6)) == [False] * 4
 
 
-def test_pruning_comes_at_its_epochs_and_at_no_others():
+def test_pruning_happens_only_at_its_epochs():
     model = Table([WRONG] * 4)
     for epoch in range(12):
         due = epoch in (3, 7, 11)
@@ -85,7 +85,7 @@ def test_pruning_comes_at_its_epochs_and_at_no_others():
     assert times == [40, 50, 60, 70, 80, 90, 100, 110, 120]
 
 
-def test_the_best_model_prunes_and_not_the_one_in_training():
+def test_best_model_prunes_instead_of_the_current_model():
     model, objective = Table([SURE] * 4), objective_of()
     objective.after_epoch(model, {"val/top1": 60.0})
     model.logits.data = torch.tensor([WRONG] * 4)
@@ -97,7 +97,7 @@ def test_the_best_model_prunes_and_not_the_one_in_training():
     assert model.training
 
 
-def test_loss_and_gradient_are_those_of_the_kept_samples_over_the_whole_batch():
+def test_loss_and_gradient_of_kept_samples_are_averaged_over_the_whole_batch():
     model, objective = Table([SURE, UNSURE, TIE, WRONG]), objective_of()
     pruned(model, objective)
     batch = table_batch([0] * 4, [3, 1, 0, 2])
@@ -111,7 +111,7 @@ def test_loss_and_gradient_are_those_of_the_kept_samples_over_the_whole_batch():
 
 
 @pytest.mark.parametrize("leave_out", [False, True])
-def test_opl_has_pruned_samples_in_its_pairs_unless_told_otherwise(leave_out):
+def test_opl_uses_pruned_samples_by_default(leave_out):
     logits = [SURE, UNSURE, WRONG, SURE, WRONG, UNSURE]
     model = Table(logits)
     labels = [0, 0, 0, 1, 1, 1]
@@ -128,7 +128,7 @@ def test_opl_has_pruned_samples_in_its_pairs_unless_told_otherwise(leave_out):
 # In a run
 
 
-def test_a_pruning_epoch_trains_the_network_by_the_formula(tmp_path):
+def test_pruning_epoch_trains_by_the_formula(tmp_path):
     """Two runs, the second longer by an epoch of one step that begins with pruning: the gradient of the kept samples.
 
     In the released code such an epoch trains a copy that is thrown away, and the network stays as it was.
@@ -160,7 +160,7 @@ def test_a_pruning_epoch_trains_the_network_by_the_formula(tmp_path):
     assert [record["kept"] < 1 for record in folder.metrics()] == [False, False, True]
 
 
-def test_a_run_stopped_before_or_after_pruning_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+def test_resume_before_and_after_pruning_is_bit_identical(tmp_path, monkeypatch):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
     recipe = replace(DIGITS, epochs=5, method=method)
     run(recipe, tmp_path / "whole")
@@ -193,7 +193,7 @@ def timeless(folder):
     return [{key: value for key, value in record.items() if "second" not in key} for record in folder.metrics()]
 
 
-def test_pruning_tells_wrong_labels_and_the_records_say_how_well(tmp_path):
+def test_pruning_detects_wrong_labels_and_records_how_well(tmp_path):
     model = MnistNet(widths=(16, 16, 16, 32))
     result = run(replace(DIGITS, model=model, epochs=14, method=TruncatedLq(start=8, every=3)), tmp_path)
     folder = RunFolder.of(tmp_path, DIGITS.name, 0)
@@ -220,7 +220,7 @@ def test_the_last_and_the_selected_weights_are_both_tested(tmp_path):
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
+def test_test_set_is_used_only_with_the_setting_named_for_it(tmp_path):
     honest = run(replace(DIGITS, name="honest", epochs=3), tmp_path)
     assert honest["selection"] == "last"
     assert not any(name.startswith("test/") for name in RunFolder.of(tmp_path, "honest", 0).metrics()[-1])
@@ -234,7 +234,7 @@ def test_only_a_switch_named_for_it_looks_at_the_test_set(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_prune_and_train_as_one_does(tmp_path, one_thread):
+def test_two_processes_prune_and_train_like_one_process(tmp_path, one_thread):
     method = TruncatedLq(start=2, every=2, k=0.1, leave_out=True, auxiliary=(OPL(),))
     recipe = replace(DIGITS, epochs=4, method=method, optimizer=SGD(lr=0.02))
     alone_and_in_two(tmp_path, recipe)
@@ -247,7 +247,7 @@ def test_two_processes_prune_and_train_as_one_does(tmp_path, one_thread):
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
-def test_other_precisions_prune_too(tmp_path, precision):
+def test_pruning_works_in_other_precisions(tmp_path, precision):
     run(replace(DIGITS, epochs=3, method=TruncatedLq(start=2, k=0.1), precision=precision), tmp_path)
     assert "kept/clean" in RunFolder.of(tmp_path, DIGITS.name, 0).metrics()[-1]
 
@@ -255,7 +255,7 @@ def test_other_precisions_prune_too(tmp_path, precision):
 # What cannot be used
 
 
-def test_settings_that_cannot_be_used_get_their_sentence(tmp_path):
+def test_invalid_settings_of_truncated_lq_are_refused(tmp_path):
     shape = TaskShape(10, 4, (1,) * 10)
     for settings, words in (
         ({"start": 0}, "start is 0"),

@@ -64,7 +64,7 @@ def test_every_head_is_rebuilt_with_its_settings(tmp_path, head):
     assert torch.equal(found.features, expected.features)
 
 
-def test_it_comes_in_evaluation_mode_and_leaves_the_random_state_alone(export):
+def test_loading_sets_evaluation_mode_and_keeps_the_random_state(export):
     before = torch.get_rng_state()
     network = from_pretrained(str(export))
     assert torch.equal(torch.get_rng_state(), before)
@@ -82,7 +82,7 @@ def test_without_normalization_the_input_is_normalized_by_the_caller(export):
     assert not torch.allclose(from_pretrained(export, normalize=False)(images).logits, whole)
 
 
-def test_a_hub_id_is_downloaded_two_files_only(export, monkeypatch):
+def test_only_two_files_of_a_hub_id_are_downloaded(export, monkeypatch):
     asked = []
 
     def download(repository: str, **more) -> str:
@@ -97,7 +97,7 @@ def test_a_hub_id_is_downloaded_two_files_only(export, monkeypatch):
     assert torch.equal(found(images).logits, from_pretrained(export)(images).logits)
 
 
-def test_what_cannot_be_loaded_is_one_sentence(export, tmp_path, monkeypatch):
+def test_invalid_exports_are_refused_in_one_sentence(export, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     says(lambda: from_pretrained(tmp_path / "nowhere"), OptionError, ["there is no folder"])
     says(lambda: from_pretrained("nobody/nothing-at-all"), OptionError, ["the Hub does not provide it"])
@@ -121,7 +121,7 @@ def test_what_cannot_be_loaded_is_one_sentence(export, tmp_path, monkeypatch):
     says(lambda: from_pretrained(export), OptionError, ["cannot be read"])
 
 
-def test_the_weights_of_another_network_are_refused_unless_they_are_declared(export):
+def test_changed_weights_are_refused_unless_the_checksum_is_empty(export):
     content = json.loads((export / "config.json").read_text())
     assert content["sha256"] == sha256(export / "model.safetensors")
     weights = load_file(export / "model.safetensors")

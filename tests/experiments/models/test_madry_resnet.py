@@ -1,4 +1,4 @@
-"""The network of Madry et al. is what its code builds, written down again as a formula."""
+"""The network of Madry et al. equals its code, written as formulas."""
 
 import math
 from itertools import pairwise
@@ -23,7 +23,7 @@ def activated(x, norm):
 
 
 @pytest.mark.parametrize(("before", "width", "stride", "first"), [(4, 10, 1, True), (4, 8, 2, False), (4, 4, 1, False)])
-def test_a_unit_is_its_formula(before, width, stride, first):
+def test_unit_equals_its_formula(before, width, stride, first):
     unit, x = shuffled(ZeroPaddedUnit(before, width, stride, activate_shortcut=first)), torch.randn(3, before, 6, 6)
     active = activated(x, unit.bn1)
     middle = activated(F.conv2d(active, unit.conv1.weight, stride=stride, padding=1), unit.bn2)
@@ -51,7 +51,7 @@ def test_the_published_network_has_the_parameters_of_its_layers_and_none_in_shor
     assert {part.eps for part in model.modules() if isinstance(part, nn.BatchNorm2d)} == {EPS} == {1e-3}
 
 
-def test_maps_halve_twice_and_new_weights_are_drawn_as_published():
+def test_maps_halve_twice_and_initialization_is_as_published():
     model = MadryResNet(units=2, width=2).build(3, 10)
     shapes = []
     for name in ("layer1", "layer2", "layer3", "relu"):

@@ -139,7 +139,7 @@ def test_other_image_sizes_work(settings, channels, size, feature_dim, positive)
 
 
 @EVERY
-def test_a_feature_tap_finds_the_classifier_unasked(settings, channels, size, feature_dim, positive):
+def test_feature_tap_detects_the_classifier(settings, channels, size, feature_dim, positive):
     model = settings.build(channels, 7).eval()
     with FeatureTap(model) as tap, torch.no_grad():
         output = model(torch.randn(2, channels, size, size))
@@ -160,7 +160,7 @@ def test_a_model_compiles_into_one_graph():
     torch.testing.assert_close(output, model(images))
 
 
-def test_maps_shrink_where_the_papers_say():
+def test_maps_shrink_as_published():
     def sizes(model, image, names):
         seen = []
         for name in names:
@@ -187,7 +187,7 @@ def test_maps_shrink_where_the_papers_say():
     assert sizes(DigitsNet().build(1, 10), torch.randn(1, 1, 8, 8), ["trunk"]) == [(64, 4, 4)]
 
 
-def test_new_weights_are_drawn_as_published():
+def test_initialization_is_as_published():
     cifar = CifarResNet(depth=8).build(3, 10).layer3[0].conv2.weight
     bound = math.sqrt(6 / (9 * 64))  # uniform: the largest is nearly the bound, and none is above
     assert 0.99 * bound < cifar.abs().max() <= bound
@@ -219,7 +219,7 @@ def test_new_weights_are_drawn_as_published():
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_built_are_refused_with_what_can(settings, words):
+def test_invalid_model_settings_are_refused(settings, words):
     with pytest.raises(OptionError) as refusal:
         settings.build(3, 10)
     assert all(word in str(refusal.value) for word in words), refusal.value

@@ -1,4 +1,4 @@
-"""Evaluation mode ends with its block, whatever was in evaluation mode before and whatever happens inside."""
+"""Evaluation mode ends with its block and restores the mode of every part."""
 
 import pytest
 import torch
@@ -43,7 +43,7 @@ USES = {
 
 
 @pytest.mark.parametrize("use", USES)
-def test_measuring_leaves_every_part_in_its_mode_and_every_statistic_as_it_was(use):
+def test_validation_keeps_modes_and_statistics(use):
     model = partly_frozen()
     before, state = modes(model), {name: value.clone() for name, value in model.state_dict().items()}
     USES[use](model)
@@ -52,7 +52,7 @@ def test_measuring_leaves_every_part_in_its_mode_and_every_statistic_as_it_was(u
 
 
 @pytest.mark.parametrize("use", USES)
-def test_an_error_inside_leaves_every_part_in_its_mode(use):
+def test_modes_are_restored_after_an_error(use):
     model = partly_frozen()
     before = modes(model)
 
@@ -66,7 +66,7 @@ def test_an_error_inside_leaves_every_part_in_its_mode(use):
     assert modes(model) == before
 
 
-def test_inside_all_is_evaluation_and_outside_it_is_not():
+def test_evaluation_mode_applies_inside_the_block_only():
     model = partly_frozen()
     with evaluation_mode(model):
         assert not any(modes(model).values())
@@ -74,7 +74,7 @@ def test_inside_all_is_evaluation_and_outside_it_is_not():
     assert not model.bn1.training
 
 
-def test_frozen_parameters_thaw_as_they_were():
+def test_requires_grad_is_restored_after_freezing():
     model = partly_frozen()
     model.conv1.requires_grad_(False)
     before = [parameter.requires_grad for parameter in model.parameters()]
@@ -83,7 +83,7 @@ def test_frozen_parameters_thaw_as_they_were():
     assert [parameter.requires_grad for parameter in model.parameters()] == before
 
 
-def test_a_wrapped_network_is_found():
+def test_unwrap_returns_the_wrapped_network():
     class Engine(nn.Module):
         def __init__(self, module):
             super().__init__()

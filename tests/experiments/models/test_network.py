@@ -14,7 +14,7 @@ from opl.experiments.training.build import build_model
 DIGITS = replace(paper.recipe("digits-ce", "small"), epochs=2)
 
 
-def test_a_network_with_its_normalization_inside_answers_as_one_without():
+def test_normalization_inside_equals_normalization_outside():
     inside, outside = build_model(replace(DIGITS, normalize="model")), build_model(DIGITS)
     pixels = torch.rand(5, 1, 8, 8)
     mean, std = DIGITS.data.mean[0], DIGITS.data.std[0]
@@ -26,7 +26,7 @@ def test_a_network_with_its_normalization_inside_answers_as_one_without():
         Standardize((0.5,), (0.0,))
 
 
-def test_each_image_is_normalized_by_its_own_mean_and_std_and_a_gray_one_becomes_zeros():
+def test_each_image_is_normalized_by_its_mean_and_std():
     images = torch.rand(4, 3, 5, 6, dtype=torch.float64)
     images[3] = 0.25
     images.requires_grad_()

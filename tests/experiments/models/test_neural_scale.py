@@ -21,10 +21,10 @@ def parameters(model: nn.Module) -> int:
 
 
 @NETWORKS
-def test_parameters_are_counted_as_the_built_network_has_them(network):
-    chance = random.Random(0)
+def test_counted_parameters_equal_those_of_the_network(network):
+    generator = random.Random(0)
     for _ in range(5):
-        widths = [chance.randint(1, 40) for _ in ARCHITECTURES[network].base]
+        widths = [generator.randint(1, 40) for _ in ARCHITECTURES[network].base]
         widths[2] = widths[0]  # a block whose shortcut is the identity
         widths[6] = widths[4]  # one whose shortcut only halves the map
         model = NeuralScale(network).resize(tuple(widths), 3, 7)
@@ -51,7 +51,7 @@ def test_networks_of_the_published_widths_build_and_train(network, ratio):
 
 
 @NETWORKS
-def test_gates_stand_behind_every_batch_norm_in_the_order_of_the_widths(network):
+def test_gates_follow_every_batch_norm_in_the_order_of_the_widths(network):
     model = NeuralScale(network, 0.25, source="uniform", gates=True).build(3, 10)
     assert tuple(gate.width for gate in gates_of(model)) == uniform_widths(network, 0.25)
     plain = NeuralScale(network, 0.25, source="uniform").build(3, 10)
@@ -59,7 +59,7 @@ def test_gates_stand_behind_every_batch_norm_in_the_order_of_the_widths(network)
     assert not gates_of(plain)
 
 
-def test_a_closed_gate_takes_its_filter_out_of_the_network():
+def test_closed_gate_removes_its_filter():
     torch.manual_seed(0)
     model = NeuralScale("resnet18", 0.0625, source="uniform", gates=True).build(3, 5)
     images = torch.randn(3, 3, 32, 32)

@@ -54,7 +54,7 @@ def test_resnet_state_dicts_have_torchvisions_names_and_shapes(depth, entries):
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_a_basic_block_is_its_formula():
+def test_basic_block_equals_its_formula():
     x = torch.randn(3, 4, 8, 8)
     wider, same = shuffled(BasicBlock(4, 6, stride=2)), shuffled(BasicBlock(4, 4, stride=1))
     for block, stride in ((wider, 2), (same, 1)):
@@ -67,7 +67,7 @@ def test_a_basic_block_is_its_formula():
         torch.testing.assert_close(block(x), (residual + straight).clamp(min=0), atol=1e-4, rtol=1e-4)
 
 
-def test_a_bottleneck_is_its_formula_with_the_stride_in_the_middle():
+def test_bottleneck_equals_its_formula():
     x, block = torch.randn(3, 8, 8, 8), shuffled(Bottleneck(8, 3, stride=2))
     residual = normalized(F.conv2d(x, block.conv1.weight), block.bn1).clamp(min=0)
     residual = normalized(F.conv2d(residual, block.conv2.weight, stride=2, padding=1), block.bn2).clamp(min=0)

@@ -59,7 +59,7 @@ def published(weights, images, slope=0.1):
     return x.mean((2, 3))
 
 
-def test_the_net_is_the_published_one_written_out():
+def test_network_equals_the_published_one_written_out():
     model, images = SLIM.build(3, 7).double(), torch.randn(3, 3, 37, 32).double()
     for part in model.modules():  # batch norms that do something, so that a forgotten one shows
         if isinstance(part, nn.BatchNorm2d):
@@ -103,7 +103,7 @@ def test_training_a_block_compiles_into_one_graph():
     torch.testing.assert_close(twin[0].conv1.weight.grad, block[0].conv1.weight.grad)
 
 
-def test_images_too_small_to_halve_four_times_are_refused():
+def test_too_small_images_are_refused():
     model = SLIM.build(3, 7).eval()
     for size in ((8, 8), (15, 32), (32, 4)):
         with pytest.raises(OptionError, match="at least 16x16 pixels"):
@@ -157,12 +157,12 @@ def fraction(layer, height, width, *, rate, step=0):
 
 
 @pytest.mark.parametrize(("height", "width", "block"), SIZES)
-def test_the_asked_fraction_is_blanked_at_every_size(height, width, block):
+def test_requested_fraction_is_dropped_at_every_size(height, width, block):
     assert fraction(DropBlock(0.1, block), height, width, rate=0.1) == pytest.approx(0.1, rel=0.01)
 
 
 @pytest.mark.parametrize(("height", "width", "block"), [(10, 10, 5), (2, 2, 2)])
-def test_half_way_up_the_ramp_half_the_fraction_is_blanked(height, width, block):
+def test_half_the_fraction_is_dropped_at_half_the_ramp(height, width, block):
     layer = DropBlock(0.1, block, ramp=40_000)
     assert fraction(layer, height, width, rate=0.05, step=20_000) == pytest.approx(0.05, rel=0.01)
 
@@ -181,11 +181,11 @@ def test_the_expected_fraction_is_exact(rate):
 
 @pytest.mark.parametrize("rate", [0.3, 0.7, 0.99])
 @pytest.mark.parametrize(("height", "width", "block"), [(10, 10, 5), (6, 11, 3)])
-def test_other_rates_are_met_too(height, width, block, rate):
+def test_rates_are_exact_for_other_values(height, width, block, rate):
     assert fraction(DropBlock(rate, block), height, width, rate=rate) == pytest.approx(rate, rel=0.01)
 
 
-def test_the_rate_is_that_of_the_step_whatever_was_before():
+def test_rate_depends_on_the_step_only():
     layer = DropBlock(0.4, 2, ramp=4)
     for expected in (0.0, 0.1, 0.2, 0.3, 0.4, 0.4):  # its own count, step after step
         share = (layer(maps(50_000, 4, 4)) == 0).float().mean().item()
@@ -195,7 +195,7 @@ def test_the_rate_is_that_of_the_step_whatever_was_before():
     assert (layer(maps(50_000, 4, 4)) == 0).float().mean().item() == pytest.approx(0.1, rel=0.03)
 
 
-def test_every_place_starts_a_square_equally_often():
+def test_squares_start_uniformly():
     # by hand: on 3 cells in a row with squares of 2, the ends are under one square, the middle is under two
     low, high = 0.0, 1.0
     for _ in range(50):
@@ -209,7 +209,7 @@ def test_every_place_starts_a_square_equally_often():
 
 @pytest.mark.parametrize(("height", "width", "block"), SIZES)
 @pytest.mark.parametrize("rate", [0.1, 0.5])
-def test_every_blanked_cell_is_part_of_a_whole_blanked_square(height, width, block, rate):
+def test_every_dropped_cell_is_part_of_a_dropped_square(height, width, block, rate):
     blanked = drop_block(torch.ones(8, 100, height, width), rate, block) == 0
     tall, wide = min(block, height), min(block, width)
     covered = torch.zeros_like(blanked)
@@ -221,7 +221,7 @@ def test_every_blanked_cell_is_part_of_a_whole_blanked_square(height, width, blo
     assert torch.equal(covered, blanked)
 
 
-def test_samples_and_channels_are_blanked_each_on_their_own():
+def test_samples_and_channels_are_dropped_independently():
     blanked = (drop_block(torch.ones(200, 200, 2, 2), 0.5, 2) == 0)[:, :, 0, 0].float()
     for means in (blanked.mean(0), blanked.mean(1)):  # of 200 coins: their spread is sqrt(0.25 / 200)
         assert means.std().item() == pytest.approx(math.sqrt(0.25 / 200), rel=0.2)
@@ -229,7 +229,7 @@ def test_samples_and_channels_are_blanked_each_on_their_own():
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_what_is_kept_is_scaled_to_make_up_and_passes_the_gradient_alone(dtype, layout):
+def test_kept_cells_are_scaled_and_pass_the_gradient(dtype, layout):
     x = torch.randn(16, 8, 6, 6).to(dtype, memory_format=layout).requires_grad_()
     y = DropBlock(0.3, 3)(x)
     kept = y != 0
@@ -243,7 +243,7 @@ def test_what_is_kept_is_scaled_to_make_up_and_passes_the_gradient_alone(dtype, 
     assert not x.grad[~kept].any()
 
 
-def test_at_rate_0_nothing_changes_and_at_rate_1_nothing_is_left():
+def test_rate_0_keeps_and_rate_1_drops_everything():
     x = torch.randn(1, 1, 1, 41)  # 41 * (1 / 41) is not 1 in fp32
     assert torch.equal(DropBlock(0.0, 3)(x), x)
     assert torch.equal(DropBlock(0.5, 3, ramp=10)(x), x)  # step 0 of a ramp
@@ -256,12 +256,12 @@ def test_at_rate_0_nothing_changes_and_at_rate_1_nothing_is_left():
     assert DropBlock(0.5, 2)(torch.ones(0, 3, 4, 4)).shape == (0, 3, 4, 4)
 
 
-def test_a_blanked_cell_is_zero_whatever_it_was():
+def test_dropped_cells_are_zero_even_if_not_finite():
     x = torch.full((4, 50, 4, 4), float("inf"))
     assert set(drop_block(x, 0.5, 2).unique().tolist()) == {0.0, float("inf")}
 
 
-def test_evaluation_draws_nothing_counts_nothing_and_changes_nothing():
+def test_evaluation_mode_is_the_identity():
     layer, x = DropBlock(0.4, 2, ramp=4), torch.randn(2, 3, 4, 4)
     layer.set_step(2)
     before = torch.random.get_rng_state()
@@ -273,7 +273,7 @@ def test_evaluation_draws_nothing_counts_nothing_and_changes_nothing():
     assert share == pytest.approx(0.2, rel=0.03)
 
 
-def test_a_checkpoint_knows_the_step():
+def test_state_dict_has_the_step():
     layer, x = DropBlock(0.4, 2, ramp=8), torch.randn(4, 8, 4, 4)
     for _ in range(5):
         layer(x)
@@ -287,7 +287,7 @@ def test_a_checkpoint_knows_the_step():
     assert torch.equal(*outputs)
 
 
-def test_it_compiles_into_one_graph_that_goes_up_the_ramp():
+def test_drop_block_compiles_into_one_graph():
     layer, x = DropBlock(0.5, 2, ramp=3), torch.randn(4, 8, 4, 4, requires_grad=True)
     graphs = []
 
@@ -304,7 +304,7 @@ def test_it_compiles_into_one_graph_that_goes_up_the_ramp():
     assert len(graphs) == 1
 
 
-def test_the_layer_says_what_it_is():
+def test_repr_has_the_settings():
     assert repr(DropBlock(0.1, 5, 40_000)) == "DropBlock(rate=0.1, block=5, ramp=40000)"
 
 
@@ -318,6 +318,6 @@ def test_the_layer_says_what_it_is():
         ((0.1, 2, -1), "ramp is -1"),
     ],
 )
-def test_a_drop_block_that_cannot_be_is_refused(arguments, words):
+def test_invalid_settings_of_drop_block_are_refused(arguments, words):
     with pytest.raises(OptionError, match=words):
         DropBlock(*arguments)

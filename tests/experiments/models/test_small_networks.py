@@ -16,7 +16,7 @@ def test_embedded_features_have_both_signs():
     torch.testing.assert_close(plane(images).features, -before)
 
 
-def test_a_digit_is_seen_alone_whatever_its_batch():
+def test_digits_do_not_depend_on_their_batch():
     model, images = DigitsNet(width=4).build(1, 10), torch.randn(6, 1, 8, 8)
     together = model(images).logits
     torch.testing.assert_close(torch.cat([model(image[None]).logits for image in images]), together)

@@ -121,7 +121,7 @@ def test_a_base_without_adapters_trains_everything():
     assert all(value.grad is not None and value.grad.any() for value in model.parameters())
 
 
-def test_adapters_are_inherited_from_nobody_and_the_rest_must_fit():
+def test_adapters_are_not_inherited_and_the_rest_must_fit():
     base, member = family()
     assert all((value == 1).all() for name, value in member.named_parameters() if name.endswith("film_scale"))
     with pytest.raises(OptionError, match="of another shape"):

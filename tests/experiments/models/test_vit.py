@@ -1,4 +1,4 @@
-"""The vision transformer, against PyTorch's own encoder layer and counts by hand."""
+"""The vision transformer, vs the encoder layer of PyTorch and counts by hand."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def reference(block: Block, width: int, heads: int) -> nn.Module:
     return layer
 
 
-def test_a_block_is_pytorchs_encoder_layer():
+def test_block_equals_the_encoder_layer_of_pytorch():
     block = Block(24, 3)
     for parameter in block.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -50,7 +50,7 @@ def test_features_are_the_input_of_the_classifier_and_images_may_have_any_size()
         torch.testing.assert_close(logits, model.fc(features))
 
 
-def test_the_place_of_a_patch_matters():
+def test_features_depend_on_patch_positions():
     torch.manual_seed(0)
     model = ViT(patch=4, width=16, depth=2, heads=2).build(1, 3)
     images = torch.randn(1, 1, 8, 8)
@@ -66,11 +66,11 @@ def test_the_place_of_a_patch_matters():
         (ViT(depth=0), "model.depth is 0"),
     ],
 )
-def test_a_vit_that_cannot_be_built_says_why(model, says):
+def test_invalid_settings_of_vit_are_refused(model, says):
     with pytest.raises(OptionError, match=says):
         model.build(3, 10)
 
 
-def test_images_that_are_no_multiple_of_the_patch_say_so():
+def test_images_that_are_no_multiple_of_the_patch_are_refused():
     with pytest.raises(OptionError, match="10 x 10 cannot be cut into patches of 4"):
         ViT(patch=4, width=16, depth=1, heads=2).build(1, 2)(torch.zeros(1, 1, 10, 10))

@@ -27,7 +27,7 @@ def small(num_classes=5, width=4):
 
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.", "model.", "module._orig_mod.", "model.module."])
 @pytest.mark.parametrize("nest", [None, "state_dict", "model"])
-def test_weights_load_from_under_any_wrapper(prefix, nest):
+def test_weights_of_wrapped_models_load(prefix, nest):
     source, target = small(), small()
     weights = {prefix + name: value for name, value in source.state_dict().items()}
     load_weights(target, weights if nest is None else {nest: weights, "epoch": 3})
@@ -80,7 +80,7 @@ def test_weights_of_another_model_are_refused_with_their_names():
     assert same_weights(before, target)
 
 
-def test_whole_numbers_are_no_weights_but_counters_are():
+def test_integer_weights_are_refused_except_counters():
     target, source = small(), small().state_dict()
     before = copy.deepcopy(target)
     with pytest.raises(OptionError, match=r"whole numbers \(conv1\.weight, bn1\.weight"):
@@ -133,7 +133,7 @@ def test_weights_are_found_as_file_folder_or_below_opl_data(tmp_path, monkeypatc
     assert load_pretrained(settings.build(3, 7), str(tmp_path), checksum[:10].upper()) == checksum
 
 
-def test_what_comes_from_the_hub_is_the_first_file_of_weights_there(tmp_path, monkeypatch):
+def test_first_weights_file_of_a_hub_repository_is_used(tmp_path, monkeypatch):
     from huggingface_hub.errors import EntryNotFoundError
 
     settings, asked = CifarResNet(depth=8, width=8), []
@@ -153,7 +153,7 @@ def test_what_comes_from_the_hub_is_the_first_file_of_weights_there(tmp_path, mo
         load_pretrained(settings.build(3, 7), "somebody/resnet8")
 
 
-def test_weights_that_cannot_be_used_are_told_in_a_sentence(tmp_path):
+def test_unusable_weights_are_refused_in_one_sentence(tmp_path):
     model = CifarResNet(depth=8, width=8).build(3, 7)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     good = tmp_path / "good.pth"
@@ -184,14 +184,14 @@ class Evil:
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".pt", ".bin", ".safetensors"])
-def test_weights_that_are_a_program_do_not_run(tmp_path, suffix):
+def test_malicious_weights_are_not_executed(tmp_path, suffix):
     torch.save({"fc.weight": Evil(tmp_path / "ran")}, tmp_path / f"w{suffix}")
     with pytest.raises(OptionError, match="its weights cannot be read"):
         load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / f"w{suffix}"))
     assert not (tmp_path / "ran").exists()
 
 
-def test_packed_weights_are_refused_by_what_they_unpack_to(tmp_path):
+def test_compressed_weights_are_refused(tmp_path):
     torch.save({"fc.weight": torch.zeros(1 << 18)}, tmp_path / "whole.pt")
     with (
         zipfile.ZipFile(tmp_path / "whole.pt") as whole,
@@ -203,7 +203,7 @@ def test_packed_weights_are_refused_by_what_they_unpack_to(tmp_path):
         load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / "packed.pt"))
 
 
-def test_weights_that_only_look_like_arrays_are_refused(tmp_path):
+def test_weights_without_full_storage_are_refused(tmp_path):
     model = CifarResNet(depth=8, width=8).build(3, 5)
     weights = model.state_dict()
     name = next(iter(weights))
@@ -213,7 +213,7 @@ def test_weights_that_only_look_like_arrays_are_refused(tmp_path):
             load_pretrained(model, str(tmp_path / "w.pt"))
 
 
-def test_a_checkpoint_in_itself_is_refused(tmp_path):
+def test_recursive_checkpoint_is_refused(tmp_path):
     state: dict = {}
     state["model"] = state
     torch.save(state, tmp_path / "w.pt")

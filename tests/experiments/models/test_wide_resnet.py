@@ -13,7 +13,7 @@ from opl.experiments.models.wide_resnet import PreActivationBlock
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_a_pre_activation_block_is_its_formula_and_the_shortcut_takes_the_activated_input():
+def test_pre_activation_block_equals_its_formula():
     x = torch.randn(2, 4, 6, 6)
     for block in (PreActivationBlock(4, 8, 2), PreActivationBlock(4, 4, 1)):
         active = normalized(x, block.bn1).clamp(min=0)

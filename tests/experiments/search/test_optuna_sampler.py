@@ -1,4 +1,4 @@
-"""Optuna's proposals: within their ranges, in its journal, and the same after a stop as without one."""
+"""Proposals of Optuna: in their ranges, in its journal, and identical after a stop."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_proposals_lie_in_their_ranges_and_end_with_the_number_of_trials(tmp_pat
         assert trial.settings["c"] in map(str, range(1, 9))
 
 
-def test_a_search_that_was_stopped_continues_as_one_that_was_not(tmp_path):
+def test_stopped_search_continues_identically(tmp_path):
     whole = run(sampler(tmp_path / "whole"))
     part = sampler(tmp_path / "part")
     run(part, batches=2)

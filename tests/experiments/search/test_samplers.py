@@ -15,7 +15,7 @@ def test_a_range_is_spaced_evenly_or_by_logarithms():
     assert np.allclose([float(word) for word in parse_setting("x=-1:2.0").grid()], np.linspace(-1, 2, 5))
 
 
-def test_whole_numbers_stay_whole_and_come_once():
+def test_integer_ranges_have_unique_integers():
     assert parse_setting("epochs=1:4:7").grid() == ("1", "2", "3", "4")
     assert parse_setting("x=1:4.0").whole is False
 
@@ -37,7 +37,7 @@ def test_invalid_settings_are_refused_with_a_sentence(text, expected):
     says(lambda: parse_setting(text), OptionError, [text.split("=")[0], expected])
 
 
-def test_a_space_has_settings_and_each_once():
+def test_space_needs_settings_without_repetition():
     says(lambda: parse_space(()), OptionError, ["--over"])
     says(lambda: parse_space(("x=1,2", "x=3:4")), OptionError, ["x twice"])
 

@@ -68,7 +68,7 @@ def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_p
 
 
 @pytest.mark.slow
-def test_pruned_trials_stop_early_and_a_continued_one_equals_one_without_pause(tmp_path, monkeypatch):
+def test_pruned_trials_stop_early_and_continued_trials_are_bit_identical(tmp_path, monkeypatch):
     assert search(monkeypatch, arguments(tmp_path / "pruned", "grid", "--prune-at", "1"))[0] == 0
     assert search(monkeypatch, arguments(tmp_path / "whole"))[0] == 0
     pruned, whole = (tmp_path / name / "search" / "digits-opl" for name in ("pruned", "whole"))
@@ -99,7 +99,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path, monkeypatch, cap
         (["--jobs", "0"], "--jobs"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_before_anything_is_trained(tmp_path, monkeypatch, capsys, more, expected):
+def test_invalid_searches_are_refused_before_training(tmp_path, monkeypatch, capsys, more, expected):
     given = arguments(tmp_path, "grid")
     if more[0] in given:  # a flag may be given once
         index = given.index(more[0])
