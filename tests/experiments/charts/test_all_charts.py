@@ -32,6 +32,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 MODULES = sorted(path.stem for path in Path(charts.__file__).parent.glob("*.py") if path.stem != "__init__")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font of the figure has no such letter: a box is drawn
 def test_hostile_names_are_drawn_unchanged(tmp_path):
     figures = [

@@ -80,6 +80,7 @@ def folder(tmp_path_factory):
     return write_tiny_runs(tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["figure-3", "figure-4", "figure-s3"])
 def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
     files, text = draw_item(paper.item(name), read_runs(folder), folder, "tiny")
@@ -91,6 +92,7 @@ def test_a_figure_is_drawn_from_the_runs_of_its_table(folder, name):
     assert (folder / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_the_text_of_a_figure_has_the_values_of_the_records(folder):
     _, text = draw_item(paper.item("figure-3"), read_runs(folder), folder, "tiny")
     ends = [run.metrics()[-1]["s"] for run in (RunFolder.of(folder, "cifar100-resnet56-opl", seed) for seed in (0, 1))]
@@ -103,6 +105,7 @@ def test_the_text_of_a_figure_has_the_values_of_the_records(folder):
     assert f"{off:.3f}" in text[0]
 
 
+@pytest.mark.slow
 def test_an_order_that_the_data_do_not_have_is_refused(folder, tmp_path):
     draw_item(paper.item("figure-4"), read_runs(folder), folder, "tiny", "superclass")
     copied = shutil.copytree(folder, tmp_path / "runs")
@@ -118,6 +121,7 @@ def test_an_error_names_the_missing_runs_of_a_figure(tmp_path):
         draw_item(paper.item("figure-3"), read_runs(tmp_path), tmp_path, "tiny")
 
 
+@pytest.mark.slow
 def test_base_and_novel_classes_have_separate_panels(tmp_path):
     try:
         data = Mnist(classes=4, val=0, per_class=40, test_per_class=20)

@@ -15,9 +15,9 @@ from opl.experiments.results.runs import read_runs
 image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
 matplotlib_figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
 
-SLOW = ("figure-2", "figure-5", "figure-s1", "figure-s2", "figure-s3", "figure-s4")
+QUICK = ("table-8", "table-s2", "figure-6", "figure-flow", "study")
 FIGURES = [
-    pytest.param(item.name, marks=[pytest.mark.slow] if item.name in SLOW else [])
+    pytest.param(item.name, marks=[] if item.name in QUICK else [pytest.mark.slow])
     for item in ITEMS.values()
     if item.figure
 ]

@@ -87,6 +87,7 @@ def test_a_grid_needs_two_weights_and_two_gammas(tmp_path):
     assert np.isnan(grid.means).tolist() == [[False, True], [False, False]]
 
 
+@pytest.mark.slow
 def test_sweeps_come_from_the_recipes_of_finished_runs(tmp_path):
     opl = paper.recipe("digits-opl", "tiny")
     settings = {"a": {}, "b": {"batch_size": 32}, "c": {"method": replace(opl.method, weight=0.1)}}

@@ -70,6 +70,7 @@ def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything, page):
             np.testing.assert_allclose(np.abs(values), 1000 * mean[line, : line + 1], atol=0.6)
 
 
+@pytest.mark.slow
 def test_all_novel_classes_are_in_the_figure_and_on_the_page(everything, page):
     text = printed(NOVEL, everything)
     runs = read_runs(everything)
@@ -97,6 +98,7 @@ def test_the_sweeps_of_the_figure_and_the_page_are_equal(everything, page):
         assert f"{name} {means}" in html.unescape(chart_of(page, "top-1 % over weight λ: "))
 
 
+@pytest.mark.slow
 def test_final_values_and_angles_of_the_figure_and_the_page_are_equal(everything, page):
     words = printed(CURVES, everything)
     finished = [run for run in read_runs(everything) if run.name == "cifar100-opl"]
