@@ -34,11 +34,9 @@ def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tupl
 
 def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor, Tensor]:
     """Return 1 - s, s and d with a handwritten gradient: one product forward, one backward."""
-    if x.device.type != "cpu" and labels.ndim == 1:
-        apart, same, other = _DevicePairs.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
-        return apart, same, other
-    same, other = _Pairs.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
-    return 1 - same, same, other
+    function = _Pairs if x.device.type == "cpu" or labels.ndim == 2 else _DevicePairs
+    apart, same, other = function.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
+    return apart, same, other
 
 
 def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
@@ -62,40 +60,52 @@ def _inner(one: Tensor, other: Tensor) -> Tensor:
     return rows.sum()
 
 
-def _differentiable_backward(ctx: Any, x: Tensor, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
+def _upstream(x: Tensor, to_apart: Tensor | None, to_same: Tensor | None, to_other: Tensor | None) -> list[Tensor]:
+    """Return the gradients of 1 - s and of d, given those of 1 - s, s and d, of which some may be missing."""
+    pulled = x.new_zeros(()) if to_apart is None else to_apart
+    return [pulled if to_same is None else pulled - to_same, x.new_zeros(()) if to_other is None else to_other]
+
+
+def _differentiable_backward(ctx: Any, x: Tensor, pulled: Tensor, pushed: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradient by operations that can be differentiated again, for `create_graph=True`."""
     again = pairs(x, *ctx.given)
-    return (*torch.autograd.grad(again, x, (to_same, to_other), create_graph=True), None, None, None)
+    return (*torch.autograd.grad(again, x, (-pulled, pushed), create_graph=True), None, None, None)
 
 
 class _Pairs(torch.autograd.Function):
     """For the CPU, where reading a number costs nothing, and for soft labels."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind
+    ) -> tuple[Tensor, Tensor, Tensor]:
         inverse = inverse_norms(x, ignored)
         unit = x * inverse[:, None]
         cosines = (unit @ unit.T).fill_diagonal_(0)
         same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
-        # 1 on the diagonal does not matter: the cosine there is 0, and the gradient along u_i is projected out
-        other = 1 - same
-        if kind == "absolute":
-            other.mul_(cosines.sign())  # |cos| = sign * cos, and the sign is also its derivative
-        elif kind == "squared":
-            other.mul_(cosines)  # cos^2 = cos * cos, and its derivative is twice that factor
+        if kind == "signed":  # 1 on the diagonal does not matter: the gradient along u_i is projected out
+            other = 1 - same
+        elif kind == "absolute":  # |cos| = sign * cos, and the sign is also its derivative
+            other = cosines.sign()
+            other.addcmul_(other, same, value=-1)
+        else:  # cos^2 = cos * cos, and its derivative is twice that factor
+            other = torch.addcmul(cosines, cosines, same, value=-1)
         per_same, per_other = _per_pair(same, ignored)
         slope = 4 if kind == "squared" else 2  # every pair is counted in both orders
         ctx.given, ctx.per = (labels, ignored, kind), (2 * per_same, slope * per_other)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, inverse, unit, same, other)
-        return _inner(cosines, same) * per_same, _inner(cosines, other) * per_other
+        s = _inner(cosines, same) * per_same
+        return 1 - s, s, _inner(cosines, other) * per_other
 
     @staticmethod
-    def backward(ctx: Any, to_same: Tensor, to_other: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
+        pulled, pushed = _upstream(x, *upstream)
         if torch.is_grad_enabled():
-            return _differentiable_backward(ctx, x, to_same, to_other)
+            return _differentiable_backward(ctx, x, pulled, pushed)
         per_same, per_other = ctx.per
-        weights = (same * (to_same * per_same)).addcmul_(other, to_other * per_other)
+        weights = (same * (pulled * -per_same)).addcmul_(other, pushed * per_other)
         with full_precision(x):
             return feature_gradient_(weights @ unit, x, inverse), None, None, None
 
@@ -138,15 +148,11 @@ class _DevicePairs(torch.autograd.Function):
         return 1 - same, same, other
 
     @staticmethod
-    def backward(
-        ctx: Any, to_apart: Tensor | None, to_same: Tensor | None, to_other: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         x, inverse, unit, alike, apart, same_pairs, other_pairs = ctx.saved_tensors
-        pulled = x.new_zeros(()) if to_apart is None else to_apart
-        pulled = pulled if to_same is None else pulled - to_same  # the gradient of 1 - s
-        pushed = x.new_zeros(()) if to_other is None else to_other
+        pulled, pushed = _upstream(x, *upstream)
         if torch.is_grad_enabled():
-            return _differentiable_backward(ctx, x, -pulled, pushed)
+            return _differentiable_backward(ctx, x, pulled, pushed)
         kind, by_other = ctx.given[2], pushed / other_pairs
         weights = alike * (pulled / same_pairs)
         if kind == "signed":

@@ -150,10 +150,9 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
         raise LabelError(
             f"labels are on {labels.device} and features on {x.device}: move them with labels.to(features.device)."
         )
-    labels = labels.detach()
     if soft or (labels.ndim == 2 and labels.shape[1] != 1):
-        return labels.to(x.dtype)
-    return labels.reshape(-1).long()
+        return labels.detach().to(x.dtype)
+    return labels if labels.ndim == 1 and labels.dtype == torch.long else labels.reshape(-1).long()
 
 
 def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]:
