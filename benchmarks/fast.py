@@ -1,10 +1,10 @@
-"""What each speed-up of the fast network gains: images a second of processor time, one thread, versions in turns.
+"""Gain of each speed-up of the fast network: images per second of processor time, one thread, versions in turns.
 
     python benchmarks/fast.py [--full] [--batch 256] [--rounds 3] [--return-memory]
 
-Every line adds one thing to the line before: channels_last, bf16, `torch.compile`, and images that grow from 20 to 32
-pixels as in `opl reproduce fast`. A step is forward, cross-entropy, backward and Muon, on random images.
-As in training, freed memory is kept; with `--return-memory` the allocator does as it likes.
+Every line adds one speed-up to the previous line: channels_last, bf16, `torch.compile`, and images that grow from 20 to
+32 pixels as in `opl reproduce fast`. A step is forward, cross-entropy, backward and Muon, on random images.
+As in training, freed memory is kept; with `--return-memory` the allocator decides.
 """
 
 import argparse
@@ -25,7 +25,7 @@ PIXELS, CLASSES = 32, 100
 
 
 class Version(NamedTuple):
-    """What a version of the step has."""
+    """A version of the training step."""
 
     name: str
     channels_last: bool = True
@@ -44,7 +44,7 @@ VERSIONS = (
 
 
 def shares_of_sizes(growing: bool) -> dict[int, float]:
-    """The part of training that images of each size have."""
+    """Return the share of training with images of each size."""
     if not growing:
         return {PIXELS: 1.0}
     ends = [*GROWING_SIZES, (1.0, PIXELS)]
@@ -53,7 +53,7 @@ def shares_of_sizes(growing: bool) -> dict[int, float]:
 
 
 def make_step(version: Version, full: bool, batch: int) -> Callable[[int], float]:
-    """A function that takes a step with images of a size and returns the seconds of processor time."""
+    """Return a function that makes a step with images of a size and returns the seconds of processor time."""
     torch.manual_seed(0)
     layout = torch.channels_last if version.channels_last else torch.contiguous_format
     net = FastNet(half=not full).build(3, CLASSES).to(memory_format=layout)
@@ -81,28 +81,28 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--return-memory", action="store_true", help="do not keep freed memory")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if not given.return_memory:
+    if not arguments.return_memory:
         keep_freed_memory()
-    steps = {version: make_step(version, given.full, given.batch) for version in VERSIONS}
+    steps = {version: make_step(version, arguments.full, arguments.batch) for version in VERSIONS}
     seconds: dict[Version, dict[int, list[float]]] = {
         version: {pixels: [] for pixels in shares_of_sizes(version.growing)} for version in VERSIONS
     }
-    for turn in range(given.rounds + 1):  # the first one warms up
+    for turn in range(arguments.rounds + 1):  # the first is the warm-up
         for version, step in steps.items():
             for pixels, times in seconds[version].items():
-                took = step(pixels)
+                elapsed = step(pixels)
                 if turn:
-                    times.append(took)
-    print(f"{'full' if given.full else 'half'} width, batches of {given.batch}, one thread, processor time")
+                    times.append(elapsed)
+    print(f"{'full' if arguments.full else 'half'} width, batches of {arguments.batch}, one thread, processor time")
     before = first = 0.0
     for version in VERSIONS:
         shares = shares_of_sizes(version.growing)
         mean = sum(share * median(seconds[version][pixels]) for pixels, share in shares.items())
-        speed = given.batch / mean
+        speed = arguments.batch / mean
         first = first or speed
-        gain = f"{speed / (before or speed):>8.2f} of the line before" if not version.growing else " " * 26
+        gain = f"{speed / (before or speed):>8.2f} of the previous line" if not version.growing else " " * 26
         print(f"{version.name:<34}{speed:>8.0f} images/s{gain}{speed / first:>8.2f} of the first")
         before = speed
 

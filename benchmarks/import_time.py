@@ -1,4 +1,4 @@
-"""What `import opl; opl.regularize` costs above `import torch`: new processes in turns, the median.
+"""Time of `import opl; opl.regularize` in addition to `import torch`: median over new processes.
 
 python benchmarks/import_time.py [--rounds 7]
 """
@@ -25,8 +25,8 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     times = [
         [
-            float(word)
-            for word in subprocess.run(
+            float(number)
+            for number in subprocess.run(
                 [sys.executable, "-c", CODE], capture_output=True, text=True, check=True
             ).stdout.split()
         ]

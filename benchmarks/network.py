@@ -1,9 +1,9 @@
-"""Bytes that one step of the global batch sends, for class sums and for features, as the kernel counts them.
+"""Bytes that one step of the global batch sends, for class sums and for features, as counted by the kernel.
 
     python benchmarks/network.py
 
-Linux counts in /proc/self/io what a process writes, and gloo writes to its sockets: so this is a measurement, not an
-estimate (TCP's headers are not in it), and what other programs send meanwhile does not disturb it.
+Linux counts in /proc/self/io the bytes that a process writes, including those that gloo writes to its sockets: this is
+a measurement, not an estimate (without TCP headers), and other programs do not affect it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import opl
 
 
 def written_bytes() -> int:
-    """Bytes that this process has written so far, to files and sockets."""
+    """Return the bytes that this process has written so far, to files and sockets."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("wchar:"))
 
@@ -66,16 +66,16 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     results = [
-        measure(rows, given.dim, classes, given.processes, given.steps)
-        for classes in given.classes
-        for rows in given.rows
+        measure(rows, arguments.dim, classes, arguments.processes, arguments.steps)
+        for classes in arguments.classes
+        for rows in arguments.rows
     ]
-    if given.json:
+    if arguments.json:
         print(json.dumps(results))
         return
-    print(f"bytes sent a step by {given.processes} processes together, D={given.dim}")
+    print(f"bytes sent per step by {arguments.processes} processes together, D={arguments.dim}")
     print(f"{'classes':>8}{'batch':>8}{'class sums':>14}{'features':>14}  chosen")
     for row in results:
         print(f"{row['classes']:>8}{row['rows']:>8}{row['class_sums']:>14,}{row['features']:>14,}  {row['chosen']}")

@@ -1,9 +1,9 @@
-"""What `opl.regularize` adds to a training step: CPU time of a ResNet-20 step at B=128 with it, by that without it.
+"""Overhead of `opl.regularize`: CPU time of a ResNet-20 step at B=128 with OPL, divided by the time without it.
 
-Steps with and without come in blocks of four, in the order ABBA or BAAB by lot, so that a machine that becomes slower
-or faster favors neither. Two things are told of the same steps, each as a median over blocks with a bootstrap interval:
-the ratio of whole steps, and the time from the features to their gradient, which is where all of OPL is. What is below
-the features is the same code with and without OPL, so that on a busy machine it adds nothing but noise to the ratio.
+Steps with and without OPL come in blocks of four, in the order ABBA or BAAB at random, so that a machine that becomes
+slower or faster favors neither. Two ratios are reported, as medians over blocks with bootstrap intervals: of whole
+steps, and of the time from the features to their gradient, which contains all of OPL. The rest of the step is the same
+code with and without OPL, so on a busy machine it only adds noise.
 
 python benchmarks/plugin.py [--blocks 40]
 """
@@ -25,7 +25,7 @@ BASE = nn.CrossEntropyLoss()
 
 
 class Classifier(nn.Module):
-    """A network that returns logits alone, as most do."""
+    """A network that returns only logits, like most networks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,12 +46,12 @@ class Steps:
         self.model.network.fc.register_forward_pre_hook(lambda _, inputs: self._mark(inputs[0]))
 
     def _mark(self, features: torch.Tensor) -> None:
-        """Note when the features are there, and when their gradient is."""
+        """Record the times of the features and of their gradient."""
         features.register_hook(lambda _: self.marks.append(time.process_time()))
         self.marks.append(time.process_time())
 
     def measure(self, regularized: bool) -> tuple[float, float]:
-        """CPU time of a step, and of its part from the features to their gradient."""
+        """Return the CPU time of a step, and of its part from the features to their gradient."""
         criterion = opl.regularize(BASE, self.model) if regularized else BASE
         self.marks.clear()
         start = time.process_time()
@@ -59,21 +59,21 @@ class Steps:
         whole = time.process_time() - start
         self.model.zero_grad()
         if regularized:
-            criterion.close()  # without OPL there is no hook of it either
-        there, back = self.marks
-        return whole, back - there
+            criterion.close()  # removes its hooks
+        forward, backward = self.marks
+        return whole, backward - forward
 
     def in_blocks(self, blocks: int) -> np.ndarray:
-        """Mean times of each block: (blocks, without and with OPL, whole step and part)."""
-        lots = random.Random(0)
+        """Return the mean times per block: (blocks, without and with OPL, whole step and part)."""
+        generator = random.Random(0)
         times = np.empty((blocks, 2, 2))
         for block in times:
-            first = lots.random() < 0.5
+            first = generator.random() < 0.5
             order = (first, not first, not first, first)
             taken = [self.measure(chosen) for chosen in order]
             for chosen in (False, True):
                 pairs = zip(taken, order, strict=True)
-                block[int(chosen)] = np.mean([each for each, which in pairs if which is chosen], axis=0)
+                block[int(chosen)] = np.mean([pair for pair, regularized in pairs if regularized is chosen], axis=0)
         return times
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     without, with_opl = times[:, 0], times[:, 1]
     whole = float(np.median(without[:, 0]))
     ratio, low, high = median_with_interval(with_opl[:, 0] / without[:, 0])
-    added, least, most = (each / whole for each in median_with_interval(with_opl[:, 1] - without[:, 1]))
+    added, least, most = (value / whole for value in median_with_interval(with_opl[:, 1] - without[:, 1]))
     print(f"{blocks} blocks of four steps; a step takes {1e3 * whole:.0f} ms of CPU time")
     print(f"whole steps: {ratio:.4f} with OPL, 95 % interval {low:.4f} to {high:.4f}")
     print(

@@ -67,10 +67,10 @@ def read_flags(kind: Any, argv: Sequence[str], **options: Any) -> Any:
 
     def fail(event: Any) -> NoReturn:
         known = [*_flag_names(options.get("default", kind))]
-        given = [] if options.get("return_unknown_args") else [flag for flag in map(_flag, argv) if flag]
-        unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", flag) not in known]
+        given = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
+        unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
         if unknown:
-            raise OptionError(did_you_mean("flag", unknown[0], known, f"{event.prog} --help"))
+            raise OptionError(did_you_mean("flag", unknown[0].partition("=")[0], known, f"{event.prog} --help"))
         raise OptionError(_explain(event, argv))
 
     no_colors = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # tyro does not read NO_COLOR
