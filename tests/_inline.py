@@ -3,7 +3,8 @@
 from contextlib import contextmanager
 
 from opl.experiments import cli
-from opl.experiments.runner.executor import OPL, Event, Placement
+from opl.experiments.runner.executor import OPL, Event
+from opl.experiments.runner.placement import Placement
 
 
 class Inline:

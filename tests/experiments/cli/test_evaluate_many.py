@@ -4,8 +4,8 @@ import torch
 
 from opl.experiments import cli
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.runner.executor import Placement
 from opl.experiments.runner.local import Local
+from opl.experiments.runner.placement import Placement
 
 
 def test_all_finished_runs_below_a_folder_are_measured_and_one_failure_stops_none(tmp_path, monkeypatch, capsys):

@@ -15,8 +15,8 @@ from opl.experiments.results.comparisons import lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table, cells
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.runner.executor import Placement
 from opl.experiments.runner.jobs import Job
+from opl.experiments.runner.placement import Placement
 
 
 @pytest.mark.slow

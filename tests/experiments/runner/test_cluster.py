@@ -44,7 +44,7 @@ import sys, tempfile
 from pathlib import Path
 from opl.experiments.cli import reproduce, search, evaluate, train
 from opl.experiments.runner import ray_executor, slurm
-from opl.experiments.runner.executor import Placement
+from opl.experiments.runner.placement import Placement
 with Placement().executor(Path(tempfile.mkdtemp()), False) as executor:
     list(executor.watch())
 print(*({"ray", "submitit", "optuna"} & set(sys.modules)))

@@ -30,7 +30,8 @@ time.sleep(1000)
 SCRIPT = """
 import sys
 from pathlib import Path
-from opl.experiments.runner.executor import Placement, Task
+from opl.experiments.runner.executor import Task
+from opl.experiments.runner.placement import Placement
 kind, folder, sleeper, *argv = sys.argv[1:]
 with Placement(jobs=2).executor(Path(folder), kind == "warm") as executor:
     for name in ("first", "second"):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..paper import item
-from ..runner.executor import Jobs, Placement
+from ..runner.placement import Jobs, Placement
 from .flags import OUT, Flags, Seeds
 from .reproduce import Reproduce
 

@@ -12,8 +12,8 @@ from ..._ranges import check_settings
 from ...errors import OptionError
 from ..evaluation.protocols import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
-from ..runner.executor import Placement
 from ..runner.jobs import evaluate_all
+from ..runner.placement import Placement
 from .flags import HELP, Parser, read_flags
 
 

@@ -15,8 +15,8 @@ from ..item import Item
 from ..paper import ITEMS, item, recipe
 from ..results.text import show_lines
 from ..runner.display import format_seconds
-from ..runner.executor import HERE, Placement
 from ..runner.jobs import Job, jobs_of, measure_all, run_all, seconds_left
+from ..runner.placement import HERE, Placement
 from ..scales import Scale
 from ..settings import FREE, describe_changes, to_json
 from .flags import OUT, Flags, Seeds, show_status

@@ -14,7 +14,7 @@ from ..._ranges import Range
 from ...errors import OplError
 from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe
-from ..runner.executor import HERE, Jobs, Placement
+from ..runner.placement import HERE, Jobs, Placement
 from ..scales import Scale
 from ..search.execution import Search as Execution
 from ..search.execution import as_json, check_recipe, claim_folder, markdown, sentences, table_of

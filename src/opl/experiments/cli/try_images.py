@@ -44,7 +44,7 @@ class Try(Flags):
     def run(self) -> int:
         """Decode the images, train what fits into the time, and print the comparison."""
         from ..data.user_images import short_name
-        from ..runner.executor import Placement
+        from ..runner.placement import Placement
         from ..tryout.experiment import Experiment
         from ..tryout.plan import Clock
 
