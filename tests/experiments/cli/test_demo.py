@@ -14,7 +14,7 @@ def write_runs(folder, accuracies, ds):
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "ds", "said"),
+    ("accuracies", "ds", "expected"),
     [
         (
             ((97.0, 97.5, 98.0), (97.4, 97.2, 98.2)),
@@ -33,10 +33,10 @@ def write_runs(folder, accuracies, ds):
         ),
     ],
 )  # fmt: skip
-def test_the_story_is_that_of_the_runs(tmp_path, accuracies, ds, said):
+def test_the_story_is_that_of_the_runs(tmp_path, accuracies, ds, expected):
     write_runs(tmp_path, accuracies, ds)
-    told, explained = demo._story(tmp_path, "small")
-    assert told == said
+    text, explained = demo._story(tmp_path, "small")
+    assert text == expected
     assert explained.startswith("(d: |mean cosine| between the features of two images of different classes")
 
 
@@ -45,9 +45,9 @@ def test_the_last_lines_name_the_page_the_picture_and_what_to_try(tmp_path, caps
     write_runs(folder, ((97.0, 97.5), (97.4, 97.2)), (0.72, 0.40))
     monkeypatch.setattr(demo.Reproduce, "run", lambda job: 0 if job.seeds == 2 else 1)
     assert demo.Demo(seeds=2, out=tmp_path).run() == 0
-    told = capsys.readouterr().out
-    for words in (str(folder / "report.html"), str(folder / "demo.png"), "opl try FOLDER", "opl reproduce table-1"):
-        assert words in told
+    text = capsys.readouterr().out
+    for part in (str(folder / "report.html"), str(folder / "demo.png"), "opl try FOLDER", "opl reproduce table-1"):
+        assert part in text
     assert demo.Demo(seeds=3, out=tmp_path).run() == 1
     assert not capsys.readouterr().out
 

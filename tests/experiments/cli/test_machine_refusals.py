@@ -32,11 +32,11 @@ def after_the_first_epoch(action):
     return lambda: setattr(Progress, "epoch", epoch)
 
 
-def refused(code, said, sentence):
-    assert code == 1, said
-    assert "Traceback" not in said
-    assert sentence in said
-    last = said.strip().splitlines()[-1]
+def refused(code, output, sentence):
+    assert code == 1, output
+    assert "Traceback" not in output
+    assert sentence in output
+    last = output.strip().splitlines()[-1]
     assert last.startswith("opl: ")
     assert last.endswith(".")
 
@@ -92,10 +92,10 @@ def test_a_folder_that_is_deleted_under_the_run_is_a_sentence(tmp_path):
 
 def test_a_folder_without_the_right_to_write_is_a_sentence(tmp_path):
     (tmp_path / "runs").mkdir(mode=0o555)
-    code, said = opl_in_child([*ARGV, "--out", str(tmp_path / "runs")], tmp_path / "log", obey_permissions)
+    code, output = opl_in_child([*ARGV, "--out", str(tmp_path / "runs")], tmp_path / "log", obey_permissions)
     assert code == 2
-    assert "Permission denied" in said
-    assert "Traceback" not in said
+    assert "Permission denied" in output
+    assert "Traceback" not in output
 
 
 def test_too_little_memory_is_a_sentence(tmp_path):
@@ -114,8 +114,8 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path):
         os.close(read)
         os.dup2(write, 1)
 
-    code, said = opl_in_child(["recipes"], tmp_path / "log", close)
-    assert (code, said) == (1, "")
+    code, output = opl_in_child(["recipes"], tmp_path / "log", close)
+    assert (code, output) == (1, "")
 
 
 def test_a_full_standard_output_is_a_sentence(tmp_path):
@@ -126,25 +126,25 @@ def test_a_full_standard_output_is_a_sentence(tmp_path):
 
 
 def test_a_closed_standard_output_is_no_error(tmp_path):
-    code, said = opl_in_child(["--help"], tmp_path / "log", lambda: setattr(sys, "stdout", None))
-    assert (code, said) == (0, "")
+    code, output = opl_in_child(["--help"], tmp_path / "log", lambda: setattr(sys, "stdout", None))
+    assert (code, output) == (0, "")
 
 
 def test_a_path_that_is_not_text_is_trained_in_and_shown(tmp_path):
     out = tmp_path / os.fsdecode(b"runs-\xff")
     assert opl_in_child([*ARGV, "--epochs=1", "--out", str(out)], tmp_path / "log")[0] == 2  # epochs twice
     assert opl_in_child([*ARGV, "--out", str(out)], tmp_path / "log")[0] == 0
-    code, said = opl_in_child(["report", str(out)], tmp_path / "log")
-    assert code == 0, said
-    assert "report.html" in said
+    code, output = opl_in_child(["report", str(out)], tmp_path / "log")
+    assert code == 0, output
+    assert "report.html" in output
 
 
 def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
     monkeypatch.setattr(cli, "_answer", lambda words: {}["nothing"])
     assert cli.main(["recipes"]) == 1
-    said = capfd.readouterr().err
-    assert "this is a defect of opl (KeyError: 'nothing'): run it with --debug" in said
-    assert "Traceback" not in said
+    output = capfd.readouterr().err
+    assert "this is a defect of opl (KeyError: 'nothing'): run it with --debug" in output
+    assert "Traceback" not in output
     with pytest.raises(KeyError):
         cli.main(["recipes", "--debug"])
 
@@ -154,6 +154,6 @@ def test_links_in_a_circle_are_a_sentence(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
     assert cli.main(words) in (1, 2)
-    said = capsys.readouterr().err
-    assert "loop" in said
-    assert "defect" not in said
+    output = capsys.readouterr().err
+    assert "loop" in output
+    assert "defect" not in output

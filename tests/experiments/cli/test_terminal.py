@@ -56,7 +56,7 @@ def reproduce(folder, monkeypatch):
     monkeypatch.chdir(folder)
     drawn = []
     draw = display.render
-    monkeypatch.setattr(display, "render", lambda *told: drawn.append(1) or draw(*told))
+    monkeypatch.setattr(display, "render", lambda *arguments: drawn.append(1) or draw(*arguments))
     monkeypatch.setattr(display, "INTERVAL", 0.05)
     monkeypatch.setattr(jobs, "FRESH", 0.0)
     monkeypatch.setattr(Local, "_execute", replay(folder / "shelf", drawn))
@@ -68,9 +68,9 @@ def reproduce(folder, monkeypatch):
 def test_without_a_terminal_there_are_no_escape_codes(tmp_path, monkeypatch, capfd):
     call = reproduce(tmp_path, monkeypatch)
     assert call() == 0
-    heard = capfd.readouterr()
-    assert "\x1b" not in heard.out + heard.err
-    lines = heard.err.splitlines()
+    captured = capfd.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    lines = captured.err.splitlines()
     assert any(line.startswith("cifar100-resnet56-ce seed 0: running") for line in lines)
     assert f"cifar100-resnet56-ce seed 0: done, epoch {EPOCHS}/{EPOCHS}, val 50.00%, 412 images/s" in lines
 

@@ -346,16 +346,16 @@ def test_a_second_owner_in_the_same_process_is_refused(started):
 
 def test_a_forked_child_does_not_keep_the_lock_of_its_parent(started):
     """A loader worker may outlive its trainer for a moment."""
-    ready, told = os.pipe()
+    reader, writer = os.pipe()
     owner = os.fork()
     if owner == 0:
         with started.owned():
             child = os.fork()
             if child == 0:
                 time.sleep(600)
-            os.write(told, f"{child}\n".encode())
+            os.write(writer, f"{child}\n".encode())
             os._exit(0)
-    child = int(os.read(ready, 100))
+    child = int(os.read(reader, 100))
     os.waitpid(owner, 0)
     try:
         with started.owned():

@@ -31,22 +31,22 @@ def test_running_tasks_fit_a_terminal_of_any_size(width, height):
     assert max(map(len, texts)) <= width
     assert len(shown) < height or height <= 4  # the count itself takes two lines of 20 columns
     assert "…" not in captured.get()
-    words = " ".join(texts)
-    assert "18/72 done, about 34 min left" in words
-    bars = words.count("epoch 3/12")
-    assert bars == 40 or f"and {40 - bars} more running" in words
+    joined = " ".join(texts)
+    assert "18/72 done, about 34 min left" in joined
+    bars = joined.count("epoch 3/12")
+    assert bars == 40 or f"and {40 - bars} more running" in joined
     if bars:
-        names = re.sub(r"epoch 3/12|12345 images/s|[━╸╺\s]", "", words)
+        names = re.sub(r"epoch 3/12|12345 images/s|[━╸╺\s]", "", joined)
         assert f"{LONG} 18".replace(" ", "") in names
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(capfd):
-    told = SimpleNamespace(state="running", ended=False, describe=lambda: "a: running", conclude=lambda: "never")
-    with Display([told], lambda running: None) as display:
-        display.update(told)
+    task = SimpleNamespace(state="running", ended=False, describe=lambda: "a: running", conclude=lambda: "never")
+    with Display([task], lambda running: None) as display:
+        display.update(task)
         display.print("a note")
-    heard = capfd.readouterr()
-    assert (heard.out, heard.err) == ("", "a: running\na note\n")
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "a: running\na note\n")
 
 
 def test_failures_are_counted_separately():

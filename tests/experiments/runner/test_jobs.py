@@ -121,11 +121,11 @@ def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_a
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     with Instant(1, evaluate) as executor:
         assert measure_all(asked, jobs, "tiny", tmp_path, executor) == []
-    said = capsys.readouterr().err
-    assert said.count("masked") == 1
-    assert "numbers" not in said
+    printed = capsys.readouterr().err
+    assert printed.count("masked") == 1
+    assert "numbers" not in printed
     assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
-    assert {given for _, given in measured} == {measure.words for measure in asked.measures if "tiny" in measure.scales}
+    assert {argv for _, argv in measured} == {measure.words for measure in asked.measures if "tiny" in measure.scales}
     assert list(tmp_path.iterdir()) == []
 
 

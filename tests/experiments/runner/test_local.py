@@ -67,13 +67,13 @@ def wait_until(what, seconds=240):
 
 @pytest.mark.slow
 def test_a_run_in_a_worker_after_another_method_is_bit_identical_to_a_run_alone(tmp_path):
-    words = ("--scale", "tiny", "--seed", "1", "--out")
+    options = ("--scale", "tiny", "--seed", "1", "--out")
     with Local(2) as alone:
-        assert finished(alone, "train", "digits-opl", *words, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
+        assert finished(alone, "train", "digits-opl", *options, str(tmp_path / "alone"), log=tmp_path / "log") == "done"
     with Local(2, warm=True) as workers:
         for recipe in ("cifar100-resnet56-lgm", "digits-opl"):
-            said = finished(workers, "train", recipe, *words, str(tmp_path / "pool"), log=tmp_path / recipe)
-            assert said == "done"
+            state = finished(workers, "train", recipe, *options, str(tmp_path / "pool"), log=tmp_path / recipe)
+            assert state == "done"
     paths = [RunFolder.of(tmp_path / out, "digits-opl", 1).path / MODEL for out in ("alone", "pool")]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert "digits-opl seed 1" in (tmp_path / "digits-opl").read_text()
@@ -174,15 +174,15 @@ def test_modules_in_the_working_folder_are_never_run(tmp_path, monkeypatch, warm
     monkeypatch.chdir(here)
     with Local(1, warm=warm) as executor:
         ranks = () if warm else ("--devices", "2")
-        words = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1", *ranks, "--out", str(out))
-        assert finished(executor, *words, log=tmp_path / "log") == "done", (tmp_path / "log").read_text()
+        argv = ("train", "digits-ce", "--scale", "tiny", "--epochs", "1", *ranks, "--out", str(out))
+        assert finished(executor, *argv, log=tmp_path / "log") == "done", (tmp_path / "log").read_text()
     assert not (tmp_path / "executed").exists()
 
 
 def test_a_worker_whose_parent_no_longer_listens_ends_without_a_traceback(tmp_path):
-    words = [sys.executable, "-P", "-m", "opl.experiments.cli.worker"]
+    command = [sys.executable, "-P", "-m", "opl.experiments.cli.worker"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, **pipes) as worker:
+    with subprocess.Popen(command, **pipes) as worker:
         worker.stdout.close()
         worker.stdin.write(json.dumps({"argv": ["--version"], "log": str(tmp_path / "log")}).encode() + b"\n")
         worker.stdin.flush()

@@ -58,10 +58,10 @@ def test_a_table_survives_the_loss_of_a_machine_and_ends_with_the_bytes_of_local
         wait_until(lambda: len(list(there.rglob("metrics.jsonl"))) >= 2, table)  # both machines are busy
         cluster.remove_node(cluster.workers[1], allow_graceful=False)
         assert table.wait(600) == 0, table.stderr.read()
-        said = table.stderr.read()
+        printed = table.stderr.read()
     assert weights(here) == weights(there)
     assert len(weights(there)) == 4
-    assert said.count(": running") > 4, said  # what ran on the lost machine was started again
+    assert printed.count(": running") > 4, printed  # the runs of the lost machine were restarted
 
 
 @pytest.mark.slow

@@ -73,10 +73,10 @@ def stop(out: Path, strategy: str) -> None:
             end = [type(error).__name__, error.code]
     dist.barrier()
     state = RunFolder.of(out / f"stopped-{strategy}", recipe.name, 0).load()
-    told = [None, None]
-    dist.all_gather_object(told, [*end, [state["epoch"], state["step"]]])
+    ends = [None, None]
+    dist.all_gather_object(ends, [*end, [state["epoch"], state["step"]]])
     if rank() == 0:
-        (out / f"stopped-{strategy}.json").write_text(json.dumps(told))
+        (out / f"stopped-{strategy}.json").write_text(json.dumps(ends))
     dist.barrier()
     two(recipe, out / f"stopped-{strategy}", strategy=strategy)
 

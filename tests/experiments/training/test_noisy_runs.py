@@ -71,14 +71,14 @@ def test_a_run_does_not_go_on_with_another_matrix(tmp_path):
 def test_noise_survives_json_and_old_recipes_have_none():
     for noise in (UniformNoise(0.3), PairFlip(0.2, seed=7), ClassDependent(), NoiseMatrix("m.npy"), None):
         recipe = tiny("uniform-ce", noise=noise)
-        told = json.loads(json.dumps(to_json(recipe)))
-        assert parse_recipe(told) == recipe
-    del told["noise"]
-    assert parse_recipe(told).noise is None
+        content = json.loads(json.dumps(to_json(recipe)))
+        assert parse_recipe(content) == recipe
+    del content["noise"]
+    assert parse_recipe(content).noise is None
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "sentence"),
     [
         (["--noise.rate", "1.0"], "rate is 1.0"),
         (["--noise.rate", "-0.2"], "rate is -0.2"),
@@ -87,11 +87,11 @@ def test_noise_survives_json_and_old_recipes_have_none():
         (["--method.start", "0"], "start is 0"),
     ],
 )
-def test_wrong_words_are_one_sentence_and_code_2(words, said, tmp_path, capfd):
-    assert cli.main(["train", "cifar100-noisy-class-tl", "--scale", "tiny", "--out", str(tmp_path), *words]) == 2
-    told = capfd.readouterr().err
-    assert said in told
-    assert told.count("\n") == 1
+def test_usage_errors_are_one_sentence_and_code_2(argv, sentence, tmp_path, capfd):
+    assert cli.main(["train", "cifar100-noisy-class-tl", "--scale", "tiny", "--out", str(tmp_path), *argv]) == 2
+    printed = capfd.readouterr().err
+    assert sentence in printed
+    assert printed.count("\n") == 1
 
 
 def test_a_missing_file_is_one_sentence_and_code_2(tmp_path, capfd):

@@ -63,11 +63,11 @@ def test_a_run_starts_from_weights_says_so_and_resumes_without_them(tmp_path, mo
 
 def test_the_oracle_is_recorded_under_its_own_name_and_selects_nothing(tmp_path):
     recipe = tiny(epochs=3, method=CrossEntropyOPL())
-    plain, told = run(recipe, tmp_path / "plain"), run(replace(recipe, oracle=True), tmp_path / "oracle")
+    plain, tested = run(recipe, tmp_path / "plain"), run(replace(recipe, oracle=True), tmp_path / "oracle")
     records = RunFolder.of(tmp_path / "oracle", recipe.name, 0).metrics()
-    assert told["ORACLE/test/top1"] == max(record["ORACLE/test/top1"] for record in records)
+    assert tested["ORACLE/test/top1"] == max(record["ORACLE/test/top1"] for record in records)
     same = ("test/top1", "val/top1", "test/loss")
-    assert [told[name] for name in same] == [plain[name] for name in same]
+    assert [tested[name] for name in same] == [plain[name] for name in same]
     assert not any("ORACLE" in name for name in plain)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from _small_parts import few
@@ -91,8 +92,8 @@ def test_a_step_that_is_not_finite_on_one_process_is_left_out_on_all(together):
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_all_stop_at_one_step_if_one_is_told_to_and_resume_to_the_same_bytes(together, strategy):
-    told = json.loads((together / f"stopped-{strategy}.json").read_text())
-    assert told == [["StoppedError", 143, [0, 6]], ["SystemExit", 143, [0, 6]]]
+    ends = json.loads((together / f"stopped-{strategy}.json").read_text())
+    assert ends == [["StoppedError", 143, [0, 6]], ["SystemExit", 143, [0, 6]]]
     whole, stopped = (folder(together, f"{name}-{strategy}") for name in ("whole", "stopped"))
     contents = [(each.path / "model.safetensors").read_bytes() for each in (whole, stopped)]
     assert contents[0] == contents[1]
@@ -147,13 +148,7 @@ def assert_equal(ours: RunFolder, theirs: RunFolder, tolerance: float) -> None:
         torch.testing.assert_close(value, expected[name], rtol=0, atol=tolerance)
 
 
-def _left_over(out: Path) -> list[str]:
-    """The processes that still have the folder among their words."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = place.read_text()
-        except OSError:
-            continue
-        found += [words] if str(out) in words else []
-    return found
+def _left_over(out: Path) -> list[list[str]]:
+    """The command lines of processes that still name the folder."""
+    command_lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return [argv for argv in command_lines if str(out) in " ".join(argv)]
