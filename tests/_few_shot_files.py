@@ -21,7 +21,7 @@ Part = tuple[np.ndarray, list[str]]  # (N, H, W, 3), and the class of each
 
 def part(names: list[str] | tuple[str, ...], each: int = 2, size: int = 84, seed: int = 0) -> Part:
     random = np.random.default_rng(seed)
-    classes = [names[place] for place in random.permutation(np.repeat(np.arange(len(names)), each))]
+    classes = [names[index] for index in random.permutation(np.repeat(np.arange(len(names)), each))]
     coarse = random.integers(0, 256, (len(classes), 2, 2, 3), dtype=np.uint8)  # no two alike, and quickly written
     return coarse.repeat(size // 2, axis=1).repeat(size // 2, axis=2), classes
 
@@ -54,7 +54,7 @@ def labeled(folder: Path, made: dict[str, Part], *, named: bool = True, protocol
     """As Gidaris, MetaOptNet and RFS have miniImageNet: the numbers of `val` and `test` go on where the last ended."""
     first = 0
     for name, (pixels, classes) in made.items():
-        numbers = {each: first + place for place, each in enumerate(sorted(set(classes)))}
+        numbers = {each: first + index for index, each in enumerate(sorted(set(classes)))}
         content = {"data": pixels, "labels": [numbers[each] for each in classes], "catname2label": numbers}
         if not named:
             del content["catname2label"]
@@ -79,16 +79,16 @@ def listed(folder: Path, made: dict[str, Part]) -> None:
         with (folder / f"{name}.csv").open("w", newline="") as stream:
             table = csv.writer(stream)
             table.writerow(["filename", "label"])
-            for place, (image, each) in enumerate(zip(pixels, classes, strict=True)):
-                table.writerow([f"{each}{place:08d}.png", each])
-                (folder / "images" / f"{each}{place:08d}.png").write_bytes(png(image))
+            for index, (image, each) in enumerate(zip(pixels, classes, strict=True)):
+                table.writerow([f"{each}{index:08d}.png", each])
+                (folder / "images" / f"{each}{index:08d}.png").write_bytes(png(image))
 
 
 def folders(folder: Path, made: dict[str, Part]) -> None:
     for name, (pixels, classes) in made.items():
-        for place, (image, each) in enumerate(zip(pixels, classes, strict=True)):
+        for index, (image, each) in enumerate(zip(pixels, classes, strict=True)):
             (folder / name / each).mkdir(parents=True, exist_ok=True)
-            (folder / name / each / f"{place}.PNG").write_bytes(png(image))
+            (folder / name / each / f"{index}.PNG").write_bytes(png(image))
 
 
 def hub(folder: Path, made: dict[str, Part]) -> None:
@@ -99,7 +99,7 @@ def hub(folder: Path, made: dict[str, Part]) -> None:
 
 def zipped(folder: Path, made: dict[str, Part]) -> None:
     for name, (pixels, classes) in made.items():
-        numbers = {each: place for place, each in enumerate(sorted(set(classes)))}
+        numbers = {each: index for index, each in enumerate(sorted(set(classes)))}
         folder.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(folder / f"{name}_images.npz", images=pixels)
         write(folder / f"{name}_labels.pkl", {"labels": [numbers[each] for each in classes]})
@@ -110,8 +110,8 @@ def encoded(folder: Path, made: dict[str, Part]) -> None:
         names = sorted(set(classes), reverse=True)  # the numbers need not be in alphabetical order
         labels = {"label_specific": np.array([names.index(each) for each in classes]), "label_specific_str": names}
         kinds = (lambda file: np.frombuffer(file, np.uint8)[:, None], bytes, lambda file: file.decode("latin1"))
-        pictures = [kinds[place % 3](png(image)) for place, image in enumerate(pixels)]
-        write(folder / f"{name}_images_png.pkl", pictures)
+        encoded_images = [kinds[index % 3](png(image)) for index, image in enumerate(pixels)]
+        write(folder / f"{name}_images_png.pkl", encoded_images)
         write(folder / f"{name}_labels.pkl", labels)
 
 
@@ -143,5 +143,5 @@ def same(found, names: tuple[str, ...], made: Part, *, named: bool = True) -> No
 
 def _place(found, made: Part) -> list[int]:
     """Which of the images made each one found is: readers may go through the files in an order of their own."""
-    places = {image.tobytes(): place for place, image in enumerate(made[0].transpose(0, 3, 1, 2))}
+    places = {image.tobytes(): index for index, image in enumerate(made[0].transpose(0, 3, 1, 2))}
     return [places[image.numpy().tobytes()] for image in found.pixels[found.rows]]

@@ -12,8 +12,8 @@ def draw(kind: str, seed: int, size: tuple[int, int] = (16, 16), mode: str = "RG
     """A circle, square or stripe at a random place, in a random color; no two are the same."""
     chance = np.random.default_rng([seed, len(kind)])
     noise = chance.integers(0, 60, (size[1], size[0], 3), dtype=np.uint8)
-    picture = Image.fromarray(noise)
-    pen = ImageDraw.Draw(picture)
+    image = Image.fromarray(noise)
+    pen = ImageDraw.Draw(image)
     side = min(size) // 2
     left, top = (int(chance.integers(0, edge - side)) for edge in size)
     color = tuple(chance.integers(150, 256, 3).tolist())
@@ -24,7 +24,7 @@ def draw(kind: str, seed: int, size: tuple[int, int] = (16, 16), mode: str = "RG
         pen.rectangle(box, fill=color)
     else:
         pen.line(box, fill=color, width=2)
-    return picture.convert(mode)
+    return image.convert(mode)
 
 
 def shape_folder(folder: Path, counts: dict[str, int], size: tuple[int, int] = (16, 16), mode: str = "RGB") -> Path:

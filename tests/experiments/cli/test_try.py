@@ -1,4 +1,4 @@
-"""`opl try` from the pictures to the page, resumed and interrupted."""
+"""`opl try` from the images to the page, resumed and interrupted."""
 
 import json
 import shutil
@@ -31,15 +31,15 @@ def _cache(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tried(tmp_path_factory):
-    """The folder of a whole `opl try`, what it printed, and the pictures; it was interrupted after the first seed."""
+    """The folder of a whole `opl try`, what it printed, and the images; it was interrupted after the first seed."""
     folder = tmp_path_factory.mktemp("try")
     shape_folder(folder / "shapes", {"circle": 30, "square": 9})
-    (folder / "shapes/circle/broken.png").write_text("no picture")
+    (folder / "shapes/circle/broken.png").write_text("no image")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        words = ("shapes", *FAST, "--seeds", "2", "--out", "runs")
-        first = try_images(patch, words, stop_after=3)
-        second = try_images(patch, words)
+        argv = ("shapes", *FAST, "--seeds", "2", "--out", "runs")
+        first = try_images(patch, argv, stop_after=3)
+        second = try_images(patch, argv)
     return folder, first, second
 
 
@@ -54,15 +54,15 @@ def test_the_table_has_both_methods_with_both_seeds_and_the_balanced_accuracy(tr
     assert [(row["label"], row["seeds"]) for row in table["rows"]] == [("CE", [0, 1]), ("CE+OPL", [0, 1])]
     assert "test/balanced" in table["rows"][1]["difference"]
     assert table["scale"] == "try"
-    for words in ("9 (square) to 30 (circle)", "predicting circle: 76.9 %", "1 unreadable image (circle/broken.png)"):
-        assert words in table["note"]
+    for text in ("9 (square) to 30 (circle)", "predicting circle: 76.9 %", "1 unreadable image (circle/broken.png)"):
+        assert text in table["note"]
     assert (tried[0] / "runs/try/shapes/left-out.txt").read_text().startswith("circle/broken.png: ")
 
 
 def test_the_page_names_the_comparison_and_the_command(tried):
     page = (tried[0] / "runs/try/shapes/report.html").read_text()
-    for words in ("CE vs CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
-        assert words in page
+    for text in ("CE vs CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
+        assert text in page
 
 
 def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
@@ -78,9 +78,9 @@ def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
 def test_a_finished_try_trains_nothing_and_more_seeds_are_added(tried, monkeypatch, capsys):
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1")) == (0, [])
-    told = capsys.readouterr()
-    assert "2 seeds per method finished" in told.err
-    [sentence] = [line for line in told.out.splitlines() if line.endswith(", 2 seeds.")]
+    printed = capsys.readouterr()
+    assert "2 seeds per method finished" in printed.err
+    [sentence] = [line for line in printed.out.splitlines() if line.endswith(", 2 seeds.")]
     assert "OPL " in sentence
     assert "accuracy" in sentence
     code, runs = try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1", "--seeds", "3", "--json"))
@@ -93,7 +93,7 @@ def _last_json(text):
     return json.loads("{" + text.rpartition("\n{")[2])
 
 
-def test_other_settings_and_other_pictures_are_refused(tried, tmp_path, monkeypatch, capsys):
+def test_other_settings_and_other_images_are_refused(tried, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--epochs", "7"))[0] == 2
     assert "was started with --epochs 2, not 7" in capsys.readouterr().err
@@ -107,21 +107,21 @@ def test_other_settings_and_other_pictures_are_refused(tried, tmp_path, monkeypa
 def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatch, capsys):
     shape_folder(tmp_path / "gray", {"circle": 12, "square": 12}, mode="L")
     code, runs = try_images(monkeypatch, (tmp_path / "gray", "--dry-run", "--out", tmp_path, "--jobs", "1"))
-    said = " ".join(capsys.readouterr().err.split())
+    printed = " ".join(capsys.readouterr().err.split())
     assert (code, runs) == (0, [])
-    for words in (
+    for text in (
         "24: 18 training, 2 validation, 4 test",
         "resnet-10-w16 on 16 x 16 pixels",
         "60 epochs",
         "flips 0",
         "gray",
     ):
-        assert words in said
+        assert text in printed
     assert not (tmp_path / "try/gray/try.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("make", "words"),
+    ("make", "expected"),
     [
         (lambda folder: None, "there is no folder or file"),
         (lambda folder: folder.mkdir(parents=True), "it is empty"),
@@ -129,16 +129,16 @@ def test_a_dry_run_shows_what_was_chosen_and_trains_nothing(tmp_path, monkeypatc
         (lambda folder: shape_folder(folder, {"circle": 1, "square": 2}), "has no class with at least 3"),
     ],
 )
-def test_folders_that_cannot_be_tried_are_one_sentence(tmp_path, monkeypatch, capsys, make, words):
+def test_unusable_folders_are_refused_in_one_sentence(tmp_path, monkeypatch, capsys, make, expected):
     make(tmp_path / "data/here")
     code, _ = try_images(monkeypatch, (tmp_path / "data/here", "--out", tmp_path / "runs"))
-    said = capsys.readouterr().err.strip().splitlines()
+    printed = capsys.readouterr().err.strip().splitlines()
     assert code == 2
-    assert words in said[-1]
-    assert "Traceback" not in "".join(said)
+    assert expected in printed[-1]
+    assert "Traceback" not in "".join(printed)
 
 
-def test_pretrained_weights_start_the_runs_and_gray_pictures_get_three_channels(tmp_path, monkeypatch, capsys):
+def test_pretrained_weights_start_the_runs_and_gray_images_get_three_channels(tmp_path, monkeypatch, capsys):
     from safetensors.torch import save_file
 
     from opl.experiments.models import ResNet
@@ -146,11 +146,11 @@ def test_pretrained_weights_start_the_runs_and_gray_pictures_get_three_channels(
     save_file(ResNet(depth=10, stem="cifar", width=16).build(3, 4).state_dict(), tmp_path / "start.safetensors")
     shape_folder(tmp_path / "gray", {"circle": 8, "square": 8}, mode="L")
     (tmp_path / "gray/circle/more.png").write_bytes(encoded(draw("circle", 30, mode="L")))
-    words = (tmp_path / "gray", "--pretrained", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
-    assert try_images(monkeypatch, (*words, "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1"))[0] == 0
+    argv = (tmp_path / "gray", "--pretrained", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
+    assert try_images(monkeypatch, (*argv, "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1"))[0] == 0
     about = json.loads((tmp_path / "try/gray/try-gray-opl/seed-0/result.json").read_text())
     assert "start.safetensors, SHA-256" in json.dumps(about)
     assert (
-        try_images(monkeypatch, (*words[:3], "--network", "resnet-18", "--out", tmp_path / "b", "--jobs", "1"))[0] == 2
+        try_images(monkeypatch, (*argv[:3], "--network", "resnet-18", "--out", tmp_path / "b", "--jobs", "1"))[0] == 2
     )
     assert "the pretrained weights are for resnet-10-w16" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def chance(seed: int = 0) -> torch.Generator:
 
 
 @each
-def test_the_same_generator_gives_the_same_images_and_no_other_chance_is_used(augmentation):
+def test_the_same_generator_gives_the_same_images_and_no_other_randomness_is_used(augmentation):
     images, before = torch.rand(16, 3, 12, 12), torch.get_rng_state()
     first, second = augmentation(images, chance(5)), augmentation(images, chance(5))
     assert torch.equal(first, second)
@@ -92,7 +92,7 @@ def test_pad_crop_takes_all_offsets_equally_often():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_flip_reverses_each_row_or_leaves_the_image_as_often_as_it_says():
+def test_flip_reverses_rows_with_the_given_probability():
     images = torch.rand(4000, 1, 3, 5)
     made = Flip(0.3)(images, chance())
     reversed_rows = torch.stack([images[..., x] for x in range(4, -1, -1)], dim=3)
@@ -148,12 +148,12 @@ def test_hue_is_turned_as_colorsys_turns_it():
     images, shifts = torch.rand(3, 3, 4, 4, dtype=torch.float64), torch.tensor([0.3, -0.4, 0.5], dtype=torch.float64)
     images[0, :, 0, 0] = 0.25  # gray: it has no hue, and stays
     images[0, :, 0, 1] = torch.tensor([0.0, 1.0, 1.0])
-    found = turn_hue(images, shifts)
+    result = turn_hue(images, shifts)
     for sample, shift in enumerate(shifts.tolist()):
         for row, column in np.ndindex(4, 4):
             hue, saturation, value = colorsys.rgb_to_hsv(*images[sample, :, row, column].tolist())
             expected = colorsys.hsv_to_rgb((hue + shift) % 1, saturation, value)
-            assert found[sample, :, row, column].tolist() == pytest.approx(expected)
+            assert result[sample, :, row, column].tolist() == pytest.approx(expected)
     torch.testing.assert_close(turn_hue(images, torch.ones(3)), images)
     assert turn_hue(images[:, :1], shifts) is not None
 
@@ -167,15 +167,15 @@ def test_without_hue_the_jitter_is_what_it_was():
     torch.testing.assert_close(ColorJitter()(images, chance()), expected)
 
 
-def test_gray_images_come_as_often_as_asked_and_as_pillow_makes_them():
+def test_gray_images_occur_with_the_given_probability_and_equal_pillows():
     images = torch.randint(0, 256, (400, 3, 4, 4)).float() / 255
-    found = Grayscale(0.3)(images, chance())
-    grayed = (found[:, 0] == found[:, 1]).flatten(1).all(1)
+    result = Grayscale(0.3)(images, chance())
+    grayed = (result[:, 0] == result[:, 1]).flatten(1).all(1)
     assert 90 < int(grayed.sum()) < 150
-    assert torch.equal(found[~grayed], images[~grayed])
-    place = int(grayed.nonzero()[0])
-    picture = Image.fromarray((images[place] * 255).round().byte().permute(1, 2, 0).numpy()).convert("L")
-    np.testing.assert_allclose(found[place, 0].numpy() * 255, np.asarray(picture), atol=1)
+    assert torch.equal(result[~grayed], images[~grayed])
+    index = int(grayed.nonzero()[0])
+    gray = Image.fromarray((images[index] * 255).round().byte().permute(1, 2, 0).numpy()).convert("L")
+    np.testing.assert_allclose(result[index, 0].numpy() * 255, np.asarray(gray), atol=1)
 
 
 def test_quarter_turns_are_those_of_rot90_and_equally_frequent():

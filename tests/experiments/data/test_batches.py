@@ -78,7 +78,7 @@ def test_plain_batches_are_in_order_and_only_normalized_and_shared_without_gaps(
     assert torch.equal(torch.cat(shared), torch.arange(53))
 
 
-def test_images_are_laid_out_as_asked():
+def test_images_have_the_given_memory_layout():
     images = part()
     assert next(batches(images).epoch(0)).images.is_contiguous(memory_format=torch.channels_last)
     assert next(batches(images, channels_last=False).epoch(0)).images.is_contiguous()

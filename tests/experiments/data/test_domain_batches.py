@@ -86,5 +86,5 @@ def test_a_doubled_batch_is_followed_by_its_mirror_image_and_weighs_the_same():
     assert len(next(batches(part, mirror_batches=True).plain(5)).labels) == 5  # never at test
 
 
-def test_one_domain_alone_is_its_own_turn():
+def test_a_single_domain_is_shuffled():
     assert sorted(balanced_order(torch.full((5,), 2), torch.Generator().manual_seed(0)).tolist()) == [0, 1, 2, 3, 4]

@@ -33,7 +33,7 @@ def apart(tmp_path, monkeypatch):
 
 
 @cache
-def pictures(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
+def encoded_images(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
     """Domain, class, file and PNG of each, of several sizes and shapes."""
     random, found = np.random.default_rng(seed), []
     for domain in DOMAINS:
@@ -46,7 +46,7 @@ def pictures(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
 
 
 def write_folders(folder: Path) -> Path:
-    for domain, name, file, content in pictures():
+    for domain, name, file, content in encoded_images():
         (folder / domain / name).mkdir(parents=True, exist_ok=True)
         (folder / domain / name / file).write_bytes(content)
     return folder
@@ -54,8 +54,8 @@ def write_folders(folder: Path) -> Path:
 
 def write_parquet(folder: Path, *, paths: bool, column: str = "domain") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    order = np.random.default_rng(1).permutation(len(pictures()))
-    rows = [pictures()[place] for place in order]
+    order = np.random.default_rng(1).permutation(len(encoded_images()))
+    rows = [encoded_images()[index] for index in order]
     image = pa.array([{"bytes": content, "path": file if paths else None} for _, _, file, content in rows])
     labels = pa.array([CLASSES.index(name) for _, name, _, _ in rows])
     table = pa.table({"image": image, "label": labels, column: pa.array([row[0] for row in rows])})
@@ -68,7 +68,9 @@ def write_parquet(folder: Path, *, paths: bool, column: str = "domain") -> Path:
 def write_lists(folder: Path) -> Path:
     folder.mkdir()
     for domain, (fit, _) in SMALL.items():
-        lines = [f"{domain}/{name}/{file} {CLASSES.index(name) + 1}" for d, name, file, _ in pictures() if d == domain]
+        lines = [
+            f"{domain}/{name}/{file} {CLASSES.index(name) + 1}" for d, name, file, _ in encoded_images() if d == domain
+        ]
         (folder / f"{domain}_train_kfold.txt").write_text("\n".join(lines[:fit]) + "\n")
         (folder / f"{domain}_crossval_kfold.txt").write_text("\n".join(lines[fit:]) + "\n")
     return folder
@@ -83,7 +85,7 @@ def content(part: Images) -> set[tuple[bytes, int]]:
 
 def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
     found = set()
-    for domain, name, _, encoded in pictures():
+    for domain, name, _, encoded in encoded_images():
         if domain in domains:
             resized = (
                 Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
@@ -113,7 +115,7 @@ def test_any_data_set_with_domains_is_read_and_its_target_is_left_out(tmp_path, 
     held = Counter(
         (DOMAINS[d], c) for d, c in zip(*(x[splits.val.rows].tolist() for x in _both(splits.val)), strict=True)
     )
-    counts = Counter((domain, CLASSES.index(name)) for domain, name, _, _ in pictures() if domain != target)
+    counts = Counter((domain, CLASSES.index(name)) for domain, name, _, _ in encoded_images() if domain != target)
     assert held == {key: count // 4 for key, count in counts.items()}  # the same share of every class of every domain
 
 
@@ -121,7 +123,7 @@ def _both(part: Images):
     return part.domains, part.labels
 
 
-def test_it_is_decoded_once_for_each_size(tmp_path, monkeypatch):
+def test_images_are_decoded_once_per_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
     # whoever decodes again fails
@@ -151,11 +153,11 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
     root = write_parquet(tmp_path / "data", paths=True) if paths else write_folders(tmp_path / "data")
     data = Pacs(root=str(root), target="photo", size=16, lists=str(write_lists(tmp_path / "lists")))
     splits = data.load(0)
-    chosen = [each for each in pictures() if each[0] != "photo"]
+    chosen = [each for each in encoded_images() if each[0] != "photo"]
     fit = {(d, f) for d, _, f, _ in chosen if int(f[:3]) < SMALL[d][0]}
     for part, wanted in ((splits.train, fit), (splits.val, {(d, f) for d, _, f, _ in chosen} - fit)):
         by_content = {}
-        for domain, name, file, encoded in pictures():
+        for domain, name, file, encoded in encoded_images():
             resized = (
                 Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
                 .convert("RGB")
@@ -167,7 +169,7 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
     assert (len(by_chance.train), len(by_chance.val)) == (len(splits.train), len(splits.val)) == (48, 16)
 
 
-def test_data_that_is_not_what_was_asked_for_is_told_in_a_sentence(tmp_path, monkeypatch):
+def test_wrong_data_and_settings_are_refused_with_the_reason(tmp_path, monkeypatch):
     root = write_parquet(tmp_path / "data", paths=False)
     good = DomainFolder(root=str(root), target="art", num_classes=2, size=8)
     with pytest.raises(OptionError, match="domain 'phto' does not exist: did you mean 'photo'"):
@@ -187,12 +189,12 @@ def test_data_that_is_not_what_was_asked_for_is_told_in_a_sentence(tmp_path, mon
     with pytest.raises(DataError, match="names of its files"):
         replace(good, lists=str(write_lists(tmp_path / "lists"))).load(0)
     loose = write_folders(tmp_path / "loose")
-    (loose / "art" / "stray.png").write_bytes(pictures()[0][3])
+    (loose / "art" / "stray.png").write_bytes(encoded_images()[0][3])
     with pytest.raises(DataError, match=r"different depths.*stray\.png"):
         replace(good, root=str(loose)).load(0)
 
 
-def test_lists_that_do_not_fit_are_told_in_a_sentence(tmp_path, monkeypatch):
+def test_lists_that_do_not_match_the_data_are_refused_with_the_reason(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=8)
     lists = write_lists(tmp_path / "lists")
     data = replace(data, lists=str(lists))
@@ -255,8 +257,8 @@ def test_real_pacs_is_what_pyarrow_and_pillow_read(size, real_cache, monkeypatch
         assert held == {name: sizes[1] for name, sizes in module.PACS.items() if name != target}
     assert splits.class_names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     for row in range(0, 9991, 333):
-        picture = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py()), formats=("PNG", "JPEG")).convert(
+        image = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py()), formats=("PNG", "JPEG")).convert(
             "RGB"
         )
-        wanted = np.asarray(picture if size == 96 else picture.resize((size, size), Image.Resampling.BILINEAR))
+        wanted = np.asarray(image if size == 96 else image.resize((size, size), Image.Resampling.BILINEAR))
         np.testing.assert_array_equal(splits.train.pixels[row].numpy(), wanted.transpose(2, 0, 1))

@@ -66,6 +66,6 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_impossible_episodes_are_refused(name):
-    options, words = BAD[name]
-    with pytest.raises(OptionError, match=words):
+    options, expected = BAD[name]
+    with pytest.raises(OptionError, match=expected):
         Episodes(torch.arange(120) % 6, **options)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 # Sources
 
 
-def test_cifar_fs_is_made_of_cifar_100(tmp_path, few, monkeypatch):
+def test_cifar_fs_is_built_from_cifar_100(tmp_path, few, monkeypatch):
     made = cifar_100(tmp_path / "shelf/cifar100", ["cra" if name == "crab" else name for name in CIFAR_100])
     monkeypatch.setenv("OPL_DATA", str(tmp_path / "shelf"))
     joined = tuple(np.concatenate([made[name][k] for name in ("train", "test")]) for k in range(2))
@@ -94,7 +94,7 @@ def test_without_data_the_error_names_the_ways(settings, ways):
         assert "\n" not in str(caught.value)
 
 
-def test_the_hub_has_what_cifar_fs_is_made_of(tmp_path, few, monkeypatch):
+def test_cifar_fs_is_built_from_a_download_of_cifar_100(tmp_path, few, monkeypatch):
     snapshots = tmp_path / "hf/hub/datasets--uoft-cs--cifar100/snapshots/0a1b/cifar100"
     cifar_100(snapshots)
     assert find.find("cifar-fs").where == "Hub uoft-cs/cifar100"
@@ -131,20 +131,20 @@ def test_the_class_lists_are_complete_and_in_order():
         assert known.num_classes == sum(known.classes.values())
 
 
-def test_settings_that_cannot_be_are_refused(tmp_path, few):
+def test_impossible_settings_are_refused(tmp_path, few):
     labeled(tmp_path, parts(MINI_IMAGENET))
-    for given, says in (
+    for given, expected in (
         ({"classes": 65}, "must be 2 to 64"),
         ({"holdout": 2}, "must be 0 to 1"),
         ({"holdout": -2}, "holdout=-2"),
     ):
-        with pytest.raises(OptionError, match=says):
+        with pytest.raises(OptionError, match=expected):
             MiniImageNet(root=str(tmp_path), **given).load(0)
     with pytest.raises(OptionError, match="'train' does not exist"):
         MiniImageNet(root=str(tmp_path)).novel_classes("train")
 
 
-def test_held_out_images_are_as_many_of_each_class_and_follow_the_seed():
+def test_equally_many_images_per_class_are_held_out_by_the_seed():
     labels = torch.arange(60) % 3
     kept = (torch.arange(60) >= 54).long()  # two of each class
     assert all(len(part) == size for part, size in zip(hold_out(labels, 0), (60, 0), strict=True))
@@ -173,7 +173,7 @@ REAL = os.environ.get("OPL_DATA", "")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    """CIFAR-100 by another way, as rows of (class name, encoded picture), and the cache of CIFAR-FS made of it."""
+    """CIFAR-100 by another way, as rows of (class name, encoded encoded), and the cache of CIFAR-FS made of it."""
     folder = Path(REAL, "cifar100")
     if not REAL or not folder.is_dir():
         pytest.skip("OPL_DATA names no folder with 'cifar100'")
@@ -182,8 +182,8 @@ def real(tmp_path_factory):
         table = pq.read_table(next(folder.rglob(f"{split}*.parquet")))
         names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["fine_label"]["names"]
         names[26] = "crab"
-        pictures = (each["bytes"] for each in table.column("img").to_pylist())
-        rows += zip((names[label] for label in table.column("fine_label").to_pylist()), pictures, strict=True)
+        images = (each["bytes"] for each in table.column("img").to_pylist())
+        rows += zip((names[label] for label in table.column("fine_label").to_pylist()), images, strict=True)
     return str(folder), rows, str(tmp_path_factory.mktemp("real"))
 
 
@@ -202,14 +202,14 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
     for name, (images, names) in found.items():
         assert names == CIFAR_FS[name]
         assert images.labels[images.rows].bincount().tolist() == [600] * len(names)
-        expected = [(each, picture) for each, picture in rows if each in names]
-        for place in np.random.default_rng(0).choice(len(expected), 150, replace=False):
-            each, picture = expected[place]
-            assert names[images.labels[place]] == each
+        expected = [(label, encoded) for label, encoded in rows if label in names]
+        for index in np.random.default_rng(0).choice(len(expected), 150, replace=False):
+            label, encoded = expected[index]
+            assert names[images.labels[index]] == label
             pixels = np.asarray(
-                Image.open(io.BytesIO(picture), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
+                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
             ).transpose(2, 0, 1)
-            np.testing.assert_array_equal(images.pixels[place].numpy(), pixels)
+            np.testing.assert_array_equal(images.pixels[index].numpy(), pixels)
     names = [each for _, names in found.values() for each in names]
     assert len(names) == len(set(names)) == 100  # no class in two parts
     groups = dict(zip(splits.class_names, splits.groups, strict=True))
@@ -224,11 +224,11 @@ def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch)
     for held in (100, -1):
         splits = CifarFS(root=root, holdout=held).load(0)
         assert (len(splits.train), len(splits.test)) == (32_000, 6_400)
-        expected = [(each, picture) for each, picture in rows[50_000:] if each in CIFAR_FS["train"]]
+        expected = [(name, encoded) for name, encoded in rows[50_000:] if name in CIFAR_FS["train"]]
         assert [splits.class_names[label] for label in splits.test.labels[splits.test.rows]] == [n for n, _ in expected]
-        for place in range(0, 6_400, 100):
+        for index in range(0, 6_400, 100):
             pixels = np.asarray(
-                Image.open(io.BytesIO(expected[place][1]), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
+                Image.open(io.BytesIO(expected[index][1]), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
             ).transpose(2, 0, 1)
-            np.testing.assert_array_equal(splits.test.pixels[splits.test.rows[place]].numpy(), pixels)
+            np.testing.assert_array_equal(splits.test.pixels[splits.test.rows[index]].numpy(), pixels)
     assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())

@@ -19,7 +19,7 @@ def counts(part, classes=2) -> list[int]:
     return part.labels[part.rows].bincount(minlength=classes).tolist()
 
 
-def test_pictures_without_splits_are_divided_class_by_class(tmp_path):
+def test_images_without_splits_are_split_class_by_class(tmp_path):
     root = class_folders(tmp_path / "x", {"a": 20, "b": 40})
     splits = ImageFolder(root=str(root), test=0.25, val=0.2, size=8).load(0)
     assert (counts(splits.train), counts(splits.val), counts(splits.test)) == ([12, 24], [3, 6], [5, 10])
@@ -29,7 +29,7 @@ def test_pictures_without_splits_are_divided_class_by_class(tmp_path):
     assert not again.equal(other)
 
 
-def test_splits_of_their_own_are_kept(tmp_path):
+def test_given_splits_are_kept(tmp_path):
     for split, count in (("train", 10), ("val", 4), ("test", 6)):
         class_folders(tmp_path / "x" / split, {"a": count, "b": count})
     splits = ImageFolder(root=str(tmp_path / "x"), size=8, workers=0).load(0)
@@ -46,7 +46,7 @@ def test_a_single_further_split_is_the_test_set(tmp_path):
     assert [len(part) for part in splits[:3]] == [16, 4, 6]
 
 
-def test_classes_channels_mean_and_std_are_found(tmp_path):
+def test_classes_channels_mean_and_std_are_those_of_the_files(tmp_path):
     data = ImageFolder(root=str(class_folders(tmp_path / "x", {"a": 4, "b": 4, "c": 4})))
     assert (data.num_classes, data.channels) == (3, 3)
     assert data.mean == pytest.approx((5.5 / 255, 0.0, 128 / 255), abs=1e-4)
@@ -56,20 +56,20 @@ def test_classes_channels_mean_and_std_are_found(tmp_path):
     assert fewer.load(0).class_names == ("a", "b")
 
 
-def test_a_folder_in_opl_data_is_found_by_its_name(shelf):
+def test_a_folder_in_opl_data_is_located_by_name(shelf):
     class_folders(shelf / "birds", {"a": 4, "b": 4})
     assert ImageFolder(name="birds").num_classes == 2
 
 
 def test_files_of_the_hub_are_read_from_a_folder(tmp_path):
-    pictures = [encoded(flat(number), "JPEG") for number in range(12)]
-    parquet(tmp_path / "x/data/train-00000-of-00001.parquet", pictures, [0, 1, 2] * 4, ["red", "green", "blue"])
+    images = [encoded(flat(number), "JPEG") for number in range(12)]
+    parquet(tmp_path / "x/data/train-00000-of-00001.parquet", images, [0, 1, 2] * 4, ["red", "green", "blue"])
     splits = HubImages(root=str(tmp_path / "x"), size=8, test=0.25, val=0.0).load(0)
     assert splits.class_names == ("red", "green", "blue")
     assert counts(splits.test, 3) == [1, 1, 1]
 
 
-def test_imagenet_is_tested_on_its_validation_pictures(tmp_path):
+def test_imagenet_is_tested_on_its_validation_images(tmp_path):
     class_folders(tmp_path / "x" / "train", {"n01": 4, "n02": 4})
     class_folders(tmp_path / "x" / "val", {"n01": 2, "n02": 2})
     data = ImageNet(root=str(tmp_path / "x"), classes=2)
@@ -79,7 +79,7 @@ def test_imagenet_is_tested_on_its_validation_pictures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "kind", "says"),
+    ("data", "kind", "expected"),
     [
         (ImageFolder(), DataError, "images needs a folder of images: give it with --data.root"),
         (ImageFolder(root="nowhere"), DataError, "there is no folder 'nowhere'"),
@@ -94,14 +94,14 @@ def test_imagenet_is_tested_on_its_validation_pictures(tmp_path):
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_what_cannot_be_read_is_one_sentence(tmp_path, monkeypatch, data, kind, says):
+def test_unusable_data_and_settings_are_refused_with_the_cure(tmp_path, monkeypatch, data, kind, expected):
     class_folders(tmp_path / "x", {"a": 4, "b": 4})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(kind, match=says):
+    with pytest.raises(kind, match=expected):
         data.load(0)
 
 
-def test_synthetic_pictures_differ_in_size_and_are_written_once(tmp_path):
+def test_synthetic_jpegs_differ_in_size_and_are_written_once(tmp_path):
     data = JpegCopies(classes=3, size=16, workers=0)
     splits = data.load(0)
     assert [counts(part, 3) for part in splits[:3]] == [[18] * 3, [2] * 3, [8] * 3]

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 
 
 def pixels(place, number):
-    """A picture of 8 x 8 pixels that tells its class and number."""
+    """A image of 8 x 8 pixels that tells its class and number."""
     image = np.full((8, 8, 3), 20 * place + number, np.uint8)
     image[:4] += 3
     return image
@@ -125,7 +125,7 @@ def test_images_are_resized_inverted_held_out_and_limited(tmp_path):
         source(root, holdout=6).load(0)
 
 
-def test_sources_are_found_in_the_folder_of_meta_dataset_and_by_a_specification_elsewhere(tmp_path, shelf):
+def test_sources_are_located_in_the_folder_of_meta_dataset_or_by_a_specification_elsewhere(tmp_path, shelf):
     in_folders(shelf / "meta-dataset" / "letters")
     described(shelf / "meta-dataset" / "letters")
     data = MetaSource(source="letters", size=8)
@@ -184,7 +184,7 @@ def test_an_hdf5_file_cannot_reach_other_files(tmp_path):
             source(root).load(0)
 
 
-def test_without_h5py_the_error_says_how_to_get_it(tmp_path, monkeypatch):
+def test_without_h5py_the_error_has_the_command_to_install_it(tmp_path, monkeypatch):
     root = tmp_path / "letters"
     root.mkdir()
     (root / "0.h5").write_bytes(b"")

@@ -50,7 +50,7 @@ def test_class_dependent_noise_has_the_maps_of_the_literature():
         assert (1 - matrix.diagonal()).mean().item() == pytest.approx(0.2)  # half of the classes: half of the rate
 
 
-def test_with_super_classes_a_class_is_taken_for_the_next_of_its_own():
+def test_with_superclasses_a_class_becomes_the_next_of_the_same_superclass():
     names, groups = ("a", "b", "c", "d", "e"), (7, 3, 7, 3, 7)
     assert flips(ClassDependent(0.3).matrix(names, groups), names) == {"a": "c", "c": "e", "e": "a", "b": "d", "d": "b"}
 
@@ -82,7 +82,7 @@ KINDS = {
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_comes_out_is_what_the_matrix_says(kind, seed):
+def test_label_frequencies_follow_the_matrix(kind, seed):
     noise, names = KINDS[kind]
     count = len(names)
     groups = tuple(range(4)) * 5 if kind == "super-class" else ()
@@ -99,7 +99,7 @@ def test_what_comes_out_is_what_the_matrix_says(kind, seed):
     assert not torch.equal(noisy, draw_labels(labels, matrix, seed + 5))
 
 
-def test_a_label_depends_on_its_own_row_and_the_seed_alone():
+def test_a_label_depends_only_on_its_row_and_the_seed():
     matrix = UniformNoise(0.5).matrix(TEN)
     labels = torch.arange(1000) % 10
     noisy = draw_labels(labels, matrix, 3)
@@ -208,7 +208,7 @@ def test_a_file_without_content_is_no_matrix(tmp_path):
         NoiseMatrix(str(tmp_path / "m.npy")).matrix(("a", "b"))
 
 
-def test_classes_of_which_nobody_said_which_look_alike_are_refused():
+def test_classes_without_a_map_of_similar_classes_are_refused():
     with pytest.raises(OptionError, match="no map of similar classes"):
         ClassDependent(0.4).matrix(("left", "right"))
     with pytest.raises(OptionError, match="no map of similar classes"):

@@ -44,7 +44,7 @@ def test_chosen_classes_are_the_first_in_every_part(shelf):
         Mnist(classes=11).load(0)
 
 
-def test_the_held_out_images_follow_the_seed_of_the_run_only_when_told(shelf):
+def test_the_held_out_images_follow_the_seed_of_the_run_only_with_split_seed_minus_one(shelf):
     write_mnist(shelf / "mnist")
     fixed, moving = Mnist(val=20), Mnist(val=20, split_seed=-1)
     assert torch.equal(fixed.load(1).val.rows, fixed.load(2).val.rows)
@@ -126,7 +126,7 @@ def test_cifar10_is_read_in_the_layout_of_the_hub(tmp_path):
     assert Cifar10().augment == (PadCrop(4), Flip(0.5))
 
 
-def test_super_classes_are_chosen_whole_and_their_classes_numbered_anew(tmp_path):
+def test_superclasses_are_selected_whole_and_their_classes_renumbered(tmp_path):
     names = [f"class{number}" for number in range(100)]
     coarse = [(7 * number) % 20 for number in range(100)]
     pixels = np.zeros((100, 32, 32, 3), dtype=np.uint8)
@@ -220,7 +220,7 @@ def test_a_crop_of_a_reflected_image_is_a_window_of_it():
         assert any(torch.equal(image, window) for window in windows)
 
 
-def test_the_settings_say_so():
+def test_the_fast_data_sets_have_these_settings():
     for data in (FastCifar10(), FastCifar100()):
         assert data.alternate_flip
         assert data.growing_sizes == ((0.15, 20), (0.5, 24))
@@ -235,7 +235,7 @@ def test_the_hubs_spelling_of_a_t_shirt_is_corrected(tmp_path, shelf):
     assert FashionMnist(val=0).load(0).class_names == CATALOG["fashion-mnist"].names
 
 
-def test_super_classes_are_those_of_the_data_set():
+def test_superclasses_are_those_of_the_data_set():
     try:
         splits = Cifar100(classes=20).load(0)
     except DataError:

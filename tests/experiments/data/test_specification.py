@@ -34,7 +34,7 @@ def test_our_format_names_classes_by_part_and_groups(tmp_path):
     assert found.sets_of("test") == ((0,),)
 
 
-def test_a_graph_gives_the_classes_below_each_node_once():
+def test_the_classes_below_every_node_of_a_graph_are_given_once():
     children = {
         "all": ["beast", "tool"],
         "beast": ["cat", "bird"],
@@ -51,7 +51,7 @@ def test_a_graph_gives_the_classes_below_each_node_once():
         leaf_sets({"a": ["b"], "b": ["a"]}, {"c"})
 
 
-def test_meta_datasets_own_files_are_read():
+def test_specifications_in_the_format_of_meta_dataset_are_read():
     flat = {
         "name": "aircraft", "classes_per_split": {"TRAIN": 2, "VALID": 1, "TEST": 1},
         "class_names": {"0": "A340", "1": "A318", "2": "F-16A/B", "3": "C-130"}, "__class__": "DatasetSpecification",
@@ -83,7 +83,7 @@ def test_meta_datasets_own_files_are_read():
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("no json", "is not a specification of letters"),
         ([1], "it holds a list"),
@@ -96,8 +96,8 @@ def test_meta_datasets_own_files_are_read():
         ({"name": "x"}, "is not a specification"),
     ],
 )
-def test_what_is_no_specification_is_refused_in_a_sentence(tmp_path, content, said):
-    with pytest.raises(DataError, match=said) as caught:
+def test_other_content_is_refused_as_a_specification_with_the_reason(tmp_path, content, expected):
+    with pytest.raises(DataError, match=expected) as caught:
         load_specification("letters", written(tmp_path, content))
     assert "\n" not in str(caught.value)
 

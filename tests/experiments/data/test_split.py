@@ -30,7 +30,7 @@ def test_a_split_that_leaves_nothing_is_refused():
         split(torch.zeros(5).long(), 5, seed=0)
 
 
-def test_a_subset_has_the_first_classes_with_so_many_of_each():
+def test_a_subset_has_the_first_classes_with_the_given_number_of_images():
     labels = torch.arange(600) % 6
     rows = subset(labels, classes=4, per_class=30, seed=2)
     assert labels[rows].bincount().tolist() == [30] * 4

@@ -24,7 +24,7 @@ REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar1
 
 
 @pytest.mark.parametrize("like", REALS)
-def test_made_up_data_has_the_shape_of_its_model_and_can_be_learned(like):
+def test_synthetic_data_has_the_shape_of_the_copied_data_set_and_is_learnable(like):
     made, real = Synthetic(like, rows=400), REALS[like]
     splits = made.load(0)
     assert splits.train.pixels.shape[1:] == (real.channels, real.size, real.size)
@@ -44,7 +44,7 @@ def test_made_up_data_has_the_shape_of_its_model_and_can_be_learned(like):
 
 
 @pytest.mark.parametrize("settings", [CifarFS(), MiniImageNet(), TieredImageNet()])
-def test_made_up_data_has_the_shape_of_a_few_shot_data_set(settings):
+def test_synthetic_data_has_the_shape_of_a_few_shot_data_set(settings):
     made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0, per_new_class=2)
     shape = (3, settings.size, settings.size)
     assert (made.mean, made.std, made.augment) == (settings.mean, settings.std, settings.augment)
@@ -56,7 +56,7 @@ def test_made_up_data_has_the_shape_of_a_few_shot_data_set(settings):
         assert found.labels[found.rows].bincount().tolist() == [2] * len(names) == [2] * count
 
 
-def test_made_up_new_classes_are_new_and_can_be_told_apart():
+def test_synthetic_novel_classes_are_novel_and_separable():
     made = Synthetic("cifar-fs", classes=4)
     base = made.load(0).train.pixels[:4].float().flatten(1)
     for name, count in (("val", 16), ("test", 20)):
@@ -71,7 +71,7 @@ def test_made_up_new_classes_are_new_and_can_be_told_apart():
     assert not torch.equal(found.pixels[0], made.novel_classes("val")[0].pixels[0])
 
 
-def test_made_up_data_like_other_sets_is_as_it_was_and_has_no_new_classes():
+def test_synthetic_data_like_other_data_sets_has_no_novel_classes():
     with pytest.raises(OptionError, match="no novel classes: use data like 'cifar-fs'"):
         Synthetic("mnist").novel_classes()
     for like, channels, size, classes in (("digits", 1, 8, 10), ("mnist", 1, 28, 10), ("cifar100", 3, 32, 100)):
@@ -98,7 +98,7 @@ def test_another_size_keeps_classes_and_patterns():
 
 
 @pytest.mark.parametrize("target", ["art_painting", "cartoon", "photo", "sketch"])
-def test_made_up_domains_leave_their_target_out(target):
+def test_synthetic_domains_exclude_their_target_from_training(target):
     splits = SyntheticDomains(target=target).load(0)
     assert [len(part) for part in splits[:3]] == [3 * 42, 3 * 14, 56]
     number = splits.domain_names.index(target)

@@ -154,7 +154,7 @@ def test_parquet_files_of_a_folder_or_one_of_them(tmp_path):
     assert set(listed(tmp_path / "train-00000-of-00001.parquet").parts) == {""}
 
 
-def test_parts_that_number_their_classes_differently_are_told_apart_by_name(tmp_path):
+def test_class_names_are_used_where_parts_number_their_classes_differently(tmp_path):
     images = [encoded(draw("circle", number)) for number in range(4)]
     parquet(tmp_path / "train-00000-of-00001.parquet", images[:2], [0, 1], ["ape", "zebra"])
     parquet(tmp_path / "test-00000-of-00001.parquet", images[2:], [0, 1], ["zebra", "ape"])
@@ -182,7 +182,7 @@ def test_a_damaged_parquet_file_is_refused_in_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "expected"),
     [
         ("missing/folder/here", "there is no folder or file"),
         ("notes.txt", "neither a folder nor a CSV or Parquet file"),
@@ -190,17 +190,17 @@ def test_a_damaged_parquet_file_is_refused_in_one_sentence(tmp_path):
         ("texts", "contains 'a.txt'"),
     ],
 )
-def test_targets_without_images_are_refused_with_the_layouts(tmp_path, name, says):
+def test_targets_without_images_are_refused_with_the_layouts(tmp_path, name, expected):
     (tmp_path / "notes.txt").touch()
     (tmp_path / "empty").mkdir()
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/a.txt").touch()
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=expected) as caught:
         listed(tmp_path / name)
     assert "a folder of class folders" in str(caught.value)
 
 
-def test_a_hub_id_is_downloaded_also_from_its_converted_files(tmp_path, monkeypatch):
+def test_a_hub_id_is_downloaded_from_its_files_or_their_conversion(tmp_path, monkeypatch):
     import huggingface_hub
 
     requested = []

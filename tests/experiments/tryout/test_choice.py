@@ -54,18 +54,18 @@ def test_larger_networks_cost_more_and_need_more_images():
 @pytest.mark.parametrize(
     ("side", "large", "size"), [(5, False, 8), (28, True, 28), (47, False, 32), (96, False, 64), (200, True, 128)]
 )
-def test_images_are_no_larger_than_the_pictures_and_what_can_be_afforded(side, large, size):
+def test_the_size_is_limited_by_the_images_and_the_machine(side, large, size):
     assert choose_size(side, large) == size
 
 
-def test_batches_have_two_images_of_each_class_where_there_are_enough():
+def test_batches_have_two_images_per_class_if_there_are_enough():
     assert choose_batch_size(20_000, 100) == 256
     assert choose_batch_size(400, 100) == 64  # at least eight steps an epoch
     assert choose_batch_size(10, 2) == 32
 
 
 @pytest.mark.parametrize(("name", "stem"), [("resnet-10-w16", "half"), ("resnet-10-w32", "imagenet")])
-def test_the_network_of_pretrained_weights_is_found_by_trying(tmp_path, name, stem):
+def test_the_network_of_pretrained_weights_is_determined_by_trying(tmp_path, name, stem):
     depth, width = NETWORKS[name]
     save_file(ResNet(depth=depth, stem=stem, width=width).build(3, 7).state_dict(), tmp_path / "weights.safetensors")
     assert network_of(str(tmp_path / "weights.safetensors")) == (name, stem)

@@ -68,7 +68,7 @@ def test_too_little_time_for_eight_epochs_leaves_out_training_images():
     assert 200 <= plan.images < 7000
 
 
-def test_a_time_that_is_too_short_is_an_error_that_says_how_much_is_needed():
+def test_a_time_budget_that_is_too_small_is_refused_with_the_time_needed():
     with pytest.raises(OptionError, match=r"take about \d+ minutes .*raise --minutes"):
         make_plan(work(), Speed(20.0, 8.0), 60.0)
 
@@ -147,7 +147,7 @@ def test_all_seeds_are_run_in_turn_if_there_is_time(run):
     assert (outcome.failed, outcome.late, outcome.skipped) == ([], False, 0)
 
 
-def test_no_seed_is_begun_that_would_not_end_in_time(run):
+def test_no_seed_is_started_that_would_not_end_in_time(run):
     outcome, names = run(minutes=5, seconds=60)  # two minutes a seed, and 15 seconds for the page
     assert names == ["a seed 0", "b seed 0", "a seed 1", "b seed 1"]
     assert outcome.skipped == 2
@@ -159,7 +159,7 @@ def test_seeds_beyond_the_plan_are_for_time_that_is_left_and_not_missed(run):
     assert outcome.skipped == 0
 
 
-def test_the_first_seed_is_begun_whatever_was_expected(run):
+def test_the_first_seed_is_always_started(run):
     outcome, names = run(minutes=1, seconds=100, expected=1e9)
     assert names == ["a seed 0", "b seed 0"]
     assert outcome.skipped == 3

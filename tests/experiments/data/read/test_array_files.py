@@ -46,7 +46,7 @@ def test_idx_files_are_read_zipped_or_not(tmp_path, settings, deeper, ending, jo
     assert splits.class_names[9] == {"mnist": "9", "fashion-mnist": "Ankle boot"}[settings.name]
 
 
-def test_idx_files_that_are_not_whole_are_told(tmp_path, shelf):
+def test_incomplete_idx_files_are_refused(tmp_path, shelf):
     write_idx(shelf / "fashion-mnist", ".gz")
     labels = shelf / "fashion-mnist/t10k-labels-idx1-ubyte.gz"
     labels.write_bytes(gzip.compress(idx(np.arange(7))))
@@ -73,7 +73,7 @@ class _Evil:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 5])
-def test_a_pickle_that_is_a_program_does_not_run(tmp_path, few, protocol):
+def test_a_pickle_with_code_does_not_run_it(tmp_path, few, protocol):
     labeled(tmp_path / "mini", parts(MINI_IMAGENET))
     file = tmp_path / "mini/miniImageNet_category_split_test.pickle"
     evil = _Evil(os.system, f"touch {tmp_path / 'ran'}")
@@ -87,7 +87,7 @@ def test_a_pickle_that_is_a_program_does_not_run(tmp_path, few, protocol):
 
 
 @pytest.mark.parametrize(
-    ("content", "asks"),
+    ("content", "name"),
     [
         (_Evil(eval, "1"), r"\w+\.eval"),
         (_Evil(getattr, 1, "real"), r"\w+\.getattr"),
@@ -97,10 +97,10 @@ def test_a_pickle_that_is_a_program_does_not_run(tmp_path, few, protocol):
         (Path("somewhere"), "pathlib"),
     ],
 )
-def test_only_plain_values_and_arrays_of_numbers_are_unpickled(tmp_path, content, asks):
+def test_only_plain_values_and_arrays_of_numbers_are_unpickled(tmp_path, content, name):
     for protocol in (2, 4, 5):
         write(tmp_path / "file.pkl", {"data": [content]}, protocol)
-        with pytest.raises(DataError, match=f"asks for {asks}"):
+        with pytest.raises(DataError, match=f"asks for {name}"):
             load_pickle(tmp_path / "file.pkl")
 
 
@@ -131,7 +131,7 @@ def test_a_pickle_of_python_2_is_read(tmp_path):
     np.testing.assert_array_equal(load_pickle(tmp_path / "old.pkl")["data"], np.array([254, 1], np.uint8), strict=True)
 
 
-def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
+def test_an_array_shorter_than_its_shape_is_refused(tmp_path):
     content = pickle.dumps(np.zeros(5, np.uint8), 2)
     (tmp_path / "file.pkl").write_bytes(content.replace(b"K\x05\x85", b"K\x63\x85"))
     with pytest.raises(DataError, match=r"5 bytes for an array of \(99,\)"):
@@ -139,7 +139,7 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "expected"),
     [
         (b"cnumpy.core.multiarray\n_reconstruct\n}(S'__module__'\nS'x'\nub.", "asks for attributes of a function"),
         (b"]}(S'x'\nS'y'\nub.", "cannot be read"),
@@ -150,9 +150,9 @@ def test_an_array_that_is_shorter_than_it_says_is_refused(tmp_path):
         (b"\x80\x02U\x01xQ.", "asks for the instruction BINPERSID"),
     ],
 )
-def test_nothing_is_set_called_or_reserved_that_plain_data_does_not_need(tmp_path, content, says):
+def test_instructions_that_plain_data_does_not_need_are_refused(tmp_path, content, expected):
     (tmp_path / "file.pkl").write_bytes(content)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=expected):
         load_pickle(tmp_path / "file.pkl")
 
 
@@ -167,7 +167,7 @@ def test_nothing_is_set_called_or_reserved_that_plain_data_does_not_need(tmp_pat
         b"\x80\x02a.",
     ],
 )
-def test_a_pickle_that_cannot_be_is_one_sentence(tmp_path, content):
+def test_a_damaged_pickle_is_refused_in_one_sentence(tmp_path, content):
     (tmp_path / "file.pkl").write_bytes(content)
     with pytest.raises(DataError, match="cannot be read") as caught:
         load_pickle(tmp_path / "file.pkl")

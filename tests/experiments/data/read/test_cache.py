@@ -46,7 +46,7 @@ def test_a_data_set_is_decoded_once_and_again_when_it_changed(shelf, tmp_path, m
     assert len(builds) == 2
 
 
-def test_what_is_written_to_the_pixels_does_not_reach_the_disk_and_nothing_is_warned(shelf, recwarn):
+def test_writes_to_the_pixels_do_not_reach_the_disk(shelf, recwarn):
     write_mnist(shelf / "mnist")
     pixels = serve.load("mnist").parts["train"].pixels
     before = pixels[0].clone()
@@ -139,7 +139,7 @@ def _build_until_killed() -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp_path):
+def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_files(shelf, tmp_path):
     parts = write_mnist(shelf / "mnist")
     process = multiprocessing.get_context("spawn").Process(target=_build_until_killed)
     process.start()
@@ -156,7 +156,7 @@ def test_a_killed_build_is_not_used_and_leaves_no_lock_and_no_rubbish(shelf, tmp
     assert [folder.name[0] for folder in cached(tmp_path)] == ["m"]
 
 
-def test_a_cache_that_cannot_be_written_is_one_sentence(shelf, tmp_path, monkeypatch):
+def test_a_read_only_cache_is_refused_in_one_sentence(shelf, tmp_path, monkeypatch):
     write_mnist(shelf / "mnist")
     (tmp_path / "file").touch()
     monkeypatch.setenv("OPL_CACHE", str(tmp_path / "file" / "cache"))
@@ -164,7 +164,7 @@ def test_a_cache_that_cannot_be_written_is_one_sentence(shelf, tmp_path, monkeyp
         serve.load("mnist")
 
 
-def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path):
+def test_a_full_disk_is_reported_in_one_sentence_and_leaves_nothing(shelf, tmp_path):
     write_mnist(shelf / "mnist")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))  # to the writer, the same as a full disk
@@ -176,7 +176,7 @@ def test_a_disk_without_room_is_one_sentence_and_leaves_nothing(shelf, tmp_path)
     assert cached(tmp_path) == []
 
 
-def test_a_finished_cache_needs_no_right_to_write(shelf, tmp_path, monkeypatch):
+def test_a_finished_cache_needs_no_write_permission(shelf, tmp_path, monkeypatch):
     write_mnist(shelf / "mnist")
     serve.load("mnist")
     monkeypatch.setattr(cache, "FileLock", None)  # whoever may not write cannot lock
@@ -184,22 +184,22 @@ def test_a_finished_cache_needs_no_right_to_write(shelf, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "expected"),
     [
         (lambda pixels, labels: (pixels, [*labels[:-1], -1]), "labels from -1"),
         (lambda pixels, labels: ([*pixels[:-1], np.zeros((9, 9), dtype=np.uint8)], labels), "different sizes"),
         (lambda pixels, labels: ([], []), "no images"),
     ],
 )
-def test_data_that_cannot_be_used_is_told_and_not_cached(tmp_path, shelf, spoil, says):
+def test_unusable_data_is_refused_and_not_cached(tmp_path, shelf, spoil, expected):
     parts = write_mnist(shelf / "mnist")
     write(shelf / "mnist/test-00000-of-00001.parquet", *spoil(*parts["test"]), list("0123456789"))
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=expected):
         serve.load("mnist")
     assert cached(tmp_path) == []
 
 
-def test_a_damaged_file_is_told(tmp_path, shelf):
+def test_a_damaged_file_is_refused(tmp_path, shelf):
     write_mnist(shelf / "mnist")
     file = shelf / "mnist/test-00000-of-00001.parquet"
     os.truncate(file, file.stat().st_size // 2)

@@ -19,7 +19,7 @@ from opl.experiments.data.read.decode import (
 
 
 def photo(width: int, height: int) -> Image.Image:
-    """A smooth picture, like a photograph out of focus."""
+    """A smooth image, like a photograph out of focus."""
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(12))
 
@@ -33,30 +33,30 @@ def test_a_random_box_is_that_of_the_batched_augmentation(width, height):
 
 
 def test_the_central_box_is_a_resize_and_a_central_crop():
-    picture = photo(320, 256)
-    got = decode_crop(encoded(picture), lambda w, h: central_box(w, h, 224 / 256), 224, "RGB")
-    assert np.array_equal(got, np.asarray(picture)[16:240, 48:272])
+    image = photo(320, 256)
+    got = decode_crop(encoded(image), lambda w, h: central_box(w, h, 224 / 256), 224, "RGB")
+    assert np.array_equal(got, np.asarray(image)[16:240, 48:272])
 
 
-def test_a_crop_of_a_decoded_picture_is_pillows():
-    picture = photo(300, 200)
-    got = decode_crop(encoded(picture), lambda w, h: random_box(w, h, [[0.3, 0.6, 0.5, 0.5]] * 10, 0.08), 64, "RGB")
+def test_a_crop_equals_pillows():
+    image = photo(300, 200)
+    got = decode_crop(encoded(image), lambda w, h: random_box(w, h, [[0.3, 0.6, 0.5, 0.5]] * 10, 0.08), 64, "RGB")
     left, top, wide, tall = random_box(300, 200, [[0.3, 0.6, 0.5, 0.5]] * 10, 0.08)
-    expected = picture.resize((64, 64), Image.Resampling.BILINEAR, box=(left, top, left + wide, top + tall))
+    expected = image.resize((64, 64), Image.Resampling.BILINEAR, box=(left, top, left + wide, top + tall))
     assert np.array_equal(got, np.asarray(expected))
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
-def test_of_16_bits_of_gray_the_upper_8_are_taken(kind):
+def test_16_bit_gray_images_keep_their_upper_8_bits(kind):
     values = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64) * 16
     got = decode_crop(encoded(Image.fromarray(values), kind), lambda w, h: central_box(w, h, 1.0), 64, "RGB")
     assert np.array_equal(got, np.repeat((values // 256)[..., None], 3, axis=2))
 
 
-def test_floating_point_pixels_are_refused_with_what_to_do():
-    picture = encoded(Image.fromarray(np.zeros((8, 8), np.float32)), "TIFF")
+def test_floating_point_pixels_are_refused_with_the_cure():
+    image = encoded(Image.fromarray(np.zeros((8, 8), np.float32)), "TIFF")
     with pytest.raises(ValueError, match="save it with 8 or 16"):
-        decode_crop(picture, lambda w, h: central_box(w, h, 1.0), 8, "RGB")
+        decode_crop(image, lambda w, h: central_box(w, h, 1.0), 8, "RGB")
 
 
 @pytest.mark.parametrize("side", [500, 501, 515])
@@ -85,10 +85,10 @@ def test_a_crop_smaller_than_the_result_is_decoded_in_full(monkeypatch):
 
 @pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK"])
 def test_other_modes_are_converted(mode):
-    picture = photo(64, 48).convert(mode)
+    image = photo(64, 48).convert(mode)
     kind = "JPEG" if mode == "CMYK" else "PNG"
-    assert decode_crop(encoded(picture, kind), lambda w, h: central_box(w, h, 1), 16, "RGB").shape == (16, 16, 3)
-    assert decode_crop(encoded(picture, kind), lambda w, h: central_box(w, h, 1), 16, "L").shape == (16, 16, 1)
+    assert decode_crop(encoded(image, kind), lambda w, h: central_box(w, h, 1), 16, "RGB").shape == (16, 16, 3)
+    assert decode_crop(encoded(image, kind), lambda w, h: central_box(w, h, 1), 16, "L").shape == (16, 16, 1)
 
 
 def test_the_orientation_of_a_photo_is_applied():

@@ -81,7 +81,7 @@ def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, f
         CifarFS(root=str(tmp_path), holdout=-1).load(0)
 
 
-def test_pictures_of_other_sizes_are_resized_whatever_becomes_of_their_shape(tmp_path, few):
+def test_images_of_other_sizes_are_resized_regardless_of_their_aspect_ratio(tmp_path, few):
     made = parts(MINI_IMAGENET)
     folders(tmp_path, made)
     name = MINI_IMAGENET["train"][0]
@@ -96,7 +96,7 @@ def test_pictures_of_other_sizes_are_resized_whatever_becomes_of_their_shape(tmp
     assert two.shape == (3, 84, 84)
 
 
-def test_blue_comes_first_only_when_told(tmp_path, few):
+def test_channels_are_reversed_only_with_bgr(tmp_path, few):
     made = parts(TIERED_IMAGENET, 1)
     zipped(tmp_path, made)
     plain, turned = (TieredImageNet(root=str(tmp_path), bgr=bgr).load(0).train.pixels for bgr in (False, True))
@@ -121,7 +121,7 @@ def test_blue_comes_first_only_when_told(tmp_path, few):
     ],
 )
 @pytest.mark.parametrize("keep", [0, 0.6])
-def test_a_file_that_ends_too_early_is_told_and_nothing_is_kept(tmp_path, few, layout, file, keep):
+def test_a_truncated_file_is_refused_and_nothing_is_cached(tmp_path, few, layout, file, keep):
     tiered = layout in (zipped, encoded)
     layout(tmp_path / "here", parts(TIERED_IMAGENET, 1) if tiered else parts(MINI_IMAGENET))
     os.truncate(tmp_path / "here" / file, int((tmp_path / "here" / file).stat().st_size * keep))
@@ -149,11 +149,11 @@ def test_a_missing_file_is_named(tmp_path, few, layout, missing):
         (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path)).load(0)
 
 
-def test_missing_pictures_and_pictures_that_are_none_are_named(tmp_path, few):
+def test_missing_and_unreadable_images_are_named(tmp_path, few):
     made = parts(MINI_IMAGENET)
     listed(tmp_path / "listed", made)
     lost = sorted((tmp_path / "listed/images").iterdir())[0]
-    lost.write_text("no picture")
+    lost.write_text("no image")
     with pytest.raises(DataError, match=f"cannot be read .*{lost.name}"):
         MiniImageNet(root=str(tmp_path / "listed")).load(0)
     lost.unlink()
@@ -164,7 +164,7 @@ def test_missing_pictures_and_pictures_that_are_none_are_named(tmp_path, few):
         MiniImageNet(root=str(tmp_path / "folders")).load(0)
 
 
-def test_files_of_something_else_are_told(tmp_path, few):
+def test_files_of_another_content_are_refused(tmp_path, few):
     labeled(tmp_path / "a", parts(MINI_IMAGENET, size=32))
     with pytest.raises(DataError, match=r"uint8 \(128, 32, 32, 3\) instead of bytes of \(N, 84, 84, 3\)"):
         MiniImageNet(root=str(tmp_path / "a")).load(0)
@@ -181,7 +181,7 @@ def test_files_of_something_else_are_told(tmp_path, few):
 # The cache
 
 
-def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
+def test_files_are_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
     made = parts(MINI_IMAGENET)
     labeled(tmp_path / "mini", made)
     decode_all, calls = decode.decode_all, []
@@ -205,7 +205,7 @@ def test_it_is_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_p
     assert calls == [128, 32, 40, 128, 32, 40]
 
 
-def test_only_the_part_that_is_asked_for_is_checked_and_damage_there_is_mended(tmp_path, few):
+def test_only_the_requested_part_is_checked_and_damage_in_it_is_repaired(tmp_path, few):
     made = parts(MINI_IMAGENET)
     labeled(tmp_path / "mini", made)
     settings = MiniImageNet(root=str(tmp_path / "mini"))
@@ -244,7 +244,7 @@ def _a_class_of_imagenet(made: dict[str, Part]) -> None:
 
 @pytest.mark.parametrize("layout", [labeled, indexed, listed, hub])
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "expected"),
     [
         (_test_class_in_train, r"'train' has the class 'n02110063', which belongs to 'test'; use the split of Ravi"),
         (_one_image_less, r"the class 'n\d{8}' of its part 'val' has 1 images instead of 2"),
@@ -253,11 +253,11 @@ def _a_class_of_imagenet(made: dict[str, Part]) -> None:
         (_a_class_of_imagenet, "'val' has the class 'n00000001', which is none of its classes"),
     ],
 )
-def test_another_split_of_mini_imagenet_is_refused_by_name(tmp_path, few, layout, spoil, says):
+def test_another_split_of_mini_imagenet_is_refused_by_name(tmp_path, few, layout, spoil, expected):
     made = parts(MINI_IMAGENET)
     spoil(made)
     layout(tmp_path / "mini", made)
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=expected) as caught:
         MiniImageNet(root=str(tmp_path / "mini")).load(0)
     assert "\n" not in str(caught.value)
     assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
@@ -292,7 +292,7 @@ def test_numbers_without_names_must_be_as_many_and_without_a_gap(tmp_path, few):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "expected"),
     [
         (lambda made: made.update(val=part(TIERED_IMAGENET["val"][1:], 1)), "'val' has no class 'n02099267'"),
         (lambda made: made.update(val=part([f"word {i}" for i in range(96)], 1)), "'val' has 96 classes instead of 97"),
@@ -303,11 +303,11 @@ def test_numbers_without_names_must_be_as_many_and_without_a_gap(tmp_path, few):
         ),
     ],
 )
-def test_another_split_of_tiered_imagenet_is_refused(tmp_path, few, spoil, says):
+def test_another_split_of_tiered_imagenet_is_refused(tmp_path, few, spoil, expected):
     made = parts(TIERED_IMAGENET, 1)
     spoil(made)
     encoded(tmp_path, made)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=expected):
         TieredImageNet(root=str(tmp_path)).load(0)
 
 
@@ -320,7 +320,7 @@ def test_another_cifar_100_is_refused(tmp_path, few):
         CifarFS(root=str(tmp_path / "bare")).load(0)
 
 
-def test_pickles_of_cifar_fs_with_numbers_of_their_own_are_refused(tmp_path, few):
+def test_pickles_of_cifar_fs_with_another_numbering_are_refused(tmp_path, few):
     for name, (pixels, classes) in parts(CIFAR_FS, 6, 32).items():
         labels = [CIFAR_FS[name].index(each) for each in classes]
         write(tmp_path / f"{name}.pickle", {"data": pixels, "labels": labels})

@@ -31,19 +31,19 @@ def test_a_named_folder_comes_before_opl_data_and_that_before_the_hub(tmp_path, 
     assert find("mnist", str(tmp_path / "mine")).where == str(tmp_path / "mine")
 
 
-def test_a_named_folder_without_the_data_is_an_error_and_not_a_reason_to_look_elsewhere(tmp_path, shelf):
+def test_a_named_folder_without_the_data_is_refused_and_nothing_else_is_searched(tmp_path, shelf):
     write_mnist(shelf / "mnist")
     with pytest.raises(DataError, match=r"no mnist in --data\.root"):
         find("mnist", str(tmp_path / "elsewhere"))
 
 
 @pytest.mark.parametrize("deeper", ["", "mnist", "data", "whatever"])
-def test_files_may_lie_one_folder_deeper_as_on_the_hub(tmp_path, deeper):
+def test_files_may_be_one_folder_deeper_as_on_the_hub(tmp_path, deeper):
     write_mnist(tmp_path / "here" / deeper)
     assert count_rows(find("mnist", str(tmp_path / "here"))) == 60
 
 
-def test_files_may_lie_in_a_folder_for_each_split(tmp_path):
+def test_files_may_be_in_one_folder_per_split(tmp_path):
     write_mnist(tmp_path)
     for name in ("train", "test"):
         (tmp_path / "here/mnist" / name).mkdir(parents=True)
@@ -51,7 +51,7 @@ def test_files_may_lie_in_a_folder_for_each_split(tmp_path):
     assert len(Mnist(root=str(tmp_path / "here"), val=0).load(0).test) == 20
 
 
-def test_a_missing_split_and_a_missing_file_of_a_split_are_told(tmp_path):
+def test_a_missing_split_and_a_missing_shard_are_refused(tmp_path):
     write_mnist(tmp_path)
     (tmp_path / "train-00000-of-00001.parquet").rename(tmp_path / "train-00000-of-00002.parquet")
     with pytest.raises(DataError, match="1 of the 2 files"):
@@ -72,7 +72,7 @@ def test_the_description_knows_what_is_here_and_what_is_not(shelf):
     assert rows["digits"]["here"]
 
 
-def test_a_network_that_never_answers_is_given_up_on_in_seconds(monkeypatch):
+def test_a_network_that_never_replies_is_given_up_on_in_seconds(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -83,7 +83,7 @@ def test_a_network_that_never_answers_is_given_up_on_in_seconds(monkeypatch):
         assert time.monotonic() - start < 3
 
 
-def test_what_the_hub_sends_is_read_like_any_folder(tmp_path, monkeypatch):
+def test_a_download_of_the_hub_is_read_like_any_folder(tmp_path, monkeypatch):
     import huggingface_hub
 
     def download(name, **_):

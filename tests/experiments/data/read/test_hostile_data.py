@@ -1,4 +1,4 @@
-"""Data of strangers: what is no picture, no label or outside the folder is refused in a sentence, and nothing runs."""
+"""Data of strangers: what is no image, no label or outside the folder is refused in a sentence, and nothing runs."""
 
 import datetime
 import gzip
@@ -46,7 +46,7 @@ def ghostscript(tmp_path, monkeypatch) -> Path:
     return tmp_path / "ran"
 
 
-def test_an_eps_picture_never_reaches_ghostscript(shelf, ghostscript):
+def test_an_eps_image_never_reaches_ghostscript(shelf, ghostscript):
     write_row(shelf / "mnist", {"bytes": EPS, "path": None})
     with pytest.raises(DataError, match="none of PNG, JPEG, WEBP, BMP, GIF, TIFF"):
         serve.load("mnist")
@@ -57,10 +57,10 @@ def test_an_eps_picture_never_reaches_ghostscript(shelf, ghostscript):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_each_format_is_opened_as_pillow_decodes_it(kind):
-    picture = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+def test_every_format_is_decoded_like_by_pillow(kind):
+    image = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     stream = io.BytesIO()
-    picture.save(stream, kind)
+    image.save(stream, kind)
     np.testing.assert_array_equal(
         np.asarray(open_image(stream.getvalue()).convert("RGB")),
         np.asarray(Image.open(stream, formats=(kind,)).convert("RGB")),
@@ -73,7 +73,7 @@ def test_no_other_format_is_opened(content):
         open_image(content)
 
 
-def test_a_picture_of_too_many_pixels_is_refused_before_it_is_decoded():
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded():
     head = struct.pack(">IIBBBBB", 12_000, 12_000, 8, 0, 0, 0, 0)
     chunk = b"IHDR" + head
     packed = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
@@ -105,7 +105,7 @@ def pipe(folder: Path) -> str:
 @pytest.mark.parametrize(
     "name", [outside, absolute, link, pipe, lambda _: "/dev/zero", lambda _: ".", lambda _: "a\0b"]
 )
-def test_a_row_that_names_a_file_elsewhere_or_none_at_all_is_refused(shelf, name):
+def test_a_row_that_names_a_file_outside_or_no_file_is_refused(shelf, name):
     (shelf / "mnist").mkdir(parents=True)
     write_row(shelf / "mnist", {"bytes": None, "path": name(shelf / "mnist")})
     with pytest.raises(DataError, match=r"not a regular file in the folder|null|ValueError"):
@@ -113,14 +113,14 @@ def test_a_row_that_names_a_file_elsewhere_or_none_at_all_is_refused(shelf, name
 
 
 def test_a_row_that_names_a_file_in_the_folder_is_read(shelf):
-    (shelf / "mnist/pictures").mkdir(parents=True)
-    (shelf / "mnist/pictures/7.png").write_bytes(png(GRAY + 7))
-    write_row(shelf / "mnist", {"bytes": None, "path": "pictures/7.png"})
+    (shelf / "mnist/images").mkdir(parents=True)
+    (shelf / "mnist/images/7.png").write_bytes(png(GRAY + 7))
+    write_row(shelf / "mnist", {"bytes": None, "path": "images/7.png"})
     assert (serve.load("mnist").parts["train"].pixels[0] == 7).all()
 
 
 @pytest.mark.parametrize(
-    ("labels", "says"),
+    ("labels", "expected"),
     [
         (pa.array([None] * 20, pa.int64()), "the label None"),
         (pa.array([float("nan")] * 20), "the label nan"),
@@ -134,17 +134,17 @@ def test_a_row_that_names_a_file_in_the_folder_is_read(shelf):
         (pa.array([3] * 20), "all 20 training images are of class 3"),
     ],
 )
-def test_labels_that_are_no_classes_are_refused(shelf, labels, says):
+def test_labels_that_are_not_classes_are_refused(shelf, labels, expected):
     write_mnist(shelf / "mnist")
     names = {"huggingface": json.dumps({"info": {"features": {"label": {"names": list("0123456789")}}}})}
     table = pa.table({"image": pa.array([{"bytes": png(GRAY)}] * 20), "label": labels})
     pq.write_table(table.replace_schema_metadata(names), shelf / "mnist" / FILE)
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=expected) as caught:
         serve.load("mnist")
     assert "\n" not in str(caught.value)
 
 
-def test_pictures_to_test_on_of_another_size_are_refused(shelf, monkeypatch):
+def test_test_images_of_another_size_are_refused(shelf, monkeypatch):
     from dataclasses import replace
 
     from opl.experiments.data import CATALOG
@@ -157,13 +157,13 @@ def test_pictures_to_test_on_of_another_size_are_refused(shelf, monkeypatch):
         serve.load("mnist")
 
 
-def test_a_small_part_of_mnist_is_said_to_be_one(shelf):
+def test_an_incomplete_mnist_is_warned_about(shelf):
     write_mnist(shelf / "mnist")
     with pytest.warns(OplWarning, match="40 images in its split 'train', where the complete data set has 60,000"):
         serve.load("mnist")
 
 
-def test_a_table_that_says_it_has_more_rows_than_bytes_is_refused(shelf):
+def test_a_table_that_claims_more_rows_than_bytes_is_refused(shelf):
     write_mnist(shelf / "mnist")
     count = 200_000
     image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([png(GRAY)]))
@@ -173,7 +173,7 @@ def test_a_table_that_says_it_has_more_rows_than_bytes_is_refused(shelf):
         serve.load("mnist")
 
 
-def test_a_gzip_file_that_unpacks_to_more_than_it_says_is_refused(shelf):
+def test_a_gzip_file_that_unpacks_to_more_than_it_declares_is_refused(shelf):
     (shelf / "mnist").mkdir(parents=True)
     for word in ("train", "t10k"):
         for what, shape in (("images", (10, 28, 28)), ("labels", (10,))):
@@ -184,7 +184,7 @@ def test_a_gzip_file_that_unpacks_to_more_than_it_says_is_refused(shelf):
         serve.load("mnist")
 
 
-def test_data_replaced_under_the_same_size_and_time_is_noticed(shelf):
+def test_replaced_data_of_the_same_size_and_time_is_noticed(shelf):
     write_mnist(shelf / "mnist")
     file = shelf / "mnist" / FILE
     before, stat = serve.load("mnist").parts["train"].pixels.clone(), file.stat()
@@ -198,12 +198,12 @@ def test_data_replaced_under_the_same_size_and_time_is_noticed(shelf):
     try:
         after = serve.load("mnist").parts["train"].pixels
     except DataError:
-        return  # noticed: the changed picture cannot be decoded
+        return  # noticed: the changed image cannot be decoded
     assert not (after == before).all()
 
 
 @pytest.mark.parametrize("name", ["../../x", "/x", "..", "a/b", ""])
-def test_the_name_of_a_data_set_stays_in_the_cache(tmp_path, name):
+def test_the_name_of_a_data_set_cannot_leave_the_cache(tmp_path, name):
     for domain in "ab":
         for label in "xy":
             (tmp_path / "data" / domain / label).mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_the_name_of_a_data_set_stays_in_the_cache(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "says"),
+    ("spoil", "expected"),
     [
         (lambda file: os.truncate(file, 0), "cannot be read"),
         (lambda file: os.truncate(file, 700), "cannot be read"),
@@ -222,15 +222,15 @@ def test_the_name_of_a_data_set_stays_in_the_cache(tmp_path, name):
         (lambda file: file.write_text("no table"), "cannot be read"),
     ],
 )
-def test_a_damaged_folder_is_one_sentence(shelf, spoil, says):
+def test_a_damaged_folder_is_refused_in_one_sentence(shelf, spoil, expected):
     write_mnist(shelf / "mnist")
     spoil(shelf / "mnist" / FILE)
-    with pytest.raises(DataError, match=says) as caught:
+    with pytest.raises(DataError, match=expected) as caught:
         serve.load("mnist")
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_whose_name_is_no_text_is_read(tmp_path):
+def test_a_folder_whose_name_is_not_text_is_read(tmp_path):
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
     write_mnist(tmp_path / "text")
     (tmp_path / "text").rename(folder)

@@ -33,7 +33,7 @@ def content(folder, split):
 
 @pytest.fixture
 def both(tmp_path):
-    """The same pictures in class folders and in Parquet shards."""
+    """The same images in class folders and in Parquet shards."""
     train = class_folders(tmp_path / "folders" / "train", {"cat": 3, "dog": 2})
     test = class_folders(tmp_path / "folders" / "test", {"cat": 1, "dog": 1}, start=5)
     for split, base in (("train", train), ("test", test)):
@@ -41,9 +41,9 @@ def both(tmp_path):
         labels = [int(file.parent.name == "dog") for file in files]
         half = len(files) // 2
         for number, part in enumerate((slice(0, half), slice(half, None))):
-            pictures = [file.read_bytes() for file in files[part]]
+            images = [file.read_bytes() for file in files[part]]
             parquet(
-                tmp_path / f"tables/data/{split}-0000{number}-of-00002.parquet", pictures, labels[part], ["cat", "dog"]
+                tmp_path / f"tables/data/{split}-0000{number}-of-00002.parquet", images, labels[part], ["cat", "dog"]
             )
     return tmp_path / "folders", tmp_path / "tables"
 
@@ -64,7 +64,7 @@ def test_mean_and_std_are_those_of_the_pixels(tmp_path):
     assert found.channels == 3
 
 
-def test_it_is_made_once_and_again_when_a_picture_is_added(tmp_path, monkeypatch):
+def test_the_index_is_built_once_and_again_when_an_image_is_added(tmp_path, monkeypatch):
     folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
     index(folder)
     with monkeypatch.context() as patch:
@@ -86,9 +86,9 @@ def test_an_interrupted_build_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_test_set_without_labels_is_left_out(tmp_path):
-    pictures = [encoded(flat(number)) for number in range(4)]
-    parquet(tmp_path / "x/train.parquet", pictures, [0, 1, 0, 1])
-    parquet(tmp_path / "x/test.parquet", pictures, [-1] * 4)
+    images = [encoded(flat(number)) for number in range(4)]
+    parquet(tmp_path / "x/train.parquet", images, [0, 1, 0, 1])
+    parquet(tmp_path / "x/test.parquet", images, [-1] * 4)
     assert index(tmp_path / "x").parts == ("train",)
     assert index(tmp_path / "x").class_names == ("0", "1")
 
@@ -100,21 +100,21 @@ def test_labels_may_be_words(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("layout", "says"),
+    ("layout", "expected"),
     [
         ({"train": {"a": 1, "b": 1}, "test": {"c": 1}}, "a class 'c' in the split 'test' that is not in 'train'"),
         ({"train": {"a": 1}}, "has 1 classes: give a folder with at least two"),
         ({"train": {"a": 1, "b": 0}}, "no training images of the class 'b'"),
     ],
 )
-def test_folders_that_make_no_sense_are_one_sentence(tmp_path, layout, says):
+def test_inconsistent_folders_are_refused(tmp_path, layout, expected):
     for split, counts in layout.items():
         class_folders(tmp_path / "x" / split, counts)
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=expected):
         index(tmp_path / "x")
 
 
-def test_a_folder_without_pictures_says_which_layouts_there_are(tmp_path):
+def test_a_folder_without_images_is_refused_with_the_layouts(tmp_path):
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "notes.txt").write_text("nothing")
     with pytest.raises(DataError, match="neither Parquet files nor images as '<class>/<image>'"):
@@ -132,7 +132,7 @@ def test_a_folder_without_pictures_says_which_layouts_there_are(tmp_path):
         (lambda file: file.mkdir(), "an empty folder"),
     ],
 )
-def test_what_is_no_picture_of_its_own_is_not_left_out_silently(tmp_path, put, kind):
+def test_links_and_special_files_are_refused_by_name(tmp_path, put, kind):
     folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
     put(folder / "a" / "odd.png")
     with pytest.raises(DataError, match=f"odd.png' is {kind}: replace it with an image"):
@@ -155,7 +155,7 @@ def test_what_is_no_picture_of_its_own_is_not_left_out_silently(tmp_path, put, k
     ],
     ids=["short", "flipped", "gone", "a pipe", "endless"],
 )
-def test_a_damaged_index_is_said_and_built_again(tmp_path, name, damage):
+def test_a_damaged_index_is_warned_about_and_rebuilt(tmp_path, name, damage):
     folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
     made = index(folder)
     labels, files = made.labels("train").tolist(), [made.files("train").name(row) for row in range(4)]
@@ -172,7 +172,7 @@ COUNT, BATCH = 34, 8  # the last batch has two images
 
 @pytest.fixture
 def folder(tmp_path):
-    return class_folders(tmp_path / "pictures", {"a": 10, "b": COUNT - 10})
+    return class_folders(tmp_path / "images", {"a": 10, "b": COUNT - 10})
 
 
 def batches(folder, workers=0, rank=0, world=1, augment=None, seed=3):
@@ -190,7 +190,7 @@ def numbers(batch) -> list[int]:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("start", [0, 2, 4, 5])
-def test_an_epoch_begun_in_the_middle_has_each_remaining_image_exactly_once(folder, workers, world, start):
+def test_an_epoch_started_in_the_middle_has_every_remaining_image_exactly_once(folder, workers, world, start):
     got, first = [], []
     for rank in range(world):
         for batch in batches(folder, workers, rank, world).epoch(1, start):
@@ -203,7 +203,7 @@ def test_an_epoch_begun_in_the_middle_has_each_remaining_image_exactly_once(fold
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_change_nothing(folder, workers):
+def test_the_images_do_not_depend_on_the_workers(folder, workers):
     for alone, other in zip(batches(folder).epoch(0), batches(folder, workers).epoch(0), strict=True):
         assert alone.images.equal(other.images)
         assert alone.rows.equal(other.rows)
@@ -216,7 +216,7 @@ def test_processes_together_have_the_batches_of_one(tmp_path):
         assert alone.labels.equal(torch.cat([part.labels for part in parts]))
 
 
-def test_only_what_is_asked_for_is_decoded_and_that_once(folder, monkeypatch):
+def test_only_the_requested_images_are_decoded_and_only_once(folder, monkeypatch):
     counted = []
     made = batches(folder)
     decode_crop = decode.decode_crop
@@ -229,7 +229,7 @@ def test_only_what_is_asked_for_is_decoded_and_that_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(("workers", "most"), [(0, 1), (2, 5)])
-def test_what_is_prepared_in_advance_is_bounded(folder, workers, most):
+def test_the_number_of_prefetched_batches_is_bounded(folder, workers, most):
     part = batches(folder, workers).part
     drawn = []
     requests = (drawn.append(row) or serve.Request(torch.tensor([row])) for row in range(20))
@@ -258,13 +258,13 @@ def test_crops_depend_on_seed_epoch_and_step_alone(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_damaged_picture_is_one_sentence_that_names_it(folder, workers):
-    (folder / "b" / "00020.png").write_bytes(b"no picture")
+def test_a_damaged_image_is_named_in_one_sentence(folder, workers):
+    (folder / "b" / "00020.png").write_bytes(b"no image")
     with pytest.raises(DataError, match=r"^'.*00020.png' cannot be decoded \(.*\): replace or remove it\.$"):
         list(batches(folder, workers).epoch(0))
 
 
-def test_a_worker_that_dies_is_one_sentence(folder, monkeypatch):
+def test_a_dead_worker_is_reported_in_one_sentence(folder, monkeypatch):
     made = batches(folder, workers=1)
     monkeypatch.setattr(decode, "decode_crop", lambda *_: os._exit(9))  # in the worker, which is a fork of this process
     with pytest.raises(DataError, match="a worker that decodes images has died"):
