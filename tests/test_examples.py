@@ -1,5 +1,6 @@
 """The examples run as the README says, and show what they promise."""
 
+import doctest
 import importlib.util
 import json
 import re
@@ -26,6 +27,11 @@ def needs(module: str) -> None:
 def geometry(line: str) -> tuple[float, float, float]:
     accuracy, same, other = re.search(r"accuracy ([\d.]+)%, s ([-\d.]+), d ([-\d.]+)", line).groups()
     return float(accuracy), float(same), float(other)
+
+
+def test_the_examples_of_the_page_about_the_loss_are_true():
+    results = doctest.testfile(str(EXAMPLES.parent / "docs" / "loss.md"), module_relative=False)
+    assert (results.failed, results.attempted > 20) == (0, True)
 
 
 def test_the_plain_loop_shows_the_effect_on_the_features():

@@ -446,7 +446,7 @@ def gamma_warnings(gamma, rows=(12,), steps=6, **settings):
         warnings.simplefilter("always")
         for step in range(steps):
             count = rows[step % len(rows)]
-            x = torch.randn(count, 4, generator=torch.Generator().manual_seed(step)).requires_grad_()
+            x = torch.rand(count, 4, generator=torch.Generator().manual_seed(step)).requires_grad_()
             criterion(model(x), torch.arange(count) % 3)
     return [str(warning.message) for warning in caught]
 
