@@ -85,6 +85,8 @@ class Experiment:
     """The rows of its table; empty if it cannot be made."""
     pairs: Sequence[tuple[Row, Row]]
     """A baseline and a row compared with it, for each comparison that has its own charts; OPL first."""
+    runs: Sequence[Run]
+    """All runs of the folder."""
     budget: Budget
 
     @property
@@ -113,13 +115,13 @@ def make_experiment(group: Group, rows: Sequence[Row], runs: Sequence[Run], budg
     except BROKEN:
         made = []
     pairs = [(base, row) for base, row in group.pairs() if row in rows]
-    return Experiment(group, rows, made, pairs[:PAIRS], budget)
+    return Experiment(group, rows, made, pairs[:PAIRS], runs, budget)
 
 
-def render_experiment(experiment: Experiment, runs: Sequence[Run]) -> tuple[Markup, dict[str, str]]:
+def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
     """The whole experiment, and the short titles of its parts by id."""
     parts: dict[str, tuple[str, str, Part]] = {
-        "table": ("Table", "Paper and ours", lambda part: _table(part, runs)),
+        "table": ("Table", "Paper and ours", _table),
         "seeds": ("Seeds", "Seed by seed", _seeds),
         "features": ("Features", "Features before and after", lambda part: _by_pair(part, _features, _novel)),
         "classes": ("Classes", "Similarity of classes", lambda part: _by_pair(part, _classes)),
@@ -134,7 +136,7 @@ def render_experiment(experiment: Experiment, runs: Sequence[Run]) -> tuple[Mark
         if content:
             titles[f"{experiment.key}-{name}"] = short_title
             made.append((f"{experiment.key}-{name}", title, content))
-    return render("experiment", key=experiment.key, opening=_opening(experiment, runs), parts=made), titles
+    return render("experiment", key=experiment.key, opening=_opening(experiment), parts=made), titles
 
 
 def absent(sentence: str) -> Markup:
@@ -176,22 +178,21 @@ def _by_pair(experiment: Experiment, *makes: PairPart) -> Markup | None:
     return render("by_pair", key=experiment.key, boxes=boxes) if boxes else None
 
 
-def _opening(experiment: Experiment, runs: Sequence[Run]) -> Markup:
+def _opening(experiment: Experiment) -> Markup:
     """What is visible first: the verdict, every comparison on one axis, and two thumbnails."""
     group = experiment.group
     try:
-        verdict = describe_effect(group.item, runs, group.scale)
+        verdict = describe_effect(group.item, experiment.runs, group.scale)
     except BROKEN:
         verdict = "The results of these runs cannot be compared: see below."
     missing = [run for run in group.runs if run.state != "done"]
+    not_counted = f"{len(missing)} of {len(group.runs)} runs are not in these numbers: {count_states(missing)}."
     return render(
         "opening",
         group=group,
         verdict=verdict,
         tally=count_verdicts(experiment.lines),
-        missing=f"{len(missing)} of {len(group.runs)} runs are not in these numbers: {count_states(missing)}."
-        if missing
-        else "",
+        missing=not_counted if missing else "",
         plot=_try(experiment, _forest),
         thumbnails=_try(experiment, _thumbnails),
         beside=len(forest.contrasts(group.item, experiment.lines, group.scale)) > BESIDE,
@@ -228,14 +229,14 @@ def _thumbnails(experiment: Experiment) -> Markup | None:
     return None
 
 
-def _table(experiment: Experiment, runs: Sequence[Run]) -> Markup:
+def _table(experiment: Experiment) -> Markup:
     """Ours, the paper's numbers below them, and what the paired differences show; or why there is no table."""
     group = experiment.group
     if not group.item.metrics:
         return absent("No finished run has numbers for this table yet.")
     try:
-        table = build_table(group.item, runs, group.scale)
-        compared = compare(group.item, runs, group.scale)
+        table = build_table(group.item, experiment.runs, group.scale)
+        compared = compare(group.item, experiment.runs, group.scale)
     except BROKEN as error:
         reason = f"a result has no {error}." if isinstance(error, KeyError) else str(error)
         return absent(f"This table cannot be made: {reason}")

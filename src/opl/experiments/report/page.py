@@ -68,7 +68,7 @@ def _fill(folder: str, runs: Sequence[Run], groups: Sequence[Group], budget: Bud
     links: dict[str, str] = {}
     sections: list[Markup] = []
     for group, rows in new_rows(groups):
-        section, parts = render_experiment(make_experiment(group, rows, runs, budget), runs)
+        section, parts = render_experiment(make_experiment(group, rows, runs, budget))
         sections.append(section)
         links |= parts if len(groups) == 1 else {group.key: f"{group.item.name}, {group.scale}"}
     if runs:
