@@ -1,12 +1,11 @@
-"""Many short tasks through an executor: none lost, none doubled, the driver's memory flat; and the cost of the pool.
+"""Run many short tasks through an executor: none may be lost or run twice, memory stays flat; and time the pool.
 
     python benchmarks/executors.py tasks --on local --count 500 --at-once 25
     python benchmarks/executors.py tasks --on ray --count 500 --at-once 25
     python benchmarks/executors.py pool --count 60
 
-`tasks` runs processes that sleep for a second and then write a line. `pool` runs processes that end at once through the
-executor and through a loop that asks its processes every 0.2 s whether they have ended, in turns, two at a time, and
-prints the ratio of the times.
+`tasks` runs processes that sleep for a second and then write a line. `pool` runs short processes, two in parallel,
+alternately through the executor and through a loop that polls them every 0.2 s, and prints the ratio of the times.
 """
 
 import argparse
@@ -49,8 +48,8 @@ def run_tasks(given: argparse.Namespace) -> int:
             for number in range(given.count):
                 file = folder / f"{number}.txt"
                 log = folder / f"{number}.log"
-                words = (str(file), str(given.seconds))
-                executor.submit(Task(str(number), words, log, (), Resources(1), ("-c", SLEEP)))
+                argv = (str(file), str(given.seconds))
+                executor.submit(Task(str(number), argv, log, (), Resources(1), ("-c", SLEEP)))
             for event in executor.watch():
                 if event.state in ("done", "failed", "skipped"):
                     ends.setdefault(event.name, []).append(event.state)
@@ -73,7 +72,7 @@ def on_cluster(given: argparse.Namespace) -> int:
     """The same on a Ray cluster of two machines that are processes of this one."""
     from ray.cluster_utils import Cluster
 
-    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - the name that Ray reads  # noqa: SIM112 (Ray spells it so)
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (the name that Ray reads)
     store = {"object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **store})
     for share in (given.at_once // 2, given.at_once - given.at_once // 2):
@@ -86,21 +85,21 @@ def on_cluster(given: argparse.Namespace) -> int:
 
 
 def poll(count: int, folder: Path) -> None:
-    """A loop that asks its processes whether they have ended."""
+    """A loop that polls its processes."""
     waiting, running = list(range(count)), []
     while waiting or running:
         running = [process for process in running if process.poll() is None]
         while waiting and len(running) < 2:
-            words = [sys.executable, "-P", "-c", SLEEP, str(folder / f"{waiting.pop()}.txt"), "0.3"]
-            running.append(subprocess.Popen(words))
+            argv = [sys.executable, "-P", "-c", SLEEP, str(folder / f"{waiting.pop()}.txt"), "0.3"]
+            running.append(subprocess.Popen(argv))
         time.sleep(0.2)
 
 
 def pool(count: int, folder: Path) -> None:
     with Local(2) as executor:
         for number in range(count):
-            words = (str(folder / f"{number}.txt"), "0.3")
-            executor.submit(Task(str(number), words, folder / "log", (), Resources(1), ("-c", SLEEP)))
+            argv = (str(folder / f"{number}.txt"), "0.3")
+            executor.submit(Task(str(number), argv, folder / "log", (), Resources(1), ("-c", SLEEP)))
         for _ in executor.watch():
             pass
 

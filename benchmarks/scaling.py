@@ -10,7 +10,7 @@ all-reduce of the class sums or sends its features to all others. Seconds are
 
 with a latency and a bandwidth measured by two processes over gloo on this machine, and rates of one process on one
 thread. The check runs 1, 2 and 4 processes and compares both. For a cluster, give its own `--latency` (seconds) and
-`--bandwidth` (bytes a second).
+`--bandwidth` (bytes per second).
 """
 
 import argparse
