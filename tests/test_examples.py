@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(*words: str) -> str:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=300, check=False)
+def run(*argv: str) -> str:
+    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -66,16 +67,16 @@ def test_the_code_of_others_trains_with_it(name):
 
 
 def test_torchrun_trains_the_global_batch_as_one_process_would():
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    out = run(*words, str(EXAMPLES / "torchrun_global_batch.py"))
+    argv = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    out = run(*argv, str(EXAMPLES / "torchrun_global_batch.py"))
     gaps = [float(gap) for gap in re.findall(r"largest difference to one process ([\d.e+-]+)", out)]
     assert len(gaps) == 2
     assert max(gaps) < 1e-9
 
 
 def test_a_loss_of_your_own_differs_from_the_baseline_in_the_method_alone(tmp_path):
-    words = (str(EXAMPLES / "own_loss.py"), "--out", str(tmp_path))
-    out = run(*words)
+    argv = (str(EXAMPLES / "own_loss.py"), "--out", str(tmp_path))
+    out = run(*argv)
     own, baseline = (
         [float(word) for word in re.search(rf"^{name} +([\d. ]+)$", out, re.MULTILINE)[1].split()]
         for name in ("own", "CE")
@@ -91,4 +92,4 @@ def test_a_loss_of_your_own_differs_from_the_baseline_in_the_method_alone(tmp_pa
         for name in ("own", "cifar100-fast-half")
     ]
     assert {key for key, value in settings[0].items() if value != settings[1][key]} == {"name", "method"}
-    assert run(*words) == out  # from the finished runs
+    assert run(*argv) == out  # from the finished runs

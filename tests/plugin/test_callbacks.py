@@ -92,17 +92,17 @@ def _keep(transformers, criterion, batches):
 
 
 @pytest.mark.parametrize(
-    ("criterion_of", "settings", "words"),
+    ("criterion_of", "settings", "message"),
     [
         (lambda model: None, {}, "compute_loss_func"),
         (lambda model: opl.regularize(nn.CrossEntropyLoss(), model), {"label_smoothing_factor": 0.1}, "no effect"),
     ],
 )
-def test_a_trainer_that_would_be_misunderstood_is_refused(tmp_path, criterion_of, settings, words):
+def test_a_trainer_that_ignores_opl_or_label_smoothing_is_refused(tmp_path, criterion_of, settings, message):
     pytest.importorskip("transformers", reason="transformers is not installed")
     from opl.plugin.callbacks import HuggingFaceCallback
 
-    with pytest.raises(opl.errors.OptionError, match=words):
+    with pytest.raises(opl.errors.OptionError, match=message):
         HuggingFaceCallback.attach(trainer_of(tmp_path, criterion_of, **settings))
 
 

@@ -804,8 +804,9 @@ def several_views_per_sample():
         torch.arange(12) % 4,
     )
     criterion = opl.regularize(CE(), model)
-    logits, each = model(x).flatten(0, 1), labels.repeat_interleave(3)
-    return model, criterion(logits, each), F.cross_entropy(logits, each) + textbook(model[:2](x).flatten(0, 1), each)
+    logits, labels = model(x).flatten(0, 1), labels.repeat_interleave(3)
+    rows = model[:2](x).flatten(0, 1)
+    return model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels)
 
 
 @client
@@ -835,7 +836,7 @@ def a_projector_between_features_and_loss():
 
 @client
 def self_supervision_by_instances():
-    """Two views of an image are a class of their own; there is no base loss."""
+    """Two views of an image are one class; there is no base loss."""
     model, (images, _) = Net(), data()
     instances = torch.arange(24).repeat(2)
     criterion = opl.regularize(lambda output, target: 0 * output.sum(), model, features=lambda output: output)
@@ -846,7 +847,7 @@ def self_supervision_by_instances():
 # ------------------------------------------------------------------------------------------------ libraries
 
 
-def transformer(kind, config, words, **settings):
+def transformer(kind, config, **settings):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     for name in (kind, config):
         if not hasattr(transformers, name):
@@ -855,7 +856,7 @@ def transformer(kind, config, words, **settings):
     for layer in model.modules():
         if isinstance(layer, nn.Dropout):
             layer.p = 0.0
-    return model, words
+    return model
 
 
 SIZES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
@@ -909,18 +910,18 @@ LIBRARY = {
     "transformers Llama": ("LlamaForSequenceClassification", "LlamaConfig", True, TEXT),
     "transformers Qwen2": ("Qwen2ForSequenceClassification", "Qwen2Config", True, {**TEXT, "num_key_value_heads": 2}),
 }  # fmt: skip
-WORDS = torch.randint(1, 50, (9, 6), generator=torch.Generator().manual_seed(1))
+TOKENS = torch.randint(1, 50, (9, 6), generator=torch.Generator().manual_seed(1))
 
 
 @family(LIBRARY)
 def by_transformers(case):
-    kind, config, words, settings = case
-    model, words = transformer(kind, config, words, **settings)
+    kind, config, takes_text, settings = case
+    model = transformer(kind, config, **settings)
     head = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
     head = getattr(model, "score", head)
     seen = hooked(head)
     criterion = opl.regularize(CE(), model)
-    output = model(input_ids=WORDS) if words else model(torch.randn(9, 3, 32, 32))
+    output = model(input_ids=TOKENS) if takes_text else model(torch.randn(9, 3, 32, 32))
     labels = torch.arange(9) % 3
     features = seen[0][:, -1] if hasattr(model, "score") else seen[0].flatten(1)
     return model, criterion(output, labels), F.cross_entropy(output.logits, labels) + textbook(features, labels)

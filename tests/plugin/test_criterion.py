@@ -474,3 +474,41 @@ def test_short_last_batches_and_undefined_values_do_not_count():
             watch.add(parts(low, high), 7, 0.9)  # the last batch of an epoch
             watch.add(parts(low, nan), 32, 0.9)
             watch.add(parts(high, low), 32, 0.9)
+
+
+def collapse_warnings(seed, weight, gamma, norm, epochs):
+    """Train two convolutions on digits by Adam with a rate of 1e-3 in batches of 32; return steps and sentences."""
+    datasets = pytest.importorskip("sklearn.datasets", reason="scikit-learn is not installed")
+    images, labels = (torch.tensor(part) for part in datasets.load_digits(return_X_y=True))
+    images = images.float().view(-1, 1, 8, 8) / 16
+    torch.manual_seed(seed)
+    body = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU()]
+    last = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), *([nn.BatchNorm1d(32)] if norm else []), nn.Linear(32, 10)]
+    model = nn.Sequential(*body, *last)
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight, gamma=gamma)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    steps, sentences = 0, []
+    for _ in range(epochs):
+        for rows in torch.randperm(len(images)).split(32):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loss = criterion(model(images[rows]), labels[rows])
+            steps += 1
+            sentences += [(steps, str(warning.message)) for warning in caught]
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return steps, [(step, sentence) for step, sentence in sentences if "collapse" in sentence]
+
+
+@pytest.mark.parametrize("weight", [1.0, 5.0])
+def test_the_collapse_of_a_plain_network_is_reported_within_an_epoch(weight):
+    steps, [(step, _)] = collapse_warnings(0, weight, 2.0, norm=False, epochs=1)
+    assert step <= steps
+
+
+@pytest.mark.slow
+def test_twenty_healthy_runs_get_no_warning_of_a_collapse():
+    for seed in range(10):
+        for weight, gamma in ((1.0, 0.5), (0.1, 1.0)):
+            assert collapse_warnings(seed, weight, gamma, norm=True, epochs=2)[1] == []

@@ -1,4 +1,4 @@
-"""The line in several processes and in trainers: the same weights as one process with the textbook's loss."""
+"""OPL in several processes: the same weights as one process with the textbook's loss."""
 
 import copy
 
@@ -36,7 +36,7 @@ def expected_gradients() -> tuple[torch.Tensor, list[torch.Tensor]]:
     logits, early = model(x)
     loss = F.cross_entropy(logits, LABELS) + textbook(model.body(x).relu(), LABELS) + 0 * early.sum()
     loss.backward()
-    return loss.detach(), [each.grad for each in model.parameters()]
+    return loss.detach(), [weight.grad for weight in model.parameters()]
 
 
 def by_ddp(rank: int, sizes: list[int], options: dict) -> None:
@@ -67,6 +67,7 @@ def whole_features() -> tuple[torch.Tensor, torch.Tensor]:
     return model.body(INPUTS.double()).relu().detach(), LABELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [([5, 19], {}), ([12, 12], {"find_unused_parameters": True}), ([12, 12], {"static_graph": True})],
@@ -95,6 +96,7 @@ def by_fsdp(rank: int) -> None:
         torch.testing.assert_close(ours.grad.full_tensor(), mean / 2, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fsdp(tmp_path):
     together(by_fsdp, 2, tmp_path)
 

@@ -17,7 +17,7 @@ from opl import errors
 
 BASE = nn.CrossEntropyLoss()
 IMAGES, LABELS = data()
-WORDS, WORD_LABELS = torch.randint(0, 9, (4, 5)), torch.tensor([0, 1, 2, 0])
+TOKENS, TOKEN_LABELS = torch.randint(0, 9, (4, 5)), torch.tensor([0, 1, 2, 0])
 
 
 class Tokens(nn.Module):
@@ -25,8 +25,8 @@ class Tokens(nn.Module):
         super().__init__()
         self.embed, self.classify = nn.Embedding(9, 6), nn.Linear(6, 4)
 
-    def forward(self, words):
-        return self.classify(self.embed(words).tanh())
+    def forward(self, tokens):
+        return self.classify(self.embed(tokens).tanh())
 
 
 class Head(Net):
@@ -70,14 +70,14 @@ def check(model, criterion, forward=None):
     agrees(model, criterion(logits, LABELS), expected(model, logits))
 
 
-def cure_head(function, words, **options):
+def cure_head(function, parts, **options):
     """A head that is refused by default, and right with options."""
 
     def run():
         torch.manual_seed(0)
         model = Head(function)
         criterion = opl.regularize(BASE, model)
-        says(lambda: criterion(model(IMAGES), LABELS), errors.TapError, words)
+        says(lambda: criterion(model(IMAGES), LABELS), errors.TapError, parts)
         check(model, opl.regularize(BASE, model, **options))
 
     return run
@@ -272,27 +272,27 @@ def two_readings():
         return F.cross_entropy(logits.reshape(-1, 4), target.flatten())
 
     criterion = opl.regularize(base, model)
-    words = WORDS[:, :4]
-    says(lambda: criterion(model(words), labels), errors.OptionError, ["second or last", "flatten"])
-    loss = criterion(model(words).flatten(0, 1), labels.flatten())
-    rows = model.embed(words).tanh().flatten(0, 1)
-    agrees(model, loss, base(model(words), labels) + textbook(rows, labels.flatten()))
+    tokens = TOKENS[:, :4]
+    says(lambda: criterion(model(tokens), labels), errors.OptionError, ["second or last", "flatten"])
+    loss = criterion(model(tokens).flatten(0, 1), labels.flatten())
+    rows = model.embed(tokens).tanh().flatten(0, 1)
+    agrees(model, loss, base(model(tokens), labels) + textbook(rows, labels.flatten()))
 
 
 def not_pooled():
     model = Tokens()
     says(
-        lambda: opl.regularize(BASE, model, features="embed")(model(WORDS).mean(1), WORD_LABELS),
+        lambda: opl.regularize(BASE, model, features="embed")(model(TOKENS).mean(1), TOKEN_LABELS),
         errors.FeatureError,
         ["(4, 5, 6)", "pool="],
     )
-    logits = model(WORDS).mean(1)
+    logits = model(TOKENS).mean(1)
     loss = opl.regularize(BASE, model, features="embed", pool="mean")
-    logits = model(WORDS).mean(1)
+    logits = model(TOKENS).mean(1)
     agrees(
         model,
-        loss(logits, WORD_LABELS),
-        F.cross_entropy(logits, WORD_LABELS) + textbook(model.embed(WORDS).mean(1), WORD_LABELS),
+        loss(logits, TOKEN_LABELS),
+        F.cross_entropy(logits, TOKEN_LABELS) + textbook(model.embed(TOKENS).mean(1), TOKEN_LABELS),
     )
 
 
@@ -300,16 +300,16 @@ def largest_token():
     model = Tokens()
     criterion = opl.regularize(BASE, model)
     says(
-        lambda: criterion(model(WORDS).amax(1), WORD_LABELS),
+        lambda: criterion(model(TOKENS).amax(1), TOKEN_LABELS),
         errors.TapError,
         ["AmaxBackward0", "'classify'", "features="],
     )
-    logits = model(WORDS).amax(1)
-    features = opl.regularize(BASE, model, features=lambda output: model.embed(WORDS).mean(1))
+    logits = model(TOKENS).amax(1)
+    features = opl.regularize(BASE, model, features=lambda output: model.embed(TOKENS).mean(1))
     agrees(
         model,
-        features(logits, WORD_LABELS),
-        F.cross_entropy(logits, WORD_LABELS) + textbook(model.embed(WORDS).mean(1), WORD_LABELS),
+        features(logits, TOKEN_LABELS),
+        F.cross_entropy(logits, TOKEN_LABELS) + textbook(model.embed(TOKENS).mean(1), TOKEN_LABELS),
     )
 
 
@@ -410,7 +410,7 @@ def test_wrong_options_get_a_sentence(case):
 def test_shapes_that_do_not_match_are_named():
     model = Tokens()
     criterion = opl.regularize(lambda logits, _: logits.sum(), model)
-    says(lambda: criterion(model(WORDS), WORD_LABELS), errors.LabelError, ["(4, 5, 4)", "(4, 5)"])
+    says(lambda: criterion(model(TOKENS), TOKEN_LABELS), errors.LabelError, ["(4, 5, 4)", "(4, 5)"])
 
 
 def test_a_copied_criterion_refuses_too():

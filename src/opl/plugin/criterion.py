@@ -278,8 +278,11 @@ class RegularizedCriterion(nn.Module):
         self._range_checked = not labels.is_cpu
         if labels.is_floating_point() or classes < 2 or not labels.numel():
             return
-        kept = labels[labels != self.projection.ignore_index]
-        if kept.numel() and (top := int(kept.max())) >= classes:
+        ignored = self.projection.ignore_index
+        top = int(labels.max())
+        if top == ignored:
+            top = int(labels.where(labels != ignored, -1).max())
+        if top >= classes:
             raise LabelError(
                 f"label {top} is not one of the {classes} classes of the logits: give ignore_index={top} if the "
                 "criterion ignores it, or labels=lambda target: ... for other labels."
@@ -370,6 +373,7 @@ class RegularizedCriterion(nn.Module):
 
 STEPS = 400  # about an epoch of CIFAR at the paper's batch size
 ALWAYS_EVAL = 100  # batches
+VANISHED, STILL = 0.01, 0.9  # shares of the first norm and of the first base loss
 CURES = {
     "constant": "if it lasts, give a larger gamma, gamma='auto' or an opl.Ramp.",
     "auto": "if it lasts, give gamma=opl.AutoGamma(margin=...) with a larger margin.",
@@ -424,27 +428,28 @@ class GammaWatch:
 class CollapseWatch:
     """Warns once when features collapse to zero, where OPL has no gradient and d = 0 looks perfect."""
 
-    def __init__(self, steps: int = 25) -> None:
+    def __init__(self, steps: int = 10) -> None:
         self.steps, self.warned, self.count = steps, False, 0
         self.sums: Tensor | None = None
-        self.first: tuple[float, float] | None = None
+        self.first: Tensor | None = None
 
     def add(self, parts: LossParts) -> None:
-        """Add a step; values are read once in `steps` steps."""
+        """Add a step; values are read after `steps` steps, then more and more rarely."""
         if self.warned or parts.zero_features is None or parts.feature_norm is None:
             return
         values = torch.stack([parts.zero_features, parts.feature_norm, parts.base.to(parts.feature_norm)])
+        self.first = values if self.first is None else self.first
         self.sums, self.count = values if self.sums is None else self.sums + values, self.count + 1
         if self.count < self.steps:
             return
-        zero, norm, base = (value / self.count for value in self.sums.tolist())
-        self.sums, self.count = None, 0
-        self.first = self.first or (norm, base)
-        still = base > 0.9 * self.first[1]
-        if zero > 0.5 or (norm < 1e-3 * self.first[0] and still):
+        zero, _, base = (value / self.count for value in self.sums.tolist())
+        norm = float(values[1])
+        _, first_norm, first_base = self.first.tolist()
+        self.sums, self.count, self.steps = None, 0, min(STEPS, self.steps + self.steps // 4)
+        if zero > 0.5 or (norm < VANISHED * first_norm and base > STILL * first_base):
             self.warned = True
             _warn(
-                f"features collapse ({zero:.0%} are zero; mean norm {norm:.2g}, at first {self.first[0]:.2g}), so a d "
+                f"features collapse ({zero:.0%} are zero; mean norm {norm:.2g}, at first {first_norm:.2g}), so a d "
                 "near 0 means nothing: give a smaller weight or gamma, BatchNorm before the classifier, or a later "
                 "start, weight=opl.Ramp(0, 1, steps=..., delay=...)."
             )

@@ -284,7 +284,7 @@ class Walk:
     """All tensors on the way from a call to the logits, both included."""
 
     def between(self) -> list[Node]:
-        """Return the nodes on the way, each after those that use its output."""
+        """Return the nodes on the way in topological order, from the logits to the calls."""
         waiting, order = {self.root[0]: 0}, list[Node]()
         edges: dict[Node, set[Node]] = {}
         for node, number in self.useful:

@@ -53,12 +53,12 @@ class FeatureTap:
     """
 
     def __init__(self, model: nn.Module, layer: str | nn.Module | None = None) -> None:
-        found = dict([find_layer(model, layer)]) if layer is not None else classifiers(model)
-        if not found:
+        layers = dict([find_layer(model, layer)]) if layer is not None else classifiers(model)
+        if not layers:
             raise LayerError(f"{type(model).__name__} has no linear layer whose input could be the features: {WHERE}.")
-        self.name = ", ".join(map(repr, found)) if len(found) == 1 else "the classifier"
+        self.name = ", ".join(map(repr, layers)) if len(layers) == 1 else "the classifier"
         self._record = _Record()
-        handles = [each.register_forward_pre_hook(self._record, with_kwargs=True) for each in found.values()]
+        handles = [module.register_forward_pre_hook(self._record, with_kwargs=True) for module in layers.values()]
         self._remove = finalize(self, _remove, handles, self._record)
 
     @property
