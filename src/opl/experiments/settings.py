@@ -21,13 +21,13 @@ def read_json(file: Path, limit: int = MOST_JSON) -> Any:
     """Read a JSON file of limited size and depth.
 
     Raises:
-        OSError: it cannot be read, is no regular file, or is too large.
-        ValueError: it is no JSON, or is nested too deeply.
+        OSError: it cannot be read, is not a regular file, or is too large.
+        ValueError: it is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(read_limited(file, limit))
     except RecursionError as error:
-        raise ValueError("values in values, too deep to be read") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def to_json(value: Any) -> Any:
@@ -62,7 +62,7 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
         known = {option.__name__: option for option in _dataclasses(kind, kinds)}
         if str(value["kind"]) not in known:
             raise OptionError(
-                did_you_mean("kind", value["kind"], known) if known else "settings are where none belong."
+                did_you_mean("kind", value["kind"], known) if known else "unexpected settings: remove them."
             )
         return _build(known[str(value["kind"])], value, kinds)
     if isinstance(value, list):
@@ -80,7 +80,7 @@ def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
             raise OptionError(did_you_mean(f"setting of {kind.__name__}", name, sorted(names)))
     for name, field in names.items():
         if name not in value and field.default is field.default_factory is dataclasses.MISSING:
-            raise OptionError(f"the setting {name!r} of {kind.__name__} is missing: these are no settings of a run.")
+            raise OptionError(f"the setting {name!r} of {kind.__name__} is missing: use the settings of a run.")
     return kind(**{name: from_json(item, hints[name], kinds) for name, item in value.items() if name != "kind"})
 
 

@@ -9,14 +9,14 @@ from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, OPLVariant, P
 from .composite import Composite
 from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
 from .cross_entropy import CrossEntropy, CrossEntropyOPL
-from .distillation import Distillation, TwinDistillation
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
 from .pruning import Pruning
 from .rotations import Rotations
 from .rsc import RSC
+from .teacher_student import Distillation, TwinDistillation
 from .trades import TRADES
-from .truncated import TruncatedLq
+from .truncated_lq import TruncatedLq
 
 METHODS = (
     CrossEntropy,

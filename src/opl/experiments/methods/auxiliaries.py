@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
-from ..._ranges import NotNegative
+from ..._ranges import Count, NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ...heads import LinearHead
@@ -188,6 +188,7 @@ class NegativeCAM(SignatureSettings):
 
     name: ClassVar[str] = "negative_cam"
     weight: NotNegative = 0.06
+    k: Count
 
     def build(self, shape: TaskShape) -> Term:
         """Build the term."""

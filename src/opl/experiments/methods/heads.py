@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from ..._ranges import NotNegative, Range
+from ..._ranges import Count, CountOrZero, NotNegative, Range
 from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
 from ..types import HeadSettings, TaskShape
 from .signature import SignatureSettings, from_signature
@@ -46,6 +46,8 @@ class CosFace(GeneratedHead):
         warmup: steps over which the margin grows from 0.
     """
 
+    warmup: CountOrZero
+
 
 @from_signature(ArcFaceHead)
 class ArcFace(GeneratedHead):
@@ -54,6 +56,8 @@ class ArcFace(GeneratedHead):
     Args:
         warmup: steps over which the margin grows from 0.
     """
+
+    warmup: CountOrZero
 
 
 @from_signature(LGMHead)
@@ -65,6 +69,7 @@ class LGM(GeneratedHead):
     """
 
     weight: NotNegative = 0.1
+    double_every: Count
 
     @property
     def penalty_weight(self) -> float:

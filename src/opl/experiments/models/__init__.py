@@ -4,16 +4,15 @@ The module that it builds returns `Output(features, logits)`, where the features
 """
 
 from .cifar_resnet import CifarResNet
-from .digits import DigitsNet
 from .efficientnet_lite import EfficientNetLite0
 from .exported import from_pretrained
 from .fast_net import FastNet, WhitenedNetwork
 from .madry_resnet import MadryResNet
-from .mnist import MnistNet
 from .network import Network, Standardize, prepend_standardize
 from .neural_scale import NeuralScale, PreActResNet18, Vgg11
 from .resnet import ResNet
 from .resnet12 import ResNet12
+from .small_networks import DigitsNet, MnistNet
 from .sur_resnet import SurResNet
 from .vit import ViT
 from .weights import load_pretrained, load_weights

@@ -13,7 +13,7 @@ from opl import orthogonal_projection
 from opl.errors import OptionError
 from opl.experiments import paper
 from opl.experiments.methods import OPL, Distillation, Rotations, TwinDistillation
-from opl.experiments.methods.distillation import sum_of_distances
+from opl.experiments.methods.teacher_student import sum_of_distances
 
 
 def test_distillation_equals_half_labels_plus_half_teacher():
