@@ -55,7 +55,7 @@ def test_a_holdout_larger_than_the_data_is_refused_before_it_is_read(tmp_path, m
     monkeypatch.setattr("sklearn.datasets.load_digits", lambda: pytest.fail("the data was read"))
     there = 1797 - round(0.5 * 1797)
     assert exit_code(["train", "digits-ce", "--data.val", str(there), "--out", str(tmp_path)]) == 2
-    assert f"data.val is {there}, and digits has {there} training images" in capfd.readouterr().err
+    assert f"data.val is {there}, but digits has {there} training images" in capfd.readouterr().err
     Digits(val=there - 1).check()
 
 
