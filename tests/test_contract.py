@@ -1,7 +1,11 @@
-"""What every loss and head promises: it learns, is saved, copied, compiled and resumed, and is finite at the edges."""
+"""Contract of every loss and head: it learns, is saved, copied, compiled and resumed, and is finite at the edges."""
 
 import copy
+import functools
+import inspect
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -28,14 +32,31 @@ from _contract import (
 from opl.heads.lgm import LGMHead
 
 
-@pytest.fixture(params=CASES)
-def case(request) -> Case:
-    return CASES[request.param]
+def for_every(cases: dict[str, Case]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a check of one case a test of all of them, whose failure names the case."""
+
+    def decorate(check: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(check)
+        def test(**options: Any) -> None:
+            for name, case in cases.items():
+                torch.manual_seed(0)
+                try:
+                    check(case, **options)
+                except Exception as error:
+                    raise AssertionError(f"{name}: {error}") from error
+
+        signature = inspect.signature(check)
+        rest = [parameter for name, parameter in signature.parameters.items() if name != "case"]
+        test.__signature__ = signature.replace(parameters=rest)
+        return test
+
+    return decorate
 
 
 # It learns
 
 
+@for_every(CASES)
 def test_one_step_moves_every_class_of_every_parameter(case):
     module, x, optimizer = training(case, case.build())
     before = state(module)
@@ -58,7 +79,7 @@ STEPPED = ("ASoftmaxHead", "LSoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHea
 
 
 @pytest.mark.parametrize(("name", "buffer"), [*MEMORIES, *((name, "step") for name in STEPPED)])
-def test_a_training_call_moves_what_no_optimizer_does_and_a_test_does_not(name, buffer):
+def test_buffers_change_in_training_mode_and_not_in_evaluation(name, buffer):
     case = CASES[name]
     module, (x, labels) = case.build(), some(case)
     before = state(module)[buffer]
@@ -72,7 +93,8 @@ def test_a_training_call_moves_what_no_optimizer_does_and_a_test_does_not(name, 
 # It is saved, copied, moved
 
 
-def test_its_state_is_all_there_is_to_it(case):
+@for_every(CASES)
+def test_its_state_dict_restores_it(case):
     module, (x, labels) = case.build(), some(case)
     for _ in range(3):
         case.loss(module, x, labels)
@@ -83,6 +105,7 @@ def test_its_state_is_all_there_is_to_it(case):
         assert_same_state(fresh, twin)
 
 
+@for_every(CASES)
 def test_a_copy_is_equal_and_independent(case):
     module, (x, labels) = case.build(), some(case)
     before = state(module)
@@ -91,6 +114,7 @@ def test_a_copy_is_equal_and_independent(case):
     assert torch.equal(case.loss(copy.deepcopy(module), x, labels), case.loss(module, x, labels))
 
 
+@for_every(CASES)
 def test_it_can_be_sent_to_another_process(case):
     module, (x, labels) = case.build(), some(case)
     case.loss(module, x, labels)
@@ -100,6 +124,7 @@ def test_it_can_be_sent_to_another_process(case):
     assert_same_state(sent, module)
 
 
+@for_every(CASES)
 def test_it_resumes_where_it_stopped_bit_for_bit(case):
     begin = case.build()
     straight, stopped = training(case, copy.deepcopy(begin)), training(case, begin)
@@ -116,6 +141,7 @@ def test_it_resumes_where_it_stopped_bit_for_bit(case):
     assert torch.equal(resumed[1], straight[1])
 
 
+@for_every(CASES)
 def test_all_of_it_moves_to_another_device_and_type(case):
     module, (x, labels) = case.build(), some(case)
     expected = value_and_gradients(case, copy.deepcopy(module), x, labels)
@@ -130,6 +156,7 @@ def test_all_of_it_moves_to_another_device_and_type(case):
     assert not any(isinstance(value, Tensor) for value in held)  # none that would be left behind
 
 
+@for_every(CASES)
 def test_in_float64_it_has_the_digits_of_float64(case):
     """A small step along the gradient changes the value as the gradient says, to more digits than fp32 has."""
     module, (x, labels) = case.build().double().eval(), some(case)
@@ -156,16 +183,20 @@ def assert_compiled_is_eager(case: Case, **options) -> None:
         torch.testing.assert_close(state(twin), state(module))
 
 
+@pytest.mark.slow
+@for_every(CASES)
 def test_compiled_it_is_the_same_and_one_graph(case):
     assert_compiled_is_eager(case, backend="aot_eager", fullgraph=case is not CASES["OLELoss"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ArcFaceHead", "LGMHead", "CenterLoss"])
 def test_compiled_by_inductor_to_machine_code_it_is_the_same(name):
     assert_compiled_is_eager(CASES[name], fullgraph=True)
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@for_every(CASES)
 def test_autocast_leaves_its_digits_alone(case, kind):
     module, (x, labels) = case.build(), some(case)
     x = x.detach().to(kind)
@@ -181,6 +212,7 @@ def test_autocast_leaves_its_digits_alone(case, kind):
         torch.testing.assert_close(number.float(), exact, rtol=rtol, atol=atol)
 
 
+@for_every(CASES)
 def test_a_module_that_is_all_bfloat16_works(case):
     module, (x, labels) = case.build(), some(case)
     narrow = copy.deepcopy(module).bfloat16()
@@ -218,13 +250,15 @@ def assert_finite(case: Case, module: nn.Module, x: Tensor, labels: Tensor) -> N
 
 
 @pytest.mark.parametrize("edge", EDGES)
+@for_every(CASES)
 def test_value_and_gradient_are_finite_at_the_edges(case, edge):
     x, labels = some(case)
     assert_finite(case, case.build(), *EDGES[edge](x.detach(), labels))
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_value_and_gradient_are_finite_exactly_along_a_class_vector_and_against_it(case, sign):
+@for_every(CASES)
+def test_value_and_gradient_are_finite_along_and_opposite_to_a_class_vector(case, sign):
     module, (_, labels) = case.build(), some(case)
     for value in (*module.parameters(), *module.buffers()):
         if value.shape == (CLASSES, DIM):
@@ -235,15 +269,16 @@ def test_value_and_gradient_are_finite_exactly_along_a_class_vector_and_against_
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
-def test_half_precision_input_is_answered_as_its_fp32_copy(case, kind):
+@for_every(CASES)
+def test_half_precision_input_gives_the_value_of_its_fp32_copy(case, kind):
     module, (x, labels) = case.build(), some(case)
     x = x.detach().to(kind)
     assert torch.equal(case.loss(copy.deepcopy(module), x, labels), case.loss(module, x.float(), labels))
 
 
-@pytest.mark.parametrize("name", LOSSES | VARIANTS)
-def test_a_batch_without_samples_is_a_loss_of_nothing(name):
-    case, labels = CASES[name], torch.zeros(0, dtype=torch.long)
+@for_every(LOSSES | VARIANTS)
+def test_a_batch_without_samples_has_a_constant_loss(case):
+    labels = torch.zeros(0, dtype=torch.long)
     module, x = case.build(), torch.zeros(0, *case.shape, requires_grad=True)
     before = {key: value for key, value in state(module).items() if not key.endswith("step")}
     for _ in range(4):
@@ -254,9 +289,9 @@ def test_a_batch_without_samples_is_a_loss_of_nothing(name):
     torch.testing.assert_close({key: state(module)[key] for key in before}, before, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_a_batch_without_samples_has_logits_of_its_shape(name):
-    case, labels = HEADS[name], torch.zeros(0, dtype=torch.long)
+@for_every(HEADS)
+def test_a_batch_without_samples_has_logits_of_its_shape(case):
+    labels = torch.zeros(0, dtype=torch.long)
     head, x = case.build(), torch.zeros(0, DIM, requires_grad=True)
     for logits in (head(x), head(x, labels)):
         assert logits.shape == (0, CLASSES)

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import itertools
 import pkgutil
 
 import pytest
@@ -72,52 +73,57 @@ def test_the_walk_finds_them_all():
     assert {"focal", "center", "ole", "arcface", "rbf", "truncated", "perpetual"} < set(FORMULAS)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_module_takes_at_most_one_argument_without_its_name(name):
-    positional = parameters(CLASSES[name].__init__, POSITIONAL)
-    assert positional in ([], *([first] for first in FIRST))
+FOREIGN = {"dim", "embedding_size", "in_features", "classes", "num_features", "out_features"}
+SETTINGS = {name: parameters(value.__init__) for name, value in CLASSES.items()}
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_what_has_a_vector_for_each_class_is_built_from_its_width_and_the_number_of_classes(name):
-    names = parameters(CLASSES[name].__init__)
-    if "feature_dim" in names or "num_classes" in names:
-        assert names[:2] == ["feature_dim", "num_classes"] or (names[0] == "feature_dim" and "num_classes" not in names)
-    assert not {"dim", "embedding_size", "in_features", "classes", "num_features", "out_features"} & set(names)
+def test_a_module_takes_at_most_one_positional_argument():
+    allowed = ([], *([first] for first in FIRST))
+    assert {
+        name: parameters(value.__init__, POSITIONAL)
+        for name, value in CLASSES.items()
+        if parameters(value.__init__, POSITIONAL) not in allowed
+    } == {}
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_reduction_ignore_index_and_global_batch_come_last_in_this_order(name):
-    names = [each for each in parameters(CLASSES[name].__init__) if each not in ("device", "options")]
-    shared = [each for each in LAST if each in names]
-    assert names[len(names) - len(shared) :] == shared
+def test_modules_with_a_vector_per_class_begin_with_feature_dim_and_num_classes():
+    for name, names in SETTINGS.items():
+        if "feature_dim" in names or "num_classes" in names:
+            width_alone = names[0] == "feature_dim" and "num_classes" not in names
+            assert names[:2] == ["feature_dim", "num_classes"] or width_alone, name
+        assert not {"dim", "embedding_size", "in_features", "classes", "num_features", "out_features"} & set(names), (
+            name
+        )
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_settings_of_the_same_name_are_in_the_same_order(name):
-    names = parameters(CLASSES[name].__init__)
-    for other in (parameters(each.__init__) for each in CLASSES.values()):
-        assert [each for each in names if each in other] == [each for each in other if each in names]
+def test_reduction_ignore_index_and_global_batch_come_last_in_this_order():
+    for name, settings in SETTINGS.items():
+        names = [setting for setting in settings if setting not in ("device", "options")]
+        shared = [setting for setting in LAST if setting in names]
+        assert names[len(names) - len(shared) :] == shared, name
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-def test_a_formula_takes_tensors_in_one_order_and_its_settings_by_name(name):
-    assert tuple(parameters(FORMULAS[name], POSITIONAL)) in DATA
+def test_settings_of_the_same_name_are_in_the_same_order():
+    for (one, names), (two, others) in itertools.combinations(SETTINGS.items(), 2):
+        assert [name for name in names if name in others] == [name for name in others if name in names], (one, two)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_a_call_takes_the_tensors_of_the_formula(name):
-    given = tuple(parameters(CLASSES[name].forward)) if name != "Geometry" else ("features", "labels")
-    assert given in DATA
+def test_a_formula_takes_tensors_in_one_order_and_its_settings_by_name():
+    assert {name for name, value in FORMULAS.items() if tuple(parameters(value, POSITIONAL)) not in DATA} == set()
 
 
-@pytest.mark.parametrize("name", [*opl.heads.__all__, "CenterLoss", "PerpetualProjectionLoss", "Geometry"])
-def test_the_order_of_other_libraries_is_refused(name):
-    with pytest.raises(TypeError, match="positional argument"):
-        CLASSES[name](10, 512)
-    built = CLASSES[name](512, num_classes=10)
-    if isinstance(built, nn.Module):
-        assert all(value.shape[:2] in ((10, 512), (10,)) for value in built.parameters())
+def test_a_call_takes_the_tensors_of_the_formula():
+    for name, value in CLASSES.items():
+        assert name == "Geometry" or tuple(parameters(value.forward)) in DATA, name
+
+
+def test_the_order_of_other_libraries_is_refused():
+    for name in (*opl.heads.__all__, "CenterLoss", "PerpetualProjectionLoss", "Geometry"):
+        with pytest.raises(TypeError, match="positional argument"):
+            CLASSES[name](10, 512)
+        built = CLASSES[name](512, num_classes=10)
+        if isinstance(built, nn.Module):
+            assert all(value.shape[:2] in ((10, 512), (10,)) for value in built.parameters()), name
 
 
 WITHOUT_REDUCTION = {
@@ -128,12 +134,11 @@ WITHOUT_REDUCTION = {
 LOSSES = sorted(name for name in opl.losses.__all__ if name.endswith("Loss"))
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_every_loss_has_ignore_index_and_a_reduction_or_says_why_not(name):
-    names = parameters(CLASSES[name].__init__)
-    assert "ignore_index" in names
-    assert ("reduction" in names) == (name not in WITHOUT_REDUCTION)
-    if name in WITHOUT_REDUCTION:
-        module = importlib.import_module(CLASSES[name].__module__)
-        texts = [value.__doc__ or "" for value in vars(module).values() if callable(value)]
-        assert any("no `reduction`" in text for text in texts)
+def test_every_loss_has_ignore_index_and_a_reduction_or_says_why_not():
+    for name in LOSSES:
+        assert "ignore_index" in SETTINGS[name], name
+        assert ("reduction" in SETTINGS[name]) == (name not in WITHOUT_REDUCTION), name
+        if name in WITHOUT_REDUCTION:
+            module = importlib.import_module(CLASSES[name].__module__)
+            texts = [value.__doc__ or "" for value in vars(module).values() if callable(value)]
+            assert any("no `reduction`" in text for text in texts), name
