@@ -121,6 +121,10 @@ class Item:
     """Reference lines below the rows."""
     compared: tuple[str, ...] = ()
     """The numbers to compare with the baseline and the paper; if empty, the first number shown."""
+    aggregates: tuple[str, ...] = ()
+    """Compared numbers that are means of others, and so no further comparisons beside them."""
+    task: str = "classification"
+    """The kind of task, over which effects are summarized."""
     measures: tuple[Measure, ...] = ()
     """The measures to take of every row's runs after all of them are finished."""
     unit: str = "episodes"

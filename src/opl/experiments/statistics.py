@@ -1,14 +1,22 @@
-"""Means with confidence intervals over seeds, and what the paired differences of a table show together."""
+"""Means with confidence intervals over seeds, verdicts on the differences of a table, and effects over several tables.
+
+Few seeds say little about the spread of one row, but the rows of a table say something about each other's: `moderate`
+shrinks the variance of every row toward that of all rows, as limma does (Smyth 2004), and adds degrees of freedom.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 LEVEL = 0.95
 FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
+MOST_DEGREES = 1e7  # more than these are infinitely many
 ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
 GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
 EQUIVALENT = "equivalent within ±{:g}"
@@ -39,7 +47,19 @@ class Interval(NamedTuple):
     half: float
     size: int
     within: Range = ANY
-    """What is possible: the ends of the interval never lie outside."""
+    """The possible values: the ends of the interval never lie outside."""
+    degrees: float = 0.0
+    """Degrees of freedom of the spread; 0 for `size - 1`."""
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the t distribution behind the interval."""
+        return self.degrees or self.size - 1
+
+    @property
+    def variance(self) -> float:
+        """Variance of the values, which follows from the interval."""
+        return (self.half / _quantile(LEVEL, self.freedom)) ** 2 * self.size
 
     @property
     def low(self) -> float:
@@ -66,8 +86,8 @@ def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY)
         within: the values that are possible.
 
     Example:
-        >>> found = interval([1.0, 2.0, 3.0])
-        >>> round(found.mean, 3), round(found.half, 3), found.size
+        >>> mean = interval([1.0, 2.0, 3.0])
+        >>> round(mean.mean, 3), round(mean.half, 3), mean.size
         (2.0, 2.484, 3)
     """
     count = len(values)
@@ -77,8 +97,8 @@ def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY)
 
 
 @cache
-def _quantile(level: float, degrees: int) -> float:
-    """How many standard errors a two-sided interval reaches; kept, since SciPy takes longer than all the rest."""
+def _quantile(level: float, degrees: float) -> float:
+    """The standard errors that a two-sided interval spans; cached, because SciPy takes longer than all the rest."""
     from scipy.stats import t
 
     return float(t.ppf((1 + level) / 2, degrees))
@@ -98,8 +118,8 @@ def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
         return 0.0, 1.0
     from scipy.stats import binomtest
 
-    found = binomtest(hits, total).proportion_ci(level, method="wilson")
-    return float(found.low), float(found.high)
+    ends = binomtest(hits, total).proportion_ci(level, method="wilson")
+    return float(ends.low), float(ends.high)
 
 
 def p_value(difference: Interval) -> float:
@@ -117,7 +137,7 @@ def p_value(difference: Interval) -> float:
         return 2 * 0.5**difference.size if difference.mean else 1.0
     from scipy.stats import t
 
-    degrees = difference.size - 1
+    degrees = difference.freedom
     return float(2 * t.sf(abs(difference.mean) / difference.half * _quantile(LEVEL, degrees), degrees))
 
 
@@ -131,15 +151,15 @@ def equivalence_p_value(difference: Interval) -> float:
         >>> round(equivalence_p_value(interval([0.1, 0.0, 0.2, 0.1], within=Range(margin=0.5))), 4)
         0.0011
     """
-    margin, degrees = difference.within.margin, difference.size - 1
+    margin, degrees = difference.within.margin, difference.freedom
     if math.isnan(difference.half) or math.isnan(margin):
         return math.nan
-    room = margin - abs(difference.mean)
+    distance = margin - abs(difference.mean)
     if difference.half == 0:
-        return 0.5**difference.size if room > 0 else 1.0
+        return 0.5**difference.size if distance > 0 else 1.0
     from scipy.stats import t
 
-    return float(t.sf(room / difference.half * _quantile(LEVEL, degrees), degrees))
+    return float(t.sf(distance / difference.half * _quantile(LEVEL, degrees), degrees))
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -165,11 +185,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
         >>> holm([0.01, math.nan, 0.04, 0.03])
         [0.03, nan, 0.06, 0.06]
     """
-    order = sorted((place for place, value in enumerate(p_values) if not math.isnan(value)), key=p_values.__getitem__)
+    order = sorted((index for index, value in enumerate(p_values) if not math.isnan(value)), key=p_values.__getitem__)
     adjusted, highest = [math.nan] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, (len(order) - rank) * p_values[place]))
-        adjusted[place] = highest
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = highest
     return adjusted
 
 
@@ -197,25 +217,27 @@ def sign_flip(differences: Sequence[float]) -> float:
     from scipy.stats import permutation_test
 
     generator = np.random.default_rng(0)
-    found = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=2**16, rng=generator)
-    return float(found.pvalue)
+    test = permutation_test((values,), np.mean, permutation_type="samples", n_resamples=2**16, rng=generator)
+    return float(test.pvalue)
 
 
 class Decision(NamedTuple):
-    """What a paired difference shows, given all comparisons of its table."""
+    """The verdict on a paired difference, given all comparisons of its family."""
 
     p: float
-    """Two-sided p-value of the paired t-test."""
+    """Two-sided p-value of the t-test, with the moderated variance if the difference has it."""
     adjusted: float
-    """The same after Holm's adjustment for all comparisons of the table."""
+    """The same after Holm's adjustment for all comparisons of the family."""
     comparisons: int
-    """Number of comparisons in the table."""
+    """Number of comparisons in the family."""
     flips: float
     """p-value of the sign-flip test; NaN below `FLIPS_FROM` seeds."""
     verdict: str
     """`a gain` or `a loss`, otherwise `equivalent within ±x`, `undecided` or `too few seeds to tell`."""
     equivalence: float = math.nan
     """p-value of the two one-sided tests, after the same adjustment; NaN without a margin."""
+    alone: float = math.nan
+    """p-value of the t-test with the variance of this difference alone; NaN without its values."""
 
     @property
     def equivalent(self) -> bool:
@@ -223,12 +245,15 @@ class Decision(NamedTuple):
         return self.verdict.startswith(EQUIVALENT.split("±")[0])
 
 
-def decide(differences: Sequence[Interval], pairs: Sequence[Sequence[float]]) -> list[Decision]:
+def decide(
+    differences: Sequence[Interval], pairs: Sequence[Sequence[float]], families: Sequence[str] = ()
+) -> list[Decision]:
     """Decide several comparisons together: first whether there is a difference, then whether there is none.
 
     Args:
         differences: the paired difference of each comparison; `within` has its margin of equivalence.
         pairs: its differences seed by seed, or an empty sequence where they are not known.
+        families: the family of each comparison, inside which p-values are adjusted; one family if empty.
 
     Example:
         >>> one, two = decide([interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0])], [(), ()])
@@ -238,13 +263,18 @@ def decide(differences: Sequence[Interval], pairs: Sequence[Sequence[float]]) ->
         >>> alike.verdict
         'equivalent within ±0.5'
     """
-    values = [p_value(difference) for difference in differences]
-    alike = holm([equivalence_p_value(difference) for difference in differences])
-    count = sum(not math.isnan(value) for value in values)
-    return [
-        Decision(value, adjusted, count, sign_flip(own), _verdict(difference, adjusted, same), same)
-        for difference, own, value, adjusted, same in zip(differences, pairs, values, holm(values), alike, strict=True)
-    ]
+    families = families or [""] * len(differences)
+    decisions: dict[int, Decision] = {}
+    for family in dict.fromkeys(families):
+        members = [index for index, name in enumerate(families) if name == family]
+        values = [p_value(differences[index]) for index in members]
+        alike = holm([equivalence_p_value(differences[index]) for index in members])
+        count = sum(not math.isnan(value) for value in values)
+        for index, value, adjusted, same in zip(members, values, holm(values), alike, strict=True):
+            verdict = _verdict(differences[index], adjusted, same)
+            alone = p_value(interval(pairs[index]))
+            decisions[index] = Decision(value, adjusted, count, sign_flip(pairs[index]), verdict, same, alone)
+    return [decisions[index] for index in range(len(differences))]
 
 
 def _verdict(difference: Interval, adjusted: float, alike: float) -> str:
@@ -253,3 +283,200 @@ def _verdict(difference: Interval, adjusted: float, alike: float) -> str:
     if adjusted < 1 - LEVEL:
         return GAIN if difference.mean > 0 else LOSS
     return EQUIVALENT.format(difference.within.margin) if alike < 1 - LEVEL else UNDECIDED
+
+
+class Prior(NamedTuple):
+    """What the rows of a table say together about the variance of one row."""
+
+    variance: float
+    degrees: float
+    """How many degrees of freedom that is worth; infinite if the rows do not differ in their variances."""
+
+
+def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
+    """Fit the prior of limma: variances are scaled inverse chi-squared over the rows (Smyth 2004, section 6.2).
+
+    Args:
+        variances: one per row.
+        degrees: the degrees of freedom of each variance.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+    from scipy.special import digamma, polygamma
+
+    observed, freedom = np.asarray(variances, dtype=float), np.asarray(degrees, dtype=float)
+    observed = np.maximum(observed, 1e-5 * np.median(observed))  # a row of equal values has a variance of 0
+    logs = np.log(observed) - digamma(freedom / 2) + np.log(freedom / 2)
+    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    if excess <= polygamma(1, MOST_DEGREES):
+        return Prior(float((freedom * observed).sum() / freedom.sum()), math.inf)
+    half = brentq(lambda value: polygamma(1, value) - excess, 1e-6, MOST_DEGREES)
+    return Prior(float(np.exp(logs.mean() + digamma(half) - np.log(half))), 2 * half)
+
+
+def moderate(differences: Sequence[Interval]) -> list[Interval]:
+    """Shrink the variance of each difference toward that of the others with the same range of values.
+
+    A difference without an interval, or without others of its kind, stays as it is.
+
+    Example:
+        >>> plain = [interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0]), interval([0.0, 0.5, 0.4])]
+        >>> [round(difference.half, 2) for difference in moderate(plain)]
+        [0.29, 1.43, 0.45]
+    """
+    moderated = list(differences)
+    for within in dict.fromkeys(difference.within for difference in differences):
+        rows = [
+            index
+            for index, difference in enumerate(differences)
+            if difference.within == within and not math.isnan(difference.half)
+        ]
+        if len(rows) > 1 and any(differences[index].half for index in rows):
+            prior = fit_prior([differences[index].variance for index in rows], [differences[i].freedom for i in rows])
+            total = sum(differences[index].freedom for index in rows)
+            for index in rows:
+                moderated[index] = _shrink(differences[index], prior, total)
+    return moderated
+
+
+def _shrink(difference: Interval, prior: Prior, most: float) -> Interval:
+    """The difference with the posterior variance; its degrees of freedom are at most those of all rows."""
+    degrees = min(prior.degrees + difference.freedom, most)
+    share = difference.freedom / (prior.degrees + difference.freedom)
+    variance = share * difference.variance + (1 - share) * prior.variance
+    half = _quantile(LEVEL, degrees) * math.sqrt(variance / difference.size)
+    return difference._replace(half=half, degrees=degrees)
+
+
+def bartlett(differences: Sequence[Interval]) -> float:
+    """Compute the p-value of Bartlett's test that all differences have one variance; NaN for fewer than two."""
+    import numpy as np
+    from scipy.stats import chi2
+
+    known = [difference for difference in differences if difference.half > 0]
+    if len(known) < 2:
+        return math.nan
+    freedom = np.array([difference.freedom for difference in known], dtype=float)
+    variances = np.array([difference.variance for difference in known])
+    pooled = (freedom * variances).sum() / freedom.sum()
+    statistic = freedom.sum() * np.log(pooled) - (freedom * np.log(variances)).sum()
+    correction = 1 + ((1 / freedom).sum() - 1 / freedom.sum()) / (3 * (len(known) - 1))
+    return float(chi2.sf(statistic / correction, len(known) - 1))
+
+
+def random_effects(effects: Sequence[Interval]) -> Interval:
+    """Compute the mean effect over settings that differ, by DerSimonian and Laird; settings are the units.
+
+    The interval is that of a t distribution with one degree of freedom less than there are settings. It says what to
+    expect in another such setting on average, not in each.
+
+    Args:
+        effects: one per setting, with their intervals; `moderate` them first, since few seeds say little of a variance.
+    """
+    import numpy as np
+
+    means = np.array([effect.mean for effect in effects])
+    if len(effects) < 2:
+        return effects[0] if effects else interval([])
+    errors = np.array([effect.variance / effect.size for effect in effects])
+    weights = 1 / errors
+    center = (weights * means).sum() / weights.sum()
+    excess = (weights * (means - center) ** 2).sum() - (len(effects) - 1)
+    between = max(0.0, excess / (weights.sum() - (weights**2).sum() / weights.sum()))
+    weights = 1 / (errors + between)
+    half = _quantile(LEVEL, len(effects) - 1) / math.sqrt(weights.sum())
+    return Interval(float((weights * means).sum() / weights.sum()), half, len(effects))
+
+
+def improvement(scores: Sequence[Sequence[float]], baselines: Sequence[Sequence[float]]) -> float:
+    """Compute the probability of improvement: how often a run is better than a run of the baseline, over settings.
+
+    Args:
+        scores: the numbers of all seeds, for each setting.
+        baselines: the same for the baselines.
+
+    Example:
+        >>> improvement([[1.0, 3.0]], [[2.0, 2.0]]), improvement([[2.0], [5.0]], [[2.0], [1.0]])
+        (0.5, 0.75)
+    """
+    import numpy as np
+
+    chances = []
+    for ours, theirs in zip(scores, baselines, strict=True):
+        differences = np.asarray(ours)[:, None] - np.asarray(theirs)[None, :]
+        chances.append(float((differences > 0).mean() + (differences == 0).mean() / 2))
+    return fmean(chances)
+
+
+def interquartile_mean(values: Sequence[Sequence[float]]) -> float:
+    """Compute the mean of the middle half of all values, which few extreme settings do not move.
+
+    Example:
+        >>> interquartile_mean([[1.0, 2.0, 3.0, 100.0]])
+        2.5
+    """
+    from scipy.stats import trim_mean
+
+    return float(trim_mean([value for setting in values for value in setting], 0.25))
+
+
+def bootstrap(
+    statistic: Callable[..., float], *samples: Sequence[Sequence[float]], draws: int = 2000
+) -> tuple[float, float]:
+    """Compute a percentile interval by a stratified bootstrap: seeds are drawn anew inside each setting.
+
+    Args:
+        statistic: of the samples, such as `improvement` or `interquartile_mean`.
+        samples: the values of all seeds, for each setting.
+        draws: number of resamples; the same ones every time.
+    """
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    values = [
+        statistic(*([generator.choice(setting, len(setting)) for setting in sample] for sample in samples))
+        for _ in range(draws)
+    ]
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+class Source(NamedTuple):
+    """A source of variation in an analysis of variance."""
+
+    squares: float
+    """Sum of squares."""
+    degrees: int
+    p: float
+    """p-value of the F-test; NaN for the error."""
+
+
+def two_way(values: "ArrayLike") -> dict[str, Source]:
+    """Compute the two-way analysis of variance of a balanced design.
+
+    Args:
+        values: (levels of the first factor, levels of the second, repetitions).
+
+    Returns:
+        The sources `first`, `second`, `interaction` and `error`.
+    """
+    import numpy as np
+    from scipy.stats import f
+
+    cells = np.asarray(values, dtype=float)
+    rows, columns, repetitions = cells.shape
+    center, means = cells.mean(), cells.mean(axis=2)
+    first = columns * repetitions * ((means.mean(axis=1) - center) ** 2).sum()
+    second = rows * repetitions * ((means.mean(axis=0) - center) ** 2).sum()
+    between = repetitions * ((means - center) ** 2).sum()
+    error, freedom = ((cells - means[:, :, None]) ** 2).sum(), rows * columns * (repetitions - 1)
+    parts = {
+        "first": (first, rows - 1),
+        "second": (second, columns - 1),
+        "interaction": (between - first - second, (rows - 1) * (columns - 1)),
+    }
+    tested = {
+        name: Source(float(squares), degrees, float(f.sf(squares / degrees / (error / freedom), degrees, freedom)))
+        for name, (squares, degrees) in parts.items()
+    }
+    return {**tested, "error": Source(float(error), freedom, math.nan)}

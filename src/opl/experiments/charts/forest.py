@@ -11,9 +11,9 @@ from ...errors import OptionError
 from ..item import Item, Row
 from ..results.comparisons import PERCENT, Line, describe_decision
 from ..results.runs import Rows, Run, number
-from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval
+from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval, moderate
 from .figure import Order, Rendering, paper
-from .style import ACCENT, print_label, split_common
+from .style import ACCENT, print_label
 from .svg import Scale, element, extent, short, ticks
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def pair_rows(rows: Rows, metric: str) -> list[Paired]:
     for row, _ in compared:
         values, base = by_recipe[row.recipe], by_recipe.get(row.baseline, {})
         pairs.append(tuple(values[seed] - base[seed] for seed in values if seed in base))
-    differences = [interval(values, within=PERCENT.of_differences) for values in pairs]
+    differences = moderate([interval(values, within=PERCENT.of_differences) for values in pairs])
     decided = zip(compared, pairs, differences, decide(differences, pairs), strict=True)
     return [Paired(row, runs, values, difference, decision) for (row, runs), values, difference, decision in decided]
 
@@ -97,7 +97,7 @@ def contrasts(item: Item, lines: Sequence[Line], scale: str) -> list[Contrast]:
             if difference is None or not math.isfinite(difference.mean):
                 continue
             base = by_recipe.get(baselines.get(line.recipe, ""))
-            versus = f" vs {split_common(base.label, line.label)[1][0]}" if base else ""
+            versus = f" vs {base.label}" if base else ""
             metric = "" if len(item.main) == 1 else f", {item.metrics[name]}"
             pairs = line.pairs.get(name, ())
             made.append(Contrast(line.label, difference, line.decisions[name], pairs, f"{versus}{metric}"))

@@ -112,6 +112,7 @@ def keys_of(dataset: str) -> tuple[str, ...]:
 TABLE_3 = Item(
     name="table-3",
     title="Label noise, 40 %",
+    task="label noise",
     dataset="cifar10, cifar100; small: cifar10, cifar100 (two super-classes), mnist",
     metrics={
         "test/top1": "last epoch %",

@@ -210,6 +210,7 @@ def _measure(scale: Scale) -> Measure:
 
 TABLE_4 = Item(
     name="table-4",
+    task="adversarial robustness",
     title="Adversarial robustness, L-infinity, 8/255",
     dataset="cifar10, cifar100",
     metrics={

@@ -236,6 +236,7 @@ def _row(dataset: str, key: str) -> Row:
 
 TABLE_6 = Item(
     name="table-6",
+    task="few-shot learning",
     title="Few-shot learning, 5-way accuracy",
     dataset="cifar-fs, mini-imagenet, tiered-imagenet",
     metrics={protocol.metric: f"{protocol.shot}-shot %" for protocol in SHOTS},
@@ -280,6 +281,7 @@ def _noisy_row(dataset: str, key: str) -> Row:
 TABLE_S3 = replace(
     TABLE_6,
     name="table-s3",
+    task="few-shot learning, noisy images",
     title="Few-shot learning with noisy images, 5-way accuracy",
     metrics={protocol.metric: f"{protocol.shot}-shot, noise {protocol.noise:g}, %" for protocol in NOISY},
     rows=tuple(_noisy_row(dataset, key) for dataset in BENCHMARKS for key in NOISY_PAPER),

@@ -159,6 +159,7 @@ def _row(key: str) -> Row:
 
 TABLE_7 = Item(
     name="table-7",
+    task="few-shot learning",
     title="Meta-Dataset, accuracy of episodes of varying size",
     dataset="meta-dataset; small: cifar100, omniglot, pacs, mnist",
     metrics={
@@ -177,6 +178,7 @@ TABLE_7 = Item(
     setting="ResNet-18 at 84 px, 8 sources; SUR and SUR+OPL are SUR-pnf",
     quoted=(Quoted("CNAPs", dict(zip(METRICS, PAPER["CNAPs"], strict=True))),),
     compared=(*(each.metric for each in PROTOCOLS), AVERAGE, SMALL_AVERAGE),
+    aggregates=(AVERAGE, SMALL_AVERAGE),
     measures=(
         _measure("paper", PROTOCOLS[:12], ""),
         _measure("small", _protocols(SMALL_TARGETS, 600), SMALL_SOURCES[0]),

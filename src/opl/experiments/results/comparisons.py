@@ -13,7 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..item import Average, Item, Quoted, Row
 from ..settings import describe_changes
-from ..statistics import ANY, UNDECIDED, Decision, Interval, Range, decide, interval
+from ..statistics import (
+    ANY,
+    GAIN,
+    LOSS,
+    UNDECIDED,
+    Decision,
+    Interval,
+    Range,
+    bartlett,
+    decide,
+    holm,
+    interval,
+    moderate,
+    two_way,
+)
 from .conformity import describe_code
 from .runs import DAMAGED, REFUSED, Run, describe_seeds, select_runs
 
@@ -35,6 +49,7 @@ _RANGES = {
     "kept/clean": SHARE,
     "train/without_positive": SHARE,
 }
+UNEQUAL = 0.05  # p-values below it are remarkable
 Results = dict[str, dict[int, dict[str, Any]]]  # recipe -> seed -> result
 
 
@@ -94,6 +109,8 @@ class Line:
     """Whether the line only has the paper's numbers, of a method that is not run."""
     transcribed: bool = False
     """Whether the numbers were copied from a text, because the runs behind them are gone."""
+    baseline: str = ""
+    """The label of the row that it is compared with; empty for a baseline."""
 
 
 def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
@@ -121,14 +138,45 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
 def decide_lines(item: Item, undecided: Sequence[Line]) -> list[Line]:
     """Add what the differences show, adjusted for all comparisons of the table."""
     cells = [(index, name) for index, line in enumerate(undecided) for name in item.main if name in line.difference]
+    families = [family_of(item, undecided[index], name) for index, name in cells]
+    moderated = dict(zip(cells, _moderate_families(undecided, cells, families), strict=True))
     decisions = decide(
-        [undecided[index].difference[name] for index, name in cells],
-        [undecided[index].pairs.get(name, ()) for index, name in cells],
+        list(moderated.values()), [undecided[index].pairs.get(name, ()) for index, name in cells], families
     )
     by_line: dict[int, dict[str, Decision]] = {}
     for (index, name), decision in zip(cells, decisions, strict=True):
         by_line.setdefault(index, {})[name] = decision
-    return [replace(line, decisions=by_line.get(index, {})) for index, line in enumerate(undecided)]
+    return [
+        replace(
+            line,
+            difference=line.difference | {name: moderated[index, name] for name in by_line.get(index, {})},
+            decisions=by_line.get(index, {}),
+        )
+        for index, line in enumerate(undecided)
+    ]
+
+
+def family_of(item: Item, line: Line, metric: str) -> str:
+    """The family of a comparison, inside which p-values are adjusted and variances are moderated.
+
+    Means of rows or columns are no further comparisons beside what they are made of, and numbers of selected weights
+    are another look at the same runs.
+    """
+    if metric in item.aggregates or line.recipe in {average.row.recipe for average in item.averages}:
+        return "means"
+    return "selected" if metric.startswith("selected/") else ""
+
+
+def _moderate_families(
+    undecided: Sequence[Line], cells: Sequence[tuple[int, str]], families: Sequence[str]
+) -> list[Interval]:
+    plain = [undecided[index].difference[name] for index, name in cells]
+    moderated = list(plain)
+    for family in dict.fromkeys(families):
+        members = [index for index, name in enumerate(families) if name == family]
+        for index, difference in zip(members, moderate([plain[index] for index in members]), strict=True):
+            moderated[index] = difference
+    return moderated
 
 
 def _quote(quoted: Quoted) -> Line:
@@ -169,7 +217,11 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
     numbers = {name: interval(values[name], within=ranges[name]) for name in values}
     differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
-    return Line(label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired)
+    rows = (*item.rows, *(average.row for average in item.averages))
+    baseline = next((other.label for other in rows if row.baseline and other.recipe == row.baseline), "")
+    return Line(
+        label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired, baseline=baseline
+    )
 
 
 def _complete(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
@@ -193,11 +245,75 @@ def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
     """The lines below a table: binomial intervals, comparisons per episode or image, and code versions if several."""
     compared = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     code = describe_code(compared)
+    table = lines(item, runs, scale)
     return [
+        *describe_variances(item, table),
+        *describe_grid(item, table, runs, scale),
         *wilson_lines(item, runs, scale),
         *map(describe_comparison, compare(item, runs, scale)),
         *([code] if code else []),
     ]
+
+
+def describe_variances(item: Item, table: Sequence[Line]) -> list[str]:
+    """How variances were moderated, where rows differ widely in their spread, and where plain tests disagree."""
+    texts = []
+    moderated = [line for line in table if any(difference.degrees for difference in line.difference.values())]
+    if moderated:
+        degrees = sorted({round(difference.degrees) for line in moderated for difference in line.difference.values()})
+        texts.append(
+            "Intervals and p-values of differences use variances moderated over the rows (limma), with "
+            f"{' to '.join(map(str, sorted({min(d for d in degrees if d), max(degrees)})))} degrees of freedom."
+        )
+    for name in item.main:
+        plain = [interval(line.pairs[name]) for line in table if len(line.pairs.get(name, ())) > 1]
+        spreads = [math.sqrt(difference.variance) for difference in plain if difference.half > 0]
+        p = bartlett(plain)
+        if p < UNEQUAL and spreads:
+            texts.append(
+                f"The seeds of some rows differ more than those of others in {item.metrics[name]}: their standard "
+                f"deviations span {min(spreads):.2f} to {max(spreads):.2f} (Bartlett p {_probability(p)})."
+            )
+    return texts + [text for name in item.main for text in _disagreements(item, table, name)]
+
+
+def _disagreements(item: Item, table: Sequence[Line], name: str) -> list[str]:
+    """The comparisons whose verdict would be another with the variance of the row alone."""
+    compared = [line for line in table if name in line.decisions and not math.isnan(line.decisions[name].alone)]
+    texts = []
+    for family in dict.fromkeys(family_of(item, line, name) for line in compared):
+        members = [line for line in compared if family_of(item, line, name) == family]
+        for line, adjusted in zip(members, holm([line.decisions[name].alone for line in members]), strict=True):
+            claimed = line.decisions[name].verdict in (GAIN, LOSS)
+            if claimed != (adjusted < UNEQUAL):
+                texts.append(
+                    f"{line.label}, {item.metrics[name]}: with the variance of this row alone p is "
+                    f"{_probability(line.decisions[name].alone)}, Holm {_probability(adjusted)}, "
+                    f"{'undecided' if claimed else 'below 0.05'}"
+                )
+    return texts
+
+
+def describe_grid(item: Item, table: Sequence[Line], runs: Sequence[Run], scale: str) -> list[str]:
+    """The two-way analysis of a table whose rows are a full grid of weights and gammas of OPL."""
+    name = item.main[0] if item.main else ""
+    cells: dict[tuple[float, float], tuple[float, ...]] = {}
+    for line in table:
+        settings = next((run.opl for run in select_runs(runs, line.recipe, scale) if run.opl), None) or {}
+        if line.values.get(name) and {"weight", "gamma"} <= settings.keys():
+            cells[settings["weight"], settings["gamma"]] = line.values[name]
+    weights, gammas = (sorted({pair[index] for pair in cells}) for index in (0, 1))
+    seeds = {len(values) for values in cells.values()}
+    if min(len(weights), len(gammas)) < 2 or len(cells) != len(weights) * len(gammas) or len(seeds) > 1 or seeds == {1}:
+        return []
+    sources = two_way([[cells[weight, gamma] for gamma in gammas] for weight in weights])
+    names = {"second": "gamma", "first": "weight", "interaction": "their interaction"}
+    parts = [
+        f"{label} {sources[key].squares:.0f} ({sources[key].degrees} df, p {_probability(sources[key].p)})"
+        for key, label in names.items()
+    ]
+    error = f"error {sources['error'].squares:.0f} ({sources['error'].degrees} df)"
+    return [f"Two-way analysis of variance of {item.metrics[name]}, sums of squares: {', '.join(parts)}, {error}."]
 
 
 def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
