@@ -7,19 +7,28 @@ from itertools import product
 from operator import mul
 from statistics import NormalDist
 
+import numpy as np
 import pytest
 
 from opl.experiments import statistics
 from opl.experiments.statistics import (
     Interval,
     Range,
+    bartlett,
+    bootstrap,
     decide,
     equivalence_p_value,
+    fit_prior,
     holm,
+    improvement,
+    interquartile_mean,
     interval,
+    moderate,
     p_value,
+    random_effects,
     sign_flip,
     sign_test,
+    two_way,
     wilson,
 )
 
@@ -95,7 +104,7 @@ def test_flipped_signs_are_counted_one_by_one():
 
 
 def test_the_docstrings_examples_are_true():
-    assert doctest.testmod(statistics) == (0, 13)
+    assert doctest.testmod(statistics).failed == 0
 
 
 def test_at_the_ends_of_wilsons_interval_the_share_is_z_standard_errors_away():
@@ -168,3 +177,149 @@ def test_equal_differences_of_few_seeds_decide_nothing():
     for count, verdict in ((4, "undecided"), (5, "equivalent within ±0.5")):
         [decision] = decide([interval([0.1] * count, within=Range(margin=0.5))], [()])
         assert decision.verdict == verdict
+
+
+# Moderated variances
+
+
+def moderated_by_hand(variance, degrees, prior_variance, prior_degrees):
+    return (prior_degrees * prior_variance + degrees * variance) / (prior_degrees + degrees)
+
+
+def test_the_prior_is_that_of_the_distribution_the_variances_were_drawn_from():
+    """Variances that are scaled inverse chi-squared over rows, as limma assumes, give their own parameters."""
+    generator = np.random.default_rng(0)
+    true = 4.0 * 6 / generator.chisquare(6, size=20_000)
+    observed = true * generator.chisquare(3, size=20_000) / 3
+    prior = fit_prior(observed, [3] * len(observed))
+    assert prior.variance == pytest.approx(4.0, rel=0.05)
+    assert prior.degrees == pytest.approx(6.0, rel=0.1)
+
+
+def test_equal_variances_are_pooled():
+    observed = np.linspace(1.5, 2.5, 12)  # less spread than chance gives with two degrees of freedom
+    assert fit_prior(observed, [2] * 12) == (pytest.approx(2.0), math.inf)
+
+
+def test_a_moderated_interval_has_the_posterior_variance_and_its_degrees_of_freedom():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    generator = np.random.default_rng(2)
+    spreads = (0.1, 0.3, 1.0, 3.0, 10.0, 0.2, 5.0)
+    plain = [interval((generator.normal(size=4) * spread).tolist()) for spread in spreads]
+    prior = fit_prior([difference.variance for difference in plain], [3] * len(plain))
+    assert math.isfinite(prior.degrees)
+    for before, after in zip(plain, moderate(plain), strict=True):
+        variance = moderated_by_hand(before.variance, 3, prior.variance, prior.degrees)
+        degrees = min(prior.degrees + 3, 3 * len(plain))
+        half = stats.t.ppf(0.975, degrees) * math.sqrt(variance / 4)
+        assert (after.mean, after.size, after.degrees) == (before.mean, 4, pytest.approx(degrees))
+        assert after.half == pytest.approx(half)
+        assert p_value(after) == pytest.approx(2 * stats.t.sf(abs(after.mean) / math.sqrt(variance / 4), degrees))
+
+
+def test_an_accidentally_small_spread_no_longer_looks_sure():
+    """HNC of table 1 had a standard deviation of 0.13, the others of about 2."""
+    plain = [interval([-6.5, -6.4, -6.6]), *(interval([0.0, 2.0 + row / 10, 4.1]) for row in range(11))]
+    after = moderate(plain)
+    assert plain[0].half < 0.3
+    assert after[0].half > 1.5
+    assert 0.5 < after[0].half / after[1].half < 1
+
+
+def test_differences_of_other_units_and_single_seeds_are_left_alone():
+    alone, one_seed = interval([1.0, 2.0], within=Range(margin=0.01)), interval([3.0])
+    others = [interval([1.0, 2.0, 4.0]), interval([0.0, 2.0, 4.0])]
+    first, second, *_ = moderate([alone, one_seed, *others])
+    assert first == alone
+    assert second.mean == 3.0
+    assert math.isnan(second.half)
+
+
+def test_pooled_variances_see_what_single_rows_cannot_at_the_same_family_error():
+    """Twelve rows of three seeds: a true effect of 3.6 standard deviations in one row, none in the others."""
+    generator = np.random.default_rng(0)
+    power, errors = {"plain": 0, "moderated": 0}, {"plain": 0, "moderated": 0}
+    for _ in range(200):
+        values = generator.normal(size=(12, 3))
+        values[0] += 3.6
+        plain = [interval(row.tolist()) for row in values]
+        for name, differences in (("plain", plain), ("moderated", moderate(plain))):
+            adjusted = holm([p_value(difference) for difference in differences])
+            power[name] += adjusted[0] < 0.05
+            errors[name] += min(adjusted[1:]) < 0.05
+    assert power["plain"] < 80
+    assert power["moderated"] > 190
+    assert errors["moderated"] <= 20
+
+
+def test_families_are_adjusted_apart():
+    differences = [interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0]), interval([1.0, 1.2, 0.9])]
+    together = decide(differences, [(), (), ()])
+    apart = decide(differences, [(), (), ()], ["a", "b", "a"])
+    assert [decision.comparisons for decision in together] == [3, 3, 3]
+    assert [decision.comparisons for decision in apart] == [2, 1, 2]
+    assert apart[1].adjusted == apart[1].p
+
+
+def test_bartletts_test_is_scipys():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    rows = [[1.0, 2.0, 4.0], [1.0, 1.1, 0.8, 0.9], [0.0, 9.0, 4.0]]
+    assert bartlett([interval(row) for row in rows]) == pytest.approx(stats.bartlett(*rows).pvalue)
+    assert math.isnan(bartlett([interval(rows[0])]))
+
+
+# Effects over settings
+
+
+def test_random_effects_are_those_of_dersimonian_and_laird_by_hand():
+    stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
+    rows = [[1.0, 2.0, 1.5], [3.0, 3.4, 2.9], [-1.0, 0.5, 0.2], [2.0, 2.2, 2.6]]
+    means = [sum(row) / 3 for row in rows]
+    errors = [np.var(row, ddof=1) / 3 for row in rows]
+    weights = [1 / error for error in errors]
+    center = sum(map(mul, weights, means)) / sum(weights)
+    heterogeneity = sum(weight * (mean - center) ** 2 for weight, mean in zip(weights, means, strict=True))
+    scale = sum(weights) - sum(weight**2 for weight in weights) / sum(weights)
+    between = max(0.0, (heterogeneity - 3) / scale)
+    weights = [1 / (error + between) for error in errors]
+    effect = random_effects([interval(row) for row in rows])
+    assert effect.mean == pytest.approx(sum(map(mul, weights, means)) / sum(weights))
+    assert effect.half == pytest.approx(stats.t.ppf(0.975, 3) / math.sqrt(sum(weights)))
+    assert effect.size == 4
+
+
+def test_improvement_and_interquartile_mean_are_those_of_rliable():
+    metrics = pytest.importorskip("rliable.metrics", reason="rliable is not installed")
+    generator = np.random.default_rng(3)
+    ours, theirs = generator.normal(0.5, 1, size=(5, 7)), generator.normal(0, 1, size=(4, 7))
+    ours[0, 0] = theirs[0, 0]  # a tie
+    assert improvement(ours.T, theirs.T) == pytest.approx(metrics.probability_of_improvement(ours, theirs))
+    assert interquartile_mean(ours.T) == pytest.approx(metrics.aggregate_iqm(ours))
+
+
+def test_the_stratified_bootstrap_agrees_with_rliable():
+    library = pytest.importorskip("rliable.library", reason="rliable is not installed")
+    generator = np.random.default_rng(4)
+    scores = generator.normal(size=(6, 5))
+    _, ends = library.get_interval_estimates(
+        {"x": scores},
+        lambda runs: np.array([interquartile_mean(runs.T)]),
+        reps=2000,
+        random_state=np.random.RandomState(0),
+    )
+    assert bootstrap(interquartile_mean, scores.T) == pytest.approx(tuple(ends["x"][:, 0]), abs=0.08)
+
+
+def test_the_two_way_analysis_splits_the_sum_of_squares():
+    """Effects that are known: the sums of squares of balanced factors, and an error that is the spread in the cells."""
+    weights, gammas = np.array([0.0, 1.0, 5.0]), np.array([0.0, 2.0])
+    noise = np.array([-0.5, 0.5])
+    cells = weights[:, None, None] + gammas[None, :, None] + noise[None, None, :]
+    sources = two_way(cells)
+    assert sources["first"][:2] == (pytest.approx(4 * ((weights - 2) ** 2).sum()), 2)
+    assert sources["second"][:2] == (pytest.approx(6 * 2.0), 1)
+    assert sources["interaction"][:2] == (pytest.approx(0.0, abs=1e-9), 2)
+    assert sources["error"][:2] == (pytest.approx(12 * 0.25), 6)
+    total = ((cells - cells.mean()) ** 2).sum()
+    assert sum(source.squares for source in sources.values()) == pytest.approx(total)
+    assert sources["first"].p < sources["second"].p < 0.05 < sources["interaction"].p

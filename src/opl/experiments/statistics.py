@@ -433,10 +433,11 @@ def bootstrap(
     import numpy as np
 
     generator = np.random.default_rng(0)
-    values = [
-        statistic(*([generator.choice(setting, len(setting)) for setting in sample] for sample in samples))
-        for _ in range(draws)
+    drawn = [
+        [np.asarray(setting)[generator.integers(len(setting), size=(draws, len(setting)))] for setting in sample]
+        for sample in samples
     ]
+    values = [statistic(*([setting[draw] for setting in sample] for sample in drawn)) for draw in range(draws)]
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

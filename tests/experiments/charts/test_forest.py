@@ -12,6 +12,7 @@ from opl.experiments.charts import forest
 from opl.experiments.item import Row
 from opl.experiments.results.comparisons import lines
 from opl.experiments.results.runs import read_runs, select_runs
+from opl.experiments.statistics import Range, interval, moderate
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -37,7 +38,11 @@ def test_every_seed_the_mean_and_the_interval_of_scipy_are_drawn(tmp_path):
     dots, mean, line = axes.get_lines()[1:4]
     assert sorted(dots.get_xdata()) == pytest.approx(sorted(pairs))
     assert mean.get_xdata() == pytest.approx([pairs.mean()])
-    assert line.get_xdata() == pytest.approx(stats.t.interval(0.95, 5, loc=pairs.mean(), scale=stats.sem(pairs)))
+    other = np.subtract(ACCURACIES["smooth"], ACCURACIES["ce"])
+    drawn = moderate([interval(values.tolist(), within=Range(-100, 100, 0.5)) for values in (pairs, other)])[0]
+    assert line.get_xdata() == pytest.approx((drawn.low, drawn.high))
+    low, high = stats.t.interval(0.95, 5, loc=pairs.mean(), scale=stats.sem(pairs))
+    assert drawn.high - drawn.low == pytest.approx(high - low, rel=0.2)  # of two rows with a similar spread
     assert [label.get_text() for label in axes.get_yticklabels()] == ["CE+OPL", "smoothing"]
     assert any("a gain" in word for word in written(rendered.figures[""]))
     assert rendered.text[0].startswith(f"CE+OPL: +{pairs.mean():.2f} [")

@@ -71,16 +71,16 @@ def test_rows_that_ran_differently_are_told_apart(tmp_path):
 
 
 def test_decisions_are_adjusted_for_all_comparisons_of_the_table(tmp_path):
-    """The p-values are those of SciPy's paired test, and the smallest of three is multiplied by three."""
+    """Alone, the p-values are those of SciPy's paired test; the smallest of three is multiplied by three."""
     write_table(tmp_path, seeds=7)
     ce, *others = build_table(ITEM, read_runs(tmp_path), "small").lines
     values = [stats.ttest_rel(line.values["test/top1"], ce.values["test/top1"]).pvalue for line in others]
     decisions = [line.decisions["test/top1"] for line in others]
-    assert [each.p for each in decisions] == pytest.approx(values)
-    smallest = values.index(min(values))
-    assert decisions[smallest].adjusted == pytest.approx(min(1.0, 3 * values[smallest]))
-    assert {each.comparisons for each in decisions} == {3}
-    assert all(0 < each.flips <= 1 for each in decisions)
+    assert [decision.alone for decision in decisions] == pytest.approx(values)
+    smallest = min(decision.p for decision in decisions)
+    assert min(decision.adjusted for decision in decisions) == pytest.approx(min(1.0, 3 * smallest))
+    assert {decision.comparisons for decision in decisions} == {3}
+    assert all(0 < decision.flips <= 1 for decision in decisions)
     assert ce.decisions == {}
     text = document(build_table(ITEM, read_runs(tmp_path), "small"))
     assert text.count("sign flips") == 3

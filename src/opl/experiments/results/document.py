@@ -23,11 +23,12 @@ from .comparisons import Line, decide_lines, range_of
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
+from .summary import collect_settings, render_summary, summarize
 from .tables import Table, build_table
 from .text import document
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
-TRANSCRIBED = "transcribed"
+TRANSCRIBED, SUMMARY = "transcribed", "summary"
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
 END = "<!-- end -->"
 LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
@@ -41,6 +42,8 @@ def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
     runs = read_comparable(folder, items)
 
     def render(arguments: list[str], line: int) -> str:
+        if arguments[:1] == [SUMMARY] and arguments[1:] and arguments[1] in SCALES:
+            return render_summary(summarize(collect_settings(items.values(), runs, arguments[1])))
         item, scale = _chosen(arguments, line, items)
         if arguments[0] == TRANSCRIBED:
             return document(read_transcription(folder, item, scale, runs))

@@ -1,0 +1,148 @@
+"""The effect of the paper's OPL over all tables: random-effects means per task, with settings as units.
+
+A setting is a recipe with the paper's OPL and one metric of its table. Its effect is the mean paired difference to the
+baseline over seeds, with a variance that is moderated over all settings of the task.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ..item import Item
+from ..statistics import Interval, bootstrap, improvement, interquartile_mean, interval, moderate, random_effects
+from .comparisons import describe_difference, family_of, lines
+from .runs import Run, inner, select_runs
+
+PAPER = {"kind": "OPL", "weight": 1.0, "gamma": 0.5, "form": "mean_abs"}
+"""The settings of OPL in the paper."""
+
+
+class Setting(NamedTuple):
+    """One comparison of the paper's OPL with its baseline."""
+
+    item: str
+    task: str
+    label: str
+    recipe: str
+    network: str
+    metric: str
+    pairs: tuple[float, ...]
+    values: tuple[float, ...]
+    """The numbers of all seeds with OPL."""
+    baseline: tuple[float, ...]
+    """The same without OPL."""
+
+
+class Summary(NamedTuple):
+    """The effect of the paper's OPL on one task."""
+
+    task: str
+    settings: int
+    networks: int
+    effect: Interval
+    """Random-effects mean over settings."""
+    by_network: Interval
+    """The same over networks, each with the mean of its settings."""
+    improvement: float
+    """How often a run with OPL is better than a run without, over settings."""
+    improvement_ends: tuple[float, float]
+    middle: float
+    """Interquartile mean of the paired differences of all seeds."""
+    middle_ends: tuple[float, float]
+
+
+def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> list[Setting]:
+    """Every comparison of the paper's OPL with a baseline of the same method without it, each once.
+
+    Means of rows or columns and numbers of selected weights are left out, and so are runs that another compared row
+    starts from, which are a part of its method. A recipe with a test number is not counted by validation too.
+    """
+    settings: dict[tuple[str, str], Setting] = {}
+    for item in (item.for_scale(scale) for item in items):
+        table = {line.recipe: line for line in lines(item, runs, scale)} if item.metrics else {}
+        baselines = {row.recipe: row.baseline for row in item.at(scale)}
+        first = {recipe: select_runs(runs, recipe, scale)[:1] for recipe in table}
+        parts = {str(run.recipe.get("after", "")) for chosen in first.values() for run in chosen}
+        for recipe, line in table.items():
+            run = next(iter(first[recipe]), None)
+            if run is None or recipe in parts or {**inner(run.about, "opl"), **PAPER} != run.about.get("opl"):
+                continue
+            base = table.get(baselines.get(recipe, ""))
+            for metric in item.main:
+                if base is not None and line.pairs.get(metric) and not family_of(item, line, metric):
+                    model = inner(run.recipe, "model")
+                    settings.setdefault(
+                        (recipe, metric),
+                        Setting(
+                            item.name,
+                            item.task,
+                            line.label,
+                            recipe,
+                            f"{model.get('kind', '?')}-{model.get('depth', '')}{model.get('network', '')}",
+                            metric,
+                            line.pairs[metric],
+                            line.values[metric],
+                            base.values[metric],
+                        ),
+                    )
+    tested = {recipe for recipe, metric in settings if metric.startswith("test/")}
+    return [
+        setting
+        for (recipe, metric), setting in settings.items()
+        if not (metric.startswith("val/") and recipe in tested)
+    ]
+
+
+def summarize(settings: Sequence[Setting]) -> list[Summary]:
+    """The effect on each task that has at least two settings."""
+    tasks = dict.fromkeys(setting.task for setting in settings)
+    by_task = {task: [setting for setting in settings if setting.task == task] for task in tasks}
+    return [summarize_task(task, chosen) for task, chosen in by_task.items() if len(chosen) > 1]
+
+
+def summarize_task(task: str, settings: Sequence[Setting]) -> Summary:
+    """The effect over some settings."""
+    effects = moderate([interval(setting.pairs) for setting in settings])
+    networks = list(dict.fromkeys(setting.network for setting in settings))
+    means = [
+        _mean([effect for effect, setting in zip(effects, settings, strict=True) if setting.network == network])
+        for network in networks
+    ]
+    scores, baselines = [setting.values for setting in settings], [setting.baseline for setting in settings]
+    pairs = [setting.pairs for setting in settings]
+    return Summary(
+        task,
+        len(settings),
+        len(networks),
+        random_effects(effects),
+        random_effects(means) if len(means) > 1 else means[0],
+        improvement(scores, baselines),
+        bootstrap(improvement, scores, baselines),
+        interquartile_mean(pairs),
+        bootstrap(interquartile_mean, pairs),
+    )
+
+
+def _mean(effects: Sequence[Interval]) -> Interval:
+    """The random-effects mean of the settings of a network, as one effect."""
+    known = [effect for effect in effects if not math.isnan(effect.half)]
+    return random_effects(known) if known else effects[0]
+
+
+def render_summary(summaries: Sequence[Summary]) -> str:
+    """The summaries as a table in Markdown."""
+    heading = ("task", "settings", "mean effect", "networks", "by network", "P(improvement)", "interquartile mean")
+    rows = [
+        (
+            summary.task,
+            str(summary.settings),
+            describe_difference(summary.effect),
+            str(summary.networks),
+            describe_difference(summary.by_network) if summary.networks > 1 else "-",
+            f"{summary.improvement:.2f} [{summary.improvement_ends[0]:.2f}, {summary.improvement_ends[1]:.2f}]",
+            f"{summary.middle:+.2f} [{summary.middle_ends[0]:+.2f}, {summary.middle_ends[1]:+.2f}]",
+        )
+        for summary in summaries
+    ]
+    ruled = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in ruled)
