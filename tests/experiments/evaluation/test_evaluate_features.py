@@ -109,7 +109,7 @@ def test_usage_errors_are_one_sentence(folder, tmp_path, capfd):
     assert "protocol 'horoscope' does not exist" in capfd.readouterr().err
     assert cli.main(["evaluate", str(folder), "geometry", "--nonsense"]) == 2
     assert "--nonsense" in capfd.readouterr().err
-    with pytest.raises(OptionError, match="none is new"):
+    with pytest.raises(OptionError, match="none is novel"):
         Cifar100().novel_classes()
     with pytest.raises(OptionError, match="not 'val'"):
         Cifar100(classes=20).novel_classes("val")

@@ -49,7 +49,7 @@ def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
 
 
 def evaluate_geometry(folder: RunFolder) -> dict[str, Any]:
-    """Compute s and d of the test images (of the training images if none were held out); write `test.npz`."""
+    """Compute the measures of the test images (of the training images if none were held out); write `test.npz`."""
     fabric, recipe, model = reopen(folder)
     splits = recipe.data.load(recipe.seed)
     part = splits.test if len(splits.test) else splits.train  # RFS, for example, trains on all base images
@@ -59,7 +59,7 @@ def evaluate_geometry(folder: RunFolder) -> dict[str, Any]:
 
 
 def evaluate_novel(folder: RunFolder) -> dict[str, Any]:
-    """Compute s and d of classes that the run was not trained on; write `novel.npz`."""
+    """Compute the measures of classes that the run was not trained on; write `novel.npz`."""
     fabric, recipe, model = reopen(folder)
     part, names = recipe.data.novel_classes()
     plain = plain_batches(batches(fabric, recipe, part, alone=True), model)
@@ -72,8 +72,7 @@ def _geometry(validation: Validation, classes: int) -> dict[str, Any]:
     return {
         "images": len(validation.arrays["labels"]),
         "classes": classes,
-        "s": validation.numbers["s"],
-        "d": validation.numbers["d"],
+        **validation.numbers,
         "kept": len(validation.arrays["features"]),
     }
 

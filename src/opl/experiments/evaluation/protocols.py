@@ -324,7 +324,9 @@ class Protocol(NamedTuple):
 
 PROTOCOLS = {
     "geometry": Protocol(
-        "features:evaluate_geometry", "s and d of the test features, and predictions for figures (test.npz)", "test"
+        "features:evaluate_geometry",
+        "s, d and other measures of the test features, and predictions for figures (test.npz)",
+        "test",
     ),
     "novel": Protocol(
         "features:evaluate_novel", "the same for classes that the run was not trained on (novel.npz)", "novel"
