@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opl.errors import OptionError
-from opl.experiments.data.episodes import Episodes
+from opl.experiments.data.episode_sampling import Episodes
 
 SEEDS = st.integers(0, 2**31)
 

@@ -9,7 +9,7 @@ from _image_files import encoded
 from _inline import inlined
 from _shapes import draw, shape_folder
 from opl.experiments import cli
-from opl.experiments.tryout import experiment, speed
+from opl.experiments.tryout import speed, trial
 from opl.experiments.tryout.advice import read_items
 
 FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1", "--minutes", "5")
@@ -18,7 +18,7 @@ FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "2", "--gamma",
 def try_images(monkeypatch, argv, stop_after=1000):
     """Run `opl try` in this process, interrupted after so many runs; returns its exit code and the runs."""
     with inlined(monkeypatch, stop_after, speed.main) as executor, monkeypatch.context() as patch:
-        patch.setattr(experiment, "LONGEST_MEASURING", 0.05)
+        patch.setattr(trial, "LONGEST_MEASURING", 0.05)
         return cli.main(["try", *map(str, argv)]), executor.executed
 
 

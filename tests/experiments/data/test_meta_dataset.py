@@ -14,7 +14,7 @@ from PIL import Image
 
 from opl.errors import DataError, OptionError
 from opl.experiments.data import MetaSource, SyntheticSource
-from opl.experiments.data.meta_episodes import Hierarchy
+from opl.experiments.data.episode_sampling import Hierarchy
 
 CLASSES = [f"{group}/{number}" for group in "ab" for number in range(5)]
 SPECIFICATION = {

@@ -13,7 +13,7 @@ from torch import nn
 from opl.errors import OptionError
 from opl.experiments import cli, paper
 from opl.experiments.data.augment import ColorJitter, Flip, PadCrop
-from opl.experiments.data.episodes import Episodes
+from opl.experiments.data.episode_sampling import Episodes
 from opl.experiments.evaluation import episodes as module
 from opl.experiments.evaluation.episodes import episode_accuracies, evaluate_episodes
 from opl.experiments.evaluation.protocols import FewShot

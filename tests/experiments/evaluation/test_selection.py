@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from opl.errors import DataError, FeatureError, FolderError, OptionError
 from opl.experiments import cli, paper
-from opl.experiments.data.meta_episodes import MetaEpisodes
+from opl.experiments.data.episode_sampling import MetaEpisodes
 from opl.experiments.evaluation.protocols import Selection, average_settings
 from opl.experiments.evaluation.selection import (
     Extractor,

@@ -10,7 +10,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch.nn import functional as F
 
 from opl.experiments import cli, paper
-from opl.experiments.data.episodes import Episodes
+from opl.experiments.data.episode_sampling import Episodes
 from opl.experiments.evaluation.episodes import feature_accuracies
 from opl.experiments.evaluation.protocols import FewShot
 from opl.experiments.run_folder import RunFolder

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from unittest import mock
 
 from opl.experiments import paper
-from opl.experiments.data.digits import Digits
+from opl.experiments.data import Digits
 from opl.experiments.recipe import Recipe
 from opl.experiments.training.progress import Progress
 

@@ -17,8 +17,8 @@ from .flags import OUT, Flags
 if TYPE_CHECKING:
     from ..data.user_images import ImageFacts
     from ..item import Item
-    from ..tryout.experiment import Chosen, Experiment
     from ..tryout.plan import Outcome
+    from ..tryout.trial import Chosen, Trial
 
 INTERRUPTED = 130  # the exit code of interrupted commands
 
@@ -45,30 +45,30 @@ class Try(Flags):
         """Decode the images, train what fits into the time, and print the comparison."""
         from ..data.user_images import short_name
         from ..runner.placement import Placement
-        from ..tryout.experiment import Experiment
         from ..tryout.plan import Clock
+        from ..tryout.trial import Trial
 
         clock = Clock(self.minutes)
         name = short_name(self.target)
         folder = self.out / "try" / name
         accelerators = _accelerators()
         jobs = self.jobs or accelerators or min(2, os.cpu_count() or 1)
-        experiment = Experiment(self.target, name, folder, self.settings, jobs, clock)
+        trial = Trial(self.target, name, folder, self.settings, jobs, clock)
         self._say(f"reading the images of {self.target} ...")
-        facts = experiment.prepare(accelerators > 0)
+        facts = trial.prepare(accelerators > 0)
         self._list_left_out(folder, facts)
-        with Placement(jobs=jobs).executor(experiment.folder, short=False) as executor:
+        with Placement(jobs=jobs).executor(trial.folder, short=False) as executor:
             self._say(f"{sum(facts.sizes):,} images decoded; measuring the speed of this machine ...")
-            chosen = experiment.choose(facts, executor)
-            self._show_choice(experiment, facts, chosen)
+            chosen = trial.choose(facts, executor)
+            self._show_choice(trial, facts, chosen)
             if self.dry_run:
                 return 0
-            item = self._item(experiment, facts)
+            item = self._item(trial, facts)
             try:
-                outcome = experiment.train(chosen, facts, executor)
+                outcome = trial.train(chosen, facts, executor)
             except KeyboardInterrupt:
-                raise self._stopped(experiment, chosen) from None
-        return self._finish(experiment, chosen, item, outcome)
+                raise self._stopped(trial, chosen) from None
+        return self._finish(trial, chosen, item, outcome)
 
     def _list_left_out(self, folder: Path, facts: "ImageFacts") -> None:
         from ..files import write_whole
@@ -79,7 +79,7 @@ class Try(Flags):
             write_whole(folder / LEFT_OUT, ("\n".join(facts.left_out) + "\n").encode(errors="backslashreplace"))
             self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
-    def _show_choice(self, experiment: "Experiment", facts: "ImageFacts", chosen: "Chosen") -> None:
+    def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:
         from ..tryout.advice import describe_images, print_choice, warnings_about
         from ..tryout.choice import ARMS
 
@@ -98,7 +98,7 @@ class Try(Flags):
                 f"{', '.join(arm.label for arm in ARMS)} (weight {choice.weight:g}, gamma {choice.gamma:g})",
                 "--weight --gamma",
             ),
-            "seeds": (self._describe_seeds(experiment, chosen), "--seeds --jobs"),
+            "seeds": (self._describe_seeds(trial, chosen), "--seeds --jobs"),
             "time": (
                 f"about {chosen.seconds / 60:.1f} of {self.minutes:g} minutes, at {chosen.images_per_second:,.0f} "
                 "images/s per run",
@@ -107,34 +107,34 @@ class Try(Flags):
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
 
-    def _describe_seeds(self, experiment: "Experiment", chosen: "Chosen") -> str:
+    def _describe_seeds(self, trial: "Trial", chosen: "Chosen") -> str:
         more = "" if self.settings.seeds else ", more if time is left"
-        return f"{chosen.seeds} per method{more} ({experiment.jobs} in parallel)"
+        return f"{chosen.seeds} per method{more} ({trial.jobs} in parallel)"
 
-    def _item(self, experiment: "Experiment", facts: "ImageFacts") -> "Item":
+    def _item(self, trial: "Trial", facts: "ImageFacts") -> "Item":
         """Return the table of the folder, which is kept there for its page."""
         from ..tryout.advice import build_item, describe_data, is_imbalanced, write_item
         from ..tryout.choice import ARMS
 
-        arms = [(arm.label, f"{experiment.name}-{arm.suffix}") for arm in ARMS]
-        item = build_item(experiment.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
-        write_item(experiment.folder, item)
+        arms = [(arm.label, f"{trial.name}-{arm.suffix}") for arm in ARMS]
+        item = build_item(trial.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
+        write_item(trial.folder, item)
         return item
 
-    def _finish(self, experiment: "Experiment", chosen: "Chosen", item: "Item", outcome: "Outcome") -> int:
+    def _finish(self, trial: "Trial", chosen: "Chosen", item: "Item", outcome: "Outcome") -> int:
         """Write and print the comparison; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
         from ..results.text import show
         from ..tryout.advice import write_results
 
-        seeds = experiment.finished_seeds(chosen)
+        seeds = trial.finished_seeds(chosen)
         if not seeds:
             why = f" (first failure: {outcome.failed[0].describe()})" if outcome.failed else ""
             raise OplError(
                 f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
             )
-        table, effect, page = write_results(experiment.folder, item, ITEMS)
+        table, effect, page = write_results(trial.folder, item, ITEMS)
         if self.json:
             print(json.dumps(as_json(table), indent=1))
         else:
@@ -149,10 +149,11 @@ class Try(Flags):
         if outcome.late or outcome.skipped:
             return f"time is up after {len(seeds)} of {chosen.seeds} seeds; continue with {self._command()}"
         more = self._command({"seeds": 2 * max(len(seeds), chosen.seeds)})
-        return f"{len(seeds)} seeds per method finished; narrow the interval with more seeds: {more}"
+        finished = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'} per method finished"
+        return f"{finished}; narrow the interval with more seeds: {more}"
 
-    def _stopped(self, experiment: "Experiment", chosen: "Chosen") -> StoppedError:
-        seeds = experiment.finished_seeds(chosen)
+    def _stopped(self, trial: "Trial", chosen: "Chosen") -> StoppedError:
+        seeds = trial.finished_seeds(chosen)
         return StoppedError(
             f"stopped after {len(seeds)} of {chosen.seeds} seeds, which are kept; resume with {self._command()}",
             INTERRUPTED,

@@ -14,7 +14,6 @@ from .augment import (
     rotate,
 )
 from .batches import Batches
-from .digits import Digits
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
@@ -23,7 +22,7 @@ from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, Uniform
 from .read.catalog import CATALOG, CatalogEntry
 from .read.find import find, find_local, is_here
 from .read.parquet import count_rows
-from .small_images import Cifar10, Cifar100, FashionMnist, FastCifar10, FastCifar100, Mnist
+from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FastCifar10, FastCifar100, Mnist
 from .split import split, subset
 from .synthetic import Synthetic, SyntheticDomains, SyntheticSource
 from .user_images import UserImages

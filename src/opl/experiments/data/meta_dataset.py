@@ -15,8 +15,8 @@ from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun, check_s
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .augment import ColorJitter, Flip, PadCrop
+from .episode_sampling import Hierarchy
 from .few_shot import check_part, hold_out
-from .meta_episodes import Hierarchy
 from .read.catalog import CATALOG, CatalogEntry
 from .specification import NAMES, Specification, load_specification
 from .split import subset

@@ -1,6 +1,6 @@
-"""Data sets of small images with a training and a test set: MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
+"""Data sets of small images with a training and a test set: digits, MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100.
 
-They are decoded once into the cache (see `read.serve`); classes and images can be selected.
+All but the digits are decoded once into the cache (see `read.serve`); classes and images can be selected.
 """
 
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._ranges import CountOrZero, Fraction, Pixels, Range, SeedOrOfRun
+from ..._ranges import CountOrZero, Fraction, Pixels, Range, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import ColorJitter, Flip, PadCrop, ReflectCrop
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .read.serve import DecodedData
 
 GROWING_SIZES = ((0.15, 20), (0.5, 24))
+DIGITS = 1797  # images
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,52 @@ def check_classes(name: str, classes: int, total: int) -> None:
         raise OptionError(f"classes={classes} of {name} is invalid: must be 2 to {total}, or 0 for all.")
 
 
-# MNIST
+# Digits and MNIST
+
+
+@dataclass(frozen=True)
+class Digits(DataSet):
+    """scikit-learn's handwritten digits: 1,797 grayscale images, 8 x 8; no download needed, not augmented."""
+
+    root: str = ""
+    """Unused: the data set is built into scikit-learn."""
+    test_fraction: Annotated[float, Range(0, 1, above=True, below=True)] = 0.5
+    """Fraction of every class in the test set; the same images in all runs."""
+    val: CountOrZero = 0
+    """Training images held out for validation, the same fraction of every class."""
+    split_seed: SeedOrOfRun = 0
+    """Random seed of the validation set, equal for all runs; -1 uses the run's seed. It never affects the test set."""
+
+    name: ClassVar[str] = "digits"
+    channels: ClassVar[int] = 1
+    size: ClassVar[int] = 8
+    num_classes: ClassVar[int] = 10
+    mean: ClassVar[tuple[float, ...]] = (0.3053,)
+    std: ClassVar[tuple[float, ...]] = (0.3759,)
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
+
+    def check(self) -> None:
+        """Raise an error for fractions out of range, or for more validation than training images."""
+        check_settings(self, "data.")
+        images = DIGITS - round(self.test_fraction * DIGITS)
+        if self.val >= max(1, images):
+            raise OptionError(f"data.val is {self.val}, but digits has {images} training images: hold out fewer.")
+
+    def load(self, seed: int) -> Splits:
+        """Split the data set; `seed` matters only if `split_seed` is -1."""
+        from sklearn.datasets import load_digits
+
+        self.check()
+        raw = load_digits()
+        pixels = torch.from_numpy(raw.images).mul(255 / 16).round().to(torch.uint8)[:, None]  # 0 to 16 -> 0 to 255
+        labels = torch.from_numpy(raw.target).long()
+        train, test = split(labels, round(self.test_fraction * len(labels)), seed=0, stratified=True)
+        fit, val = split(
+            labels[train], self.val, seed=seed if self.split_seed == -1 else self.split_seed, stratified=True
+        )
+        names = tuple(str(digit) for digit in range(self.num_classes))
+        fit_part, val_part, test_part = (Images(pixels, labels, rows) for rows in (train[fit], train[val], test))
+        return Splits(fit_part, val_part, test_part, names, "scikit-learn")
 
 
 @dataclass(frozen=True)

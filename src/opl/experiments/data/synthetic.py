@@ -11,13 +11,12 @@ from ..._ranges import CountOrZero, NotNegative, Pixels, Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..seeds import mix
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
-from .digits import Digits
 from .domains import PACS, augmentation
+from .episode_sampling import Hierarchy
 from .few_shot import CifarFS, FewShotDataSet, MiniImageNet, TieredImageNet, check_part
 from .meta_dataset import MetaDataSet
-from .meta_episodes import Hierarchy
 from .read.catalog import CATALOG
-from .small_images import Cifar10, Cifar100, FashionMnist, FileDataSet, Mnist, check_classes
+from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FileDataSet, Mnist, check_classes
 
 
 @dataclass(frozen=True)

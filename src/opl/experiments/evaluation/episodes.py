@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ...errors import OptionError
 from ..data.augment import ColorJitter, Normalize
-from ..data.episodes import Episode, Episodes
+from ..data.episode_sampling import Episode, Episodes
 from ..models.modes import evaluation_mode
 from ..run_folder import RunFolder, measure_name
 from ..seeds import Purpose

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from ...errors import DataError, FeatureError, FolderError, OptionError
 from ..data.augment import Normalize
+from ..data.episode_sampling import MetaEpisodes, VariableEpisode
 from ..data.meta_dataset import MetaDataSet
-from ..data.meta_episodes import MetaEpisodes, VariableEpisode
 from ..models import Network
 from ..run_folder import FEATURES, RunFolder, measure_name
 from ..settings import to_json

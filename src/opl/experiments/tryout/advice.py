@@ -79,9 +79,8 @@ def warnings_about(facts: "ImageFacts") -> list[str]:
 def describe_data(facts: "ImageFacts") -> str:
     """Return all of it as one text, for the note below the table."""
     rows = describe_images(facts)
-    return " ".join(
-        [f"Images: {rows['images']}.", f"Classes: {rows['classes']}.", *facts.notes, *warnings_about(facts)]
-    )
+    images = rows["images"].replace(":", " images:", 1)
+    return " ".join([f"{images}.", f"{rows['classes']}.", *facts.notes, *warnings_about(facts)])
 
 
 def print_choice(title: str, rows: Mapping[str, tuple[str, str]], notes: Sequence[str]) -> None:

@@ -50,7 +50,7 @@ class Chosen:
     images: UserImages
 
 
-class Experiment:
+class Trial:
     """One folder of `opl try`."""
 
     def __init__(self, target: str, name: str, folder: Path, wanted: Preferences, jobs: int, clock: Clock) -> None:
