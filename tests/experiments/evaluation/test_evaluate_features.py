@@ -111,7 +111,7 @@ def test_usage_errors_are_one_sentence(folder, tmp_path, capfd):
     assert "--nonsense" in capfd.readouterr().err
     with pytest.raises(OptionError, match="none is novel"):
         Cifar100().novel_classes()
-    with pytest.raises(OptionError, match="not 'val'"):
+    with pytest.raises(OptionError, match="not in 'val'"):
         Cifar100(classes=20).novel_classes("val")
 
 
