@@ -128,6 +128,20 @@ def by_binary(change):
 
 
 @client
+def several_labels_per_sample():
+    """Multi-label targets: the same-class weight of a pair is the cosine of its label rows."""
+    model, (images, _) = Net(), data()
+    target = (torch.rand(24, 4) > 0.5).float()
+    criterion = opl.regularize(nn.BCEWithLogitsLoss(), model)
+    logits = model(images)
+    unit, rows = F.normalize(model.seen[0].double()), F.normalize(target.double())
+    cosines, same, pairs = unit @ unit.T, rows @ rows.T, ~torch.eye(24, dtype=torch.bool)
+    s = (same * cosines)[pairs].sum() / same[pairs].sum()
+    d = ((1 - same) * cosines.abs())[pairs].sum() / (1 - same)[pairs].sum()
+    return model, criterion(logits, target), F.binary_cross_entropy_with_logits(logits, target) + 1 - s + 0.5 * d
+
+
+@client
 def mixup_with_two_targets():
     model, (images, labels) = Net(), data()
     criterion = opl.regularize(CE(), model)

@@ -278,3 +278,55 @@ def test_one_hot_maps_are_classes_of_pixels(kind):
     logits = model(x)
     rows = model[:2](x).movedim(1, -1).reshape(-1, 8)
     agrees(model, criterion(logits, target), base(logits, target) + textbook(rows, ids.reshape(-1)))
+
+
+def test_halves_that_are_written_into_one_tensor():
+    model, (images, labels) = Net(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    logits = torch.zeros(24, 4)
+    logits[1::2], logits[::2] = model(images[:12]), model(images[12:])
+    rows = torch.stack([model.seen[1], model.seen[0]], 1).flatten(0, 1)
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(rows, labels))
+
+
+class Reverse(torch.autograd.Function):
+    """A function of a user that moves rows."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.flip(0)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.flip(0)
+
+
+def test_a_function_of_the_user_between_a_deep_layer_and_the_logits_is_followed():
+    class Reversed(Net):
+        def forward(self, images):
+            return self.fc(Reverse.apply(self.features(images)))
+
+    model, (images, labels) = Reversed(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
+    logits = model(images)
+    agrees(model, criterion(logits, labels), F.cross_entropy(logits, labels) + textbook(model.seen[0].flip(0), labels))
+
+
+def test_a_compiled_part_between_a_deep_layer_and_the_logits_is_followed_or_refused():
+    torch._dynamo.reset()
+    reverse = torch.compile(lambda x: (2 * x).flip(0), backend="aot_eager")
+
+    class Reversed(Net):
+        def forward(self, images):
+            return self.fc(reverse(self.features(images)))
+
+    model, (images, labels) = Reversed(), data()
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model, features="pool")
+    logits = model(images)
+    try:
+        loss = criterion(logits, labels)
+    except errors.FeatureError as error:
+        message = str(error)
+        assert "features=lambda output" in message
+    else:
+        agrees(model, loss, F.cross_entropy(logits, labels) + textbook(model.seen[0].flip(0), labels))

@@ -404,11 +404,9 @@ def _keeps_samples(node: Node) -> bool:
     name = node.name()
     if ALONG.match(name):
         return not _works_along_rows(node)
-    if PASSES.match(name):
-        return True
-    return (_computes(node) and name not in (REENTRANT, COMPILED)) or any(
-        kind.match(name) for kind in (POINTWISE, ROWWISE, KEEPS)
-    )
+    if name[-1].isalpha():  # a function that is not PyTorch's, or a compiled part
+        return PASSES.match(name) is not None or name == "SyncBatchNormBackward"
+    return _computes(node) or any(kind.match(name) for kind in (POINTWISE, ROWWISE, KEEPS))
 
 
 def _works_along_rows(node: Node) -> bool:
@@ -687,7 +685,12 @@ def _in_order(walk: Walk, calls: Sequence[Call], features: Sequence[Tensor], log
         with torch.no_grad():
             received = send_back(near, order, spread(rows, like, 1 if like.ndim > 1 else None))
         sent = [received[start.node, start.output_nr] for start in starts]
-        parts = torch.autograd.grad(starts, ends, sent, retain_graph=True)
+        try:
+            parts = torch.autograd.grad(starts, ends, sent, retain_graph=True)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:  # a compiled part or a re-entrant checkpoint
+            raise FeatureError(f"the order of rows behind the named layer is hidden ({error}): {GIVE}.") from error
         return torch.cat([part.movedim(axis, 0).flatten(1) for part in parts])
 
     axes = (0, 1) if all(part.ndim == 3 for part in features) else (0,)
