@@ -3,7 +3,7 @@
     python benchmarks/synthetic_imagenet.py /tmp/imagenet
     python benchmarks/kill_images.py /tmp/imagenet/folders --devices 1 2 --workers 0 2
 
-The recipe is that of table 2's small scale, on these pictures. The run is killed with SIGKILL, with all its processes,
+The recipe is that of table 2's small scale, on these images. The run is killed with SIGKILL, with all its processes,
 once its first checkpoint inside the epoch is there.
 """
 
@@ -62,12 +62,12 @@ def compare(folder: Path, devices: int, workers: int, flags: list[str]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("pictures", help="class folders, with 'train' in it, or Parquet files")
+    parser.add_argument("folder", help="class folders, with 'train' in it, or Parquet files")
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
     parser.add_argument("--images", type=int, default=4, help="of each class")
     given = parser.parse_args()
-    flags = ["--data.root", given.pictures, "--data.per-class", str(given.images), "--epochs", "1"]
+    flags = ["--data.root", given.folder, "--data.per-class", str(given.images), "--epochs", "1"]
     flags += ["--checkpoint-every", "20 steps"]
     with tempfile.TemporaryDirectory() as folder:
         same = [compare(Path(folder), d, w, flags) for d in given.devices for w in given.workers]

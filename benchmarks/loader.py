@@ -1,13 +1,13 @@
-"""How fast pictures are read: the loader against a bare Pillow loop with the same number of processes.
+"""How fast images are read: the loader vs a bare Pillow loop with the same number of processes.
 
     python benchmarks/synthetic_imagenet.py /tmp/imagenet
     python benchmarks/loader.py /tmp/imagenet/folders --workers 2
 
-The bare loop decodes, crops and resizes the same pictures with the same boxes, in as many processes, and drops the
+The bare loop decodes, crops and resizes the same images with the same boxes, in as many processes, and drops the
 result. `loader` is `EncodedImages.serve` (pixels in the training process), `batches` the same up to normalized floats;
-`draft` decodes JPEGs at a reduced size where the crop allows it. The versions take turns on different pictures of each
+`draft` decodes JPEGs at a reduced size where the crop allows it. The versions take turns on different images of each
 round; both the images a second and the processor time an image are given, the latter is not disturbed by other work.
-`--memory` runs two epochs over all training pictures and gives the resident memory of this process over time.
+`--memory` runs two epochs over all training images and gives the resident memory of this process over time.
 """
 
 import argparse
@@ -40,9 +40,9 @@ def draws_of(step: int) -> list:
 def bare(files: list[bytes], size: int, step: int) -> None:
     """What anybody would write with Pillow alone."""
     for name, draws in zip(files, draws_of(step), strict=True):
-        with open(name, "rb") as file, Image.open(io.BytesIO(file.read()), formats=["JPEG"]) as picture:
-            left, top, wide, tall = random_box(*picture.size, draws, 0.08)
-            crop = picture.convert("RGB").crop((left, top, left + wide, top + tall))
+        with open(name, "rb") as file, Image.open(io.BytesIO(file.read()), formats=["JPEG"]) as image:
+            left, top, wide, tall = random_box(*image.size, draws, 0.08)
+            crop = image.convert("RGB").crop((left, top, left + wide, top + tall))
             crop.resize((size, size), Image.Resampling.BILINEAR)
 
 
@@ -157,7 +157,7 @@ def main() -> None:
         return
     for workers in given.workers:
         found = compare(data, given.rounds, given.images, workers)
-        print(f"{workers} workers, {data.size} px, {given.rounds} rounds of {given.images} pictures")
+        print(f"{workers} workers, {data.size} px, {given.rounds} rounds of {given.images} images")
         for name, values in found.items():
             if isinstance(values, dict):
                 print(f"{name:>16}" + "".join(f"  {key} {value:8.2f}" for key, value in values.items()))

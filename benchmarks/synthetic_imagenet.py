@@ -1,8 +1,8 @@
-"""Write a synthetic ImageNet: JPEG files of many sizes in class folders, and the same pictures as Parquet shards.
+"""Write a synthetic ImageNet: JPEG files of many sizes in class folders, and the same images as Parquet shards.
 
     python benchmarks/synthetic_imagenet.py FOLDER --train 20000 --val 2000 --classes 1000
 
-`FOLDER/folders` has `train/<class>/<picture>` and `val/<class>/<picture>`, `FOLDER/parquet` the Hub's layout, with a
+`FOLDER/folders` has `train/<class>/<image>` and `val/<class>/<image>`, `FOLDER/parquet` the Hub's layout, with a
 hundred rows in a row group. A class is a coarse pattern of colors under noise, so that a network can learn something.
 Pictures have 200 to 640 pixels a side (`--sides`), and about as many bytes as real ones.
 """
@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-SHARD = 5000  # pictures
+SHARD = 5000  # images
 NOISE = 40.0
 
 
 class Painter:
-    """Paints pictures of a class from a fixed noise field, of which each takes a window."""
+    """Paints images of a class from a fixed noise field, of which each takes a window."""
 
     def __init__(self, classes: int, sides: tuple[int, int]) -> None:
         chance = np.random.default_rng(0)
@@ -31,7 +31,7 @@ class Painter:
         self.field = (coarse + chance.normal(0, NOISE / 2, coarse.shape)).astype(np.int16)
 
     def paint(self, label: int, number: int) -> bytes:
-        """Return an encoded picture."""
+        """Return an encoded image."""
         chance = np.random.default_rng([label, number])
         width, height = (int(side) for side in chance.integers(self.sides[0], self.sides[1] + 1, 2))
         top, left = chance.integers(0, len(self.field) - height), chance.integers(0, len(self.field) - width)
@@ -43,7 +43,7 @@ class Painter:
 
 
 class Shards:
-    """Parquet files in the Hub's layout, written picture by picture."""
+    """Parquet files in the Hub's layout, written image by image."""
 
     def __init__(self, folder: Path, split: str, count: int, names: list[str]) -> None:
         import pyarrow as pa
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--train", type=int, default=20_000)
     parser.add_argument("--val", type=int, default=2_000)
     parser.add_argument("--classes", type=int, default=1_000)
-    parser.add_argument("--sides", type=int, nargs=2, default=[200, 640], help="of the pictures, at most 1,199 pixels")
+    parser.add_argument("--sides", type=int, nargs=2, default=[200, 640], help="of the images, at most 1,199 pixels")
     given = parser.parse_args()
     names = [f"n{number:08d}" for number in range(given.classes)]
     painter, start = Painter(given.classes, tuple(given.sides)), time.perf_counter()
@@ -104,7 +104,7 @@ def main() -> None:
         for split, here, count in (("train", "train", given.train), ("validation", "val", given.val))
     )
     count = given.train + given.val
-    print(f"{count:,} pictures of {size / count / 1000:.0f} kB in {time.perf_counter() - start:.0f} s")
+    print(f"{count:,} images of {size / count / 1000:.0f} kB in {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

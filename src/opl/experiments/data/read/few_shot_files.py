@@ -131,7 +131,7 @@ class FilePart(NamedTuple):
 
 
 def list_few_shot(files: DataFiles) -> Listing:
-    """List a few-shot data set, check it against the required split, and number its classes consecutively."""
+    """List a few-shot data set, compare it with the required split, and number its classes consecutively."""
     names = PARTS if files.layout == "hub" else tuple(part for part in (*PARTS, "extra") if part in files.files)
     parts = {part: _LISTINGS[files.layout](files, part) for part in names}
     _check_parts(files, parts)
@@ -327,7 +327,7 @@ def _wrong_array(files: DataFiles, file: Path, held: str) -> DataError:
 
 
 def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
-    """Check the parts against the catalog: class names, if the files contain them, and all counts.
+    """Compare the parts with the catalog: class names, if the files contain them, and all counts.
 
     Raises:
         DataError: names the first part and class that does not match.
