@@ -82,7 +82,7 @@ def test_noise_survives_json_and_old_recipes_have_none():
     [
         (["--noise.rate", "1.0"], "rate is 1.0"),
         (["--noise.rate", "-0.2"], "rate is -0.2"),
-        (["--data.classes", "6"], "only class of its super-class"),
+        (["--data.classes", "6"], "only selected class of its superclass"),
         (["--data.val", "0"], "--data.val"),
         (["--method.start", "0"], "start is 0"),
     ],

@@ -72,9 +72,9 @@ def test_the_oracle_is_recorded_under_its_own_name_and_selects_nothing(tmp_path)
 
 
 @pytest.mark.parametrize("weights", ["nowhere.safetensors", "nobody/nothing"])
-def test_missing_weights_are_told_before_any_image_is_decoded(tmp_path, monkeypatch, weights):
+def test_missing_weights_are_refused_before_any_image_is_decoded(tmp_path, monkeypatch, weights):
     decoded = []
     monkeypatch.setattr(SyntheticDomains, "load", lambda self, seed: decoded.append(seed))
-    with pytest.raises(OptionError, match=r"with --weights; put it below \$OPL_DATA .*; or train from scratch"):
+    with pytest.raises(OptionError, match=r"with --weights; put the file below \$OPL_DATA .*; or train from scratch"):
         run(tiny(weights=weights), tmp_path)
     assert decoded == []
