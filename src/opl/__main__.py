@@ -3,7 +3,7 @@
 import os
 import sys
 
-sys.path[:] = [place for place in sys.path if place not in ("", os.getcwd())]
+sys.path[:] = [entry for entry in sys.path if entry not in ("", os.getcwd())]
 
 from .experiments.cli import main  # noqa: E402
 

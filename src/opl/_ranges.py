@@ -28,11 +28,12 @@ class Range(NamedTuple):
         return low and high
 
     def describe(self, value: float) -> str:
-        """Say what a number should be."""
-        low = f"{'above' if self.above else 'from'} {self.low:g}"
-        if self.high == math.inf:
-            return low if self.above else f"{low} up"
-        return f"{low} to {'below ' if self.below else ''}{self.high}"
+        """Say what a number must be."""
+        if self.high < math.inf and not self.above and not self.below:
+            return f"between {self.low:g} and {self.high:,}"
+        low = f"{'above' if self.above else 'of at least'} {self.low:g}"
+        high = "" if self.high == math.inf else f" and {'below' if self.below else 'at most'} {self.high:,}"
+        return low + high
 
 
 class Multiple(NamedTuple):
@@ -48,11 +49,11 @@ class Multiple(NamedTuple):
         return self.least <= value <= self.most and value % self.step == self.rest
 
     def describe(self, value: int) -> str:
-        """Say what a number should be, with the nearest ones."""
+        """Say what a number must be, with the nearest allowed numbers."""
         below = min(max(self.least, value - (value - self.rest) % self.step), self.most - self.step)
         plus = f"n + {self.rest}" if self.rest else "n"
         near = f"such as {below} or {below + self.step}"
-        return f"from {self.least} to {self.most} that is {self.step}{plus}, {near}"
+        return f"between {self.least} and {self.most:,} of the form {self.step}{plus}, {near}"
 
 
 class OneOf(NamedTuple):
@@ -65,12 +66,12 @@ class OneOf(NamedTuple):
         return value in self.values
 
     def describe(self, value: int) -> str:
-        """Say what a number should be."""
-        return f"of these: {', '.join(map(str, self.values))}"
+        """Say what a number must be."""
+        return f"out of {', '.join(map(str, self.values))}"
 
 
 class FolderName(NamedTuple):
-    """A word that names one folder inside another: it cannot lead out of it, nor hide in it."""
+    """A word that names a folder inside another folder: it can neither lead out of it nor be hidden."""
 
     or_empty: bool = False
 
@@ -88,7 +89,7 @@ class FolderName(NamedTuple):
 
 
 Rule = Range | Multiple | OneOf | FolderName
-"""What the values of a field must fulfil beside its type; `describe` is the end of the sentence that says so."""
+"""What the values of a field must satisfy besides its type; `describe` is the end of the error message."""
 
 Positive = Annotated[float, Range(0, above=True)]
 NotNegative = Annotated[float, Range(0)]
@@ -105,7 +106,7 @@ Name = Annotated[str, FolderName()]
 
 
 def check_settings(settings: Any, inside: str = "") -> None:
-    """Raise `OptionError` for the first field that has not its type or is out of its range, nested settings included.
+    """Raise `OptionError` for the first field of the wrong type or out of its range, nested settings included.
 
     Args:
         settings: an instance of a dataclass.
@@ -115,7 +116,7 @@ def check_settings(settings: Any, inside: str = "") -> None:
         >>> from opl.optim import SGD
         >>> check_settings(SGD(momentum=1.0), "optimizer.")
         Traceback (most recent call last):
-        opl.errors.OptionError: optimizer.momentum is 1.0: give a number from 0 to below 1.
+        opl.errors.OptionError: optimizer.momentum is 1.0: it must be a number of at least 0 and below 1.
     """
     hints = _hints(settings.__class__)
     for field in dataclasses.fields(settings):
@@ -133,7 +134,7 @@ def _check(value: Any, hint: Any, name: str) -> None:
         _check(value, options[0], name)
         for rule in options[1:]:
             if isinstance(rule, Rule) and not rule.allows(value):
-                raise OptionError(f"{name} is {value!r}: give a {_WORDS[options[0]]} {rule.describe(value)}.")
+                raise OptionError(f"{name} is {value!r}: it must be {_NOUNS[options[0]]} {rule.describe(value)}.")
     elif origin in (Union, types.UnionType):
         _check_union(value, options, name)
     elif origin is Literal:
@@ -157,12 +158,12 @@ def _check_union(value: Any, options: tuple[Any, ...], name: str) -> None:
 
 def _check_tuple(value: Any, options: tuple[Any, ...], name: str) -> None:
     if not isinstance(value, tuple):
-        raise OptionError(f"{name} is {value!r}: give several values.")
+        raise OptionError(f"{name} is {value!r}: it must be a list of values.")
     several = len(options) == 2 and options[1] is Ellipsis
     if not several and len(value) != len(options):
         raise OptionError(f"{name} has {len(value)} values: give {len(options)}.")
-    for place, each in enumerate(value):
-        _check(each, options[0] if several else options[place], f"{name}.{place}")
+    for index, element in enumerate(value):
+        _check(element, options[0] if several else options[index], f"{name}.{index}")
 
 
 def _check_plain(value: Any, hint: Any, name: str) -> None:
@@ -173,14 +174,14 @@ def _check_plain(value: Any, hint: Any, name: str) -> None:
     if allowed is None:
         raise OptionError(f"{name} is {value!r}, where settings are expected: give those of the recipe.")
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-        raise OptionError(f"{name} is {value!r}: give a {_WORDS[hint]}.")
+        raise OptionError(f"{name} is {value!r}: it must be {_NOUNS[hint]}.")
     if isinstance(value, int | float) and hint is float and not _is_finite(value):
-        raise OptionError(f"{name} is {value!r}: give a finite number.")
+        raise OptionError(f"{name} is {value!r}: it must be a finite number.")
     if isinstance(value, str) and "\0" in value:
-        raise OptionError(f"{name} is {value!r}: give a word without the zero character.")
+        raise OptionError(f"{name} is {value!r}: it must not contain the zero character.")
 
 
-_WORDS = {float: "number", int: "whole number", bool: "true or false", str: "word"}
+_NOUNS = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}
 
 
 def _is_finite(value: float) -> bool:

@@ -27,7 +27,7 @@ class SGD:
 
     def __post_init__(self) -> None:
         if self.nesterov and not self.momentum:
-            raise OptionError("nesterov needs a momentum above 0: give one, for instance 0.9, or leave nesterov out.")
+            raise OptionError("nesterov needs a momentum above 0: set it to 0.9, for instance, or leave nesterov out.")
 
     def build(self, parameters: Parameters) -> torch.optim.Optimizer:
         """Build the optimizer for these parameters."""

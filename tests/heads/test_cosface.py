@@ -22,7 +22,7 @@ def test_cosface_equals_pytorch_metric_learning(seed, margin, scale):
 
 
 BAD = {
-    "a warm-up before the start": (build(CosFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "from 0"]),
+    "a warm-up before the start": (build(CosFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "at least 0"]),
     "no scale": (build(CosFaceHead, scale=0.0), errors.OptionError, ["scale is 0.0", "above 0"]),
     "features of another width": (
         call(CosFaceHead(6, num_classes=9), X, Y),

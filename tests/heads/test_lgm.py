@@ -91,14 +91,18 @@ def test_distances_keep_their_digits_far_from_the_origin(learned):
 
 
 BAD = {
-    "a negative distance margin": (build(LGMHead, margin=-0.3), errors.OptionError, ["-0.3", "from 0"]),
-    "doubling every 0 steps": (build(LGMHead, double_every=0), errors.OptionError, ["double_every 0", "from 1"]),
+    "a negative distance margin": (build(LGMHead, margin=-0.3), errors.OptionError, ["-0.3", "at least 0"]),
+    "doubling every 0 steps": (
+        build(LGMHead, double_every=0),
+        errors.OptionError,
+        ["double_every 0", "at least 0 and 1"],
+    ),
     "a margin from nothing": (build(LGMHead, start=0.0), errors.OptionError, ["start is 0.0"]),
-    "soft labels": (call(LGMHead(5, num_classes=9), X, SOFT), errors.LabelError, ["soft labels", "argmax(1)"]),
+    "soft labels": (call(LGMHead(5, num_classes=9), X, SOFT), errors.LabelError, ["label rows", "argmax(1)"]),
     "soft labels in the penalty": (
         lambda: LGMHead(5, num_classes=9).penalty(X, SOFT),
         errors.LabelError,
-        ["soft labels", "argmax(1)"],
+        ["label rows", "argmax(1)"],
     ),
 }
 

@@ -94,10 +94,10 @@ BAD = {
     "a slack above 1": (build(AnchorLoss, delta=1.5), errors.OptionError, ["delta is 1.5", "probability"]),
     "a slack that is no number": (call(anchor, Z, Y, delta=NAN), errors.OptionError, ["delta is nan"]),
     "an unknown variant": (build(AnchorLoss, variant="negative"), errors.OptionError, ["did you mean 'neg'"]),
-    "a warm-up before the start": (build(AnchorLoss, warmup=-1), errors.OptionError, ["warmup is -1", "from 0"]),
+    "a warm-up before the start": (build(AnchorLoss, warmup=-1), errors.OptionError, ["warmup is -1", "at least 0"]),
     "an anchor's reduction": (build(AnchorLoss, reduction="avg"), errors.OptionError, ["'avg'"]),
     "a negative label": (call(anchor, Z, Y - 1), errors.LabelError, ["label -1", "(0 to 2)"]),
-    "soft labels": (call(anchor, Z, Z.softmax(1)), errors.LabelError, ["soft labels", "argmax(1)"]),
+    "soft labels": (call(anchor, Z, Z.softmax(1)), errors.LabelError, ["label rows", "argmax(1)"]),
     "logits of a map": (call(anchor, torch.randn(4, 3, 8, 8), Y), errors.FeatureError, ["(4, 3, 8, 8)", "logits"]),
 }
 

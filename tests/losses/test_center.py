@@ -126,14 +126,18 @@ TABLE = {
     "alpha below 0": (
         lambda: CenterLoss(DIM, num_classes=3, alpha=-0.5),
         errors.OptionError,
-        ["alpha is -0.5", "from 0 up"],
+        ["alpha is -0.5", "at least 0"],
     ),
     "alpha not finite": (
         lambda: update_centers(X, Y, CENTERS, alpha=float("nan")),
         errors.OptionError,
         ["alpha is nan", "finite"],
     ),
-    "centers of no class": (lambda: CenterLoss(DIM, num_classes=0), errors.OptionError, ["0 classes", "at least"]),
+    "centers of no class": (
+        lambda: CenterLoss(DIM, num_classes=0),
+        errors.OptionError,
+        ["num_classes is 0", "at least"],
+    ),
     "a label without a center": (
         lambda: center(X, torch.tensor([0, 1, 5, 1]), CENTERS),
         errors.LabelError,

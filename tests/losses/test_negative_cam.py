@@ -72,7 +72,7 @@ def test_class_activation_maps_under_autocast_are_single_precision():
 
 
 TABLE = {
-    "no class to choose": (lambda: NegativeCAMLoss(k=0), errors.OptionError, ["k is 0", "from 1 up"]),
+    "no class to choose": (lambda: NegativeCAMLoss(k=0), errors.OptionError, ["k is 0", "at least 1"]),
     "k no integer": (lambda: negative_cam(MAPS, Y, k=2.5), errors.OptionError, ["k is 2.5", "integer"]),
     "an unknown form": (lambda: NegativeCAMLoss(form="mes"), errors.OptionError, ["'mes'", "did you mean 'mse'"]),
     "one class": (lambda: negative_cam(MAPS[:, :1], Y), errors.OptionError, ["one class", "at least 2"]),

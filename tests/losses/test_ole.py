@@ -97,10 +97,10 @@ def test_ole_refuses_a_second_derivative():
 NAN = X.clone()
 NAN[1, 2] = float("nan")
 TABLE = {
-    "delta below 0": (lambda: OLELoss(delta=-1), errors.OptionError, ["delta is -1", "from 0 up"]),
+    "delta below 0": (lambda: OLELoss(delta=-1), errors.OptionError, ["delta is -1", "at least 0"]),
     "threshold 0": (lambda: ole(X, Y, threshold=0.0), errors.OptionError, ["threshold is 0.0", "above 0"]),
     "a negative label": (lambda: ole(X, Y - 99), errors.LabelError, ["label -99", "ignore_index (-100)"]),
-    "soft labels": (lambda: ole(X, torch.full((4, 2), 0.5)), errors.LabelError, ["soft labels", "argmax(1)"]),
+    "soft labels": (lambda: ole(X, torch.full((4, 2), 0.5)), errors.LabelError, ["label rows", "argmax(1)"]),
     "a NaN feature": (lambda: ole(NAN, Y), errors.FeatureError, ["NaN", "learning rate"]),
 }
 

@@ -52,7 +52,11 @@ TABLE = {
         errors.OptionError,
         ["version 3", "1 or 2"],
     ),
-    "directions of no number": (lambda: PerpetualProjectionLoss(0, num_classes=3), errors.OptionError, ["0 numbers"]),
+    "directions of no number": (
+        lambda: PerpetualProjectionLoss(0, num_classes=3),
+        errors.OptionError,
+        ["feature_dim is 0"],
+    ),
     "a label without a direction": (lambda: perpetual(X, Y - 1, CENTERS), errors.LabelError, ["label -1"]),
 }
 

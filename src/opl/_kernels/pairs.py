@@ -44,9 +44,9 @@ def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
     rows: Number = len(same)
     same_pairs: Number = same.sum()
     if ignored is not None:
-        there = (~ignored).to(same.dtype)
-        rows = there.sum()
-        same_pairs = there @ same @ there
+        kept = (~ignored).to(same.dtype)
+        rows = kept.sum()
+        same_pairs = kept @ same @ kept
     if same.device.type == "cpu" and not is_traced():
         rows, same_pairs = float(rows), float(same_pairs)
     return per_pair(same_pairs), per_pair(rows * (rows - 1) - same_pairs)

@@ -123,7 +123,7 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
         x = x.flatten(1)
     if x.ndim != 2:
         raise FeatureError(
-            f"{name} have shape {tuple(x.shape)}: give (B, D) or (B, D, 1, 1), one vector a sample; pool or "
+            f"{name} have shape {tuple(x.shape)}: give (B, D) or (B, D, 1, 1), one vector per sample; pool or "
             f"flatten the rest first, for instance with {name}.mean((2, 3))."
         )
     if x.shape[1] == 0:
@@ -141,7 +141,7 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
             f"labels have shape {shape} and type {labels.dtype}: give (B,) class ids or (B, C) soft labels."
         )
     if len(labels) != len(x):
-        raise LabelError(f"{len(labels)} labels for {len(x)} features: give one label for each row of the features.")
+        raise LabelError(f"{len(labels)} labels for {len(x)} features: give one label per row of the features.")
     if soft and labels.ndim == 1:
         raise LabelError(
             f"labels are {labels.dtype} of shape {shape}: class ids are integers, for instance labels.long()."
@@ -166,7 +166,7 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
         wrong = labels[(labels < 0) & (labels != ignore_index)]
         if len(wrong):
             raise LabelError(
-                f"label {int(wrong[0])} is negative: class ids start at 0, and rows to leave out carry "
+                f"label {int(wrong[0])} is negative: class ids start at 0, and excluded rows are labeled "
                 f"ignore_index ({ignore_index})."
             )
         return True, max(high, -low)
@@ -197,7 +197,7 @@ def as_vectors(x: Tensor, width: int | None = None, name: str = "features") -> T
     x = check_vectors(x, name)
     if width is not None and x.shape[1] != width:
         raise OptionError(
-            f"{name} have {x.shape[1]} numbers a sample, and this was built for {width}: build it with {x.shape[1]}."
+            f"{name} have {x.shape[1]} numbers per sample, but this was built for {width}: build it with {x.shape[1]}."
         )
     return x
 
@@ -220,7 +220,7 @@ def as_integers(labels: Tensor, x: Tensor) -> Tensor:
     """Return labels as (B,) integers, of any value."""
     labels = check_labels(labels, x)
     if labels.ndim != 1:
-        raise LabelError("soft labels have no one class here: give (B,) class ids, for instance labels.argmax(1).")
+        raise LabelError("label rows are not supported here: give (B,) class ids, for instance labels.argmax(1).")
     return labels
 
 
@@ -238,7 +238,7 @@ def check_range(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
         if low < 0 or high >= num_classes:
             wrong = low if low < 0 else high
             cure = (
-                "class ids start at 0, and ignored rows carry ignore_index"
+                "class ids start at 0, and excluded rows are labeled ignore_index"
                 if low < 0
                 else f"build it with num_classes={high + 1}"
             )
@@ -252,17 +252,14 @@ def check_range(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
 def check_steps(name: str, value: int) -> int:
     """Return the value if it is a valid number of steps; raise `OptionError` otherwise."""
     if value < 0:
-        raise OptionError(f"{name} is {value}: give a number of steps from 0 up.")
+        raise OptionError(f"{name} is {value}: it must be a number of steps of at least 0.")
     return value
 
 
 def check_sizes(feature_dim: int, num_classes: int) -> None:
     """Raise `OptionError` unless both sizes are at least 1."""
     if num_classes < 1 or feature_dim < 1:
-        raise OptionError(
-            f"vectors for {num_classes} classes and {feature_dim} numbers a feature cannot be made: give at least one "
-            "of each."
-        )
+        raise OptionError(f"feature_dim is {feature_dim} and num_classes is {num_classes}: both must be at least 1.")
 
 
 def check_positive(name: str, value: float) -> float:
@@ -276,7 +273,7 @@ def check_ignore_index(ignore_index: int) -> None:
     """Raise `OptionError` unless `ignore_index` is a whole number."""
     if not is_number(ignore_index) or ignore_index != int(ignore_index):
         raise OptionError(
-            f"ignore_index is {ignore_index!r}: give the integer label of rows to leave out, such as -100."
+            f"ignore_index is {ignore_index!r}: it must be the integer label of excluded rows, such as -100."
         )
 
 

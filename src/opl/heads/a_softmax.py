@@ -100,9 +100,7 @@ class ASoftmaxHead(Head, StepCounter):
         self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
         check_positive("base", base)
         if not (gamma >= 0 and power >= 0 and floor >= 0):
-            raise OptionError(
-                f"gamma {gamma}, power {power} and floor {floor} say how the margin is let in: from 0 up."
-            )
+            raise OptionError(f"gamma is {gamma}, power is {power} and floor is {floor}: all three must be at least 0.")
         self.weight = xavier(feature_dim, num_classes)
 
     def logits(self, features: Tensor, labels: Tensor | None) -> Tensor:

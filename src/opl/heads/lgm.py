@@ -93,7 +93,7 @@ class LGMHead(Head, StepCounter):
     ) -> None:
         super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 0 <= margin < float("inf") or double_every < 1:
-            raise OptionError(f"margin {margin} and double_every {double_every}: give one from 0 up and one from 1 up.")
+            raise OptionError(f"margin is {margin} and double_every {double_every}: they must be at least 0 and 1.")
         self.margin, self.start, self.double_every = margin, check_positive("start", start), double_every
         self.means = nn.Parameter(nn.init.kaiming_normal_(torch.empty(num_classes, feature_dim)))
         self.log_variances = nn.Parameter(torch.zeros(num_classes, feature_dim)) if learn_variances else None
