@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
+MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
 MOST_DEGREES = 1e7  # more than these are infinitely many
 ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
 GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
@@ -296,6 +297,9 @@ class Prior(NamedTuple):
 def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
     """Fit the prior of limma: variances are scaled inverse chi-squared over the rows (Smyth 2004, section 6.2).
 
+    With the few rows of a table it is not known well how much variances differ. The estimate is raised by one standard
+    error, so that the family error stays near its level where rows differ in their spread (`benchmarks/power.py`).
+
     Args:
         variances: one per row.
         degrees: the degrees of freedom of each variance.
@@ -307,7 +311,8 @@ def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
     observed, freedom = np.asarray(variances, dtype=float), np.asarray(degrees, dtype=float)
     observed = np.maximum(observed, 1e-5 * np.median(observed))  # a row of equal values has a variance of 0
     logs = np.log(observed) - digamma(freedom / 2) + np.log(freedom / 2)
-    excess = float(logs.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    spread = float(logs.var(ddof=1))
+    excess = spread * (1 + math.sqrt(2 / (len(logs) - 1))) - float(polygamma(1, freedom / 2).mean())
     if excess <= polygamma(1, MOST_DEGREES):
         return Prior(float((freedom * observed).sum() / freedom.sum()), math.inf)
     half = brentq(lambda value: polygamma(1, value) - excess, 1e-6, MOST_DEGREES)
@@ -317,12 +322,14 @@ def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
 def moderate(differences: Sequence[Interval]) -> list[Interval]:
     """Shrink the variance of each difference toward that of the others with the same range of values.
 
-    A difference without an interval, or without others of its kind, stays as it is.
+    A difference without an interval, or with too few others of its kind (`MODERATED_FROM`), stays as it is.
 
     Example:
-        >>> plain = [interval([1.0, 1.1, 0.9]), interval([1.0, 2.0, 3.0]), interval([0.0, 0.5, 0.4])]
+        >>> plain = [interval([1.0, 1.1, 0.9]), *(interval([0.0, 1.0, spread]) for spread in (2.0, 2.2, 2.4))]
+        >>> [round(difference.half, 2) for difference in plain]
+        [0.25, 2.48, 2.74, 2.99]
         >>> [round(difference.half, 2) for difference in moderate(plain)]
-        [0.29, 1.43, 0.45]
+        [0.36, 1.7, 1.87, 2.04]
     """
     moderated = list(differences)
     for within in dict.fromkeys(difference.within for difference in differences):
@@ -331,7 +338,7 @@ def moderate(differences: Sequence[Interval]) -> list[Interval]:
             for index, difference in enumerate(differences)
             if difference.within == within and not math.isnan(difference.half)
         ]
-        if len(rows) > 1 and any(differences[index].half for index in rows):
+        if len(rows) >= MODERATED_FROM and any(differences[index].half for index in rows):
             prior = fit_prior([differences[index].variance for index in rows], [differences[i].freedom for i in rows])
             total = sum(differences[index].freedom for index in rows)
             for index in rows:

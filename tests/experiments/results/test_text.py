@@ -66,7 +66,7 @@ def test_without_a_pair_the_sentence_says_so(tmp_path):
 def test_verdicts_are_counted(tmp_path):
     found = lines(ITEM, read_runs(write_table(tmp_path, seeds=7)), "small")
     said = count_verdicts(found)
-    assert said.startswith("All 3 comparisons, Holm-adjusted: 2 gains, 1 loss.")
+    assert said.startswith("All 3 comparisons, Holm-adjusted: 1 gain, 1 loss")
     assert count_verdicts(found[:2]) == ""
 
 
