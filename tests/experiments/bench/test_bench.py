@@ -24,6 +24,7 @@ def measured(argv, capsys):
     return list(json.loads(capsys.readouterr().out).values())
 
 
+@pytest.mark.slow
 def test_bench_measures_all_versions_of_a_case(monkeypatch, capsys):
     monkeypatch.setattr(costs, "SPEED", [costs.Case(32, 8, 4, False), costs.Case(32, 8, 4, True)])
     monkeypatch.setattr(costs, "MEMORY", [costs.Case(2048, 16, 10, True)])

@@ -53,6 +53,7 @@ def test_modules_run_without_protection(hostile, tmp_path):
     assert (tmp_path / "ran").read_text() == "json\n"
 
 
+@pytest.mark.slow
 def test_a_training_on_two_processes_imports_nothing_from_the_working_folder(hostile, tmp_path):
     done = opl(hostile, "train", "digits-opl", "--devices", "2", "--epochs", "1", *TINY)
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
@@ -60,6 +61,7 @@ def test_a_training_on_two_processes_imports_nothing_from_the_working_folder(hos
     assert (hostile / "runs/digits-opl/seed-0/done").exists()
 
 
+@pytest.mark.slow
 def test_a_table_and_its_page_import_nothing_from_the_working_folder(hostile, tmp_path):
     done = opl(hostile, "reproduce", "demo", "--seeds", "1", *TINY)
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()

@@ -30,6 +30,7 @@ def test_resume_is_bit_identical_for_every_method(tmp_path, stopped, name):
     assert (whole.path / "model.safetensors").read_bytes() == (stopped.path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_learns_the_digits(tmp_path, name):
     result = run(replace(DIGITS, method=METHODS[name], epochs=15), tmp_path)

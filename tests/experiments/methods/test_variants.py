@@ -138,6 +138,7 @@ def refuse_together(rank: int, sizes: list[int]) -> None:
         VARIANTS["prototypes"](True)(torch.randn(4, DIM), torch.arange(4) + 100 * (rank == 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [[8, 5], [5, 0, 8]], ids=str)
 def test_several_processes_equal_one_in_value_gradient_and_state(tmp_path, sizes):
     together(refuse_together, len(sizes), tmp_path, sizes)

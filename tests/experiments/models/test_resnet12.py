@@ -88,6 +88,7 @@ def test_new_weights_are_he_normal():
     assert all((part.weight == 1).all() for part in model.modules() if isinstance(part, nn.BatchNorm2d))
 
 
+@pytest.mark.slow
 def test_training_a_block_compiles_into_one_graph():
     block, maps_before = SLIM.build(3, 7).layer3, torch.randn(4, 6, 8, 8)
     twin = copy.deepcopy(block)
