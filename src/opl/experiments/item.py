@@ -56,7 +56,7 @@ class Row:
     scales: tuple[RunScale, ...] = SCALES
     """The scales at which the row is run; a row that would only add cost at a small scale is omitted there."""
     needs: str = ""
-    """A data set without which the row is left out at the small scale, where the table has other rows to show."""
+    """A data set without which the row is left out at the small scale, if the table has other rows."""
     seeds: int = 0
     """The number of its runs where it has fewer than the table, beginning with the same seed; 0 for as many."""
 
@@ -111,7 +111,7 @@ class Item:
     seeds: int = 3
     """Runs of each row at the small and paper scales; at the tiny scale there are at most two."""
     first_seed: int = 0
-    """The first of their seeds: not 0 where others were spent on choosing what is run here."""
+    """The first of their seeds: not 0 where earlier seeds were used to choose what is run here."""
     costs: dict[Scale, Cost] = field(default_factory=dict)
     """The measured cost of one run, by scale."""
     note: str = ""
@@ -136,11 +136,11 @@ class Item:
     averages: tuple[Average, ...] = ()
     """Rows below the others that are means of rows."""
     others: tuple[str, ...] = ()
-    """The recipes of its file that have no row: variants, and runs that others come after."""
+    """The recipes of its module that have no row: variants, and runs that other runs come after."""
     command: str = ""
-    """The command that makes it, if that is not `opl reproduce`."""
+    """The command that makes it, if it is not `opl reproduce`."""
     headline: str = ""
-    """The recipe of the row whose comparison is told first; if empty, that of the first row with OPL."""
+    """The recipe of the row that the summary sentence is about; if empty, the first row with OPL."""
     pretrained: bool = False
     """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
 
@@ -184,4 +184,4 @@ class Item:
 
     def averages_at(self, scale: str) -> tuple[Average, ...]:
         """The averages that are shown at a scale."""
-        return tuple(each for each in self.averages if scale in each.row.scales)
+        return tuple(average for average in self.averages if scale in average.row.scales)

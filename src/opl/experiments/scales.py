@@ -13,8 +13,8 @@ TABLE_SCALES: tuple[RunScale, ...] = (*SCALES, TRY)
 """The scales of which there are tables."""
 MEANING: dict[str, str] = {
     "paper": "the paper's full protocol",
-    "small": "the same code and method at a size that two cores finish; not to be held against the paper's numbers",
-    "tiny": "a smoke run on synthetic data: the numbers mean nothing",
-    "try": "the images that were given, with a network and a schedule chosen for them and for the time given",
-    "custom": "settings of its own, changed on the command line: in no table",
+    "small": "the same code and method at a size that two cores finish; not comparable with the paper",
+    "tiny": "a smoke test on synthetic data: the numbers mean nothing",
+    "try": "your images, with a network and a schedule chosen for them and for the time budget",
+    "custom": "settings changed on the command line; in no table",
 }

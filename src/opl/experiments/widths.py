@@ -68,10 +68,10 @@ def count_parameters(network: str, widths: Sequence[int], num_classes: int, chan
     """
     shape = ARCHITECTURES[network]
     if len(widths) != len(shape.base):
-        raise OptionError(f"{network} has {len(shape.base)} widths, but {len(widths)} were given: give one a layer.")
+        raise OptionError(f"{network} has {len(shape.base)} widths, but {len(widths)} were given: give one per layer.")
     before = (channels, *widths[:-1])
-    each = 3 if shape.bias else 2  # the gain and shift of batch norm, and the bias
-    total = sum(9 * left * right + each * right for left, right in zip(before, widths, strict=True))
+    per_filter = 3 if shape.bias else 2  # the gain and shift of batch norm, and the bias
+    total = sum(9 * left * right + per_filter * right for left, right in zip(before, widths, strict=True))
     total += (widths[-1] + 1) * num_classes
     ends = widths[:: shape.block] if shape.block else ()
     for block, (left, right) in enumerate(pairwise(ends)):
@@ -91,7 +91,7 @@ def uniform_widths(network: str, ratio: float) -> Widths:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """One power law a layer: `alpha * tau ** beta` filters in a network of tau parameters."""
+    """One power law per layer: `alpha * tau ** beta` filters in a network of tau parameters."""
 
     alpha: tuple[float, ...]
     beta: tuple[float, ...]
@@ -99,7 +99,7 @@ class PowerLaw:
     def widths(self, log_tau: float, least: int = 1) -> Widths:
         """The widths at a number of parameters, given as its logarithm."""
         exponents = [math.log(a) + b * log_tau for a, b in zip(self.alpha, self.beta, strict=True)]
-        return tuple(max(least, math.floor(math.exp(min(each, 20.0)) + ROUNDING)) for each in exponents)
+        return tuple(max(least, math.floor(math.exp(min(exponent, 20.0)) + ROUNDING)) for exponent in exponents)
 
 
 def fit(records: Sequence[Sequence[float]], parameters: Sequence[float]) -> PowerLaw:
@@ -115,13 +115,13 @@ def fit(records: Sequence[Sequence[float]], parameters: Sequence[float]) -> Powe
 
     if not records or len(records) != len(parameters):
         raise OptionError(
-            f"{len(records)} records of widths have {len(parameters)} numbers of parameters: give one each, and at "
-            "least one record."
+            f"{len(records)} records of widths have {len(parameters)} numbers of parameters: give one number per "
+            "record, and at least one record."
         )
     if len(records) < ENOUGH or len(set(parameters)) == 1:
         return proportional(records[0], parameters[0])
-    places = np.stack([np.log(np.asarray(parameters, dtype=float)), np.ones(len(parameters))], axis=1)
-    solved = np.linalg.lstsq(places, np.log(np.asarray(records, dtype=float)), rcond=None)[0]
+    logs = np.stack([np.log(np.asarray(parameters, dtype=float)), np.ones(len(parameters))], axis=1)
+    solved = np.linalg.lstsq(logs, np.log(np.asarray(records, dtype=float)), rcond=None)[0]
     return PowerLaw(tuple(np.exp(solved[1]).tolist()), tuple(solved[0].tolist()))
 
 
@@ -157,7 +157,7 @@ def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channel
     the network lacks less than the cost of one filter.
 
     Args:
-        law: one power law a layer.
+        law: one power law per layer.
         network: a name of `ARCHITECTURES`.
         ratio: the budget is the number of parameters of the network with all published widths times this.
         num_classes: number of classes.
@@ -178,11 +178,11 @@ def rebuild(law: PowerLaw, network: str, ratio: float, num_classes: int, channel
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if fits(widths(middle)) else (low, middle)
-    found = list(widths(low))
+    filled = list(widths(low))
     for layer, width in enumerate(widths(high)):
-        while found[layer] < width and fits((*found[:layer], found[layer] + 1, *found[layer + 1 :])):
-            found[layer] += 1
-    return tuple(found)
+        while filled[layer] < width and fits((*filled[:layer], filled[layer] + 1, *filled[layer + 1 :])):
+            filled[layer] += 1
+    return tuple(filled)
 
 
 def _first(start: float, step: int, holds: Callable[[float], bool]) -> float:

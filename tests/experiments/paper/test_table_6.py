@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from opl.experiments import paper
 from opl.experiments.methods import CrossEntropy
 from opl.experiments.training.run import run
@@ -43,6 +45,7 @@ def test_quotations_are_those_of_the_paper():
     assert all(one < five for one, five in quoted.values())
 
 
+@pytest.mark.slow
 def test_methods_train_differently_at_tiny_scale(tmp_path):
     losses = {}
     for dataset, keys in (

@@ -37,9 +37,8 @@ def test_at_most_two_seeds_are_run_at_the_tiny_scale():
         assert item.seeds_at("small") == item.seeds_at("paper") == item.seeds
 
 
-@pytest.mark.parametrize(
-    "network", [table_1.RESNET56, pytest.param(table_1.RESNET110, marks=pytest.mark.slow)], ids=lambda each: each.name
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("network", table_1.NETWORKS, ids=lambda network: network.name)
 def test_all_rows_of_table_1_end_with_other_weights_and_finite_geometry(network, tmp_path, one_thread):
     names = [row.recipe for row in table_1.TABLE_1.at("tiny") if row.recipe.startswith(network.name)]
     for name in names:

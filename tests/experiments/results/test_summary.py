@@ -82,7 +82,7 @@ def test_table_8_is_analyzed_by_weight_and_gamma(runs):
 
 def test_a_table_says_where_its_rows_differ_widely_in_their_spread(runs):
     notes = build_table(ITEMS["table-s2"], runs, "small").notes
-    assert any("standard deviations span 0.51 to 3.98" in note for note in notes)
+    assert any("standard deviations of differences span 0.51 to 3.98" in note for note in notes)
 
 
 def test_means_and_selected_numbers_are_families_of_their_own(runs):

@@ -66,7 +66,7 @@ CIFAR = Group("cifar100-jpegs", "CIFAR-100, 20 classes", ("small",), {}, "cifar1
 SMALL_VIT = Group("cifar100-jpegs-vit", "CIFAR-100, 20 classes, ViT", ("small",), {}, "cifar100", smoothing=0.1)
 GROUPS = (RESNET18, RESNET50, VIT, PACS, CIFAR, SMALL_VIT)
 SCRIPT, SCRIPT_KEYS = replace(RESNET50, name="imagenet-resnet50-script"), ("ce", "opl-released")
-FOLDER, HUB = replace(RESNET18, name="folder"), replace(RESNET18, name="hub")  # your own pictures
+FOLDER, HUB = replace(RESNET18, name="folder"), replace(RESNET18, name="hub")  # for your images
 
 
 def name_of(group: Group, key: str) -> str:
@@ -119,7 +119,7 @@ ITEMS = (
 
 
 def recipes() -> tuple["Recipe", ...]:
-    """The recipes of the rows, those with the released schedule, and the same for your own pictures."""
+    """The recipes of the rows, those with the released schedule, and the same for your images."""
     return (
         *(_with_method(base, group, key) for group in GROUPS for base in _bases(group) for key in VARIANTS),
         *_script_recipes(),

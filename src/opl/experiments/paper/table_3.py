@@ -123,9 +123,9 @@ TABLE_3 = Item(
     rows=tuple(_row(dataset, noise, key) for dataset in BENCHMARKS for noise in NOISES for key in keys_of(dataset)),
     what="method",
     costs={"small": Cost(100)},  # CIFAR-100; MNIST takes half a minute
-    note="The paper's TL rows equal those of the GCE paper (ResNet-34, other selection); its OPL rows are ResNet-18's. "
-    "It says class-dependent and its code flips pairs: its numbers stand beside both. Selected: by held-out images, "
-    "labels as wrong as in training. Memorized: of the wrong training labels, those that the last weights predict.",
+    note="The paper's TL rows equal the rows of the GCE paper (ResNet-34, other selection); its OPL rows are of "
+    "ResNet-18. It says class-dependent and its code flips pairs: its numbers stand beside both. Selected: by held-out "
+    "images, labels as wrong as in training. Memorized: the share of wrong training labels that the last weights predict.",
     setting="ResNet-18, all classes, epochs not named (code: 120 and 150)",
     compared=("test/top1", "selected/top1"),
     measures=(Measure(("noise",), ("noise",)),),

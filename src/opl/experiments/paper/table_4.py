@@ -227,7 +227,7 @@ TABLE_4 = Item(
     costs={"small": Cost(6 * MINUTE)},  # 3 min of training, and 3 to 6 min under attack
     setting="network, radius and schedule not named",
     note="Clean: all test images; attacked: all at paper scale, 200 at small, 20 at tiny. The paper names no network, "
-    "radius or schedule; its Madry (CIFAR-10) and Hendrycks baselines are those of AutoAttack's own list, of other "
+    "radius or schedule; its Madry (CIFAR-10) and Hendrycks baselines are from the list of AutoAttack, with other "
     "networks. At small scale all methods train with the radius 8/255.",
     compared=(CLEAN, UNDER_ATTACK, UNDER_SHORT_ATTACK),
     measures=tuple(_measure(scale) for scale in ATTACKS),

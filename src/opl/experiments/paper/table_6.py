@@ -246,7 +246,7 @@ TABLE_6 = Item(
     # On CIFAR-FS, SKD at the small scale (RFS takes 9 min) and RFS at the paper's, by its speed.
     costs={"small": Cost(20 * MINUTE), "paper": Cost(44 * HOUR)},
     note="Ours are over 3,000 episodes (tiny: 100). The paper's RFS and SKD rows are copied from their papers, over "
-    "600 episodes; its OPL rows are over 3,000. The quoted methods have networks, images and episodes of their own.",
+    "600 episodes; its OPL rows are over 3,000. The quoted methods have other networks, images and episodes.",
     setting="ResNet-12, all base classes, epochs not named",
     quoted=tuple(
         Quoted(f"{benchmark.label} {label}", dict(zip(METRICS, shots, strict=True)))

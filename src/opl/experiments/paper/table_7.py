@@ -6,8 +6,8 @@ sources are weighted by what separates the support set. No code was released for
 base and in every later stage, with the paper's weight 1 and gamma 0.5, on the pooled features of each batch.
 
 Differences from SUR's released code: images are drawn uniformly (it took them in the order of the files, a known bug
-that changed its numbers); the last weights are tested, at the end of a cycle of the learning rate (it kept those that
-were best on validation classes); lengths are whole epochs; crops are padded with black (it reflected the border).
+that changed its numbers); the last weights are tested, at the end of a cycle of the learning rate (it kept the
+best weights on validation classes); lengths are whole epochs; crops are padded with black (it reflected the border).
 
 A row is the run of its last source; the runs of the others are members of its family.
 """
@@ -137,9 +137,13 @@ def _protocols(targets: tuple[str, ...], episodes: int) -> tuple[Selection, ...]
 def _measure(scale: Scale, protocols: tuple[Selection, ...], base: str) -> Measure:
     """One call of `opl evaluate` for all targets, their mean, and the accuracy of the base network."""
     episodes = f"{protocols[0].episodes}"
-    metrics = (*(each.metric for each in protocols), average_metric(protocols), *((BASE_METRIC,) if base else ()))
+    metrics = (
+        *(protocol.metric for protocol in protocols),
+        average_metric(protocols),
+        *((BASE_METRIC,) if base else ()),
+    )
     return Measure(
-        ("selection", "--target", *(each.target for each in protocols), "--episodes", episodes),
+        ("selection", "--target", *(protocol.target for protocol in protocols), "--episodes", episodes),
         tuple(map(measure_name, metrics)),
         (scale,),
         (*map(to_json, protocols), average_settings(protocols), *((base_settings(base),) if base else ())),
@@ -163,7 +167,7 @@ TABLE_7 = Item(
     title="Meta-Dataset, accuracy of episodes of varying size",
     dataset="meta-dataset; small: cifar100, omniglot, pacs, mnist",
     metrics={
-        **{each.metric: f"{LABELS[each.target]} %" for each in PROTOCOLS},
+        **{protocol.metric: f"{LABELS[protocol.target]} %" for protocol in PROTOCOLS},
         AVERAGE: "average %",
         SMALL_AVERAGE: "average %",
         BASE_METRIC: "base network, held-out images %",
@@ -173,11 +177,11 @@ TABLE_7 = Item(
     seeds=3,
     costs={"small": Cost(14 * MINUTE)},  # a base network; its adapters take 2 min
     note="Ours are over 600 episodes of each target (tiny: 20), with images drawn uniformly; the paper's numbers of "
-    "SUR are those of its authors from before they did so. At the small scale, PACS shows classes whose sketches were "
-    "trained on, MNIST is new altogether, and the test classes of the others are new.",
+    "SUR were published before its authors drew images uniformly. At the small scale, PACS shows classes whose "
+    "sketches were trained on, MNIST is new altogether, and the test classes of the others are new.",
     setting="ResNet-18 at 84 px, 8 sources; SUR and SUR+OPL are SUR-pnf",
     quoted=(Quoted("CNAPs", dict(zip(METRICS, PAPER["CNAPs"], strict=True))),),
-    compared=(*(each.metric for each in PROTOCOLS), AVERAGE, SMALL_AVERAGE),
+    compared=(*(protocol.metric for protocol in PROTOCOLS), AVERAGE, SMALL_AVERAGE),
     aggregates=(AVERAGE, SMALL_AVERAGE),
     measures=(
         _measure("paper", PROTOCOLS[:12], ""),

@@ -6,7 +6,7 @@ the last iteration from scratch. Here every iteration of the search is a run (`-
 the one before, and the final training a run after the last.
 
 At the paper's scale the search is skipped: the widths are those of the fits published with NeuralScale, after 15
-iterations (`--model.source search --after NAME-search-15` takes those of a search of one's own). The paper gives no
+iterations (`--model.source search --after NAME-search-15` takes the widths of your search). The paper gives no
 ratio, which sets the budget: here it is 1; `--model.ratio` changes it. It does not say either whether OPL took part in
 the search; here it does not. The published code reports the best test accuracy of all epochs and normalizes CIFAR-100
 by the statistics of CIFAR-10; here the last epoch is tested, and the statistics are those of CIFAR-100. Rebuilt layers

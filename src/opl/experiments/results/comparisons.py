@@ -271,8 +271,8 @@ def describe_variances(item: Item, table: Sequence[Line]) -> list[str]:
         p = bartlett(plain)
         if p < UNEQUAL and spreads:
             texts.append(
-                f"The seeds of some rows differ more than those of others in {item.metrics[name]}: their standard "
-                f"deviations span {min(spreads):.2f} to {max(spreads):.2f} (Bartlett p {_probability(p)})."
+                f"Rows differ in the spread of their seeds in {item.metrics[name]}: standard deviations of differences "
+                f"span {min(spreads):.2f} to {max(spreads):.2f} (Bartlett p {_probability(p)})."
             )
     return texts + [text for name in item.main for text in _disagreements(item, table, name)]
 
