@@ -125,7 +125,8 @@ TABLE_3 = Item(
     costs={"small": Cost(100)},  # CIFAR-100; MNIST takes half a minute
     note="The paper's TL rows equal the rows of the GCE paper (ResNet-34, other selection); its OPL rows are of "
     "ResNet-18. It says class-dependent and its code flips pairs: its numbers stand beside both. Selected: by held-out "
-    "images, labels as wrong as in training. Memorized: the share of wrong training labels that the last weights predict.",
+    "images, labels as wrong as in training. Memorized: the share of wrong training labels that the last weights "
+    "predict.",
     setting="ResNet-18, all classes, epochs not named (code: 120 and 150)",
     compared=("test/top1", "selected/top1"),
     measures=(Measure(("noise",), ("noise",)),),
