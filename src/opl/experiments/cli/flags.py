@@ -49,9 +49,14 @@ def check_flags(job: Any) -> None:
     """Check the ranges of all flags; flags of nested settings whose prefix is omitted are named without it."""
     hints = typing.get_type_hints(type(job), include_extras=True)
     for name, hint in hints.items():
-        if OmitArgPrefixes in getattr(hint, "__metadata__", ()):
+        if OmitArgPrefixes in _markers(hint):
             check_settings(getattr(job, name), "--")
     check_settings(job, "--")
+
+
+def _markers(hint: Any) -> tuple[Any, ...]:
+    """Return what a type is annotated with."""
+    return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
 class Parser(argparse.ArgumentParser):
@@ -97,7 +102,7 @@ def _flag(argument: str) -> str:
 
 def _explain(event: Any, argv: Sequence[str]) -> str:
     """Return the sentence for a usage error, which has the name and the fields of a class in `tyro._errors`."""
-    argument = getattr(event, "argument", None)
+    argument = vars(event).get("argument")
     name = argument.display_name() if argument else ""
     match type(event).__name__:
         case "UnrecognizedArgs":
@@ -133,6 +138,13 @@ def _value_of(name: str, argv: Sequence[str]) -> str:
     return ""
 
 
+def _value(settings: Any, field: "dataclasses.Field[Any]") -> Any:
+    """Return the value of a field of an instance, or its default in a class."""
+    if not isinstance(settings, type):
+        return getattr(settings, field.name)
+    return field.default_factory() if callable(field.default_factory) else field.default
+
+
 def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
     """Yield the flags of a dataclass, or of an instance of it, or of all members of a union."""
     if get_origin(settings) in (Annotated, typing.Union, UnionType):
@@ -142,8 +154,7 @@ def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
         return
     hints = typing.get_type_hints(settings if isinstance(settings, type) else type(settings), include_extras=True)
     for field in dataclasses.fields(settings):
-        made = field.default_factory() if callable(field.default_factory) else None
-        value, markers = getattr(settings, field.name, made), getattr(hints[field.name], "__metadata__", ())
+        value, markers = _value(settings, field), _markers(hints[field.name])
         inner = prefix if OmitArgPrefixes in markers else f"{prefix}{field.name}."
         if dataclasses.is_dataclass(value):
             yield from _flag_names(value, inner)
