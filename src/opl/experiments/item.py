@@ -175,7 +175,11 @@ class Item:
         """The item without the columns of numbers that are measured at other scales only."""
         here = {name for measure in self.measures if scale in measure.scales for name in measure.names}
         elsewhere = {name for measure in self.measures for name in measure.names} - here
-        shown = {name: title for name, title in self.metrics.items() if measure_name(name) not in elsewhere}
+        shown = {
+            name: title
+            for name, title in self.metrics.items()
+            if not any(f"{measure_name(name)}/".startswith(f"{measure}/") for measure in elsewhere)
+        }
         return replace(self, metrics=shown, compared=tuple(name for name in self.compared if name in shown))
 
     def at(self, scale: str) -> tuple[Row, ...]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Order = Literal["class", "cluster", "superclass"]
 """The order of the classes in a similarity matrix; the other figures ignore it."""
-FROM_RECORDS = ("forest", "weight_grid", "sweeps", "layer_widths")
+FROM_RECORDS = ("board", "forest", "weight_grid", "sweeps", "layer_widths")
 """Charts of final numbers, which can be drawn from the records in `results/`."""
 
 SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale

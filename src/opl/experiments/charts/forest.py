@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ...errors import OptionError
 from ..item import Item, Row
-from ..results.comparisons import PERCENT, Line, describe_decision
+from ..results.comparisons import Line, describe_decision, range_of
 from ..results.runs import Rows, Run, number
 from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval, moderate
 from .figure import Order, Rendering, paper
@@ -74,14 +74,15 @@ class Paired:
 
 
 def pair_rows(rows: Rows, metric: str) -> list[Paired]:
-    """The rows that have a baseline, with their differences in a metric in percentage points, decided together."""
+    """The rows that have a baseline, with their differences in a metric, decided together."""
     by_recipe = {row.recipe: {run.seed: number(run.result.get(metric)) for run in runs} for row, runs in rows}
     compared = [(row, runs) for row, runs in rows if row.baseline]
     pairs = []
     for row, _ in compared:
         values, base = by_recipe[row.recipe], by_recipe.get(row.baseline, {})
         pairs.append(tuple(values[seed] - base[seed] for seed in values if seed in base))
-    differences = moderate([interval(values, within=PERCENT.of_differences) for values in pairs])
+    within = range_of(metric).of_differences
+    differences = moderate([interval(values, within=within) for values in pairs])
     decided = zip(compared, pairs, differences, decide(differences, pairs), strict=True)
     return [Paired(row, runs, values, difference, decision) for (row, runs), values, difference, decision in decided]
 

@@ -195,6 +195,9 @@ class NegativeCAM(SignatureSettings):
         return ActivationMapTerm(self.construct(shape))
 
 
+POOLING = ("avgpool", "pool")  # names of the pooling layer; `pool` of `FastNet` adds the maximum to the mean
+
+
 class ActivationMapTerm(Term):
     """A loss on class activation maps: the linear classifier at every position of the map before pooling."""
 
@@ -206,7 +209,9 @@ class ActivationMapTerm(Term):
     def prepare(self, model: nn.Module) -> None:
         """Tap the model's pooling layer, once."""
         if self.tap is None:
-            self.tap = FeatureTap(unwrap(model), "avgpool")
+            network = unwrap(model)
+            named = dict(network.named_modules())
+            self.tap = FeatureTap(network, next((name for name in POOLING if name in named), POOLING[0]))
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return this process's part of the mean over the global batch, for the model's last forward pass."""

@@ -1,0 +1,227 @@
+"""The board: paired differences from a baseline as a heat map, one row per loss and one column per measure."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markupsafe import Markup
+
+from ...errors import OptionError
+from ..results.measures import ABSENT, BOARD, MeasureInfo, describe_change, describe_verdict
+from ..results.runs import Rows, number
+from ..statistics import GAIN, LOSS, Decision, Interval
+from .figure import DIVERGING, Order, Rendering, paper
+from .forest import pair_rows
+from .style import Array, print_label, shorten
+from .svg import DataTable, drawing, element, short
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NEEDS: tuple[str, ...] = ()  # only the results
+NOTE = (
+    "mean difference from the baseline over seeds; purple: better, orange: worse; gray columns have no good direction; "
+    "color: relative to the largest difference of the column; frame: significant after Holm's adjustment for the column"
+)
+BETTER, WORSE, NEUTRAL = (84, 39, 136), (179, 88, 6), (110, 110, 110)
+WIDTH, HEIGHT, LEFT, TOP = 66, 24, 170, 64  # of a cell, and of the labels
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The difference of one loss from the baseline in one measure."""
+
+    difference: Interval
+    decision: Decision
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is shown after the adjustment for all losses."""
+        return self.decision.verdict in (GAIN, LOSS)
+
+
+@dataclass(frozen=True)
+class Board:
+    """Differences of losses from a baseline in several measures.
+
+    Args:
+        labels: of the losses.
+        infos: of the measures.
+        cells: one row per loss with one cell per measure; None where no seed has been measured with both.
+        means: the mean of every loss in every measure, NaN if unknown; the first row is the baseline.
+        baseline: label of the baseline.
+    """
+
+    labels: tuple[str, ...]
+    infos: tuple[MeasureInfo, ...]
+    cells: tuple[tuple[Cell | None, ...], ...]
+    means: Array
+    baseline: str = "CE"
+
+    def shades(self) -> Array:
+        """Values from -1 (worse) to 1 (better) relative to the largest difference of a column; NaN if unknown.
+
+        In columns without a good direction, 1 is the largest increase.
+        """
+        values = np.array([[cell.difference.mean if cell else math.nan for cell in row] for row in self.cells])
+        largest = np.nanmax(np.abs(np.where(np.isfinite(values), values, 0.0)), axis=0, initial=1e-12)
+        signs = np.array([info.better or 1 for info in self.infos])
+        shades: Array = values / largest * signs
+        return shades
+
+    def sentences(self) -> list[str]:
+        """One sentence per loss: where it is best and worst of all, and what differs significantly from the baseline.
+
+        Measures without a good direction and measures that are known for fewer than two losses are not ranked.
+        """
+        signs = np.array([info.better for info in self.infos])
+        ranked = self.means * signs
+        known = np.isfinite(ranked).sum(0) > 1
+        best, worst = (
+            [int(find(ranked[:, column])) if known[column] and signs[column] else -1 for column in range(len(signs))]
+            for find in (np.nanargmax, np.nanargmin)
+        )
+        return [
+            self._sentence(
+                label, [[index == row for index in extreme] for extreme in (best, worst)], self.cells[row - 1]
+            )
+            for row, label in enumerate(self.labels, start=1)
+        ]
+
+    def _sentence(self, label: str, extremes: Sequence[Sequence[bool]], cells: Sequence[Cell | None]) -> str:
+        titles = [info.title.removesuffix(" %") for info in self.infos]
+        parts = [
+            f"{word} {_join([title for title, chosen in zip(titles, flags, strict=True) if chosen])}"
+            for word, flags in zip(("best", "worst"), extremes, strict=True)
+            if any(flags)
+        ]
+        shown: dict[str, list[str]] = {}
+        for title, info, cell in zip(titles, self.infos, cells, strict=True):
+            if cell and cell.significant:
+                shown.setdefault(describe_verdict(info, cell.decision), []).append(title)
+        found = "; ".join(f"{verdict} {_join(names)}" for verdict, names in shown.items())
+        compared = f"significantly {found} than {self.baseline}" if found else f"nothing significant vs {self.baseline}"
+        if not any(cells):
+            compared = "not measured"
+        return f"{label}: {'; '.join([', '.join(parts), compared] if parts else [compared])}."
+
+
+def board(rows: Rows) -> Board:
+    """The board of a table whose rows share a baseline; every measure is a family of tests."""
+    names = [name for name in BOARD if any(name in run.result for _, runs in rows for run in runs)]
+    compared = [row for row, _ in rows if row.baseline]
+    by_name = {name: _column(rows, name) for name in names}
+    base = next((row.label for row, _ in rows if not row.baseline), "")
+    ordered = sorted(rows, key=lambda pair: bool(pair[0].baseline))
+    means = np.array([[_mean([run.result.get(name) for run in runs]) for name in names] for _, runs in ordered])
+    cells = tuple(tuple(by_name[name].get(row.recipe) for name in names) for row in compared)
+    infos = tuple(BOARD[name] for name in names)
+    return Board(tuple(row.label for row in compared), infos, cells, means.reshape(len(rows), len(names)), base)
+
+
+def _column(rows: Rows, name: str) -> dict[str, Cell]:
+    """The cells of a measure by recipe; runs without the measure are left out."""
+    measured = [(row, [run for run in runs if math.isfinite(number(run.result.get(name)))]) for row, runs in rows]
+    pairs = pair_rows([(row, runs) for row, runs in measured if runs], name)
+    return {pair.row.recipe: Cell(pair.difference, pair.decision) for pair in pairs if pair.pairs}
+
+
+def draw(values: Board) -> "Figure":
+    """A matplotlib figure of the board."""
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    if not values.labels or not values.infos:
+        raise OptionError("there is no difference to draw: give at least one loss with a baseline and a measure.")
+    shades = values.shades()
+    with paper():
+        size = (2.0 + 0.78 * len(values.infos), 1.3 + 0.28 * len(values.labels))
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        signed = np.array([bool(info.better) for info in values.infos])
+        axes.imshow(np.where(signed, shades, np.nan), cmap=DIVERGING, vmin=-1.8, vmax=1.8, aspect="auto")
+        gray = np.where(signed, np.nan, np.abs(shades))
+        axes.imshow(gray, cmap="Greys", vmin=0, vmax=2.2, aspect="auto")
+        for row, cells in enumerate(values.cells):
+            for column, cell in enumerate(cells):
+                text = f"{cell.difference.mean:+.{values.infos[column].digits}f}" if cell else ABSENT
+                axes.text(column, row, text, ha="center", va="center", fontsize=7)
+                if cell and cell.significant:
+                    corner = (column - 0.46, row - 0.44)
+                    axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, linewidth=1.4, edgecolor="black"))
+        titles = [print_label(f"{info.title} {info.arrow}".strip(), width=13) for info in values.infos]
+        axes.set_xticks(range(len(titles)), titles, fontsize=7)
+        axes.set_yticks(range(len(values.labels)), [print_label(label) for label in values.labels])
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        figure.supxlabel(textwrap.fill(NOTE, int(size[0] * 18)), fontsize=6)
+    return figure
+
+
+def to_svg(values: Board) -> Markup:
+    """The board as a chart of the page."""
+    parts, shades = [], values.shades()
+    for column, info in enumerate(values.infos):
+        x = LEFT + (column + 0.5) * WIDTH
+        for line, text in enumerate((*_lines(info.title), info.arrow)):
+            parts.append(element("text", text, x=short(x), y=14 + 13 * line, text_anchor="middle", class_="name"))
+    for row, (label, cells) in enumerate(zip(values.labels, values.cells, strict=True)):
+        y = TOP + row * HEIGHT
+        middle = y + HEIGHT / 2
+        parts.append(element("text", shorten(label, 28), x=LEFT - 8, y=middle, dy=".32em", text_anchor="end"))
+        for column, cell in enumerate(cells):
+            parts.append(_cell_svg(cell, values.infos[column], shades[row, column], LEFT + column * WIDTH, y))
+    width, height = LEFT + WIDTH * len(values.infos) + 4, TOP + HEIGHT * len(values.labels) + 4
+    return drawing(f"Differences from {values.baseline} by loss and measure.", width, height, *parts)
+
+
+def _cell_svg(cell: Cell | None, info: MeasureInfo, shade: float, x: float, y: float) -> Markup:
+    red, green, blue = NEUTRAL if not info.better else BETTER if shade > 0 else WORSE
+    strength = 0.0 if not math.isfinite(shade) else 0.6 * abs(shade)
+    box = {"x": x + 1, "y": y + 1, "width": WIDTH - 2, "height": HEIGHT - 2, "fill": f"rgb({red} {green} {blue})"}
+    frame = {"stroke": "currentColor", "stroke_width": 2} if cell and cell.significant else {}
+    text = f"{cell.difference.mean:+.{info.digits}f}" if cell else ABSENT
+    middle = {"x": short(x + WIDTH / 2), "y": short(y + HEIGHT / 2), "dy": ".32em", "text_anchor": "middle"}
+    title = element("title", describe_change(info, cell.difference, cell.decision)) if cell else None
+    return element(
+        "g", element("rect", **box, **frame, fill_opacity=f"{strength:.2f}"), element("text", text, **middle), title
+    )
+
+
+def data_table(values: Board) -> DataTable:
+    """Every difference with its interval."""
+    rows = [
+        (
+            label,
+            *(
+                describe_change(info, cell.difference, cell.decision) if cell else ABSENT
+                for info, cell in zip(values.infos, cells, strict=True)
+            ),
+        )
+        for label, cells in zip(values.labels, values.cells, strict=True)
+    ]
+    titles = tuple(info.title for info in values.infos)
+    return DataTable(f"Differences from {values.baseline}", ("loss", *titles), rows, titles)
+
+
+def render(rows: Rows, order: Order) -> Rendering:
+    """The heat map; as text, one sentence per loss."""
+    values = board(rows)
+    return Rendering({"": draw(values)}, [*values.sentences(), NOTE])
+
+
+def _mean(values: Sequence[object]) -> float:
+    known = [number(value) for value in values if math.isfinite(number(value))]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _lines(title: str) -> list[str]:
+    return textwrap.wrap(title, 11)[:3]
+
+
+def _join(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

@@ -1,0 +1,81 @@
+"""The board: differences from the baseline by loss and measure, colored in the good direction, and one sentence each."""
+
+import numpy as np
+import pytest
+
+from _runs import write_run
+from opl.errors import OptionError
+from opl.experiments.charts import board
+from opl.experiments.item import Row
+from opl.experiments.results.runs import read_runs, select_runs
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+
+ROWS = (Row("CE", "ce", {}), Row("CE+OPL", "opl", {}, "ce"), Row("LMC", "lmc", {}, "ce"))
+VALUES = {
+    "test/top1": {"ce": (71.0, 71.2, 71.1), "opl": (71.1, 71.1, 71.2), "lmc": (69.0, 69.3, 69.1)},
+    "test/map_at_r": {"ce": (21.0, 21.1, 21.2), "opl": (23.0, 23.2, 23.1), "lmc": (30.1, 30.0, 30.3)},
+    "test/ece": {"ce": (0.02, 0.021, 0.022), "opl": (0.019, 0.0215, 0.0218), "lmc": (0.2, 0.202, 0.203)},
+    "test/nc1": {"ce": (5.0, 5.1, 5.2), "opl": (4.0, 4.1, 4.3), "lmc": (3.0, 3.1, 3.3)},
+}
+
+
+@pytest.fixture
+def rows(tmp_path):
+    for row in ROWS:
+        for seed in range(3):
+            write_run(tmp_path, row.recipe, seed)
+    runs = read_runs(tmp_path)
+    for run in runs:
+        for name in [name for name in run.result if name.startswith("test/")]:
+            del run.result[name]
+        run.result.update({name: values[run.name][run.seed] for name, values in VALUES.items()})
+    return [(row, select_runs(runs, row.recipe, "small")) for row in ROWS]
+
+
+def test_cells_are_mean_paired_differences_and_better_is_positive_in_every_column(rows):
+    made = board.board(rows)
+    assert made.labels == ("CE+OPL", "LMC")
+    assert [info.title for info in made.infos] == ["top-1 %", "MAP@R %", "ECE", "NC1"]
+    for column, values in enumerate(VALUES.values()):
+        for row, name in enumerate(("opl", "lmc")):
+            expected = np.mean(np.subtract(values[name], values["ce"]))
+            assert made.cells[row][column].difference.mean == pytest.approx(expected)
+    shades = made.shades()
+    assert np.abs(shades).max(axis=0) == pytest.approx([1, 1, 1, 1])
+    assert shades[1, :3] == pytest.approx([-1, 1, -1])  # lower accuracy, better retrieval, worse calibration
+
+
+def test_the_sentence_of_a_loss_names_where_it_is_best_and_worst_and_what_is_significant(rows):
+    opl, lmc = board.board(rows).sentences()
+    assert lmc.startswith("LMC: best MAP@R, worst top-1 and ECE; significantly ")
+    assert "worse top-1 and ECE" in lmc
+    assert "better MAP@R" in lmc
+    assert "lower NC1" in lmc
+    assert opl.startswith("CE+OPL: best top-1")
+    assert "better MAP@R" in opl
+
+
+def test_measures_that_runs_lack_are_dashes(rows):
+    for _, runs in rows[1:2]:
+        for run in runs:
+            del run.result["test/map_at_r"]
+    made = board.board(rows)
+    assert made.cells[0][1] is None
+    assert made.cells[1][1] is not None
+    assert "–" in board.to_svg(made)
+    assert board.data_table(made).rows[0][2] == "–"
+    assert "–" in {text.get_text() for text in board.draw(made).axes[0].texts}
+
+
+def test_significant_cells_are_framed_on_the_page_and_in_the_figure(rows):
+    made = board.board(rows)
+    significant = sum(cell.significant for cells in made.cells for cell in cells)
+    assert 0 < significant < 8
+    assert board.to_svg(made).count("stroke-width") == significant
+    assert len(board.draw(made).axes[0].patches) == significant
+
+
+def test_a_board_without_losses_is_an_error():
+    with pytest.raises(OptionError, match="give at least one loss"):
+        board.draw(board.Board((), (), (), np.zeros((0, 0))))
