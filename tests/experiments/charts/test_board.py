@@ -1,4 +1,4 @@
-"""The board: differences from the baseline by loss and measure, colored in the good direction, and one sentence each."""
+"""The board: differences from the baseline by loss and measure, colored in the good direction, and sentences."""
 
 import numpy as np
 import pytest
