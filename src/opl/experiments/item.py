@@ -59,6 +59,8 @@ class Row:
     """A data set without which the row is left out at the small scale, if the table has other rows."""
     seeds: int = 0
     """The number of its runs where it has fewer than the table, beginning with the same seed; 0 for as many."""
+    paper_margins: dict[str, float] = field(default_factory=dict)
+    """The ± of the paper's numbers, where it gives them: half-widths of 95 % intervals over episodes."""
 
     @property
     def left_out(self) -> str:
@@ -94,6 +96,17 @@ class Measure:
     """The scales that use these arguments; a small scale may use fewer images, for instance."""
     settings: tuple[dict[str, Any], ...] = ()
     """The settings of each of the named measures, as they are written to disk; empty for measures without settings."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A change of some recipes or of how their numbers are computed; runs from before it are marked as stale."""
+
+    since: str
+    """When it was made, in UTC, as runs record their start: `2026-11-18T05:00:00Z`."""
+    what: str
+    """What is different in runs from before it."""
+    recipes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,8 @@ class Item:
     """The recipe of the row that the summary sentence is about; if empty, the first row with OPL."""
     pretrained: bool = False
     """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
+    revisions: tuple[Revision, ...] = ()
+    """Changes after which older runs are stale."""
 
     @property
     def main(self) -> tuple[str, ...]:

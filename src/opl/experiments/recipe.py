@@ -34,6 +34,8 @@ class Recipe:
     """Label noise for the training and validation sets; the test set is never corrupted."""
     batch_size: Count = 128
     """The global batch size, over all processes."""
+    drop_last: bool = False
+    """Drop the last batch of an epoch if it is incomplete and not the only one."""
     selection: Selection = "last"
     """Which weights are tested: those of the last epoch, or those with the best validation accuracy.
 

@@ -91,3 +91,13 @@ def test_batches_of_nothing_and_processes_that_do_not_exist():
         batches(part(), rank=2, world=2)
     with pytest.raises(OptionError, match="batch_size is 0"):
         batches(part(), 0)
+
+
+def test_an_incomplete_last_batch_can_be_dropped_unless_it_is_the_only_one():
+    images = part()
+    kept, dropped = batches(images), batches(images, drop_last=True)
+    assert (kept.steps, dropped.steps) == (7, 6)
+    for one, two in zip(list(kept.epoch(0))[:6], dropped.epoch(0), strict=True):
+        assert torch.equal(one.images, two.images)
+    assert batches(part(48), drop_last=True).steps == batches(part(48)).steps == 6
+    assert [len(batch.rows) for batch in batches(part(5), drop_last=True).epoch(0)] == [5]

@@ -140,3 +140,11 @@ def test_without_a_search_the_widths_of_search_are_uniform():
     settings = NeuralScale("vgg11", 0.25, source="search")
     assert settings.after({"test/top1": 1.0}) is settings
     assert tuple(settings.build(3, 10).facts["scaling"]["widths"]) == uniform_widths("vgg11", 0.25)
+
+
+def test_the_convolutions_of_resnet_18_are_he_normal_by_fan_out():
+    torch.manual_seed(0)
+    model = PreActResNet18().build(3, 10)
+    weight = model.block1.conv1.weight  # 64 filters of 3 x 3 on 64 channels
+    assert weight.std().item() == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)  # 0.0589
+    assert weight.abs().max() > 0.15  # normal, not uniform

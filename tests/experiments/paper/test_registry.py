@@ -151,3 +151,8 @@ def test_every_cost_is_of_a_scale_at_which_the_item_is_run():
     for item in paper.ITEMS.values():
         assert all(item.at(scale) for scale in item.costs), item.name
         assert all(cost.seconds > 0 and cost.cores > 0 for cost in item.costs.values()), item.name
+
+
+def test_figure_1_is_said_to_be_a_diagram():
+    with pytest.raises(OptionError, match="figure-1 is a diagram of the method, with no numbers to reproduce"):
+        paper.item("figure-1")

@@ -82,3 +82,8 @@ def test_changing_the_workers_leaves_a_run_in_its_table():
     recipe = paper.recipe("pacs-jpegs-opl", "small")
     assert change_settings(recipe, ["--data.workers", "3"]).scale == "small"
     assert change_settings(recipe, ["--data.size", "32"]).scale == "custom"
+
+
+def test_the_note_names_the_differences_in_decoding_and_resizing():
+    assert "draft mode" in table_2.TABLE_2.note
+    assert "resizes and crops in one step" in table_2.TABLE_2.note

@@ -75,3 +75,11 @@ def test_small_and_paper_recipes_select_on_source_validation_and_differ_in_size_
             assert bool(recipe.weights) == (scale == "paper")
     targets = {paper.recipe(row.recipe, "small").data.target for row in paper.item("table-5").at("small")}
     assert targets == {"art_painting", "cartoon", "sketch", "photo"}
+
+
+def test_the_last_five_of_twenty_epochs_have_a_tenth_of_the_learning_rate_and_whole_batches():
+    for key in ("erm", "rsc", "rsc-opl"):
+        recipe = paper.recipe(f"pacs-art-{key}", "paper")
+        factors = [recipe.schedule(epoch, 1, recipe.epochs) for epoch in range(recipe.epochs)]
+        assert factors == pytest.approx([1.0] * 15 + [0.1] * 5)
+        assert recipe.drop_last

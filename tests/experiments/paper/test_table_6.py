@@ -59,3 +59,18 @@ def test_methods_train_differently_at_tiny_scale(tmp_path):
             losses[recipe.name] = round(result["test/loss"], 4)
             assert 0 < result["test/d"] < result["test/s"] < 1
     assert len(set(losses.values())) == len(losses), losses
+
+
+def test_rfs_drops_the_last_incomplete_batch():
+    for dataset in DATA_SETS:
+        for key in ("rfs", "rfs-opl", "rfs-script", "rfs-distilled"):
+            assert paper.recipe(f"{dataset}-{key}", "paper").drop_last
+
+
+def test_the_margins_of_the_paper_stand_beside_its_numbers():
+    rows = {row.recipe: row for row in paper.item("table-6").rows}
+    margins = {name: tuple(rows[name].paper_margins.values()) for name in ("cifar-fs-rfs", "mini-imagenet-rfs-opl")}
+    assert margins == {"cifar-fs-rfs": (0.8, 0.5), "mini-imagenet-rfs-opl": (0.36, 0.26)}
+    for name in ("table-6", "table-s3"):
+        for row in paper.item(name).rows:
+            assert row.paper_margins.keys() == row.paper.keys()

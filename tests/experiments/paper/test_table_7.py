@@ -81,3 +81,11 @@ def test_a_tiny_family_trains_adapters_on_one_base(tmp_path, one_thread):
     assert any(not torch.equal(member[name], other[name]) for name in scales)
     record = folders["meta-pnf-opl"].metrics()[-1]
     assert {"train/entropy", "train/projection"} <= record.keys()
+
+
+def test_the_margins_of_the_paper_stand_beside_its_numbers_except_the_average():
+    for row in ITEM.rows:
+        assert list(row.paper_margins) == list(row.paper)[:12]
+    row = next(row for row in ITEM.rows if row.label == "SUR-pnf+OPL")
+    first = next(iter(row.paper))
+    assert (row.paper[first], row.paper_margins[first]) == (56.5, 1.1)

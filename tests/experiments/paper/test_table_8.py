@@ -62,3 +62,7 @@ def test_tiny_batch_sizes_differ_in_their_number_of_steps():
     made = [paper.recipe(row.recipe, "tiny") for row in table_8.FIGURE_6.at("tiny")]
     steps = {recipe.batch_size: -(-recipe.data.rows // recipe.batch_size) for recipe in made}
     assert len(set(steps.values())) == len(steps)
+
+
+def test_the_note_says_that_the_released_code_prints_the_best_epoch():
+    assert "the released code prints the best validation epoch" in table_8.TABLE_8.note

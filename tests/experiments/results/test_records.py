@@ -30,6 +30,7 @@ from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import document
 from opl.experiments.settings import FREE, describe_changes, to_json
+from opl.experiments.training.build import complete_settings
 
 DEMO = item("demo")
 
@@ -177,7 +178,8 @@ def test_the_records_of_this_repository_are_runs_of_its_recipes():
     assert len(records) >= 350
     assert {run.where: run.sentence for run in screen(records, ITEMS.values()) if run.state != "done"} == {}
     for run in records:
-        assert describe_changes(run.recipe, to_json(recipe(run.name, run.scale)), FREE) == [], run.where
+        stored = complete_settings(run.recipe)
+        assert describe_changes(stored, to_json(recipe(run.name, run.scale)), FREE) == [], run.where
 
 
 # Adding runs

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from _runs import ITEM, write_run, write_table
-from opl.experiments.item import Item, Quoted, Row
+from opl.experiments.item import Item, Quoted, Revision, Row
 from opl.experiments.results import comparisons, runs, tables, text
 from opl.experiments.results import document as results_document
 from opl.experiments.results.comparisons import Line, format_interval, lines
@@ -26,6 +26,23 @@ def test_the_table_shows_paper_and_ours():
     item = Item("t", "title", "data", {"test/top1": "top-1 %"}, (Row("CE", "ce", {"test/top1": 99.27}),))
     line = Line("CE", "ce", (0, 1), {"test/top1": Interval(98.5, 0.25, 2)}, {}, {"test/top1": 99.27}, {}, "")
     assert "| CE | 2 | 98.50 ± 0.25 | 99.27 |" in markdown(Table(item, "small", [line], [], []))
+
+
+def test_the_papers_margin_stands_beside_its_number(tmp_path):
+    write_table(tmp_path, seeds=2)
+    first = replace(ITEM.rows[0], paper_margins={"test/top1": 0.8})
+    item = replace(ITEM, rows=(first, *ITEM.rows[1:]))
+    _, body = cells(build_table(item, read_runs(tmp_path), "small"))
+    assert body[0][6:8] == ["72.40 ± 0.80", "92.68"]
+
+
+def test_runs_older_than_a_revision_of_their_recipe_are_stale(tmp_path):
+    write_table(tmp_path, seeds=2)  # started on 2026-11-15
+    found = read_runs(tmp_path)
+    later, earlier = (Revision(f"2026-11-{day}T00:00:00Z", "other weights.", ("cifar100-opl",)) for day in (16, 15))
+    said = document(build_table(replace(ITEM, revisions=(later,)), found, "small"))
+    assert "**stale** (2 runs from before 2026-11-16; CE+OPL): other weights." in said
+    assert "stale" not in document(build_table(replace(ITEM, revisions=(earlier,)), found, "small"))
 
 
 def test_a_damaged_run_is_said_in_its_row_and_loses_no_other(tmp_path):

@@ -23,7 +23,8 @@ class Batches:
 
     Args:
         part: the images.
-        batch_size: size of the global batch; the last batch of an epoch may be smaller and is kept.
+        batch_size: size of the global batch; the last batch of an epoch may be smaller.
+        drop_last: drop a smaller last batch of an epoch, unless it is the only one.
         seed: determines the order together with the epoch, and the augmentation together with epoch and step.
         augment: applied in this order to images in [0, 1], before normalization.
         mean: mean of each channel.
@@ -50,6 +51,7 @@ class Batches:
         part: Images,
         batch_size: int,
         *,
+        drop_last: bool = False,
         seed: int,
         augment: tuple[Augmentation, ...],
         mean: tuple[float, ...],
@@ -77,7 +79,8 @@ class Batches:
         self.alternate_flip, self.growing_sizes, self.epochs = alternate_flip, growing_sizes, epochs
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
-        self.steps = -(-len(part) // batch_size)  # per epoch
+        batches = len(part) // batch_size if drop_last else -(-len(part) // batch_size)
+        self.steps = max(batches, min(1, len(part)))  # per epoch
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:

@@ -59,7 +59,7 @@ class Vgg11(Model):
 class PreActResNet18(Model):
     """A 3x3 convolution, eight pre-activation blocks of two, and a last batch norm without ReLU before pooling.
 
-    The last width is the number of features, which have both signs. Initialized by PyTorch's defaults.
+    The last width is the number of features, which have both signs.
     """
 
     widths: tuple[Width, ...] = ARCHITECTURES["resnet18"].base
@@ -68,7 +68,7 @@ class PreActResNet18(Model):
     """Whether every batch norm is followed by gates, by which a search removes filters."""
 
     def build(self, channels: int, num_classes: int) -> Network:
-        """Build the module with newly initialized weights."""
+        """Build the module with NeuralScale's initialization: He-normal by fan-out; the classifier by PyTorch."""
         shape = ARCHITECTURES["resnet18"]
         if len(self.widths) != len(shape.base):
             raise OptionError(
@@ -82,6 +82,7 @@ class PreActResNet18(Model):
             parts[f"block{block + 1}"] = PreActBlock(before, middle, width, stride)
         parts["bn"] = nn.BatchNorm2d(self.widths[-1])
         model = Network(with_pooling(parts), self.widths[-1], num_classes)
+        draw_convolutions(model, he_normal_fan_out)
         if self.gates:
             add_gates(model)
         return model

@@ -50,6 +50,8 @@ OWNERS = {
     "study-domains": "table_5",
 }
 """The module of each item, in the order in which items are listed."""
+DIAGRAMS = ("figure-1",)
+"""Figures of the paper that are drawings of the method, without numbers to reproduce."""
 PREFIXES = {
     "digits-": "demo",
     "cifar100-resnet56-": "table_1",
@@ -135,6 +137,10 @@ def _owner(recipe_name: str) -> str:
 
 def item(name: str) -> Item:
     """Look up a table or figure by name; for an unknown name the error suggests the nearest ones."""
+    if name in DIAGRAMS:
+        raise OptionError(
+            f"{name} is a diagram of the method, with no numbers to reproduce: read docs/loss.md instead."
+        )
     if name not in OWNERS:
         raise OptionError(did_you_mean("table or figure", name, ITEMS, "opl recipes"))
     return ITEMS[name]

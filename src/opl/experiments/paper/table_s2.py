@@ -21,7 +21,7 @@ the latest when half of all filters are gone.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..item import MINUTE, Cost, Item, Row
+from ..item import MINUTE, Cost, Item, Revision, Row
 from .variant import at_scales
 
 if TYPE_CHECKING:
@@ -73,6 +73,13 @@ TABLE_S2 = Item(
     note="The paper's ratio is not given, and neither is whether OPL took part in the search: here it did not.",
     setting="100 classes, 300 epochs, ratio not given",
     figure="layer_widths",
+    revisions=(
+        Revision(
+            "2026-11-18T05:00:00Z",
+            "their convolutions were initialized by PyTorch's default, not He-normal by fan-out as in NeuralScale.",
+            tuple(name_of("resnet18", method) for method in ("ce", "opl")),
+        ),
+    ),
     others=tuple(
         name_of(key, f"search-{number}") for key in NETWORKS for number in range(1, max(ITERATIONS.values()) + 1)
     ),
@@ -106,7 +113,7 @@ def _finals(network: "ScaledNetwork") -> "tuple[Recipe, ...]":
         model=NeuralScale(network=network),
         method=CrossEntropy(),
         optimizer=SGD(lr=0.1, momentum=0.5, weight_decay=5e-4),
-        schedule=Steps(milestones=(100, 200, 250), factor=0.1),
+        schedule=Steps(milestones=(99, 199, 249), factor=0.1),  # the source counts epochs from 1
         epochs=300,
         eval_every=10,
         channels_last=False,  # oneDNN crashes in the channels-last gradient of some widths
@@ -157,7 +164,7 @@ def _searches(network: "ScaledNetwork") -> "Iterator[Recipe]":
             model=_model(network, 1.0, gates=True),
             method=Pruning(),
             optimizer=optimizer,
-            schedule=Staircase(),
+            schedule=Staircase(hold=9),
             epochs=120,
             batch_size=256,
         ),

@@ -31,6 +31,7 @@ from ..results.comparisons import (
     compare,
     comparison_verdict,
     describe_difference,
+    describe_paper,
     format_interval,
     lines,
     range_of,
@@ -275,7 +276,7 @@ def _table(experiment: Experiment) -> Markup:
 def _number(line: Line, name: str) -> tuple[str, str, str]:
     """The mean, its interval, and the paper's number, as text."""
     mean, _, ends = format_interval(line.numbers[name]).partition(" ") if name in line.numbers else ("-", "", "")
-    return mean, ends, f"{line.paper[name]:.2f}" if name in line.paper else ""
+    return mean, ends, describe_paper(line, name)
 
 
 def _difference(line: Line, name: str) -> tuple[str, object]:

@@ -111,6 +111,8 @@ class Line:
     """Whether the numbers were copied from a text, because the runs behind them are gone."""
     baseline: str = ""
     """The label of the row that it is compared with; empty for a baseline."""
+    paper_margins: dict[str, float] = field(default_factory=dict)
+    """The ± of the paper's numbers, where it gives them."""
 
 
 def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
@@ -220,8 +222,27 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     rows = (*item.rows, *(average.row for average in item.averages))
     baseline = next((other.label for other in rows if row.baseline and other.recipe == row.baseline), "")
     return Line(
-        label, row.recipe, seeds, numbers, values, row.paper, differences, missing, pairs, paired, baseline=baseline
+        label,
+        row.recipe,
+        seeds,
+        numbers,
+        values,
+        row.paper,
+        differences,
+        missing,
+        pairs,
+        paired,
+        baseline=baseline,
+        paper_margins=row.paper_margins,
     )
+
+
+def describe_paper(line: Line, name: str) -> str:
+    """The paper's number of a metric with its ±, if it gives one; empty without a number."""
+    if name not in line.paper:
+        return ""
+    margin = f" ± {line.paper_margins[name]:.2f}" if name in line.paper_margins else ""
+    return f"{line.paper[name]:.2f}{margin}"
 
 
 def _complete(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
@@ -242,17 +263,31 @@ class Comparison(NamedTuple):
 
 
 def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
-    """The lines below a table: binomial intervals, comparisons per episode or image, and code versions if several."""
+    """The lines below a table: stale runs, intervals, comparisons per episode or image, and several code versions."""
     compared = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     code = describe_code(compared)
     table = lines(item, runs, scale)
     return [
+        *describe_stale(item, compared),
         *describe_variances(item, table),
         *describe_grid(item, table, runs, scale),
         *wilson_lines(item, runs, scale),
         *map(describe_comparison, compare(item, runs, scale)),
         *([code] if code else []),
     ]
+
+
+def describe_stale(item: Item, runs: Sequence[Run]) -> list[str]:
+    """One line per revision of the item's recipes that some runs are older than."""
+    labels = {row.recipe: row.label for row in item.rows}
+    texts = []
+    for revision in item.revisions:
+        revised = [run for run in runs if run.name in revision.recipes]
+        old = [run for run in revised if str(run.about.get("started", "")) < revision.since]
+        if old:
+            rows = ", ".join(dict.fromkeys(labels[run.name] for run in old))
+            texts.append(f"**stale** ({len(old)} runs from before {revision.since[:10]}; {rows}): {revision.what}")
+    return texts
 
 
 def describe_variances(item: Item, table: Sequence[Line]) -> list[str]:

@@ -210,7 +210,18 @@ def _line(content: dict[str, Any], row: Row, ranges: dict[str, Range]) -> Line:
     numbers = {name: _interval(part, ranges[name]) for name, part in content["numbers"].items()}
     difference = {name: _interval(part, ranges[name].of_differences) for name, part in content["difference"].items()}
     seeds = tuple(content["seeds"])
-    return Line(content["label"], row.recipe, seeds, numbers, values, row.paper, difference, "", transcribed=True)
+    return Line(
+        content["label"],
+        row.recipe,
+        seeds,
+        numbers,
+        values,
+        row.paper,
+        difference,
+        "",
+        transcribed=True,
+        paper_margins=row.paper_margins,
+    )
 
 
 def _interval(content: dict[str, Any], within: Range) -> Interval:

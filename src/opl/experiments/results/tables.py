@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..item import Item
 from ..statistics import Decision, Interval
-from .comparisons import Line, describe_decision, format_interval, lines, notes
+from .comparisons import Line, describe_decision, describe_paper, format_interval, lines, notes
 from .runs import Run, inner, select_runs
 
 SELECTIONS = {
@@ -65,7 +65,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
             line.label,
             describe_seeds_of(line),
             *(format_interval(line.numbers[name]) if name in line.numbers else "-" for name in item.metrics),
-            *(f"{line.paper[name]:.2f}" if name in line.paper else "-" for name in told),
+            *(describe_paper(line, name) or "-" for name in told),
             *(describe_line_difference(line, name) for name in item.main),
         ]
         for line in table.lines

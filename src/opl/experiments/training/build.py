@@ -147,6 +147,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
     return Batches(
         part,
         recipe.batch_size,
+        drop_last=recipe.drop_last,
         seed=recipe.seed,
         augment=recipe.data.augment,
         mean=mean,
