@@ -1,7 +1,7 @@
 # make demo    set up .venv and run the demo              make test      set up and run the quick tests (5 minutes)
-# make lint    ruff and mypy                              make test-all  every test but the nightly ones
-# make bench   speed and memory of the loss               make faults    kill runs, damage files, try wrong input, count
-# make fuzz    20,000 drawn examples of all properties    make matrix    the library with old and new torch
+# make lint    ruff and mypy                              make test-all  all tests except nightly ones
+# make bench   speed and memory of the loss               make faults    kill runs, damage files, try hostile input
+# make fuzz    20,000 random examples of all properties   make matrix    the library with old and new torch
 # make package build, check, install and test the wheel and the sdist
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
@@ -12,13 +12,13 @@ INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --cons
 setup: .venv/.dev
 
 .venv/.base: pyproject.toml constraints.txt
-	@echo "setting up .venv: opl and what its experiments need (minutes the first time)"
+	@echo "setting up .venv: opl and its experiments (takes minutes the first time)"
 	@$(PYTHON) -m venv .venv
 	$(INSTALL) -e '.[experiments]'
 	@touch $@
 
 .venv/.dev: .venv/.base
-	@echo "setting up .venv: what tests and checks need"
+	@echo "setting up .venv: tools for tests and checks"
 	$(INSTALL) -e '.[dev]'
 	@touch $@
 
