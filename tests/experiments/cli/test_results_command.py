@@ -90,6 +90,43 @@ def test_writing_changes_the_blocks_and_checking_changes_nothing(place, capsys):
     assert file.read_text() == edited
 
 
+def test_pages_and_the_forest_plot_are_written_and_checked_too(place, capsys):
+    opl = {"kind": "OPL", "weight": 1.0, "gamma": 0.5, "form": "mean_abs"}
+    for seed, (ce, both) in enumerate(((97.0, 98.5), (96.5, 98.25))):
+        write_finished(place / "new", "digits-ce", seed, ce)
+        write_finished(place / "new", "digits-opl", seed, both, about={"opl": opl})
+    assert cli.main(["results", "add", "new"]) == 0
+    pages = place / "docs" / "results"
+    pages.mkdir(parents=True)
+    for file in (place / "RESULTS.md", pages / "demo.md"):
+        file.write_text(f"{BEGIN}\n{END}\n")
+    capsys.readouterr()
+    assert cli.main(["results", "write", "--check"]) == 1
+    assert capsys.readouterr().out == "out of date: RESULTS.md and 2 more; run `opl results write`.\n"
+    assert not (pages / "forest.svg").exists()
+    assert cli.main(["results", "write"]) == 0
+    assert "| CE+OPL | 2 |" in (pages / "demo.md").read_text()
+    assert "demo: CE+OPL</text>" in (pages / "forest.svg").read_text()
+    assert cli.main(["results", "write", "--check"]) == 0
+    for name in ("demo.md", "forest.svg"):
+        before = (pages / name).read_text()
+        (pages / name).write_text(before.replace("CE+OPL", "CE-OPL"))
+        assert cli.main(["results", "write", "--check"]) == 1
+        (pages / name).write_text(before)
+
+
+def test_a_broken_marker_of_a_page_names_the_page_and_changes_nothing(place, capsys):
+    assert cli.main(["results", "add", "runs"]) == 0
+    pages = place / "docs" / "results"
+    pages.mkdir(parents=True)
+    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+    (pages / "demo.md").write_text(f"{BEGIN}\n")
+    capsys.readouterr()
+    assert cli.main(["results", "write"]) == 2
+    assert "docs/results/demo.md: the block that starts in line 1" in capsys.readouterr().err
+    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+
+
 @pytest.mark.parametrize(
     "text", [f"{BEGIN}\n", f"<!-- opl results: demo huge -->\n{END}\n", f"{BEGIN}\n{END}\n{END}\n"]
 )

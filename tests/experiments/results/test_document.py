@@ -1,7 +1,8 @@
-"""RESULTS.md is made from records: blocks, what stands outside of them, and transcribed tables."""
+"""Texts rendered from records: blocks, the text outside of them, short tables, and transcribed tables."""
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,9 @@ def test_a_text_without_markers_is_left_alone(records):
     assert render("words\n", records) == "words\n"
 
 
-def test_blocks_get_the_words_and_the_line_of_their_marker():
+def test_blocks_get_the_arguments_and_the_line_of_their_marker():
     seen = []
-    made = render_blocks(f"a\n{BEGIN}\n{END}\n", lambda words, place: seen.append((words, place)) or "made")
+    made = render_blocks(f"a\n{BEGIN}\n{END}\n", lambda arguments, line: seen.append((arguments, line)) or "made")
     assert seen == [(["demo", "small"], 2)]
     assert made == f"a\n{BEGIN}\n\nmade\n\n{END}\n"
 
@@ -74,6 +75,9 @@ def test_blocks_get_the_words_and_the_line_of_their_marker():
         (f"<!-- opl results: demo tiny -->\n{END}\n", ("line 1", "tiny")),
         (f"<!-- opl results: demo -->\n{END}\n", ("line 1", "an item and a scale")),
         (f"<!-- opl results: transcribed demo -->\n{END}\n", ("line 1", "an item and a scale")),
+        (f"<!-- opl results: short demo -->\n{END}\n", ("line 1", "table or figure", "short")),
+        (f"<!-- opl results: short demo table-99 small -->\n{END}\n", ("line 1", "table-99", "did you mean")),
+        (f"<!-- opl results: short demo huge -->\n{END}\n", ("line 1", "huge", "did you mean")),
     ],
 )
 def test_a_broken_marker_is_one_sentence(records, text, said):
@@ -84,6 +88,49 @@ def test_a_block_without_records_is_one_sentence(records):
     says(lambda: render(f"<!-- opl results: table-1 small -->\n{END}\n", records), FolderError, ("table-1", "add DIR"))
     text = f"<!-- opl results: transcribed demo small -->\n{END}\n"
     says(lambda: render(text, records), FolderError, ("there is no", "demo-small.json"))
+
+
+def test_a_short_table_has_both_numbers_the_difference_and_the_verdict(records):
+    text = render(f"<!-- opl results: short demo small -->\n{END}\n", records)
+    pairs = np.array([98.5 - 97.0, 98.25 - 96.5])
+    low, high = stats.t.interval(0.95, 1, pairs.mean(), stats.sem(pairs))
+    cells = f"96.75 → 98.38 | - | {pairs.mean():+.2f} [{low:+.2f}, {high:+.2f}] | a gain |"  # a single comparison, above zero
+    assert f"| CE+OPL vs CE | 2 | {cells}" in text
+    assert "All" not in text
+
+
+def test_a_short_table_of_many_comparisons_shows_the_decided_ones_and_counts_all():
+    """Table 8 has 15 cells, of which 4 are losses; its headline, the paper's choice, is shown too."""
+    text = render(f"<!-- opl results: short table-8 small -->\n{END}\n", ROOT / "results")
+    rows = [line for line in text.splitlines() if " vs CE |" in line]
+    assert [row.endswith("| a loss |") for row in rows] == [True, True, False, True, True]
+    assert "CE+OPL, weight 1, gamma 0.5 vs CE" in rows[2]
+    assert "All 15 comparisons of table-8: 4 losses, 11 undecided." in text
+
+
+def test_a_short_table_shows_means_and_skips_comparisons_of_earlier_items():
+    text = render(f"<!-- opl results: short table-7 study-few-shot small -->\n{END}\n", ROOT / "results")
+    labels = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[4:-2] if line.startswith("| ")]
+    assert [label.rpartition(", ")[2] for label in labels] == ["average", "average", "1-shot", "5-shot"]
+    assert not any(label.startswith("CIFAR-FS SKD Gen-0+OPL vs") for label in labels)  # in table 6
+
+
+def test_results_md_is_short_and_narrow():
+    """One page that is read in five minutes: about 250 lines, no wide table, no long line outside of tables."""
+    text = (ROOT / "RESULTS.md").read_text().splitlines()
+    assert len(text) <= 265
+    assert max(len(line) for line in text if not line.startswith("|")) <= 160
+    assert max(line.count("|") - 1 for line in text if line.startswith("|")) <= 7
+
+
+def test_links_of_results_md_and_its_pages_lead_to_files():
+    for file in (ROOT / "RESULTS.md", *(ROOT / "docs" / "results").glob("*.md")):
+        targets = re.findall(r"\]\(([^)#]+)[^)]*\)", file.read_text())
+        missing = [target for target in targets if "://" not in target and not (file.parent / target).exists()]
+        assert not missing, (file, missing)
+        if file.name == "RESULTS.md":
+            pages = {Path(target).name for target in targets if target.startswith("docs/results/")}
+            assert pages == {page.name for page in (ROOT / "docs" / "results").iterdir()}
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{"recipe": "gone"}]}'])

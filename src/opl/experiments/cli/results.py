@@ -10,7 +10,7 @@ from tyro.conf import Positional
 from ...errors import FolderError, OptionError, did_you_mean
 from .flags import read_flags
 
-RECORDS, DOCUMENT = Path("results"), Path("RESULTS.md")
+RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
 JOBS = ("add", "write", "draw")
 
 
@@ -44,41 +44,77 @@ class Add:
 
 @dataclass(frozen=True)
 class Write:
-    """Render the tables of a text from the records; text outside of markers stays as it is."""
+    """Render the tables of RESULTS.md and its pages from the records; text outside of markers stays as it is."""
 
     records: Path = RECORDS
     """The folder of records."""
     file: Path = DOCUMENT
     """The text, with a line `<!-- opl results: ITEM SCALE -->` before each table and `<!-- end -->` after it."""
+    pages: Path = PAGES
+    """A folder of further texts (*.md) with such lines, and of the forest plot; skipped if it does not exist."""
     check: bool = False
-    """Write nothing; exit with 1 if the text would change."""
+    """Write nothing; exit with 1 if a file would change."""
 
     def run(self) -> int:
-        """Write the text, if it changes."""
+        """Write the files that change, after all of them were rendered."""
         from ..files import write_whole
-        from ..paper import ITEMS
-        from ..results.document import render_document
 
-        before = self._read()
-        after = render_document(before, self.records, ITEMS)
-        if after == before:
-            print(f"{self.file} agrees with the records in {self.records}")
+        texts = {file: _read_text(file) for file in (self.file, *sorted(self.pages.glob("*.md")))}
+        rendered = self._render(texts)
+        stale = [file for file, text in rendered.items() if text != texts.get(file, "")]
+        if not stale:
+            print(f"up to date with the records in {self.records}: {_describe_files(list(rendered))}")
             return 0
         if self.check:
-            print(f"{self.file} does not agree with the records in {self.records}: run `opl results write`.")
+            print(
+                f"{self._describe(stale)} does not agree with the records in {self.records}: run `opl results write`."
+            )
             return 1
-        try:
-            write_whole(self.file, after.encode())
-        except OSError as error:
-            raise FolderError(f"cannot write {self.file} ({error.strerror}): give another --file.") from error
-        print(f"{self.file} was written from the records in {self.records}")
+        for file in stale:
+            try:
+                write_whole(file, rendered[file].encode())
+            except OSError as error:
+                raise FolderError(f"cannot write {file} ({error.strerror}): check the disk and permissions.") from error
+        print(f"written from the records in {self.records}: {_describe_files(stale)}")
         return 0
 
-    def _read(self) -> str:
-        try:
-            return self.file.read_bytes().decode()
-        except (OSError, ValueError) as error:
-            raise OptionError(f"{self.file} cannot be read as text: give another file with --file.") from error
+    def _render(self, texts: dict[Path, str]) -> dict[Path, str]:
+        """The new content of every file, with the forest plot if there is a folder for it."""
+        from ..charts.effects import draw_effects
+        from ..paper import ITEMS
+        from ..results.document import read_comparable, render_document
+        from ..results.summary import collect_settings
+
+        runs = read_comparable(self.records, ITEMS)
+        rendered = {}
+        for file, text in texts.items():
+            try:
+                rendered[file] = render_document(text, self.records, ITEMS, runs)
+            except OptionError as error:
+                raise OptionError(f"{file}: {error}") from error
+        plot = self.pages / PLOT
+        settings = collect_settings(ITEMS.values(), runs, "small") if self.pages.is_dir() else []
+        if settings:
+            texts[plot] = _read_text(plot) if plot.exists() else ""
+            rendered[plot] = draw_effects(settings, ITEMS)
+        return rendered
+
+
+def _describe_files(files: list[Path]) -> str:
+    """The first file by name, and the number of further files.
+
+    Example:
+        >>> _describe_files([Path("a"), Path("b"), Path("c")])
+        'a and 2 more'
+    """
+    return f"{files[0]} and {len(files) - 1} more" if len(files) > 1 else str(files[0])
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode()
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{file} cannot be read as text: check the path, or give another --file.") from error
 
 
 @dataclass(frozen=True)
@@ -128,11 +164,11 @@ class Results:
     job: Add | Write | Draw
 
     @classmethod
-    def parse(cls, words: list[str]) -> "Results":
+    def parse(cls, argv: list[str]) -> "Results":
         """Read the job and its flags."""
-        if words and not words[0].startswith("-") and words[0] not in JOBS:
-            raise OptionError(did_you_mean("job", words[0], JOBS))
-        return cls(read_flags(Job, words, prog="opl results", description=cls.__doc__))
+        if argv and not argv[0].startswith("-") and argv[0] not in JOBS:
+            raise OptionError(did_you_mean("job", argv[0], JOBS))
+        return cls(read_flags(Job, argv, prog="opl results", description=cls.__doc__))
 
     def run(self) -> int:
         """Do the job."""

@@ -1,10 +1,13 @@
-"""RESULTS.md: a text whose tables are rendered from records.
+"""RESULTS.md and docs/results/: texts whose tables are rendered from records.
 
 Each table stands between two marker lines, and everything else stays as it is:
 
 <!-- opl results: table-1 small -->
 (the table)
 <!-- end -->
+
+Other blocks are `transcribed ITEM SCALE` (the rows whose run folders are gone), `short ITEM ... SCALE` (the comparisons
+of some items, recorded and transcribed, in a small table) and `summary SCALE` (the effect of OPL over all tables).
 """
 
 import json
@@ -13,22 +16,24 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile, takewhile, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import FolderError, OptionError, did_you_mean
 from ..item import Item, Row
-from ..statistics import Interval, Range
-from .comparisons import Line, decide_lines, range_of
+from ..statistics import GAIN, LOSS, Interval, Range
+from .comparisons import Line, decide_lines, describe_difference, family_of, range_of
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
 from .summary import collect_settings, render_summary, summarize
-from .tables import Table, build_table
-from .text import document
+from .tables import Table, build_table, describe_seeds_of
+from .text import document, list_verdicts
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
-TRANSCRIBED, SUMMARY = "transcribed", "summary"
+TRANSCRIBED, SHORT, SUMMARY = "transcribed", "short", "summary"
+MOST = 6  # comparisons of a short table; of more, it has the decided ones, or the means
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
 END = "<!-- end -->"
 LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
@@ -37,13 +42,17 @@ Render = Callable[[list[str], int], str]
 """The text of a block, from the arguments in its marker and the line number of the marker."""
 
 
-def render_document(text: str, folder: Path, items: Mapping[str, Item]) -> str:
-    """The text with every table rendered from the records of a folder; needs no torch."""
-    runs = read_comparable(folder, items)
+def render_document(text: str, folder: Path, items: Mapping[str, Item], records: Sequence[Run] | None = None) -> str:
+    """The text with every table rendered from the records of a folder, which may have been read before."""
+    runs = read_comparable(folder, items) if records is None else records
 
     def render(arguments: list[str], line: int) -> str:
         if arguments[:1] == [SUMMARY] and arguments[1:] and arguments[1] in SCALES:
             return render_summary(summarize(collect_settings(items.values(), runs, arguments[1])))
+        if arguments[:1] == [SHORT] and len(arguments) > 2:
+            *names, scale = arguments[1:]
+            chosen = [_chosen([name, scale], line, items)[0] for name in names]
+            return render_short(chosen, runs, scale, folder, items)
         item, scale = _chosen(arguments, line, items)
         if arguments[0] == TRANSCRIBED:
             return document(read_transcription(folder, item, scale, runs))
@@ -61,9 +70,7 @@ def read_comparable(folder: Path, items: Mapping[str, Item]) -> list[Run]:
 
 def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> str:
     """The table of an item, and the origin of its numbers."""
-    if (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():  # other rows are in the transcription
-        recorded = {run.name for run in runs if run.scale == scale}
-        item = replace(item, rows=tuple(row for row in item.rows if row.recipe in recorded), averages=(), quoted=())
+    item = _recorded_part(item, runs, scale, folder)
     used = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     if not used:
         raise FolderError(
@@ -71,6 +78,145 @@ def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> s
             "remove its block."
         )
     return "\n\n".join([document(build_table(item, runs, scale)), describe_origin(used)])
+
+
+def _recorded_part(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> Item:
+    """The item without the rows that are in its transcription."""
+    if not (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():
+        return item
+    recorded = {run.name for run in runs if run.scale == scale}
+    return replace(item, rows=tuple(row for row in item.rows if row.recipe in recorded), averages=(), quoted=())
+
+
+class Compared(NamedTuple):
+    """One comparison of a short table."""
+
+    table: Table
+    row: Row
+    baseline: Row
+    line: Line
+    base: Line | None
+    """The line of the baseline, which a transcription may lack."""
+    metric: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is compared, by the names of both recipes and the metric."""
+        return self.row.recipe, self.row.baseline, self.metric
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is a gain or a loss."""
+        return self.line.decisions[self.metric].verdict in (GAIN, LOSS)
+
+    @property
+    def family(self) -> str:
+        """The family inside which its p-value is adjusted."""
+        return family_of(self.table.item, self.line, self.metric)
+
+
+def render_short(
+    chosen: Sequence[Item], runs: Sequence[Run], scale: str, folder: Path, items: Mapping[str, Item]
+) -> str:
+    """The comparisons of some items with their baselines: our numbers, the paper's, the difference and the verdict.
+
+    Of many comparisons of an item, the table has the means of rows or columns, or else the decided ones and the
+    headline; a sentence below the table counts all of them.
+    """
+    heading = ("comparison", "seeds", "ours", "paper", "difference", "verdict")
+    rows, counted = [heading, ("---",) * len(heading)], []
+    for item in chosen:
+        pairs = _compare(item, runs, scale, folder, items)
+        shown = _select(item, pairs)
+        rows += map(_short_row, shown)
+        if len(shown) < len(pairs):
+            counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
+            counted.append(f"All {len(pairs)} comparisons of {item.name}: {list_verdicts(counts)}.")
+    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join([text, *([" ".join(counted)] if counted else [])])
+
+
+def _select(item: Item, pairs: Sequence[Compared]) -> Sequence[Compared]:
+    """The comparisons that a short table shows."""
+    if len(pairs) <= MOST:
+        return pairs
+    headline = item.headline or pairs[0].row.recipe
+    means = [pair for pair in pairs if pair.family == "means"]
+    return means or [pair for pair in pairs if pair.decided or pair.row.recipe == headline]
+
+
+def _compare(
+    item: Item, runs: Sequence[Run], scale: str, folder: Path, items: Mapping[str, Item]
+) -> Sequence[Compared]:
+    """The comparisons of an item that have runs, from records and from its transcription.
+
+    Numbers of selected weights are left out, and so are comparisons that an earlier item has.
+    """
+    tables = [build_table(_recorded_part(item, runs, scale, folder), runs, scale)]
+    if (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():
+        tables.append(read_transcription(folder, item, scale, runs))
+    earlier = list(takewhile(lambda other: other.name != item.name, items.values()))
+    known = {(row.recipe, row.baseline, metric) for other in earlier for row in other.rows for metric in other.main}
+    pairs = [pair for table in tables for pair in _pairs(table) if pair.key not in known]
+    if not pairs:
+        raise FolderError(
+            f"{folder} has no comparison of {item.name} at scale {scale}: add runs with `opl results add DIR`, or "
+            "remove its block."
+        )
+    return pairs
+
+
+def _pairs(table: Table) -> list[Compared]:
+    """The comparisons of a table that have a value, without those of selected weights."""
+    by_recipe = {line.recipe: line for line in table.lines}
+    rows = {row.recipe: row for row in (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))}
+    pairs = [
+        Compared(table, row, rows[row.baseline], line, by_recipe.get(row.baseline), name)
+        for line in table.lines
+        if (row := rows.get(line.recipe)) and row.baseline
+        for name in table.item.main
+        if name in line.decisions and line.difference[name].size
+    ]
+    return [pair for pair in pairs if pair.family != "selected"]
+
+
+def _short_row(pair: Compared) -> tuple[str, ...]:
+    line, base, metric = pair.line, pair.base, pair.metric
+    several = sum(not name.startswith("selected/") for name in pair.table.item.main) > 1
+    title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
+    label = base.label if base else pair.baseline.label
+    return (
+        f"{line.label} vs {_shorten(label, line.label)}" + (f", {title}" if several else ""),
+        describe_seeds_of(line),
+        _pair(base.numbers[metric].mean if base else None, line.numbers[metric].mean),
+        _pair(pair.baseline.paper.get(metric), line.paper.get(metric)),
+        describe_difference(line.difference[metric]),
+        line.decisions[metric].verdict,
+    )
+
+
+def _shorten(baseline: str, row: str) -> str:
+    """The label of a baseline without the first words that it shares with the row, if a name remains.
+
+    Example:
+        >>> _shorten("MNIST, uniform, TL", "MNIST, uniform, TL+OPL"), _shorten("network alone", "network alone+OPL")
+        ('TL', 'network alone')
+    """
+    words = dropwhile(lambda pair: pair[0] == pair[1], zip_longest(baseline.split(), row.split()))
+    rest = " ".join(word for word, _ in words if word)
+    return rest if rest[:1].isupper() else baseline
+
+
+def _pair(before: float | None, after: float | None) -> str:
+    """Two numbers, the baseline's first.
+
+    Example:
+        >>> _pair(72.4, 73.52), _pair(None, 73.52), _pair(72.4, None)
+        ('72.40 → 73.52', '73.52', '-')
+    """
+    if after is None:
+        return "-"
+    return f"{after:.2f}" if before is None else f"{before:.2f} → {after:.2f}"
 
 
 def describe_origin(runs: Sequence[Run]) -> str:

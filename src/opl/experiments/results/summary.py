@@ -100,9 +100,14 @@ def summarize(settings: Sequence[Setting]) -> list[Summary]:
     return [summarize_task(task, chosen) for task, chosen in by_task.items() if len(chosen) > 1]
 
 
+def measure_effects(settings: Sequence[Setting]) -> list[Interval]:
+    """The mean paired difference of each setting, with variances moderated over the settings of one task."""
+    return moderate([interval(setting.pairs) for setting in settings])
+
+
 def summarize_task(task: str, settings: Sequence[Setting]) -> Summary:
     """The effect over some settings."""
-    effects = moderate([interval(setting.pairs) for setting in settings])
+    effects = measure_effects(settings)
     networks = list(dict.fromkeys(setting.network for setting in settings))
     means = [
         _mean([effect for effect, setting in zip(effects, settings, strict=True) if setting.network == network])

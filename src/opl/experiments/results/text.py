@@ -170,9 +170,18 @@ def count_verdicts(compared: Sequence[Line]) -> str:
     verdicts = Counter(decision.verdict for line in compared if line.paired for decision in line.decisions.values())
     if verdicts.total() < 2:
         return ""
+    return f"All {verdicts.total()} comparisons, Holm-adjusted: {list_verdicts(verdicts)}."
+
+
+def list_verdicts(verdicts: Counter[str]) -> str:
+    """How often there is each verdict.
+
+    Example:
+        >>> list_verdicts(Counter(["undecided", "a loss", "a loss"]))
+        '2 losses, 1 undecided'
+    """
     plural = {GAIN: "gains", LOSS: "losses"}
-    parts = [_count(plural.get(word, word), word, verdicts[word]) for word in sorted(verdicts, key=_rank)]
-    return f"All {verdicts.total()} comparisons, Holm-adjusted: {', '.join(parts)}."
+    return ", ".join(_count(plural.get(word, word), word, verdicts[word]) for word in sorted(verdicts, key=_rank))
 
 
 def _count(many: str, word: str, count: int) -> str:
