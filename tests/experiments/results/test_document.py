@@ -94,7 +94,7 @@ def test_a_short_table_has_both_numbers_the_difference_and_the_verdict(records):
     text = render(f"<!-- opl results: short demo small -->\n{END}\n", records)
     pairs = np.array([98.5 - 97.0, 98.25 - 96.5])
     low, high = stats.t.interval(0.95, 1, pairs.mean(), stats.sem(pairs))
-    cells = f"96.75 → 98.38 | - | {pairs.mean():+.2f} [{low:+.2f}, {high:+.2f}] | a gain |"  # a single comparison, above zero
+    cells = f"96.75 → 98.38 | - | {pairs.mean():+.2f} [{low:+.2f}, {high:+.2f}] | a gain |"
     assert f"| CE+OPL vs CE | 2 | {cells}" in text
     assert "All" not in text
 

@@ -66,9 +66,7 @@ class Write:
             print(f"up to date with the records in {self.records}: {_describe_files(list(rendered))}")
             return 0
         if self.check:
-            print(
-                f"{self._describe(stale)} does not agree with the records in {self.records}: run `opl results write`."
-            )
+            print(f"out of date: {_describe_files(stale)}; run `opl results write`.")
             return 1
         for file in stale:
             try:
