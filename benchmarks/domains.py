@@ -1,7 +1,7 @@
-"""How fast PACS is decoded into an empty cache, and how fast it is read after that, up to the augmentation.
+"""Speed of decoding PACS into an empty cache, and of reading it from the cache.
 
-`take`: the bytes of random batches; `batches`: the same as normalized floats, what a network without augmentation is
-given; `augmented`: with RSC's crop, flip, jitter and gray. Images a second of one process, one thread.
+`take`: the bytes of random batches; `batches`: the same as normalized floats, the input of a network without
+augmentation; `augmented`: with RSC's crop, flip, jitter and gray. Images per second of one process with one thread.
 """
 
 import json
@@ -19,7 +19,7 @@ BATCH = 64
 
 
 def rate(count: int, work) -> float:
-    """The best of three: the others met other work on the machine."""
+    """Return the best rate of three: slower turns were disturbed by other programs."""
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -29,7 +29,7 @@ def rate(count: int, work) -> float:
 
 
 def measure(size: int = 64) -> dict[str, float]:
-    """Images a second; {} without the data."""
+    """Return images per second, or {} if the data is missing."""
     torch.set_num_threads(1)
     data = Pacs(size=size, target="sketch")
     with tempfile.TemporaryDirectory() as cache:

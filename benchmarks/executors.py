@@ -25,7 +25,7 @@ SLEEP = "import sys, time; time.sleep(float(sys.argv[2])); open(sys.argv[1], 'a'
 
 
 def memory() -> float:
-    """The resident memory of this process, in megabytes."""
+    """Return the resident memory of this process in megabytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
@@ -69,7 +69,7 @@ def run_tasks(given: argparse.Namespace) -> int:
 
 
 def on_cluster(given: argparse.Namespace) -> int:
-    """The same on a Ray cluster of two machines that are processes of this one."""
+    """Run the tasks on a Ray cluster of two nodes that are processes on this machine."""
     from ray.cluster_utils import Cluster
 
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 (the name that Ray reads)

@@ -1,9 +1,9 @@
-"""The rule for gamma on runs: does d differ from that of the baseline as the sign of (1 - s) / (1 - d) - gamma says?
+"""Test the rule for gamma on runs: does the sign of (1 - s) / (1 - d) - gamma predict the sign of the change of d?
 
 python benchmarks/gamma_rule.py FOLDER [FOLDER ...] [--epochs 3]
 
 Every run with OPL and a constant gamma is compared with the run of the same settings and seed without OPL, epoch by
-epoch; s and d in the rule are those of the run without OPL. Records of a run need held-out images for s and d.
+epoch; s and d in the rule come from the run without OPL. Records of a run need held-out images for s and d.
 """
 
 import argparse
@@ -16,14 +16,14 @@ from opl.experiments.results.runs import Run, read_runs
 
 
 def key_of(run: Run, method: dict) -> str:
-    """All settings but the name, with this method."""
+    """Return all settings except the name, with this method."""
     ignored = ("name", "changes", "method", "log")
     settings = {name: value for name, value in run.recipe.items() if name not in ignored}
     return json.dumps([settings, method], sort_keys=True)
 
 
 def agreements(run: Run, base: Run, epochs: int) -> list[bool]:
-    """For each of the first epochs that both have, whether d differs as the rule says."""
+    """Return for each of the first common epochs whether d differs as predicted."""
     gamma, found = float((run.opl or {})["gamma"]), []
     for ours, theirs in zip(run.records[:epochs], base.records[:epochs], strict=False):
         s, d, with_opl = theirs.get("s", math.nan), theirs.get("d", math.nan), ours.get("d", math.nan)
@@ -33,7 +33,7 @@ def agreements(run: Run, base: Run, epochs: int) -> list[bool]:
 
 
 def compare(runs: Iterable[Run], epochs: int) -> dict[str, list[bool]]:
-    """The agreements of all pairs of runs, by scale and recipe."""
+    """Return the agreements of all pairs of runs, by scale and recipe."""
     runs = [run for run in runs if len(run.records)]
     bases = {key_of(run, run.method): run for run in runs if not run.projects}
     settings: dict[str, list[bool]] = defaultdict(list)

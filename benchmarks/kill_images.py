@@ -3,8 +3,8 @@
     python benchmarks/synthetic_imagenet.py /tmp/imagenet
     python benchmarks/kill_images.py /tmp/imagenet/folders --devices 1 2 --workers 0 2
 
-The recipe is that of table 2's small scale, on these images. The run is killed with SIGKILL, with all its processes,
-once its first checkpoint inside the epoch is there.
+The recipe is the small scale of table 2, on these images. The run is killed with SIGKILL, with all its processes,
+after its first checkpoint inside the epoch.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def start(out: Path, flags: list[str]) -> subprocess.Popen:
 
 
 def kill(process: subprocess.Popen) -> None:
-    """The process and all that it started, with no chance to tidy up."""
+    """Kill the process and all its children, without cleanup."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

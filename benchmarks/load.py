@@ -4,8 +4,9 @@
     python benchmarks/load.py --runs 200 --lines 10000       # in seconds
 
 The runs are those of the tables at the small scale, with as many seeds as needed, written by `RunFolder` itself, so
-that all checksums are right; one more run has a long `metrics.jsonl`. CPU time is what a free machine needs; wall time
-and peak memory are those of the process. The last line is what verifying checksums adds to a page of 200 runs.
+that all checksums are right; one more run has a long `metrics.jsonl`. CPU time is the time on an idle
+machine; wall time and peak memory are measured per process. The last line is the cost of verifying checksums for a page
+of 200 runs.
 """
 
 import argparse
@@ -31,7 +32,7 @@ ABOUT = {
 
 
 class Cost(NamedTuple):
-    """What a command took."""
+    """Time and memory of a command."""
 
     wall: float
     cpu: float
@@ -40,7 +41,7 @@ class Cost(NamedTuple):
 
 
 def records(epochs: int) -> Iterator[dict[str, Any]]:
-    """The lines of `metrics.jsonl`, with the numbers that training writes."""
+    """Return lines of `metrics.jsonl` as training writes them."""
     for epoch in range(epochs):
         way = 1 - math.exp(-4 * epoch / epochs)
         yield {
@@ -65,7 +66,7 @@ def names() -> Iterator[tuple[str, int]]:
 
 
 def write_run(out: Path, name: str, seed: int, **changes: Any) -> None:
-    """One finished run, whose weights are a few numbers of its own."""
+    """Write a finished run with a few random weights."""
     import torch
 
     from opl.experiments.paper import ITEMS, recipe
@@ -85,7 +86,7 @@ def write_run(out: Path, name: str, seed: int, **changes: Any) -> None:
 
 
 def write_tree(out: Path, runs: int, lines: int) -> None:
-    """Runs of all tables, and one run with a long file."""
+    """Write runs of all tables, and one run with a long file."""
     for name, seed in islice(names(), runs):
         write_run(out, name, seed)
     if lines:
@@ -93,7 +94,7 @@ def write_tree(out: Path, runs: int, lines: int) -> None:
 
 
 def run(words: list[str]) -> Cost:
-    """What a command takes as a process of its own."""
+    """Measure a command in a separate process."""
     begun = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "opl", *words], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

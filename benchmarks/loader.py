@@ -1,4 +1,4 @@
-"""How fast images are read: the loader vs a bare Pillow loop with the same number of processes.
+"""Speed of reading images: the loader vs a bare Pillow loop with the same number of processes.
 
     python benchmarks/synthetic_imagenet.py /tmp/imagenet
     python benchmarks/loader.py /tmp/imagenet/folders --workers 2
@@ -6,8 +6,8 @@
 The bare loop decodes, crops and resizes the same images with the same boxes, in as many processes, and drops the
 result. `loader` is `EncodedImages.serve` (pixels in the training process), `batches` the same up to normalized floats;
 `draft` decodes JPEGs at a reduced size where the crop allows it. The versions take turns on different images of each
-round; both the images a second and the processor time an image are given, the latter is not disturbed by other work.
-`--memory` runs two epochs over all training images and gives the resident memory of this process over time.
+round; both images per second and processor time per image are printed; other programs do not affect the latter.
+`--memory` runs two epochs over all training images and prints the resident memory of this process over time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def draws_of(step: int) -> list:
 
 
 def bare(files: list[bytes], size: int, step: int) -> None:
-    """What anybody would write with Pillow alone."""
+    """A plain loop with Pillow."""
     for name, draws in zip(files, draws_of(step), strict=True):
         with open(name, "rb") as file, Image.open(io.BytesIO(file.read()), formats=["JPEG"]) as image:
             left, top, wide, tall = random_box(*image.size, draws, 0.08)
@@ -52,7 +52,7 @@ def processor_seconds() -> float:
 
 
 def measured(work) -> tuple[float, float]:
-    """Seconds on the clock and of the processors, children included, which must have ended."""
+    """Return wall time and processor time; children are included and must have ended."""
     clock, before = time.perf_counter(), processor_seconds()
     work()
     return time.perf_counter() - clock, processor_seconds() - before
@@ -121,7 +121,7 @@ def compare(data, rounds: int, count: int, workers: int) -> dict:
 
 
 def resident() -> float:
-    """Megabytes of this process in memory."""
+    """Return the resident memory of this process in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 

@@ -17,7 +17,7 @@ ROWS, LEVEL = 12, 0.05
 
 
 def simulate(seeds: int, effect: float, spread: float, draws: int) -> dict[str, tuple[float, float]]:
-    """Power and family error, by kind of variance."""
+    """Return power and family error, by kind of variance."""
     generator = np.random.default_rng(0)
     hits, errors = dict.fromkeys(("row alone", "moderated"), 0), dict.fromkeys(("row alone", "moderated"), 0)
     for _ in range(draws):

@@ -1,4 +1,4 @@
-"""A model of what OPL on the global batch costs with many processes, from constants measured here, and a check of it.
+"""A model of the cost of OPL on the global batch with many processes, from measured constants, and its check.
 
     python benchmarks/scaling.py --out scaling.json --figure docs/scale.svg     # measure, check, draw
     python benchmarks/scaling.py --from scaling.json --figure docs/scale.svg    # draw again
@@ -9,7 +9,7 @@ all-reduce of the class sums or sends its features to all others. Seconds are
     latency * ring steps + bytes sent / bandwidth + work / rate
 
 with a latency and a bandwidth measured by two processes over gloo on this machine, and rates of one process on one
-thread. The check runs 1, 2 and 4 processes and compares both. For a cluster, give its own `--latency` (seconds) and
+thread. The check runs 1, 2 and 4 processes and compares both. For a cluster, pass its `--latency` (seconds) and
 `--bandwidth` (bytes per second).
 """
 
@@ -61,7 +61,7 @@ def seconds(constants: dict, world: int, batch: int, dim: int, classes: int, alg
 
 
 def best(work, times: int, clock=time.perf_counter) -> float:
-    """The shortest of some: the others met other work on the machine."""
+    """Return the shortest of several times: longer ones were disturbed by other programs."""
     found = []
     for _ in range(times):
         start = clock()
@@ -211,7 +211,7 @@ def draw(constants: dict, file: Path) -> None:
 
 
 def table(constants: dict) -> None:
-    """What a rank sends with each algorithm, and the time of the one that is taken."""
+    """Print the bytes that a rank sends with each algorithm, and the time of the chosen algorithm."""
     print("| ranks | B | C | D | MB, class sums | MB, features | taken | ms |\n|---|---|---|---|---|---|---|---|")
     for world in (2, 8, 64, 1024):
         for batch, classes, dim in ((32, 100, 64), (256, 1000, 512), (256, 1000, 2048), (1024, 21_000, 2048)):

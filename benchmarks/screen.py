@@ -1,10 +1,11 @@
-"""What the screen of the study chose, by the rules of docs/study.md: weights by seed 0, the winner by all seeds.
+"""Select the winner of the screen by the rules of docs/study.md: weights by seed 0, the winner by all seeds.
 
 python benchmarks/screen.py FOLDER
 
-Every number is of validation images at the last epoch. Of each arm the weight with the highest accuracy at seed 0 is
-taken, and of label smoothing the amount. Then come the means over all seeds that arm and cross-entropy share, and
-whether the arm kept its own prediction: d, or for prototypes the largest class cosine, below that of cross-entropy.
+All numbers are measured on validation images at the last epoch. For each arm, the weight (for label smoothing, the
+amount) with the highest accuracy at seed 0 is selected. Then the means over all seeds shared with cross-entropy are
+printed, and whether the prediction of the arm came true: d, or for prototypes the largest class cosine, is below the
+value of cross-entropy.
 """
 
 import argparse
@@ -22,19 +23,19 @@ Table = dict[tuple[str, int], Run]
 
 
 def last(runs: Table, name: str, seed: int, number: str) -> float:
-    """A number of the last epoch of a run."""
+    """Return a number of the last epoch of a run."""
     return float(runs[name, seed].records[-1][number])
 
 
 def choose(runs: Table, arm: str, values: tuple[float, ...]) -> float | None:
-    """The weight, or amount of smoothing, with the highest accuracy at seed 0; None before all of them are there."""
+    """Return the weight (or smoothing) with the highest accuracy at seed 0; None until all runs are done."""
     if any((screen_name(arm, value), 0) not in runs for value in values):
         return None
     return max(values, key=lambda value: last(runs, screen_name(arm, value), 0, "val/top1"))
 
 
 def means(runs: Table, name: str) -> dict[str, float]:
-    """The means of an arm over its seeds."""
+    """Return the means of an arm over its seeds."""
     seeds = [seed for known, seed in runs if known == name]
     return {number: fmean(last(runs, name, seed, number) for seed in seeds) for number in NUMBERS}
 

@@ -4,7 +4,7 @@
 
 `FOLDER/folders` has `train/<class>/<image>` and `val/<class>/<image>`, `FOLDER/parquet` the Hub's layout, with a
 hundred rows in a row group. A class is a coarse pattern of colors under noise, so that a network can learn something.
-Pictures have 200 to 640 pixels a side (`--sides`), and about as many bytes as real ones.
+Images have 200 to 640 pixels per side (`--sides`), and about as many bytes as real photos.
 """
 
 import argparse

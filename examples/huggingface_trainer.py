@@ -1,4 +1,4 @@
-"""OPL in the Hugging Face Trainer: `compute_loss_func` is the one line. Seconds on a CPU, on synthetic pictures.
+"""OPL in the Hugging Face Trainer, passed as `compute_loss_func`. Takes seconds on a CPU, on synthetic images.
 
 pip install transformers accelerate && python examples/huggingface_trainer.py
 """
@@ -13,8 +13,8 @@ from transformers import Trainer, TrainingArguments, ViTConfig, ViTForImageClass
 import opl
 
 
-class Pictures(Dataset):
-    """Four patterns under noise."""
+class NoisyPatterns(Dataset):
+    """Images of four patterns with noise."""
 
     def __init__(self, rows: int, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
@@ -45,14 +45,14 @@ def main() -> None:
                 use_cpu=True,
             )  # fmt: skip
             trainer = Trainer(
-                model, arguments, train_dataset=Pictures(512, 0), eval_dataset=Pictures(256, 1),
+                model, arguments, train_dataset=NoisyPatterns(512, 0), eval_dataset=NoisyPatterns(256, 1),
                 compute_loss_func=criterion,
                 compute_metrics=lambda seen: {"accuracy": float((seen.predictions.argmax(1) == seen.label_ids).mean())},
             )  # fmt: skip
             trainer.train()
             accuracy = trainer.evaluate()["eval_accuracy"]
         with torch.no_grad(), opl.FeatureTap(model) as tap:
-            test = Pictures(256, 1)
+            test = NoisyPatterns(256, 1)
             model.eval()(test.images)
             geometry = opl.geometry.measure(tap.features, test.labels)
         print(f"weight {weight}: accuracy {accuracy:.2%}, s {geometry.same:.3f}, d {geometry.other():.3f}")

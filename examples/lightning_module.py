@@ -1,4 +1,4 @@
-"""OPL in a Lightning module: two lines differ from plain cross-entropy. Seconds on a CPU, on synthetic data.
+"""OPL in a Lightning module: two lines differ from plain cross-entropy. Takes seconds on a CPU, on synthetic data.
 
 pip install pytorch-lightning && python examples/lightning_module.py
 """

@@ -1,4 +1,4 @@
-"""Cross-entropy with and without OPL on scikit-learn's digits, in a plain PyTorch loop. About half a minute on a CPU.
+"""Cross-entropy with and without OPL on scikit-learn's digits, in a plain PyTorch loop. Half a minute on a CPU.
 
 python examples/plain_loop.py
 """
@@ -15,7 +15,7 @@ import opl
 
 
 def digits():
-    """1,797 images of 8 x 8 in [0, 1]: half to train on, half to test on, the same split always."""
+    """1,797 images of 8 x 8 pixels in [0, 1]: half for training, half for testing, always the same split."""
     images, labels = load_digits(return_X_y=True)
     parts = train_test_split(images / 16, labels, test_size=0.5, random_state=0, stratify=labels)
     x_train, x_test, y_train, y_test = (torch.as_tensor(part) for part in parts)
@@ -31,7 +31,7 @@ def network() -> nn.Module:
 
 
 def run(weight: float, seed: int, epochs: int):
-    """One training; with the same seed both losses see the same start and the same batches."""
+    """Train once; with the same seed both losses have the same initial weights and batches."""
     torch.manual_seed(seed)
     x_train, y_train, x_test, y_test = digits()
     model = network()
@@ -56,12 +56,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=2)
-    given = parser.parse_args()
-    print("test set of digits: accuracy, s (same-class cosine, up is better), d (other-class cosine, down is better)")
+    arguments = parser.parse_args()
+    print("test set: accuracy; s, same-class cosine (higher is better); d, other-class cosine (lower is better)")
     print(f"{'loss':<8}{'seed':>6}{'accuracy':>10}{'s':>8}{'d':>8}")
     results = {}
     for name, weight in (("CE", 0.0), ("CE+OPL", 1.0)):
-        results[name] = [run(weight, seed, given.epochs) for seed in range(given.seeds)]
+        results[name] = [run(weight, seed, arguments.epochs) for seed in range(arguments.seeds)]
         for seed, (accuracy, same, other) in enumerate(results[name]):
             print(f"{name:<8}{seed:>6}{accuracy:>10.2%}{same:>8.3f}{other:>8.3f}", flush=True)
     for name, rows in results.items():

@@ -1,4 +1,4 @@
-"""OPL on every pixel of a segmentation network, unlabeled pixels left out. Seconds on a CPU, on synthetic pictures.
+"""OPL on every labeled pixel of a segmentation network. Takes seconds on a CPU, on synthetic images.
 
 python examples/segmentation.py
 """
@@ -11,8 +11,8 @@ import opl
 UNLABELED = 255
 
 
-def pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rectangles of three kinds on a background, under noise; the border of each picture has no label."""
+def make_images(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rectangles of three kinds on a background, with noise; the border of each image has no label."""
     generator = torch.Generator().manual_seed(seed)
     colors = torch.randn(4, 3, generator=torch.Generator().manual_seed(7))
     labels = torch.zeros(count, 24, 24, dtype=torch.long)
@@ -26,7 +26,7 @@ def pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Network(nn.Module):
-    """Classifies the pixels of a smaller map, and enlarges the logits to the picture's size."""
+    """Classifies the pixels of a smaller map, and resizes the logits to the size of the image."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class Network(nn.Module):
 
 
 def main() -> None:
-    images, labels = pictures(96, 0)
-    test_images, test_labels = pictures(48, 1)
+    images, labels = make_images(96, 0)
+    test_images, test_labels = make_images(48, 1)
     known = test_labels != UNLABELED
     for weight in (0.0, 1.0):
         torch.manual_seed(0)
         model = Network()
-        criterion = opl.regularize(nn.CrossEntropyLoss(ignore_index=UNLABELED), model, weight=weight)  # the one line
+        criterion = opl.regularize(nn.CrossEntropyLoss(ignore_index=UNLABELED), model, weight=weight)  # the only change
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         for step in range(60):
             rows = torch.arange(16) + 16 * (step % 6)

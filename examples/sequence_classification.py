@@ -1,4 +1,4 @@
-"""OPL on GPT-2's sequence classifier: the features are those of the last word of each sentence, found by themselves.
+"""OPL on GPT-2's sequence classifier: the features of the last token of each sentence are detected automatically.
 
 pip install transformers && python examples/sequence_classification.py        (seconds on a CPU, random weights)
 """
@@ -11,7 +11,7 @@ import opl
 
 
 def sentences(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words of four kinds with padding at the end; the label is the kind that most words are of."""
+    """Words of four kinds with padding at the end; the label is the most frequent kind."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 4, (count,), generator=generator)
     noise = torch.rand(count, 10, generator=generator) < 0.5
@@ -38,7 +38,7 @@ def main() -> None:
             eos_token_id=0,
         )
         model = GPT2ForSequenceClassification(config)
-        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight)  # the one line
+        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight)  # the only change
         optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
         for step in range(80):
             rows = torch.arange(32) + 32 * (step % 8)

@@ -1,4 +1,4 @@
-"""OPL on every word of a tagger, padding left out. Seconds on a CPU, on synthetic sentences.
+"""OPL on every word of a tagger, without the padding. Takes seconds on a CPU, on synthetic sentences.
 
 python examples/token_classification.py
 """
@@ -12,7 +12,7 @@ PADDING = -100
 
 
 def sentences(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Words 1 to 40 and their tags: that of a word, shifted by one if the word before it is even."""
+    """Words 1 to 40 and their tags; a tag is shifted by 1 if the previous word is even."""
     generator = torch.Generator().manual_seed(seed)
     words = torch.randint(1, 41, (count, 12), generator=generator)
     shift = torch.cat([torch.zeros(count, 1, dtype=torch.long), words[:, :-1] % 2 == 0], 1).long()
@@ -39,14 +39,13 @@ def main() -> None:
     for weight in (0.0, 1.0):
         torch.manual_seed(0)
         model = Tagger()
-        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight)  # the one line
+        criterion = opl.regularize(nn.CrossEntropyLoss(), model, weight=weight)  # the only change
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for step in range(120):
             rows = torch.arange(32) + 32 * (step % 8)
             optimizer.zero_grad()
-            criterion(
-                model(words[rows]).transpose(1, 2), tags[rows]
-            ).backward()  # classes second, as PyTorch wants them
+            logits = model(words[rows]).transpose(1, 2)  # (B, C, T), the order of PyTorch's losses
+            criterion(logits, tags[rows]).backward()
             optimizer.step()
         with torch.no_grad(), opl.FeatureTap(model) as tap:
             right = (model(test_words).argmax(2) == test_tags)[known].double().mean()

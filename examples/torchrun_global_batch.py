@@ -1,8 +1,8 @@
-"""OPL of the global batch under DDP: every process gets the loss and the gradient of all batches together.
+"""OPL of the global batch under DDP: every process gets the loss and the gradient of the concatenated batch.
 
     torchrun --nproc-per-node 2 examples/torchrun_global_batch.py
 
-It checks itself: the same training in one process, on the whole batch, ends with the same weights.
+It checks its result: the same training in one process, on the whole batch, ends with the same weights.
 """
 
 import copy
@@ -27,7 +27,7 @@ def train(model, criterion, inputs, labels, steps: int = 20) -> None:
 
 def main() -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(0)  # the same model and the same data everywhere; each process trains on its own part
+    torch.manual_seed(0)  # the same model and the same data everywhere; each process trains on its part
     model = nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 3)).double()
     alone = copy.deepcopy(model)
     labels = torch.randint(0, 3, (24 * world,))
@@ -47,7 +47,7 @@ def on_this_process() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     main()
-    gc.collect()  # DDP refers to itself: alive, it would keep gloo's threads while Python shuts down
+    gc.collect()  # DDP is in a reference cycle: without this, gloo's threads would still run while Python shuts down
     dist.destroy_process_group()
 
 
