@@ -56,7 +56,7 @@ class Site:
         trained = [result for result in ended if result.code == 0 and EPOCH.search(result.output)]
         if len(trained) != 1:
             return "silent", f"{len(trained)} processes trained to the end", worst
-        if added := file_names(self.out) - file_names(self.alone):
+        if added := file_names(self.out) - file_names(self.alone) - {"report.html"}:
             return "orphan", f"left {sorted(added)[:3]}", worst
         refusals = [result for result in ended if result.code]
         told = all(result.refused and "process" in result.output for result in refusals)
