@@ -1,7 +1,7 @@
-"""The test matrix and the package, each in an environment of its own: `nox --list` shows the sessions.
+"""The test matrix and the package, each session in a separate environment: `nox --list` shows the sessions.
 
-On Linux the torch of an ordinary index needs gigabytes of CUDA libraries. Where pip is configured with an index of CPU
-builds, it takes those.
+On Linux the default build of torch needs gigabytes of CUDA libraries. If pip is configured with an index of CPU builds,
+the CPU build is installed instead.
 """
 
 import tarfile
@@ -12,7 +12,7 @@ import nox
 HERE = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
 TORCHES = ("2.6.0", "2.9.1", "2.13.0")
-TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need beside torch
+TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need in addition to torch
 PACKAGES = ("kernels", "losses", "heads")
 NO_DATA = {"OPL_DATA": None}  # reading real data needs the experiments
 FILES = ("functional", "geometry", "plugin", "client", "public_names", "signatures")
@@ -22,7 +22,7 @@ nox.options.error_on_missing_interpreters = False
 
 
 def library_tests(tests: Path) -> list[str]:
-    """The tests that need torch alone; those of other libraries in them skip where these are not installed."""
+    """Return the tests that need only torch; tests of other libraries are skipped if these are not installed."""
     return [
         *(str(tests / package) for package in PACKAGES),
         *(str(path) for file in FILES for path in tests.glob(f"test_{file}*.py")),
@@ -32,8 +32,8 @@ def library_tests(tests: Path) -> list[str]:
 @nox.session(python=PYTHONS)
 @nox.parametrize("torch", TORCHES)
 def library(session: nox.Session, torch: str) -> None:
-    """The library's tests with one Python and one torch."""
-    session.install(f"torch=={torch}", "--editable", ".", *TOOLS)  # tests call benchmarks beside the source
+    """Run the library's tests with one version of Python and of torch."""
+    session.install(f"torch=={torch}", "--editable", ".", *TOOLS)  # tests call benchmarks of the checkout
     session.run(
         "pytest", "-o", "addopts=-q -m 'not slow'", *library_tests(HERE / "tests"), *session.posargs, env=NO_DATA
     )
@@ -41,7 +41,7 @@ def library(session: nox.Session, torch: str) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """The wheel and the source distribution into dist/, checked as the index will check them."""
+    """Build the wheel and the source distribution in dist/, and check their metadata."""
     session.install("--constraint", "constraints.txt", "build", "twine")
     session.run("python", "-m", "build", "--outdir", "dist")
     session.run("twine", "check", "--strict", *(str(path) for path in (HERE / "dist").iterdir()))
@@ -49,7 +49,7 @@ def build(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def wheel(session: nox.Session) -> None:
-    """The wheel with torch alone, then with its extra: both without the source beside it."""
+    """Test the wheel with torch alone, then with the extra, both outside of the checkout."""
     [file] = (HERE / "dist").glob("*.whl")
     place = session.create_tmp()
     session.install("--constraint", "constraints.txt", str(file))
@@ -64,7 +64,7 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def sdist(session: nox.Session) -> None:
-    """All tests of the unpacked source distribution."""
+    """Run the quick tests of the unpacked source distribution."""
     [file] = (HERE / "dist").glob("*.tar.gz")
     place = Path(session.create_tmp())
     with tarfile.open(file) as archive:
