@@ -13,9 +13,9 @@ HERE = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
 TORCHES = ("2.6.0", "2.9.1", "2.13.0")
 TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need in addition to torch
-PACKAGES = ("kernels", "losses", "heads")
+PACKAGES = ("kernels", "losses", "heads", "plugin")
 NO_DATA = {"OPL_DATA": None}  # reading real data needs the experiments
-FILES = ("functional", "geometry", "plugin", "client", "public_names", "signatures")
+FILES = ("functional", "geometry", "public_names", "signatures")
 
 nox.options.default_venv_backend = "venv"
 nox.options.error_on_missing_interpreters = False
