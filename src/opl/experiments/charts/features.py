@@ -8,51 +8,26 @@ import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
+from .cosines import Cosines, draw_cosines, unit_features
 from .figure import Order, Rendering, paper
 from .plane import Cloud, mean_angle
 from .points import (
     Space,
-    finite,
     legend_columns,
     legend_handles,
     principal_plane,
     read_spaces,
     scatter,
-    thin_out,
     to_positions,
 )
 from .samples import Samples, shared_samples
-from .style import ACCENT, PALETTE, Array, print_label, shorten
+from .style import Array, print_label, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NEEDS = ("test",)
-MOST = 1500  # features whose pairs are counted
-BINS = 40
-SAME, OTHER = ACCENT, PALETTE[2]
-
-
-class Cosines:
-    """The cosines of all pairs of features: of the same class, with mean s, and of others, with mean |cos| d."""
-
-    def __init__(self, space: Space) -> None:
-        units, labels = thin_out(*_units(space), MOST)
-        pairs = np.triu_indices(len(units), 1)
-        cosines, alike = (units @ units.T)[pairs], (labels[:, None] == labels)[pairs]
-        self.same: Array = cosines[alike].clip(-1, 1)
-        self.other: Array = cosines[~alike].clip(-1, 1)
-
-    @property
-    def s(self) -> float:
-        """The mean over pairs of one class; 0 without a pair."""
-        return float(self.same.mean()) if len(self.same) else 0.0
-
-    @property
-    def d(self) -> float:
-        """The mean of |cos| over pairs of two classes; 0 without a pair."""
-        return float(np.abs(self.other).mean()) if len(self.other) else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +55,7 @@ def project(space: Space) -> tuple[Array, Array, float]:
         >>> np.abs(points).round(3).tolist(), round(share, 3)
         ([[0.707, 0.0], [0.707, 0.0]], 1.0)
     """
-    units, labels = _units(space)
+    units, labels = unit_features(space)
     points, share = principal_plane(units)
     return points, labels, share
 
@@ -138,7 +113,7 @@ def draw(spaces: Sequence[Space]) -> "Figure":
         upper, lower = figure.subplots(2, len(spaces), squeeze=False, **shared)
         for space, top, bottom in zip(spaces, upper, lower, strict=True):
             _draw_directions(top, space)
-            _draw_cosines(bottom, space)
+            draw_cosines(bottom, Cosines(space))
         lower[0].set_ylabel("share of pairs")
         columns = legend_columns(names, 42 * len(spaces))
         figure.legend(handles=legend_handles(names), loc="outside lower center", ncols=columns)
@@ -155,31 +130,8 @@ def render(rows: Rows, order: Order) -> Rendering:
     return Rendering({"": draw(spaces)}, text, {"": [runs[0] for _, runs in rows]})
 
 
-def _units(space: Space) -> tuple[Array, Array]:
-    features, labels = finite(space.features, space.labels)
-    lengths = np.linalg.norm(features, axis=1)
-    return features[lengths > 0] / lengths[lengths > 0, None], labels[lengths > 0]
-
-
 def _draw_directions(axes: "Axes", space: Space) -> None:
     points, labels, share = project(space)
     scatter(axes, points, labels)
     axes.set_title(f"{print_label(space.label)}\nunit features by PCA ({share:.0%} of the variance)", loc="left")
     axes.set_aspect("equal", adjustable="box")
-
-
-def _draw_cosines(axes: "Axes", space: Space) -> None:
-    cosines = Cosines(space)
-    edges = np.linspace(-1 if (cosines.other < 0).any() or (cosines.same < 0).any() else 0, 1, BINS + 1)
-    for values, mean, shade, name in (
-        (cosines.same, cosines.s, SAME, "same class, mean s"),
-        (cosines.other, cosines.d, OTHER, "other classes, mean |cos| d"),
-    ):
-        shares = np.histogram(values, edges)[0] / max(1, len(values))
-        axes.stairs(shares, edges, fill=True, color=shade, alpha=0.55, label=name)
-        axes.plot([mean, mean], [0, 1.15 * shares.max()], color=shade, linewidth=1.4)
-    axes.set_title(f"cosines of pairs: s {cosines.s:.2f}, d {cosines.d:.2f}", loc="left")
-    axes.set_xlabel("cosine")
-    axes.margins(x=0, y=0.45)  # the legend is above the bars
-    axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left", fontsize=7)

@@ -30,15 +30,18 @@ class Demo(Flags):
 
 
 def _story(folder: Path, scale: str) -> list[str]:
-    """A summary of the runs."""
+    """A summary of the runs: their effect on accuracy and d, and the two measures that moved most."""
     from ..paper import ITEMS
     from ..report.glossary import TERMS
     from ..results.conformity import screen
-    from ..results.runs import read_runs
+    from ..results.measures import changes, describe_largest
+    from ..results.runs import read_runs, select_runs
     from ..results.text import describe_effect
 
     runs = screen(read_runs(folder), ITEMS.values())
-    return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)"]
+    before, after = (select_runs(runs, row.recipe, scale) for row in item(ITEM).rows[:2])
+    moved = describe_largest(changes(before, after))
+    return [describe_effect(item(ITEM), runs, scale), f"(d: {TERMS['d']}.)", *([moved] if moved else [])]
 
 
 def _next_steps(folder: Path) -> list[str]:

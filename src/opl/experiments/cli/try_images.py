@@ -125,7 +125,7 @@ class Try(Flags):
         """Write and print the comparison; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
-        from ..results.text import show
+        from ..results.text import show, show_rows
         from ..tryout.advice import write_results
 
         seeds = trial.finished_seeds(chosen)
@@ -134,13 +134,15 @@ class Try(Flags):
             raise OplError(
                 f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
             )
-        table, effect, page = write_results(trial.folder, item, ITEMS)
+        results = write_results(trial.folder, item, ITEMS)
         if self.json:
-            print(json.dumps(as_json(table), indent=1))
+            print(json.dumps(as_json(results.table), indent=1))
         else:
-            show(table)
-            print(effect)
-            print(f"table.md, table.json and report.html are in {page.parent}")
+            show(results.table)
+            title = f"What else changed: {item.rows[1].label} vs {item.rows[0].label} (arrow: better)"
+            show_rows(title, ("measure", "before → after", "difference"), results.measures)
+            print("\n".join(line for line in (results.effect, results.moved) if line))
+            print(f"table.md, table.json and report.html are in {results.page.parent}")
         self._say(self._next(chosen, seeds, outcome))
         return 1 if outcome.failed else 0
 

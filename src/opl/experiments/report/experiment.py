@@ -10,6 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 from ..charts import (
+    board,
+    changes,
+    cosines,
     curves,
     data_uris,
     features,
@@ -36,6 +39,8 @@ from ..results.comparisons import (
     lines,
     range_of,
 )
+from ..results.measures import MEASURES, Change, describe_largest, format_difference
+from ..results.measures import changes as measure_changes
 from ..results.runs import BROKEN, Run
 from ..results.tables import build_table, describe_seeds_of
 from ..results.text import count_verdicts, describe_effect, document
@@ -47,6 +52,7 @@ from .templates import render
 
 PAIRS = 6  # comparisons that have their own charts
 BESIDE = 2  # with more comparisons, the thumbnails are beside the forest plot
+BOARD_ROWS = 3  # comparisons from which all losses and measures are shown in one heat map
 WIDEST = 2  # up to this number of compared metrics, the table has their differences too
 SEED_CHARTS = 12  # comparisons with a chart of their seeds; the data table has all
 SHEET = 20  # pictures per row of the sheet of pictures
@@ -123,6 +129,8 @@ def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
     """The whole experiment, and the short titles of its parts by id."""
     parts: dict[str, tuple[str, str, Part]] = {
         "table": ("Table", "Paper and ours", _table),
+        "board": ("Board", "All measures", _board),
+        "changes": ("Measures", "What else changed", lambda part: _by_pair(part, _changes)),
         "seeds": ("Seeds", "Seed by seed", _seeds),
         "features": ("Features", "Features before and after", lambda part: _by_pair(part, _features, _novel)),
         "classes": ("Classes", "Similarity of classes", lambda part: _by_pair(part, _classes)),
@@ -193,11 +201,73 @@ def _opening(experiment: Experiment) -> Markup:
         group=group,
         verdict=verdict,
         tally=count_verdicts(experiment.lines),
+        largest=_describe_largest(experiment),
+        hero=_try(experiment, lambda part: _by_pair(part, _cosines)),
         missing=not_counted if missing else "",
         plot=_try(experiment, _forest),
         thumbnails=_try(experiment, _thumbnails),
         beside=len(forest.contrasts(group.item, experiment.lines, group.scale)) > BESIDE,
     )
+
+
+def _measured(experiment: Experiment, index: int) -> list[Change]:
+    """Every measure of a comparison; empty if no run of it has any, as in runs of older versions."""
+    made = measure_changes(*experiment.finished(index))
+    return made if any(change.before for change in made) else []
+
+
+def _describe_largest(experiment: Experiment) -> str:
+    """The two measures that moved most in the first comparison; empty if it was not measured."""
+    return describe_largest(_measured(experiment, 0)) if experiment.pairs else ""
+
+
+def _changes(experiment: Experiment, index: int) -> Markup | None:
+    """One row per measure, with the difference of every seed and the verdict."""
+    made = _measured(experiment, index)
+    if not made:
+        return None
+    base, row = experiment.pairs[index]
+    rows = [
+        (
+            change,
+            changes.strip(change),
+            format_difference(change.info, change.difference),
+            changes.contrast(change).decision,
+        )
+        for change in made
+    ]
+    return render("changes", label=f"Measures, {row.label} vs {base.label}", rows=rows)
+
+
+def _board(experiment: Experiment) -> Markup | None:
+    """All losses by all measures, for tables with several comparisons that share a baseline."""
+    group = experiment.group
+    rows = [(row, group.finished(row)) for row in group.rows if group.finished(row)]
+    baselines = [row for row, _ in rows if not row.baseline]
+    compared = [row for row, _ in rows if len(baselines) == 1 and row.baseline == baselines[0].recipe]
+    if len(compared) < BOARD_ROWS or not any(
+        name in run.result for _, runs in rows for run in runs for name in MEASURES
+    ):
+        return None
+    made = board.board([(row, runs) for row, runs in rows if row in (*baselines, *compared)])
+    return render(
+        "board", chart=board.to_svg(made), note=board.NOTE, sentences=made.sentences(), data=board.data_table(made)
+    )
+
+
+def _cosines(experiment: Experiment, index: int) -> Markup | None:
+    """The cosines of all pairs of test images, before and after, for the first seed with features of both rows."""
+    runs = _with_features(experiment, index)
+    if runs is None:
+        return None
+    made = cosines.histograms(
+        *points.read_spaces(
+            [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)], points.Space
+        )
+    )
+    top = cosines.highest(made)
+    charts = [(each.label, cosines.to_svg(each, top), cosines.data_table(each)) for each in made]
+    return render("cosines", charts=charts, seed=runs[0].seed)
 
 
 def _forest(experiment: Experiment) -> Markup | None:

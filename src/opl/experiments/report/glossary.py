@@ -8,6 +8,11 @@ TERMS = {
     "and puts different classes at right angles",
     "s": "mean cosine between the features of two images of the same class; 1 is best",
     "d": "|mean cosine| between the features of two images of different classes; 0, at right angles, is best",
+    "Recall@1, MAP@R": "how often the nearest test image has the same class, and how high its other images rank",
+    "kNN, nearest class mean": "accuracy of classifiers that only compare the test features with training features",
+    "failure AUROC": "probability that a right prediction is more confident than a wrong one",
+    "ECE, NLL, Brier": "errors of the predicted probabilities: calibration, log-likelihood, squared error; 0 is best",
+    "NC1, effective rank": "spread within classes relative to the spread between them, and number of dimensions in use",
     "seed": "random seed; a row and its baseline share their seeds, so they are compared seed by seed",
     "95 % interval": "where the mean over all seeds is expected, by the t distribution over the seeds that were run",
     "a gain, a loss": "the paired difference is above or below zero after Holm's adjustment for all comparisons of the "

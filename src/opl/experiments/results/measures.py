@@ -112,19 +112,24 @@ def describe_verdict(info: MeasureInfo, decision: Decision) -> str:
     return words[0] if signs[decision.verdict] > 0 else words[1]
 
 
+def format_difference(info: MeasureInfo, difference: Interval) -> str:
+    """A difference with its interval, with the decimals of the measure; a dash without values."""
+    if not difference.size:
+        return ABSENT
+    low, mean, high = (f"{value:+.{info.digits}f}" for value in (difference.low, difference.mean, difference.high))
+    return mean if math.isnan(difference.half) else f"{mean} [{low}, {high}]"
+
+
 def describe_change(info: MeasureInfo, difference: Interval, decision: Decision) -> str:
-    """A difference with its interval and verdict, with the decimals of the measure; a dash without values.
+    """A difference with its interval and verdict; a dash without values.
 
     Example:
         >>> change = compare_values("test/ece", {0: 0.013, 1: 0.014}, {0: 0.030, 1: 0.029})
         >>> describe_change(change.info, change.difference, change.decision)
         '+0.0160 [+0.0033, +0.0287], worse'
     """
-    if not difference.size:
-        return ABSENT
-    low, mean, high = (f"{value:+.{info.digits}f}" for value in (difference.low, difference.mean, difference.high))
-    ends = "" if math.isnan(difference.half) else f" [{low}, {high}]"
-    return f"{mean}{ends}, {describe_verdict(info, decision)}"
+    text = format_difference(info, difference)
+    return text if text == ABSENT else f"{text}, {describe_verdict(info, decision)}"
 
 
 def compare_values(name: str, before: Mapping[int, float], after: Mapping[int, float]) -> Change:

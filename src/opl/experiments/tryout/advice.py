@@ -153,10 +153,14 @@ def read_items(folder: Path) -> dict[str, Item]:
 
 
 class Results(NamedTuple):
-    """The results of a folder: its table, the effect of OPL in a sentence, and the path of its page."""
+    """The results of a folder: its table, the effect of OPL in a sentence, its measures, and the path of its page."""
 
     table: "Table"
     effect: str
+    measures: list[tuple[str, str, str]]
+    """Title, values before and after, and verdict of every measure, in text."""
+    moved: str
+    """The measures that moved most, in a sentence; empty if there are none."""
     page: Path
 
 
@@ -164,7 +168,8 @@ def write_results(folder: Path, item: Item, items: Mapping[str, Item]) -> Result
     """Write the table and the page of a folder."""
     from ..report.page import write_report
     from ..results.conformity import screen
-    from ..results.runs import read_runs
+    from ..results.measures import changes, describe_change, describe_largest
+    from ..results.runs import read_runs, select_runs
     from ..results.tables import as_json, build_table
     from ..results.text import describe_effect, document
 
@@ -173,4 +178,14 @@ def write_results(folder: Path, item: Item, items: Mapping[str, Item]) -> Result
     write_whole(folder / "table.md", f"{document(table)}\n".encode())
     write_whole(folder / "table.json", f"{json.dumps(as_json(table), indent=1)}\n".encode())
     page = write_report(folder, {**items, item.name: item}, runs=runs)
-    return Results(table, describe_effect(item, runs, TRY), page)
+    before, after = (select_runs(runs, row.recipe, TRY) for row in item.rows[:2])
+    made = changes(before, after)
+    measures = [
+        (
+            f"{change.info.title} {change.info.arrow}".strip(),
+            change.values,
+            describe_change(change.info, change.difference, change.decision),
+        )
+        for change in made
+    ]
+    return Results(table, describe_effect(item, runs, TRY), measures, describe_largest(made), page)
