@@ -134,7 +134,7 @@ def test_a_menu_changes_the_comparison_in_all_parts(browser):
         menu.dispatchEvent(new Event("change"));""")
     visible = "return [...document.querySelectorAll('[data-of]:not([hidden])')].map((box) => box.dataset.pair)"
     found = browser.execute_script(visible)
-    assert found.count("table-1-small-1") == 3  # features, classes and pictures
+    assert found.count("table-1-small-1") == 4  # cosines, features, classes and pictures
     assert "table-1-small-0" not in found
 
 

@@ -68,13 +68,15 @@ def test_no_table_scrolls_sideways_at_1280_pixels(chromium, page):
     assert chromium.execute_script(cut) == []
 
 
-def test_the_first_screen_has_verdict_plot_and_both_thumbnails(chromium, page):
+def test_the_first_screen_has_verdict_cosines_and_plot(chromium, page):
     visit(chromium, page, 1400)
     inside = """return [...document.querySelectorAll("#table-1-small .verdict, #table-1-small .opening .forest, "
-        + "#table-1-small .thumbnail")].map((each) => Math.round(each.getBoundingClientRect().bottom))"""
+        + "#table-1-small .opening [data-pair]:not([hidden]) svg.chart")].map(
+        (each) => Math.round(each.getBoundingClientRect().bottom))"""
     ends = chromium.execute_script(inside)
     assert len(ends) == 4
     assert max(ends) <= 900
+    assert chromium.execute_script("return document.querySelectorAll('#table-1-small .thumbnail').length") == 2
 
 
 def test_print_is_light_without_buttons_and_with_every_chart_and_table(chromium, page):

@@ -1,6 +1,7 @@
 """The parts of an experiment: tables that can be copied, comparisons to choose from, charts, pictures and settings."""
 
 import html
+import json
 import re
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ from _written_page import chart_of, page_of, table_of
 
 from _page import Reader
 from _runs import ITEM, METRICS, PLANE, opl, write_everything, write_run, write_table
+from _vouched import vouch
 from opl.experiments.results.comparisons import format_interval
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
@@ -52,6 +54,29 @@ def test_a_menu_lists_the_comparisons_and_the_headline_is_first(tmp_path):
     page = page_of(tmp_path, {"table-1": replace(ITEM, headline=last.recipe)})
     options = re.findall(r"<option[^>]*>([^<]*)", page[: page.index("</select>")])
     assert options == [f"{last.label} vs CE", "CE+OPL vs CE", "Center vs CE"]
+
+
+def test_measures_are_shown_per_comparison_and_all_losses_in_a_heat_map(tmp_path):
+    write_table(tmp_path, seeds=2)
+    for path in tmp_path.rglob("result.json"):
+        result = json.loads(path.read_text())
+        more = 6.0 if "opl" in str(path) else 0.0
+        noise = float(path.parent.name[-1]) / 10
+        path.write_text(json.dumps({**result, "test/map_at_r": 70 + more + noise, "test/ece": 0.02 + noise / 100}))
+        vouch(path.parent)
+    page = html.unescape(page_of(tmp_path))
+    assert "What else changed" in page
+    assert "70.05 → 76.05" in page
+    assert "All measures" in page
+    assert re.search(r"<li>CE\+OPL: best [^<]*MAP@R", page)
+    assert "Moved most: MAP@R 70.05 → 76.05 (better, 2 of 2 seeds)" in page
+    assert "Cosines of pairs, CE+OPL" in page
+
+
+def test_runs_without_measures_have_no_panel_of_them(two_seeds):
+    _, page = two_seeds
+    assert "What else changed" not in page
+    assert "Moved most" not in page
 
 
 def test_the_four_main_curves_are_shown_and_the_rest_is_folded_away(two_seeds):

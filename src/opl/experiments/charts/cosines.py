@@ -17,7 +17,7 @@ MOST = 1500  # features whose pairs are counted
 BINS = 40
 SAME, OTHER = ACCENT, PALETTE[2]
 NAMES = ("same class", "different classes")
-WIDTH, HEIGHT, MARGIN, BOTTOM, TOP = 400, 190, 12, 38, 30
+WIDTH, HEIGHT, MARGIN, BOTTOM, TOP = 520, 108, 12, 20, 26
 
 
 class Cosines:
@@ -118,7 +118,6 @@ def to_svg(histogram: Histogram, top: float) -> Markup:
     for tick in ticks:
         parts.append(element("text", f"{tick:g}", x=short(x.at(tick)), y=HEIGHT - BOTTOM + 14, text_anchor="middle"))
     parts.append(element("line", x1=x.start, x2=x.end, y1=y.start, y2=y.start, class_="rule"))
-    parts.append(element("text", "cosine of two test images", x=WIDTH / 2, y=HEIGHT - 8, text_anchor="middle"))
     label = f"Cosines of pairs, {histogram.label}: s {histogram.s:.2f}, d {histogram.d:.2f}."
     return drawing(label, WIDTH, HEIGHT, *parts)
 
