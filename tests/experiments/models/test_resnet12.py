@@ -115,10 +115,10 @@ def test_too_small_images_are_refused():
     ("settings", "words"),
     [
         (ResNet12(widths=(64, 160, 320)), ["widths has 3 values", "give 4"]),
-        (ResNet12(widths=(64, 160, 0, 640)), ["widths.2 is 0", "from 1 to"]),
+        (ResNet12(widths=(64, 160, 0, 640)), ["widths.2 is 0", "between 1 and"]),
         (ResNet12(drop=1.0), ["drop is 1.0", "below 1"]),
         (ResNet12(drop=-0.1), ["drop is -0.1"]),
-        (ResNet12(block=0), ["block is 0", "from 1 to"]),
+        (ResNet12(block=0), ["block is 0", "between 1 and"]),
         (ResNet12(ramp=-1), ["ramp is -1"]),
     ],
     ids=str,
