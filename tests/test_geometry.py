@@ -242,3 +242,11 @@ def test_invalid_batch_leaves_the_sums_unchanged():
 def test_docstring_examples():
     failed, tried = doctest.testmod(opl.geometry)
     assert (failed, tried > 5) == (0, True)
+
+
+def test_the_summary_has_the_d_that_the_loss_penalizes_on_signed_features():
+    torch.manual_seed(0)
+    features, labels = torch.randn(40, 6), torch.arange(40) % 4
+    for x in (features, features.abs()):
+        expected = opl.orthogonal_projection(x, labels).other.item()
+        assert opl.geometry.summarize(x, labels)["d"] == pytest.approx(expected, rel=1e-5)

@@ -29,7 +29,7 @@ from ._kernels.distributed import message_device
 from ._kernels.normalize import accumulation_dtype, inverse_norms
 from ._kernels.validate import as_integers, check_positive, check_vectors, validate
 from .errors import DistributedError, FeatureError, LabelError, OptionError, did_you_mean
-from .functional import IGNORE_INDEX, Form, check_options
+from .functional import IGNORE_INDEX, Form, check_options, orthogonal_projection
 
 Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
@@ -719,7 +719,7 @@ def _scores(values: Tensor, name: str) -> Tensor:
 
 MEASURES = {
     "s": "s, mean cosine within classes",
-    "d": "d, mean cosine between classes",
+    "d": "d, mean |cosine| between classes",
     "recall_at_1": "Recall@1",
     "map_at_r": "MAP@R",
     "r_precision": "R-precision",
@@ -755,7 +755,8 @@ def summarize(
     """
     x, ids = _labeled_rows(features, labels, ignore_index)
     geometry = measure(x, torch.unique(ids, return_inverse=True)[1], moments=True)
-    numbers = {"s": geometry.same, "d": geometry.other()}
+    other = float(orthogonal_projection(x, ids, form="mean_abs").other) if geometry.negative else geometry.other()
+    numbers = {"s": geometry.same, "d": other}
     for compute in (lambda: retrieval(x, ids), geometry.collapse):
         with suppress(LabelError):  # one class, or one sample per class
             numbers |= compute()._asdict()
@@ -784,7 +785,7 @@ def report(
     Example:
         >>> numbers = report(torch.eye(2).repeat(2, 1), torch.tensor([0, 1, 0, 1]))
         s, mean cosine within classes       1.0000
-        d, mean cosine between classes      0.0000
+        d, mean |cosine| between classes    0.0000
         Recall@1                            1.0000
         MAP@R                               1.0000
         R-precision                         1.0000
@@ -880,7 +881,8 @@ def _metric_class() -> type[Any]:
         before the next one; or `metric(features, labels)`, which also returns the values of the batch alone. It works
         in a `MetricCollection` and with `self.log_dict(metric)` of Lightning. `compute()` returns a dict of scalars:
 
-        - `s` and `d`: the mean cosine over same-class pairs, and |mean cosine| over different-class pairs.
+        - `s` and `d`: the mean cosine over same-class pairs, and |mean cosine| over different-class pairs, which is the
+          d of the loss if no feature is negative; otherwise it is smaller, and `summarize` computes the d of the loss.
         - `orthogonality`: `(1 - s) + d`; 0 is perfect.
         - `expected_orthogonality`: Eq. 8 of the paper, a sum over pairs of classes.
 

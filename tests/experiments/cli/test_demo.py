@@ -37,7 +37,7 @@ def test_the_story_is_that_of_the_runs(tmp_path, accuracies, ds, expected):
     write_runs(tmp_path, accuracies, ds)
     text, explained = demo._story(tmp_path, "small")
     assert text == expected
-    assert explained.startswith("(d: |mean cosine| between the features of two images of different classes")
+    assert explained.startswith("(d: mean |cosine| between the features of two images of different classes")
 
 
 def test_the_story_names_the_two_measures_that_moved_most_and_their_direction(tmp_path):

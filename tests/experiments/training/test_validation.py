@@ -9,14 +9,14 @@ import torch
 import torch.distributed as dist
 
 from _gloo import together
-from opl import geometry
+from opl import geometry, orthogonal_projection
 from opl.experiments import paper
-from opl.experiments.models import DigitsNet
+from opl.experiments.models import DigitsNet, PreActResNet18
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.training.validation import validate
-from opl.experiments.types import Batch
+from opl.experiments.training.validation import FEATURE_ROWS, FeatureSample, validate
+from opl.experiments.types import Batch, Output
 
 CLASSES, IMAGES = 4, 10
 
@@ -35,7 +35,7 @@ def batch(rows: slice) -> Batch:
 def work(rank: int, shares: list[list[int]], folder: str) -> None:
     start, stop = shares[rank]
     batches = [batch(slice(start, stop))] if stop > start else []
-    result = validate(network(), batches, CLASSES, group=dist.group.WORLD, keep=True)
+    result = validate(signed_network(), batches, CLASSES, group=dist.group.WORLD, keep=True)
     assert bool(result.arrays) == (rank == 0)
     if rank == 0:
         np.savez(f"{folder}/arrays.npz", **result.arrays)
@@ -46,7 +46,7 @@ def work(rank: int, shares: list[list[int]], folder: str) -> None:
 @pytest.mark.parametrize("shares", [[[0, 5], [5, 10]], [[0, 0], [0, 10]], [[0, 7], [7, 7], [7, 10]]])
 def test_several_processes_give_the_numbers_and_predictions_of_one(tmp_path, shares):
     together(work, len(shares), tmp_path, shares, str(tmp_path))
-    whole = validate(network(), [batch(slice(0, IMAGES))], CLASSES, keep=True)
+    whole = validate(signed_network(), [batch(slice(0, IMAGES))], CLASSES, keep=True)
     for rank in range(len(shares)):
         numbers = json.loads((tmp_path / f"{rank}.json").read_text())
         assert numbers == pytest.approx(whole.numbers, abs=1e-6)
@@ -77,6 +77,54 @@ def test_accuracies_and_loss_match_their_definitions():
     assert result.numbers["top1"] == pytest.approx(100 * sum(right) / IMAGES)
     assert result.numbers["top5"] == 100
     assert result.numbers["loss"] == pytest.approx(sum(losses) / IMAGES, rel=1e-5)
+
+
+def signed_network() -> torch.nn.Module:
+    torch.manual_seed(3)
+    return PreActResNet18(widths=(8,) * 17).build(1, CLASSES)
+
+
+def test_d_is_what_the_loss_penalizes_on_signed_features_and_on_others():
+    everything = batch(slice(0, IMAGES))
+    for net, signs in ((network(), 1), (signed_network(), 2)):
+        numbers = validate(net, [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES).numbers
+        with torch.no_grad():
+            features = net.eval()(everything.images).features
+        loss = orthogonal_projection(features, everything.labels)
+        units = torch.nn.functional.normalize(features.double(), dim=1)
+        pairs = everything.labels[:, None] != everything.labels
+        assert features.sign().unique().numel() >= signs
+        assert numbers["d"] == pytest.approx(loss.other.item(), rel=1e-5)
+        assert numbers["d"] == pytest.approx((units @ units.T)[pairs].abs().mean().item(), rel=1e-5)
+        assert numbers["d_signed"] == pytest.approx((units @ units.T)[pairs].mean().item(), rel=1e-5)
+        assert numbers["orthogonality"] == pytest.approx(1 - numbers["s"] + numbers["d"])
+        assert numbers["d_signed"] <= numbers["d"] + 1e-9
+
+
+def test_the_gamma_needed_is_left_out_where_the_rule_does_not_apply():
+    class Fixed(torch.nn.Module):
+        def __init__(self, features: torch.Tensor) -> None:
+            super().__init__()
+            self.features = features
+
+        def forward(self, images: torch.Tensor) -> Output:
+            return Output(self.features, self.features[:, :CLASSES])
+
+    torch.manual_seed(0)
+    features = torch.randn(IMAGES, 6)
+    assert "gamma_needed" not in validate(Fixed(features), [batch(slice(0, IMAGES))], CLASSES).numbers
+    assert "gamma_needed" in validate(Fixed(features.abs()), [batch(slice(0, IMAGES))], CLASSES).numbers
+
+
+def test_a_sample_of_features_keeps_every_kth_image():
+    sample = FeatureSample()
+    rows = torch.arange(4 * FEATURE_ROWS + 3)
+    for part in rows.split(701):
+        sample.add(part[:, None].float(), part)
+    features, labels = sample.joined()
+    assert len(labels) <= FEATURE_ROWS
+    assert torch.equal(labels, rows[:: sample.step])
+    assert torch.equal(features[:, 0].long(), labels)
 
 
 def test_balanced_accuracy_is_that_of_scikit_learn():

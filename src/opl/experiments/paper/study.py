@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Row
 from . import fast
-from .variant import Build, Variant, at_scales
+from .variant import Build, Variant, at_scales, revised_d
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -107,6 +107,7 @@ STUDY = Item(
     figure="forest",
     costs={"small": Cost(8 * MINUTE, cores=2)},
     headline=name_of(WINNER),
+    revisions=(revised_d(name_of(arm) for arm in ("ce", "smooth", *CONFIRMED)),),  # CELU features have both signs
 )
 ITEMS = (STUDY_SCREEN, STUDY)
 

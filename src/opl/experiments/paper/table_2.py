@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Row
 from ..scales import Scale
-from .variant import Variant
+from .variant import Variant, revised_d
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -97,6 +97,7 @@ TABLE_2 = Item(
     note="The last epoch is tested. The paper's CE row of ResNet-50 equals torchvision's published figures. Ours "
     "decodes large JPEG files at a reduced size (draft mode), and resizes and crops in one step.",
     setting="ResNet-18 and ResNet-50, 1,000 classes, 90 epochs",
+    revisions=(revised_d(name_of(group, key) for group in (VIT, SMALL_VIT) for key in VARIANTS),),
     others=(
         *(name_of(SCRIPT, key) for key in SCRIPT_KEYS),
         *(name_of(group, key) for group in (FOLDER, HUB) for key in VARIANTS),

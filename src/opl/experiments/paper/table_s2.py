@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Revision, Row
-from .variant import at_scales
+from .variant import at_scales, revised_d
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +79,7 @@ TABLE_S2 = Item(
             "their convolutions were initialized by PyTorch's default, not He-normal by fan-out as in NeuralScale.",
             tuple(name_of("resnet18", method) for method in ("ce", "opl")),
         ),
+        revised_d(name_of("resnet18", method) for method in ("ce", "opl")),
     ),
     others=tuple(
         name_of(key, f"search-{number}") for key in NETWORKS for number in range(1, max(ITERATIONS.values()) + 1)

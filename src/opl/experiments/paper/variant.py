@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..item import Row
+from ..item import Revision, Row
 from ..scales import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -49,6 +49,15 @@ class Variant:
         """
         baseline = name_of(self.baseline) if self.baseline else ""
         return Row(prefix + self.label, recipe, baseline=baseline, **{"scales": self.scales} | fields)
+
+
+def revised_d(recipes: Iterable[str]) -> Revision:
+    """The change of `test/d` to what OPL penalizes, for recipes whose features have both signs."""
+    return Revision(
+        "2026-11-18T05:00:00Z",
+        "their d is |mean cos|, not mean |cos|, which OPL penalizes and which is larger on features with both signs.",
+        tuple(recipes),
+    )
 
 
 def at_scales(paper: "Recipe", *, small: "Recipe | None" = None, tiny: "Recipe | None" = None) -> "tuple[Recipe, ...]":

@@ -7,7 +7,8 @@ TERMS = {
     "OPL": "orthogonal projection loss: a term added to the usual loss that pulls the features of one class together "
     "and puts different classes at right angles",
     "s": "mean cosine between the features of two images of the same class; 1 is best",
-    "d": "|mean cosine| between the features of two images of different classes; 0, at right angles, is best",
+    "d": "mean |cosine| between the features of two images of different classes, which OPL penalizes; 0, at right "
+    "angles, is best",
     "Recall@1, MAP@R": "how often the nearest test image has the same class, and how high its other images rank",
     "kNN, nearest class mean": "accuracy of classifiers that only compare the test features with training features",
     "failure AUROC": "probability that a right prediction is more confident than a wrong one",

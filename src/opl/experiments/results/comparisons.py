@@ -43,6 +43,7 @@ _RANGES = {
     "top5": PERCENT,
     "s": COSINE,
     "d": SHARE,
+    "d_signed": COSINE,
     "class_cosine": COSINE,
     "loss": Range(0.0, math.inf),
     "kept": SHARE,

@@ -46,7 +46,7 @@ LAUNCHERS = (
     "NODE_RANK",
 )
 """Variables that torchrun, SLURM and other launchers set for the processes of a run."""
-GEOMETRY = ("s", "d", "orthogonality", "gamma_needed", "class_cosine")
+GEOMETRY = ("s", "d", "d_signed", "orthogonality", "gamma_needed", "class_cosine")
 """Records store these without the name of the part they were computed on."""
 
 

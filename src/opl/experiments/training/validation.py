@@ -13,8 +13,9 @@ from torch.nn import functional as F
 
 from ..._kernels.class_sums import closest
 from ...errors import FeatureError, LabelError
-from ...functional import gamma_needed
+from ...functional import gamma_needed, orthogonal_projection
 from ...geometry import Geometry, Reliability, failure_detection, neighbors, retrieval
+from ...losses.projection import ONE_SIGN
 from ..data.batches import Batches
 from ..data.split import stratified_rows
 from ..models.modes import evaluation_mode, unwrap
@@ -32,10 +33,12 @@ class Validation(NamedTuple):
     """The result of a pass; both dictionaries are empty if there were no images.
 
     `numbers` has `top1`, `top5` and `balanced` (the mean over classes of their top-1) in percent, `loss`, and of the
-    features `s`, `d`, `orthogonality` and `expected_orthogonality`, the gamma that OPL needs to lower d, and the
-    largest `class_cosine` of two class means. If predictions are kept, also the measures of `opl.geometry`:
-    `recall_at_1`, `map_at_r`, `r_precision` and `failure_auroc` in percent, `nc1`, `effective_rank`,
-    `mean_class_cosine`, `ece`, `mce`, `nll` and `brier`; those that are undefined for the images are omitted.
+    features `s`, `d` (the mean |cosine| over pairs of different classes, which OPL penalizes by default), `d_signed`
+    (the mean cosine over them, equal to `d` if no feature is negative), `orthogonality` and `expected_orthogonality`,
+    the largest `class_cosine` of two class means, and, where the rule applies, `gamma_needed` to lower d. If
+    predictions are kept, also the measures of `opl.geometry`: `recall_at_1`, `map_at_r`, `r_precision` and
+    `failure_auroc` in percent, `nc1`, `effective_rank`, `mean_class_cosine`, `ece`, `mce`, `nll` and `brier`; those
+    that are undefined for the images are omitted.
     `arrays` has NumPy arrays with one row per image in the order of the batches: `labels` (N,), `top5` (N, 5) class ids
     and `p5` their probabilities, `features` of at most 10,000 images with their `feature_rows`, a stratified sample,
     and also `similarity` (C, C), the cosines between the mean features of the classes, 0 for classes without images.
@@ -70,7 +73,7 @@ def validate(
     by_class = torch.zeros(2, num_classes, dtype=torch.float64)
     rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
     geometry: Geometry | None = None
-    reliability = Reliability()
+    sample, reliability = FeatureSample(), Reliability()
     with evaluation_mode(model):
         for batch in batches:
             features, logits = model(batch.images)
@@ -81,6 +84,7 @@ def validate(
                 by_class += _sums_by_class(top5, labels, num_classes)
             geometry = geometry or Geometry(features.shape[1], num_classes=num_classes, moments=keep)
             geometry.update(features, labels)
+            sample.add(features, labels)
             if keep and not novel:
                 with suppress(FeatureError):  # infinite logits
                     reliability.update(logits, labels)
@@ -95,7 +99,7 @@ def validate(
         dist.all_reduce(by_class, group=group)
     if geometry is None:
         return Validation({}, {})
-    numbers = {**({} if novel else _accuracies(sums, by_class)), **_geometry(geometry)}
+    numbers = {**({} if novel else _accuracies(sums, by_class)), **_geometry(geometry, sample, group)}
     if not keep:
         return Validation(numbers, {})
     joined = {name: torch.cat(values) for name, values in rows.items() if values}
@@ -135,16 +139,55 @@ def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:
     return {"top1": 100 * first / rows, "top5": 100 * five / rows, "balanced": balanced, "loss": entropy / rows}
 
 
-def _geometry(geometry: Geometry) -> dict[str, float]:
-    same, other = geometry.same, geometry.other()
+class FeatureSample:
+    """Features and labels of every k-th image, from which d of signed features is computed pair by pair.
+
+    k is 1 for up to 10,000 images per process, and doubles as often as there are more.
+    """
+
+    def __init__(self) -> None:
+        self.step, self.seen, self.kept = 1, 0, 0
+        self.parts: list[tuple[Tensor, Tensor]] = []
+
+    def add(self, features: Tensor, labels: Tensor) -> None:
+        """Add a batch."""
+        chosen = slice(-self.seen % self.step, None, self.step)
+        self.parts.append((features[chosen].flatten(1), labels[chosen]))
+        self.seen, self.kept = self.seen + len(labels), self.kept + len(self.parts[-1][1])
+        if self.kept > FEATURE_ROWS:
+            features, labels = self.joined()
+            self.parts, self.step = [(features[::2], labels[::2])], 2 * self.step
+            self.kept = len(labels[::2])
+
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """Return all that was kept."""
+        features, labels = zip(*self.parts, strict=True)
+        return torch.cat(features), torch.cat(labels)
+
+    def mean_abs(self, group: Any) -> float:
+        """Return the mean |cosine| over pairs of different classes, of all processes."""
+        joined = [self.joined()] if self.parts else []
+        if group is not None:
+            gathered: list[Any] = [None] * dist.get_world_size(group)
+            dist.all_gather_object(gathered, [(features.cpu(), labels.cpu()) for features, labels in joined], group)
+            joined = [part for parts in gathered for part in parts]
+        features, labels = (torch.cat(values) for values in zip(*joined, strict=True))
+        return float(orthogonal_projection(features, labels, form="mean_abs").other)
+
+
+def _geometry(geometry: Geometry, sample: FeatureSample, group: Any) -> dict[str, float]:
+    same, signed = geometry.same, geometry.other("mean")
+    other = sample.mean_abs(group) if geometry.negative else geometry.other()
     classes = (geometry.counts > 0).sum()
-    needed = gamma_needed(same, geometry.other("mean"), classes, geometry.counts.sum() / classes)
+    needed = float(gamma_needed(same, signed, classes, geometry.counts.sum() / classes))
+    applies = signed >= ONE_SIGN * other and math.isfinite(needed)
     return {
         "s": same,
         "d": other,
-        "gamma_needed": float(needed.nan_to_num(0)),  # without a threshold, any gamma lowers d
+        "d_signed": signed,
+        **({"gamma_needed": needed} if applies else {}),
         "class_cosine": float(closest(geometry.unit_sums, geometry.counts > 0)),
-        "orthogonality": geometry.orthogonality(),
+        "orthogonality": (1 - same) + other,
         "expected_orthogonality": geometry.expected_orthogonality("mean"),
     }
 
