@@ -107,7 +107,7 @@ STUDY = Item(
     figure="forest",
     costs={"small": Cost(8 * MINUTE, cores=2)},
     headline=name_of(WINNER),
-    revisions=(revised_d(name_of(arm) for arm in ("ce", "smooth", *CONFIRMED)),),  # CELU features have both signs
+    revisions=(revised_d(name_of(arm) for arm in ("ce", "smooth", *CONFIRMED)),),  # SiLU features have both signs
 )
 ITEMS = (STUDY_SCREEN, STUDY)
 
