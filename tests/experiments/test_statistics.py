@@ -325,3 +325,9 @@ def test_the_two_way_analysis_splits_the_sum_of_squares():
     total = ((cells - cells.mean()) ** 2).sum()
     assert sum(source.squares for source in sources.values()) == pytest.approx(total)
     assert sources["first"].p < sources["second"].p < 0.05 < sources["interaction"].p
+
+
+def test_variances_are_moderated_where_most_rows_have_equal_values():
+    equal, spread = interval([0.0, 0.0, 0.0]), interval([0.0, 1.0, 2.0])
+    for moderated in moderate([equal, equal, equal, equal, spread]):
+        assert math.isfinite(moderated.half)

@@ -309,7 +309,8 @@ def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
     from scipy.special import digamma, polygamma
 
     observed, freedom = np.asarray(variances, dtype=float), np.asarray(degrees, dtype=float)
-    observed = np.maximum(observed, 1e-5 * np.median(observed))  # a row of equal values has a variance of 0
+    typical = np.median(observed) or np.median(observed[observed > 0])
+    observed = np.maximum(observed, 1e-5 * typical)  # a row of equal values has a variance of 0
     logs = np.log(observed) - digamma(freedom / 2) + np.log(freedom / 2)
     spread = float(logs.var(ddof=1))
     excess = spread * (1 + math.sqrt(2 / (len(logs) - 1))) - float(polygamma(1, freedom / 2).mean())

@@ -2,7 +2,7 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,15 +75,10 @@ class Board:
     def sentences(self) -> list[str]:
         """One sentence per loss: where it is best and worst of all, and what differs significantly from the baseline.
 
-        Measures without a good direction and measures that are known for fewer than two losses are not ranked.
+        Measures without a good direction are not ranked, and of several losses with the same mean none is the best.
         """
-        signs = np.array([info.better for info in self.infos])
-        ranked = self.means * signs
-        known = np.isfinite(ranked).sum(0) > 1
-        best, worst = (
-            [int(find(ranked[:, column])) if known[column] and signs[column] else -1 for column in range(len(signs))]
-            for find in (np.nanargmax, np.nanargmin)
-        )
+        ranked = self.means * np.array([info.better or math.nan for info in self.infos])
+        best, worst = ([_only_index(column, end) for column in ranked.T] for end in (np.nanmax, np.nanmin))
         return [
             self._sentence(
                 label, [[index == row for index in extreme] for extreme in (best, worst)], self.cells[row - 1]
@@ -212,6 +207,14 @@ def render(rows: Rows, order: Order) -> Rendering:
     """The heat map; as text, one sentence per loss."""
     values = board(rows)
     return Rendering({"": draw(values)}, [*values.sentences(), NOTE])
+
+
+def _only_index(column: Array, end: Callable[[Array], float]) -> int:
+    """The row that alone has the largest or smallest value; -1 if there is none, or only one value."""
+    if np.isfinite(column).sum() < 2:
+        return -1
+    [rows] = np.nonzero(column == end(column))
+    return int(rows[0]) if len(rows) == 1 else -1
 
 
 def _mean(values: Sequence[object]) -> float:
