@@ -1,9 +1,10 @@
-"""Test the rule for gamma on runs: does the sign of (1 - s) / (1 - d) - gamma predict the sign of the change of d?
+"""Test the rule for gamma on runs: does the sign of gamma_needed - gamma predict the sign of the change of d?
 
 python benchmarks/gamma_rule.py FOLDER [FOLDER ...] [--epochs 3]
 
 Every run with OPL and a constant gamma is compared with the run of the same settings and seed without OPL, epoch by
-epoch; s and d in the rule come from the run without OPL. Records of a run need held-out images for s and d.
+epoch. The rule takes s, d and the numbers of classes and held-out images from the run without OPL. Epochs without
+held-out images, and epochs for which the rule has no threshold, are left out.
 """
 
 import argparse
@@ -13,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from opl.experiments.results.runs import Run, read_runs
+from opl.experiments.results.tables import count_of
+from opl.functional import gamma_needed
 
 
 def key_of(run: Run, method: dict) -> str:
@@ -25,10 +28,13 @@ def key_of(run: Run, method: dict) -> str:
 def agreements(run: Run, base: Run, epochs: int) -> list[bool]:
     """Return for each of the first common epochs whether d differs as predicted."""
     gamma, found = float((run.opl or {})["gamma"]), []
+    classes = count_of(base.splits().get("class_names"))
+    per_class = count_of(base.splits().get("val")) / max(1, classes)
     for ours, theirs in zip(run.records[:epochs], base.records[:epochs], strict=False):
         s, d, with_opl = theirs.get("s", math.nan), theirs.get("d", math.nan), ours.get("d", math.nan)
-        if all(map(math.isfinite, (s, d, with_opl))) and d < 1:
-            found.append((with_opl > d) == ((1 - s) / (1 - d) > gamma))
+        needed = float(gamma_needed(s, d, classes, per_class))
+        if all(map(math.isfinite, (needed, with_opl))):
+            found.append((with_opl > d) == (needed > gamma))
     return found
 
 
