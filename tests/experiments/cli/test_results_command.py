@@ -58,7 +58,7 @@ def test_adding_another_result_needs_the_flag(place, capsys):
         (("draw", "figure-6"), "there is no folder results"),
         (("draw", "figure-6", "--records", "empty"), "cannot be drawn without cifar100-search-ce, "),
         (("draw", "figure-6", "--records", "empty", "--to", "nowhere"), "there is no folder nowhere"),
-        (("draw", "figure-3"), "(table-8, table-s2, figure-6, study have)"),
+        (("draw", "figure-3"), "(table-8, table-s2, figure-6, board, study have)"),
         (("draw", "figure-66"), "did you mean 'figure-6'"),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 from _finished_runs import dump, load, write_finished
 from _said import says
 from opl.errors import FolderError, OptionError
+from opl.experiments.item import Revision
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.document import read_transcription, render_blocks, render_document
 from opl.experiments.results.records import add_runs
@@ -113,6 +115,14 @@ def test_a_short_table_shows_means_and_skips_comparisons_of_earlier_items():
     labels = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[4:-2] if line.startswith("| ")]
     assert [label.rpartition(", ")[2] for label in labels] == ["average", "average", "1-shot", "5-shot"]
     assert not any(label.startswith("CIFAR-FS SKD Gen-0+OPL vs") for label in labels)  # in table 6
+
+
+def test_a_short_table_marks_comparisons_of_stale_runs(records):
+    changed = Revision("2026-11-16T00:00:00Z", "other weights", ("digits-ce",))
+    for since, seeds in (("2026-11-16T00:00:00Z", "2, stale"), ("2026-11-15T00:00:00Z", "2")):
+        items = {"demo": replace(ITEMS["demo"], revisions=(replace(changed, since=since),))}
+        text = render_document(f"<!-- opl results: short demo small -->\n{END}\n", records, items)
+        assert f"| CE+OPL vs CE | {seeds} |" in text  # the baseline started on 2026-11-15
 
 
 def test_results_md_is_short_and_narrow():

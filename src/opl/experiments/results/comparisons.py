@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..item import Average, Item, Quoted, Row
+from ..item import Average, Item, Quoted, Revision, Row
 from ..settings import describe_changes
 from ..statistics import (
     ANY,
@@ -278,13 +278,18 @@ def notes(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
     ]
 
 
+def stale_runs(revision: Revision, runs: Sequence[Run]) -> list[Run]:
+    """The runs of the revised recipes that are older than the revision."""
+    revised = [run for run in runs if run.name in revision.recipes]
+    return [run for run in revised if str(run.about.get("started", "")) < revision.since]
+
+
 def describe_stale(item: Item, runs: Sequence[Run]) -> list[str]:
     """One line per revision of the item's recipes that some runs are older than."""
     labels = {row.recipe: row.label for row in item.rows}
     texts = []
     for revision in item.revisions:
-        revised = [run for run in runs if run.name in revision.recipes]
-        old = [run for run in revised if str(run.about.get("started", "")) < revision.since]
+        old = stale_runs(revision, runs)
         if old:
             rows = ", ".join(dict.fromkeys(labels[run.name] for run in old))
             texts.append(f"**stale** ({len(old)} runs from before {revision.since[:10]}; {rows}): {revision.what}")

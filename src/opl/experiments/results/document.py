@@ -15,6 +15,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import dropwhile, takewhile, zip_longest
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 from ...errors import FolderError, OptionError, did_you_mean
 from ..item import Item, Row
 from ..statistics import GAIN, LOSS, Interval, Range
-from .comparisons import Line, decide_lines, describe_difference, family_of, range_of
+from .comparisons import Line, decide_lines, describe_difference, family_of, range_of, stale_runs
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
@@ -128,7 +129,8 @@ def render_short(
     for item in chosen:
         pairs = _compare(item, runs, scale, folder, items)
         shown = _select(item, pairs)
-        rows += map(_short_row, shown)
+        stale = {run.name for revision in item.revisions for run in stale_runs(revision, runs) if run.scale == scale}
+        rows += [_short_row(pair, stale) for pair in shown]
         if len(shown) < len(pairs):
             counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
             counted.append(f"All {len(pairs)} comparisons of {item.name}: {list_verdicts(counts)}.")
@@ -180,14 +182,15 @@ def _pairs(table: Table) -> list[Compared]:
     return [pair for pair in pairs if pair.family != "selected"]
 
 
-def _short_row(pair: Compared) -> tuple[str, ...]:
+def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
+    """The cells of a comparison; its seeds are marked if a run of either row is stale."""
     line, base, metric = pair.line, pair.base, pair.metric
     several = sum(not name.startswith("selected/") for name in pair.table.item.main) > 1
     title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
     label = base.label if base else pair.baseline.label
     return (
         f"{line.label} vs {_shorten(label, line.label)}" + (f", {title}" if several else ""),
-        describe_seeds_of(line),
+        describe_seeds_of(line) + (", stale" if {pair.row.recipe, pair.baseline.recipe} & stale else ""),
         _pair(base.numbers[metric].mean if base else None, line.numbers[metric].mean),
         _pair(pair.baseline.paper.get(metric), line.paper.get(metric)),
         describe_difference(line.difference[metric]),
