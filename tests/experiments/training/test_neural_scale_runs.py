@@ -84,7 +84,7 @@ def test_the_paper_scale_takes_the_published_widths_and_schedule():
     for row in table_s2.TABLE_S2.rows:
         recipe = paper.recipe(row.recipe, "paper")
         assert (recipe.model.source, recipe.model.ratio, recipe.after) == ("stored", 1.0, "")
-        rates = [0.1 * recipe.schedule(epoch * 391, 391, 300) for epoch in (0, 99, 100, 199, 200, 249, 250, 299)]
+        rates = [0.1 * recipe.schedule(epoch * 391, 391, 300) for epoch in (0, 98, 99, 198, 199, 248, 249, 299)]
         assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001])
     search = paper.recipe(table_s2.name_of("resnet18", "search-1"), "paper")
     rates = [0.1 * search.schedule(epoch * 196, 196, 120) for epoch in (0, 9, 10, 19, 20, 30)]
