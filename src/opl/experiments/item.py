@@ -107,6 +107,8 @@ class Revision:
     what: str
     """What is different in runs from before it."""
     recipes: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+    """The numbers that it changes; empty for all."""
 
 
 @dataclass(frozen=True)

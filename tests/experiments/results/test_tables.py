@@ -43,6 +43,8 @@ def test_runs_older_than_a_revision_of_their_recipe_are_stale(tmp_path):
     said = document(build_table(replace(ITEM, revisions=(later,)), found, "small"))
     assert "**stale** (2 runs from before 2026-11-16; CE+OPL): other weights." in said
     assert "stale" not in document(build_table(replace(ITEM, revisions=(earlier,)), found, "small"))
+    of_d = replace(later, metrics=("test/d",))
+    assert "**stale** d (2 runs" in document(build_table(replace(ITEM, revisions=(of_d,)), found, "small"))
 
 
 def test_a_damaged_run_is_said_in_its_row_and_loses_no_other(tmp_path):

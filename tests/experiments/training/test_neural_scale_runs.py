@@ -87,5 +87,5 @@ def test_the_paper_scale_takes_the_published_widths_and_schedule():
         rates = [0.1 * recipe.schedule(epoch * 391, 391, 300) for epoch in (0, 98, 99, 198, 199, 248, 249, 299)]
         assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001, 0.0001, 0.0001])
     search = paper.recipe(table_s2.name_of("resnet18", "search-1"), "paper")
-    rates = [0.1 * search.schedule(epoch * 196, 196, 120) for epoch in (0, 9, 10, 19, 20, 30)]
+    rates = [0.1 * search.schedule(epoch * 196, 196, 120) for epoch in (0, 8, 9, 18, 19, 29)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.01 / 1.5, 0.01 / 1.5**2])

@@ -57,6 +57,7 @@ def revised_d(recipes: Iterable[str]) -> Revision:
         "2026-11-18T05:00:00Z",
         "their d is |mean cos|, not mean |cos|, which OPL penalizes and which is larger on features with both signs.",
         tuple(recipes),
+        ("test/d",),
     )
 
 

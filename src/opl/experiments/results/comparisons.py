@@ -292,7 +292,9 @@ def describe_stale(item: Item, runs: Sequence[Run]) -> list[str]:
         old = stale_runs(revision, runs)
         if old:
             rows = ", ".join(dict.fromkeys(labels[run.name] for run in old))
-            texts.append(f"**stale** ({len(old)} runs from before {revision.since[:10]}; {rows}): {revision.what}")
+            numbers = ", ".join(item.metrics.get(name, name) for name in revision.metrics)
+            subject = f"**stale** {numbers}" if numbers else "**stale**"
+            texts.append(f"{subject} ({len(old)} runs from before {revision.since[:10]}; {rows}): {revision.what}")
     return texts
 
 

@@ -129,7 +129,10 @@ def render_short(
     for item in chosen:
         pairs = _compare(item, runs, scale, folder, items)
         shown = _select(item, pairs)
-        stale = {run.name for revision in item.revisions for run in stale_runs(revision, runs) if run.scale == scale}
+        revisions = [
+            revision for revision in item.revisions if not revision.metrics or {*revision.metrics} & {*item.main}
+        ]
+        stale = {run.name for revision in revisions for run in stale_runs(revision, runs) if run.scale == scale}
         rows += [_short_row(pair, stale) for pair in shown]
         if len(shown) < len(pairs):
             counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
