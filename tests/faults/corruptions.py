@@ -30,7 +30,7 @@ REDUNDANT = (".sha256", "owner.json")  # `opl check` may miss a checksum that is
 OUTPUTS = (".lock", "report.html", "log.txt", ".png")
 MARKS = (
     "damaged", "unfinished", "refused", "not added", "cannot be read", "cannot be used", "left out", "in use",
-    "no finished run",
+    "not a finished run",
 )  # fmt: skip
 
 Damage = Callable[[Path, Path], object]
