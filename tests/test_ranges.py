@@ -37,33 +37,33 @@ class Outer:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"rate": 0.0}, "rate is 0.0: it must be a number above 0."),
-        ({"rate": math.nan}, "rate is nan: it must be a finite number."),
-        ({"rate": math.inf}, "rate is inf: it must be a finite number."),
-        ({"rate": 10**400}, "it must be a finite number."),
-        ({"rate": True}, "rate is True: it must be a number."),
-        ({"rate": "1"}, "rate is '1': it must be a number."),
-        ({"free": -math.inf}, "free is -inf: it must be a finite number."),
-        ({"count": 0}, "count is 0: it must be a whole number between 1 and 2,147,483,647."),
-        ({"count": 1.0}, "count is 1.0: it must be a whole number."),
-        ({"count": True}, "count is True: it must be a whole number."),
-        ({"count": 2**31}, "count is 2147483648: it must be a whole number between 1 and 2,147,483,647."),
+        ({"rate": 0.0}, "rate is 0.0 but must be a number above 0."),
+        ({"rate": math.nan}, "rate is nan but must be a finite number."),
+        ({"rate": math.inf}, "rate is inf but must be a finite number."),
+        ({"rate": 10**400}, "must be a finite number."),
+        ({"rate": True}, "rate is True but must be a number."),
+        ({"rate": "1"}, "rate is '1' but must be a number."),
+        ({"free": -math.inf}, "free is -inf but must be a finite number."),
+        ({"count": 0}, "count is 0 but must be a whole number between 1 and 2,147,483,647."),
+        ({"count": 1.0}, "count is 1.0 but must be a whole number."),
+        ({"count": True}, "count is True but must be a whole number."),
+        ({"count": 2**31}, "count is 2147483648 but must be a whole number between 1 and 2,147,483,647."),
         ({"word": "three"}, "word 'three' does not exist: did you mean"),
         ({"word": []}, "word [] does not exist: did you mean"),
-        ({"flag": 1}, "flag is 1: it must be true or false."),
-        ({"name": "../x"}, "name is '../x': it must be a word of letters"),
+        ({"flag": 1}, "flag is 1 but must be true or false."),
+        ({"name": "../x"}, "name is '../x' but must be a word of letters"),
         ({"name": "x\0"}, "must not contain the zero character"),
-        ({"name": None}, "name is None: it must be a word."),
-        ({"maybe": -1.0}, "maybe is -1.0: it must be a number above 0."),
-        ({"widths": (1, 0)}, "widths.1 is 0: it must be a whole number"),
-        ({"widths": [1]}, "widths is [1]: it must be a list of values."),
+        ({"name": None}, "name is None but must be a word."),
+        ({"maybe": -1.0}, "maybe is -1.0 but must be a number above 0."),
+        ({"widths": (1, 0)}, "widths.1 is 0 but must be a whole number"),
+        ({"widths": [1]}, "widths is [1] but must be a list of values."),
         ({"pair": (1, 2, 3)}, "pair has 3 values: give 2."),
-        ({"inner": Inner(1.5)}, "inner.share is 1.5: it must be a number between 0 and 1."),
+        ({"inner": Inner(1.5)}, "inner.share is 1.5 but must be a number between 0 and 1."),
         ({"inner": {"share": 1}}, "inner is {'share': 1}, where settings are expected"),
-        ({"inners": (Inner(), Inner(-1.0))}, "inners.1.share is -1.0: it must be a number between 0 and 1."),
-        ({"depth": 9}, "depth is 9: it must be a whole number between 8 and 200 of the form 6n + 2, such as 8 or 14."),
-        ({"size": 19}, "size is 19: it must be a whole number out of 18, 34."),
-        ({"half_open": 1.0}, "half_open is 1.0: it must be a number of at least 0 and below 1."),
+        ({"inners": (Inner(), Inner(-1.0))}, "inners.1.share is -1.0 but must be a number between 0 and 1."),
+        ({"depth": 9}, "depth is 9 but must be a whole number between 8 and 200 of the form 6n + 2, such as 8 or 14."),
+        ({"size": 19}, "size is 19 but must be a whole number out of 18, 34."),
+        ({"half_open": 1.0}, "half_open is 1.0 but must be a number of at least 0 and below 1."),
     ],
 )
 def test_a_wrong_setting_is_named_with_its_value_and_range(settings, sentence):
@@ -72,7 +72,7 @@ def test_a_wrong_setting_is_named_with_its_value_and_range(settings, sentence):
 
 
 def test_settings_inside_of_others_are_named_by_their_flag():
-    with pytest.raises(OptionError, match=r"^method\.share is 2: it must be a number between 0 and 1\.$"):
+    with pytest.raises(OptionError, match=r"^method\.share is 2 but must be a number between 0 and 1\.$"):
         check_settings(Inner(2), "method.")
 
 

@@ -116,7 +116,7 @@ def check_settings(settings: Any, inside: str = "") -> None:
         >>> from opl.optim import SGD
         >>> check_settings(SGD(momentum=1.0), "optimizer.")
         Traceback (most recent call last):
-        opl.errors.OptionError: optimizer.momentum is 1.0: it must be a number of at least 0 and below 1.
+        opl.errors.OptionError: optimizer.momentum is 1.0 but must be a number of at least 0 and below 1.
     """
     hints = _hints(settings.__class__)
     for field in dataclasses.fields(settings):
@@ -134,7 +134,7 @@ def _check(value: Any, hint: Any, name: str) -> None:
         _check(value, options[0], name)
         for rule in options[1:]:
             if isinstance(rule, Rule) and not rule.allows(value):
-                raise OptionError(f"{name} is {value!r}: it must be {_NOUNS[options[0]]} {rule.describe(value)}.")
+                raise OptionError(f"{name} is {value!r} but must be {_NOUNS[options[0]]} {rule.describe(value)}.")
     elif origin in (Union, types.UnionType):
         _check_union(value, options, name)
     elif origin is Literal:
@@ -158,7 +158,7 @@ def _check_union(value: Any, options: tuple[Any, ...], name: str) -> None:
 
 def _check_tuple(value: Any, options: tuple[Any, ...], name: str) -> None:
     if not isinstance(value, tuple):
-        raise OptionError(f"{name} is {value!r}: it must be a list of values.")
+        raise OptionError(f"{name} is {value!r} but must be a list of values.")
     several = len(options) == 2 and options[1] is Ellipsis
     if not several and len(value) != len(options):
         raise OptionError(f"{name} has {len(value)} values: give {len(options)}.")
@@ -174,9 +174,9 @@ def _check_plain(value: Any, hint: Any, name: str) -> None:
     if allowed is None:
         raise OptionError(f"{name} is {value!r}, where settings are expected: give those of the recipe.")
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
-        raise OptionError(f"{name} is {value!r}: it must be {_NOUNS[hint]}.")
+        raise OptionError(f"{name} is {value!r} but must be {_NOUNS[hint]}.")
     if isinstance(value, int | float) and hint is float and not _is_finite(value):
-        raise OptionError(f"{name} is {value!r}: it must be a finite number.")
+        raise OptionError(f"{name} is {value!r} but must be a finite number.")
     if isinstance(value, str) and "\0" in value:
         raise OptionError(f"{name} is {value!r}: it must not contain the zero character.")
 

@@ -188,7 +188,7 @@ def check_options(gamma: float, form: str, ignore_index: int, same_weight: float
     """Raise `OptionError` for an invalid setting, with a valid value to use instead."""
     for name, value, example in (("gamma", gamma, "0.5, the paper's choice"), ("same_weight", same_weight, "1")):
         if not is_number(value) or not 0 <= value < math.inf:
-            raise OptionError(f"{name} is {value!r}: it must be a finite number of at least 0, such as {example}.")
+            raise OptionError(f"{name} is {value!r} but must be a finite number of at least 0, such as {example}.")
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))
     check_ignore_index(ignore_index)
@@ -234,7 +234,7 @@ def _with_references(
     algorithm: str,
 ) -> Similarities:
     if algorithm != "auto":
-        raise OptionError(f"algorithm is {algorithm!r}: with references it must be 'auto'.")
+        raise OptionError(f"algorithm is {algorithm!r}: only 'auto' works with references.")
     if not isinstance(references, tuple) or len(references) != 2:
         raise OptionError("references must be a pair (features, labels), such as the output of opl.Queue.")
     if group is not None:

@@ -60,7 +60,7 @@ class Geometry:
     ) -> None:
         for name, value in (("num_classes", num_classes), ("feature_dim", feature_dim)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise OptionError(f"{name} is {value!r}: it must be a whole number of at least 1.")
+                raise OptionError(f"{name} is {value!r} but must be a whole number of at least 1.")
         self.num_classes, self.feature_dim, self._placed = num_classes, feature_dim, device is not None
         with torch.inference_mode(False):  # inference tensors cannot be updated in place outside inference mode
             self.counts = torch.zeros(num_classes, dtype=torch.long, device=device or "cpu")

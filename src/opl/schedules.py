@@ -186,7 +186,7 @@ def gamma_rule(gamma: Gamma) -> GammaRule:
         return NeededGamma(AutoGamma())
     if not is_number(gamma) or not 0 <= gamma < math.inf:
         raise OptionError(
-            f"gamma is {gamma!r}: it must be a number of at least 0, such as 0.5 (the paper's choice), 'auto', or an "
+            f"gamma is {gamma!r} but must be a number of at least 0, such as 0.5 (the paper's choice), 'auto', or an "
             "opl.Ramp."
         )
     return ConstantGamma(float(gamma))

@@ -252,7 +252,7 @@ def check_range(labels: Tensor, x: Tensor, num_classes: int) -> Tensor:
 def check_steps(name: str, value: int) -> int:
     """Return the value if it is a valid number of steps; raise `OptionError` otherwise."""
     if value < 0:
-        raise OptionError(f"{name} is {value}: it must be a number of steps of at least 0.")
+        raise OptionError(f"{name} is {value} but must be a number of steps of at least 0.")
     return value
 
 
@@ -273,7 +273,7 @@ def check_ignore_index(ignore_index: int) -> None:
     """Raise `OptionError` unless `ignore_index` is a whole number."""
     if not is_number(ignore_index) or ignore_index != int(ignore_index):
         raise OptionError(
-            f"ignore_index is {ignore_index!r}: it must be the integer label of excluded rows, such as -100."
+            f"ignore_index is {ignore_index!r} but must be the integer label of excluded rows, such as -100."
         )
 
 

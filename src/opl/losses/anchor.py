@@ -73,7 +73,7 @@ def _power(base: Tensor, gamma: float) -> Tensor:
 def check_anchor(gamma: float, delta: float, variant: str) -> None:
     """Raise `OptionError` for invalid settings."""
     if not 0 <= gamma < float("inf"):
-        raise OptionError(f"gamma is {gamma}: it must be a finite number of at least 0, such as 0.5.")
+        raise OptionError(f"gamma is {gamma} but must be a finite number of at least 0, such as 0.5.")
     if not 0 <= delta <= 1:
         raise OptionError(f"delta is {delta}: give a probability from 0 to 1, such as 0.05.")
     if variant not in VARIANTS:

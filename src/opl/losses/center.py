@@ -160,4 +160,4 @@ class CenterLoss(nn.Module):
 
 def _check_alpha(alpha: float) -> None:
     if not is_number(alpha) or not math.isfinite(alpha) or alpha < 0:
-        raise OptionError(f"alpha is {alpha!r}: it must be a finite number of at least 0, such as 0.5 (the paper).")
+        raise OptionError(f"alpha is {alpha!r} but must be a finite number of at least 0, such as 0.5 (the paper).")

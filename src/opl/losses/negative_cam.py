@@ -143,6 +143,6 @@ def _checked(maps: Tensor, name: str) -> Tensor:
 
 def _check_options(k: int, form: str) -> None:
     if not isinstance(k, int) or k < 1:
-        raise OptionError(f"k is {k!r}: it must be an integer of at least 1 (wrong classes per sample), such as 10.")
+        raise OptionError(f"k is {k!r} but must be an integer of at least 1 (wrong classes per sample), such as 10.")
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))

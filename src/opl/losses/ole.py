@@ -153,6 +153,6 @@ def _counted_rows(features: Tensor, labels: Tensor, ignore_index: int) -> tuple[
 
 def _check_options(delta: float, threshold: float) -> None:
     if not is_number(delta) or not math.isfinite(delta) or delta < 0:
-        raise OptionError(f"delta is {delta!r}: it must be a finite number of at least 0, such as 1 (the paper).")
+        raise OptionError(f"delta is {delta!r} but must be a finite number of at least 0, such as 1 (the paper).")
     if not is_number(threshold) or not math.isfinite(threshold) or threshold <= 0:
         raise OptionError(f"threshold is {threshold!r}: give a finite number above 0, such as 1e-6.")

@@ -169,7 +169,7 @@ class RegularizedCriterion(nn.Module):
     def opl_weight(self, weight: float | Ramp) -> None:
         if not isinstance(weight, Ramp) and (not is_number(weight) or not 0 <= weight < math.inf):
             raise OptionError(
-                f"weight is {weight!r}: it must be a number of at least 0, such as 1.0 (the paper's choice), or an "
+                f"weight is {weight!r} but must be a number of at least 0, such as 1.0 (the paper's choice), or an "
                 "opl.Ramp."
             )
         self._weight = math.nan if isinstance(weight, Ramp) else float(weight)

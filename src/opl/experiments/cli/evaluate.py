@@ -122,4 +122,4 @@ def _value(chosen: Protocol, text: str) -> Any:
     except (ValueError, OverflowError) as error:
         if isinstance(error, OptionError):
             raise
-        raise OptionError(f"--{chosen.several} is {text[:200]!r}: it must be numbers separated by spaces.") from error
+        raise OptionError(f"--{chosen.several} is {text[:200]!r} but must be numbers separated by spaces.") from error

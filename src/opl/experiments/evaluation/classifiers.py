@@ -349,7 +349,7 @@ def as_working_type(x: Tensor) -> Tensor:
 def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
     """Check the support features and labels; return the labels as (E, n)."""
     if way < 2:
-        raise OptionError(f"way is {way}: it must be at least 2.")
+        raise OptionError(f"way is {way} but must be at least 2.")
     _check_features(support, "support", "(E, n, D)")
     if not isinstance(labels, Tensor):
         raise LabelError(f"labels are a {type(labels).__name__}: pass a torch.Tensor of class ids.")
