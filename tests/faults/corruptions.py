@@ -219,7 +219,7 @@ class Tree:
 
 def _opl(folder: Path, *argv: str, fresh: bool = False) -> None:
     filled = [word.replace("{}", str(folder)) for word in argv]
-    ended = run(filled, environment={"OPL_CACHE": str(folder / "cache")}, fresh=fresh)
+    ended = run(filled, cwd=folder, environment={"OPL_CACHE": str(folder / "cache")}, fresh=fresh)
     if ended.code or ended.hung:
         raise RuntimeError(f"opl {' '.join(filled)}: {ended.output}")
 

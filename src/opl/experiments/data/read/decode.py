@@ -53,7 +53,7 @@ class Decoding(NamedTuple):
 
 
 def open_image(source: Source) -> Image.Image:
-    """Open an image upright, without decoding its pixels unless it must be rotated.
+    """Open an image upright, without decoding its pixels unless its orientation needs a rotation.
 
     Raises:
         OSError: the file cannot be read.
