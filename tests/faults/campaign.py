@@ -20,6 +20,8 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # also where PYTHONSAFEPATH is set
+
 import _process
 from _tally import Tally, table
 

@@ -21,6 +21,8 @@ class Recipes(Flags):
 
     def run(self) -> int:
         """Print the list; it needs no torch."""
+        if flag := next((term for term in self.terms if term.startswith("-")), ""):
+            raise OptionError(f"unknown flag {flag[:200]!r}: remove it; opl recipes takes only search terms.")
         if self.terms and self.terms[0] in ITEMS:
             _show_item(ITEMS[self.terms[0]], self.terms[1:])
         elif self.terms:
