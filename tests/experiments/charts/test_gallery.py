@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 def run_with(labels, top5, p5, pixels):
     arrays = {"labels": labels, "top5": top5, "p5": p5, "pixels": pixels, "pixel_rows": np.arange(len(pixels))}
-    return SimpleNamespace(arrays=lambda _: arrays, class_names=lambda count: tuple("abcdefg"[:count]))
+    return SimpleNamespace(where="runs", arrays=lambda _: arrays, class_names=lambda count: tuple("abcdefg"[:count]))
 
 
 def test_fixed_pictures_equal_a_loop():
@@ -42,6 +42,8 @@ def test_fixed_pictures_equal_a_loop():
     assert gallery.find_fixed(run_with(labels, old, old_p, pixels[:0]), after) == []
     with pytest.raises(OptionError, match="limit is -1"):
         gallery.find_fixed(before, after, limit=-1)
+    with pytest.raises(FolderError, match="tested on different images"):
+        gallery.find_fixed(before, run_with(labels[:20], new[:20], new_p[:20], pixels[:20]))
 
 
 def test_each_picture_is_beside_the_predictions_of_both_models():

@@ -92,6 +92,10 @@ def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
     if limit < 0:
         raise OptionError(f"limit is {limit}: give the number of pictures to show, 0 or more.")
     first, second = arrays_of(before), arrays_of(after)
+    if not np.array_equal(first["labels"], second["labels"]):
+        raise FolderError(
+            f"{before.where} and {after.where} were tested on different images: run opl evaluate RUN geometry for both."
+        )
     rows = sample_rows(first, "pixel")
     labels, old, old_p, new, new_p = (
         np.asarray(part)[rows] for part in (first["labels"], first["top5"], first["p5"], second["top5"], second["p5"])
