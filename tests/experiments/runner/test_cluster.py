@@ -12,7 +12,7 @@ from opl.errors import OplError
 from opl.experiments import runner
 from opl.experiments.runner.cluster import check_machines, describe_machine
 from opl.experiments.runner.ray_executor import RayCluster
-from opl.experiments.runner.slurm import Queue, Slurm
+from opl.experiments.runner.slurm import Slurm
 
 SOURCE = Path(runner.__file__).parents[2]
 OWNERS = {"ray": "ray_executor", "submitit": "slurm", "optuna": "samplers"}
@@ -52,7 +52,7 @@ print(*({"ray", "submitit", "optuna"} & set(sys.modules)))
     assert python(code).strip() == ""
 
 
-@pytest.mark.parametrize(("engine", "build"), [("ray", RayCluster), ("submitit", lambda path: Slurm(path, Queue()))])
+@pytest.mark.parametrize(("engine", "build"), [("ray", RayCluster), ("submitit", Slurm)])
 def test_an_engine_that_is_not_installed_is_named_with_its_extra(engine, build, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, engine, None)
     extra = "ray" if engine == "ray" else "slurm"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from opl.experiments.runner.display import Display, Step, count, format_seconds, render
+from opl.experiments.runner.display import Display, Step, count, format_seconds, render, render_whole
 
 LONG = "cifar10-noisy-uniform-tl-opl-code-left-out seed"
 
@@ -38,6 +38,20 @@ def test_running_tasks_fit_a_terminal_of_any_size(width, height):
     if bars:
         names = re.sub(r"epoch 3/12|12345 images/s|[━╸╺\s]", "", joined)
         assert f"{LONG} 18".replace(" ", "") in names
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize(("left", "text"), [(90.0, "1/4 done, about 2 min left"), (None, "1/4 done, estimating time…")])
+def test_all_tasks_have_one_bar_that_grows_with_the_time(width, left, text):
+    lines = [line(number, state) for number, state in enumerate(["done", "running", "running", "waiting"])]
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    rows = console.render_lines(render_whole(width, lines, lambda running: left, 30.0), pad=False)
+    [shown] = ["".join(part.text for part in row) for row in rows]
+    assert len(shown.rstrip()) <= width
+    assert text in shown
+    if left:
+        bar = min(40, width // 3)
+        assert shown.count("━") + shown.count("╸") == pytest.approx(bar * 30 / 120, abs=1)
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(capfd):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from _instant import Instant
 
+from _instant import Instant
 from opl.errors import FolderError
 from opl.experiments import paper
 from opl.experiments.item import Item, Row

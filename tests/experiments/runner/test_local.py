@@ -89,7 +89,7 @@ def test_a_worker_fails_one_command_alone_and_a_dead_one_is_replaced(tmp_path):
         events = workers.watch()
         assert next(events) == Event("dying", "running")
         wait_until(lambda: (tmp_path / "dying").exists())
-        first.process.kill()
+        first.kill()
         assert list(events) == [Event("dying", "failed")]
         assert finished(workers, "--version", log=tmp_path / "next") == "done"
         assert workers.children[0] is not first
@@ -159,7 +159,7 @@ def test_processes_that_a_killed_child_started_end_too(tmp_path):
         next(events)
         wait_until(lambda: (tmp_path / "rank").exists() and (tmp_path / "rank").read_text())
         rank = read_process(tmp_path / "rank")
-        executor.children[0].process.kill()
+        executor.children[0].kill()
         assert list(events) == [Event("run", "failed")]
     wait_until(lambda: not is_alive(rank))
 

@@ -13,9 +13,9 @@ import pytest
 from opl.errors import OplError
 from opl.experiments.files import write_whole
 from opl.experiments.run_folder import MODEL, RunFolder
-from opl.experiments.runner import slurm
+from opl.experiments.runner import cluster, slurm
 from opl.experiments.runner.executor import Resources, Task
-from opl.experiments.runner.slurm import HOME, Queue, Slurm
+from opl.experiments.runner.slurm import HOME, Slurm
 
 pytest.importorskip("submitit", reason="submitit is not installed: pip install 'orthogonal-projection-loss[slurm]'")
 
@@ -23,8 +23,9 @@ pytest.importorskip("submitit", reason="submitit is not installed: pip install '
 @pytest.fixture
 def local(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    monkeypatch.setattr(slurm, "POLL", 0.05)
-    return lambda cancel=False: Slurm(tmp_path, Queue(time=60), cancel, cluster="local")
+    monkeypatch.setattr(Slurm, "interval", 0.05)
+
+    return lambda cancel=False: Slurm(tmp_path, minutes=60, cancel=cancel, engine="local")
 
 
 def test_tasks_run_in_order_and_one_failure_stops_only_what_comes_after_it(local, tmp_path):
@@ -38,15 +39,15 @@ def test_tasks_run_in_order_and_one_failure_stops_only_what_comes_after_it(local
 
 
 def test_an_interrupted_command_prints_what_it_leaves(local, tmp_path, capsys):
-    def interrupt(cancel):
-        with local(cancel) as executor:
+    def interrupt():
+        with local(cancel=True) as executor:
             executor.submit(Task("sleep", (), tmp_path / "log", program=("-c", "import time; time.sleep(60)")))
             for event in executor.watch():
                 if event.state == "running":
                     raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        interrupt(cancel=True)
+        interrupt()
     assert "1 runs on SLURM were cancelled; the same command resumes" in capsys.readouterr().err
 
 
@@ -100,17 +101,18 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
         (tools / name).write_text(f"#!/bin/sh\n{text}\n")
         (tools / name).chmod((tools / name).stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", str(tools), prepend=":")
-    monkeypatch.setattr(slurm, "check_machines", lambda folder, describe: None)
+    monkeypatch.setattr(cluster, "check_machines", lambda folder, describe: None)
     needs = Resources(cpus=3, gpus=2, memory=8)
     first, second = Task("first", (), tmp_path / "a", (), needs), Task("second", (), tmp_path / "b", ("first",), needs)
 
     def submit(tasks):
-        executor = Slurm(tmp_path, Queue("gpu", "lab", 90))
+        executor = Slurm(tmp_path, "gpu", "lab", 90)
         with executor:
             for task in tasks:
                 executor.submit(task)
             for task in list(executor.waiting):
-                executor._start(task)
+                executor.running[task.name] = task
+                executor.start(task)
         return executor
 
     submit([first, second])
@@ -137,4 +139,4 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
 def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OplError, match="no SLURM here"):
-        Slurm(tmp_path, Queue()).__enter__()
+        Slurm(tmp_path).__enter__()

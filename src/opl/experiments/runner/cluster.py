@@ -5,17 +5,16 @@ import platform
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import __version__
 from ...errors import FolderError, OplError
 from ..files import read_limited, write_whole
 from .executor import Task
-from .local import Child
+from .local import start_task
 
 PACKAGES = ("torch", "numpy")
 """Packages that affect the numbers of a run."""
@@ -23,14 +22,14 @@ LOST = 360.0
 """Seconds after which a file server has released the lock of a lost machine, with some to spare."""
 
 
-def start_child(task: Task, environment: Mapping[str, str]) -> Child:
+def start_child(task: Task, environment: Mapping[str, str]) -> Any:
     """Start a task on this machine of a cluster, with its number of threads.
 
     A run starts its own processes, so it must not take the batch job around it for its launcher.
     """
     threads = str(task.resources.cpus)
     here = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
-    return Child.of(task, {**here, **environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
+    return start_task(task, {**here, **environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
 
 
 def opl_variables() -> dict[str, str]:
@@ -58,14 +57,7 @@ def describe_machine(token_file: str) -> Machine:
 
 def versions() -> dict[str, str]:
     """The versions that affect the numbers of a run."""
-    return {"opl": __version__, "python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
+    return {"opl": __version__, "python": platform.python_version()} | {name: version(name) for name in PACKAGES}
 
 
 def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -> None:
@@ -75,8 +67,15 @@ def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -
         folder: the folder of the runs.
         describe: calls `describe_machine` with a token file on machines of the cluster.
     """
-    with _token_in(folder) as (file, token):
-        machines = list(describe(str(file)))
+    file, token = folder / f".token-{secrets.token_hex(8)}", secrets.token_hex(16)
+    try:
+        write_whole(file, token)
+    except OSError as error:
+        raise FolderError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.") from error
+    try:
+        machines = {(machine.host, machine.token): machine for machine in describe(str(file))}.values()
+    finally:
+        file.unlink(missing_ok=True)
     blind = sorted({machine.host for machine in machines if machine.token != token})
     if blind:
         raise FolderError(
@@ -84,25 +83,11 @@ def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -
             "cluster share."
         )
     here = versions()
-    for machine in {machine.host: machine for machine in machines}.values():
+    for machine in machines:
         other = [f"{name} {machine.versions.get(name)} (here: {ours})" for name, ours in here.items()
                  if machine.versions.get(name) != ours]  # fmt: skip
         if other:
             print(f"{machine.host} has other versions, so its numbers may differ: {', '.join(other)}", file=sys.stderr)
-
-
-@contextmanager
-def _token_in(folder: Path) -> Iterator[tuple[Path, str]]:
-    """A file with a random token in a folder, for other machines to read."""
-    file, token = folder / f".token-{secrets.token_hex(8)}", secrets.token_hex(16)
-    try:
-        write_whole(file, token)
-    except OSError as error:
-        raise FolderError(f"cannot write to {folder} ({error.strerror}): choose another folder with --out.") from error
-    try:
-        yield file, token
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def missing_extra(package: str, extra: str) -> OplError:

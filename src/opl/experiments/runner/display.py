@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ..terminal import make_console
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -60,20 +62,20 @@ class Display:
     Args:
         lines: all tasks.
         left: estimates the seconds left from the number of running tasks; None if unknown.
+        whole: on a terminal, show one bar for all tasks instead.
     """
 
-    def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None]) -> None:
-        self.lines, self.left = lines, left
+    def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None], whole: bool = False) -> None:
+        self.lines, self.left, self.whole = lines, left, whole
         self.live = sys.stderr is not None and sys.stderr.isatty() and any(not line.ended for line in lines)
         self.drawing, self.stopping = threading.Lock(), threading.Event()
 
     def __enter__(self) -> "Display":
         if not self.live:
             return self
-        from rich.console import Console
         from rich.live import Live
 
-        self.console, self.began = Console(stderr=True), time.monotonic()
+        self.console, self.began = make_console(stderr=True), time.monotonic()
         self.live = not self.console.is_dumb_terminal
         if self.live:
             self.view = Live(
@@ -82,7 +84,7 @@ class Display:
                 transient=True,
                 vertical_overflow="crop",
                 redirect_stdout=False,
-                get_renderable=lambda: render(self.console, self.lines, self.left),
+                get_renderable=self._render,
             )
             self.view.start()
             self.refreshing = threading.Thread(target=self._refresh, daemon=True)
@@ -109,7 +111,12 @@ class Display:
             print(text, file=sys.stderr, flush=True)
             return
         with self.drawing:
-            self.console.print(text, style=style or None, highlight=False, markup=False)
+            self.console.print(text, style=style or None)
+
+    def _render(self) -> "RenderableType":
+        if not self.whole:
+            return render(self.console, self.lines, self.left)
+        return render_whole(self.console.width, self.lines, self.left, time.monotonic() - self.began)
 
     def _refresh(self) -> None:
         """Refresh at intervals; the lock keeps rich from drawing bars and texts over each other."""
@@ -123,6 +130,22 @@ def count(lines: Sequence[Line]) -> str:
     done = sum(line.state == "done" for line in lines)
     failed = sum(line.ended for line in lines) - done
     return f"{done}/{len(lines)} done" + (f", {failed} failed" if failed else "")
+
+
+def render_whole(
+    width: int, lines: Sequence[Line], left: Callable[[int], float | None], spent: float
+) -> "RenderableType":
+    """One bar for all tasks: the time spent, as a share of the whole time as it is estimated now."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    seconds = left(sum(line.state == "running" for line in lines))
+    grid = Table.grid(padding=(0, 1))
+    total = None if seconds is None else spent + seconds
+    bar = ProgressBar(total, spent, width=min(2 * BAR, width // 3), pulse=total is None)
+    text = "estimating time…" if seconds is None else f"about {format_seconds(seconds)} left"
+    grid.add_row(bar, f"{count(lines)}, {text}")
+    return grid
 
 
 def render(console: "Console", lines: Sequence[Line], left: Callable[[int], float | None]) -> "RenderableType":

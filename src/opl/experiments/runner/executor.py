@@ -1,5 +1,7 @@
-"""Where commands run: the protocol of the backends."""
+"""Where commands run: the protocol of the backends, and the order of tasks."""
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +79,60 @@ class Executor(Protocol):
         ...
 
 
-def is_ready(task: Task, states: dict[str, State]) -> bool:
-    """Whether all tasks in its `after` are done; tasks that were never submitted do not count."""
-    return all(states.get(name, "done") == "done" for name in task.after)
+class Scheduler(ABC):
+    """Executes tasks in the order given, after the tasks that they need; a backend starts tasks and reports states."""
 
+    ahead = False
+    """Whether the backend is given tasks before the tasks that they need are done, and starts them afterwards."""
+    interval: float
+    """Seconds between two looks at the states."""
 
-def is_hopeless(task: Task, states: dict[str, State]) -> bool:
-    """Whether a task in its `after` failed."""
-    return any(states.get(name) in ("failed", "skipped") for name in task.after)
+    @abstractmethod
+    def has_room(self) -> bool:
+        """Whether another task can be started."""
+
+    @abstractmethod
+    def start(self, task: Task) -> State:
+        """Start a task, and return its state."""
+
+    @abstractmethod
+    def state(self, name: str) -> State:
+        """Return the state of a task that was started."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Task] = []
+        self.running: dict[str, Task] = {}
+        self.states: dict[str, State] = {}
+
+    def submit(self, task: Task) -> None:
+        """Add a task, unless it waits or runs."""
+        if self.states.get(task.name) not in ("queued", "running"):
+            self.waiting.append(task)
+            self.states[task.name] = "queued"
+
+    def watch(self) -> Iterator[Event]:
+        """Start tasks and yield events until all have ended."""
+        while self.waiting or self.running:
+            for task in list(self.waiting):
+                needs = {self.states.get(name, "done") for name in task.after}
+                if needs & {"failed", "skipped"}:
+                    self.waiting.remove(task)
+                    yield from self._change(task.name, "skipped")
+                elif (self.ahead or needs <= {"done"}) and self.has_room():
+                    self.waiting.remove(task)
+                    self.running[task.name] = task
+                    yield from self._change(task.name, self.start(task))
+            for name in list(self.running):
+                state = self.state(name)
+                if state in ENDED:
+                    del self.running[name]
+                yield from self._change(name, state)
+            time.sleep(self.interval if self.running else 0)
+
+    def _change(self, name: str, state: State) -> Iterator[Event]:
+        if state != self.states[name]:
+            self.states[name] = state
+            yield Event(name, state)
 
 
 def run_tasks(executor: Executor, tasks: Sequence[Task]) -> dict[str, State]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -184,9 +184,16 @@ def run_all(jobs: list[Job], scale: str, out: Path, executor: Executor, resource
 
 
 def run_jobs(
-    jobs: Sequence[Job], argvs: Sequence[tuple[str, ...]], executor: Executor, resources: Resources
+    jobs: Sequence[Job],
+    argvs: Sequence[tuple[str, ...]],
+    executor: Executor,
+    resources: Resources,
+    display: Display | None = None,
 ) -> list[Job]:
-    """Train the unfinished runs by `opl` commands with these arguments; returns the runs that failed."""
+    """Train the unfinished runs by `opl` commands with these arguments; returns the runs that failed.
+
+    Their progress is shown on a display of their own, or on one that the caller has opened.
+    """
     named = {job.name: job for job in jobs}
     for job, argv in zip(jobs, argvs, strict=True):
         if job.complete:
@@ -194,12 +201,13 @@ def run_jobs(
         else:
             executor.submit(job.task(argv, resources))
     failed = []
-    with Display(jobs, lambda running: seconds_left(jobs, running)) as display:
+    own = Display(jobs, lambda running: seconds_left(jobs, running)) if display is None else nullcontext(display)
+    with own as opened:
         for event in executor.watch():
             job = named[event.name]
             job.follow(event)
             failed += [job] if job.state.startswith("failed") else []
-            display.update(job)
+            opened.update(job)
     return failed
 
 

@@ -3,18 +3,18 @@
 import contextlib
 import json
 import os
-import queue
+import select
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Self
+
+import psutil
 
 from ..files import open_to_append
 from ..training.stopping import child_environment
-from .executor import Event, State, Task, is_hopeless, is_ready
+from .executor import Scheduler, State, Task
 
 WORKER = ("-m", "opl.experiments.cli.worker")
 """The arguments of Python for a warm worker."""
@@ -22,84 +22,48 @@ GRACE = 15.0
 """Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
 
 
-class Child:
-    """A Python process in a new process group, which ends when this process ends.
+def start_python(arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None) -> Any:
+    """Start Python in a new process group, which ends when this process ends.
 
     It looks for modules where this process has them installed, never in the working folder.
 
     Args:
         arguments: the arguments of Python.
         environment: the environment of the process.
-        output: where its output goes; by default, its standard output is a pipe.
+        output: where its output goes; by default, its standard input and output are pipes.
     """
+    return psutil.Popen(
+        [sys.executable, "-P", *arguments],
+        stdin=subprocess.DEVNULL if output else subprocess.PIPE,
+        stdout=output or subprocess.PIPE,
+        stderr=output,
+        env=child_environment({**environment, "PYTHONSAFEPATH": "1"}),  # also for processes that it starts
+        bufsize=0,
+        start_new_session=True,
+    )
 
-    def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None
-    ) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", *arguments],
-            stdin=subprocess.DEVNULL if output else subprocess.PIPE,
-            stdout=output or subprocess.PIPE,
-            stderr=output,
-            env=child_environment({**environment, "PYTHONSAFEPATH": "1"}),  # also for processes that it starts
-            bufsize=0,
-            start_new_session=True,
-        )
 
-    @classmethod
-    def of(cls, task: Task, environment: Mapping[str, str]) -> "Child":
-        """Start a task, whose output is appended to its log."""
-        with open_to_append(task.log) as log:
-            return cls((*task.program, *task.argv), environment, log)
+def start_task(task: Task, environment: Mapping[str, str]) -> Any:
+    """Start a task in a new process; its output is appended to its log."""
+    with open_to_append(task.log) as log:
+        return start_python((*task.program, *task.argv), environment, log)
 
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self.process.poll() is None
 
-    def request(self, command: dict[str, Any]) -> int:
-        """Let a worker execute a command; returns its exit code, or that of the worker if it died."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        try:
-            self.process.stdin.write(json.dumps(command).encode() + b"\n")
-            reply = self.process.stdout.readline()
-        except (BrokenPipeError, ValueError):  # the worker died, or was ended
-            reply = b""
-        return int(reply) if reply else self.process.wait() or 1
-
-    def terminate(self) -> None:
-        """Ask the process to end."""
-        if self.is_alive():
-            self.process.terminate()
-
-    def wait(self, seconds: float | None = None) -> int:
-        """Wait for the end of the process, then kill its group; returns its exit code.
-
-        A process that has not ended after this many seconds is killed.
-        """
-        try:
-            code = self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait()
+def end_processes(processes: Iterable[Any]) -> None:
+    """Terminate processes, which may save a checkpoint, then kill what is left of their groups."""
+    ending = list(processes)
+    for process in ending:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    psutil.wait_procs(ending, GRACE)
+    for process in ending:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
-        return code
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # closes its pipes and waits for it
+            pass
 
 
-def end_all(children: Iterable[Child]) -> None:
-    """Terminate processes, which may save a checkpoint, and wait until all have ended."""
-    ending = list(children)
-    for child in ending:
-        child.terminate()
-    for child in ending:
-        child.wait(GRACE)
-
-
-class Local:
+class Local(Scheduler):
     """Executes tasks in the order given, `parallel` at a time, which share cores and accelerators.
 
     No exception leaves a process behind, and if this process is killed, its children end too.
@@ -111,83 +75,63 @@ class Local:
     """
 
     patience = 2 * GRACE
+    interval = 0.02
 
     def __init__(self, parallel: int, warm: bool = False) -> None:
-        self.parallel, self.warm = parallel, warm
-        self.waiting: list[Task] = []
-        self.states: dict[str, State] = {}
-        self.slots: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for slot in range(parallel):
-            self.slots.put(slot)
-        self.children: dict[int, Child] = {}
-        self.starting = threading.Lock()
-        self.cancelled = False
+        super().__init__()
+        self.parallel, self.warm, self.cancelled = parallel, warm, False
+        self.children: dict[int, Any] = {}
+        """The process of each slot; a slot has a share of the machine."""
+        self.slots: dict[str, int] = {}
+        """The slots of running tasks."""
 
     def __enter__(self) -> Self:
-        self.pool = ThreadPoolExecutor(self.parallel)  # its threads live as long as their child processes
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cancel()
-        self.pool.shutdown()
-
-    def submit(self, task: Task) -> None:
-        """Add a task; it starts when a slot is free and the tasks in its `after` are done."""
-        if self.states.get(task.name) not in ("queued", "running"):
-            self.waiting.append(task)
-            self.states[task.name] = "queued"
-
-    def watch(self) -> Iterator[Event]:
-        """Start tasks and yield events until all have ended."""
-        running: dict[Future[int], Task] = {}
-        while self.waiting or running:
-            for task in [task for task in self.waiting if is_hopeless(task, self.states)]:
-                self.waiting.remove(task)
-                yield self._change(task, "skipped")
-            for task in [task for task in self.waiting if is_ready(task, self.states)][: self.parallel - len(running)]:
-                self.waiting.remove(task)
-                running[self.pool.submit(self._execute, task)] = task
-                yield self._change(task, "running")
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield self._change(running.pop(future), "failed" if future.result() else "done")
+        self.waiting.clear()
+        end_processes(self.children.values())
 
     def cancel(self) -> None:
-        """End all processes, which may save a checkpoint."""
-        with self.starting:
-            self.cancelled = True
-            self.waiting.clear()
-            end_all(self.children.values())
+        """End all processes, which may save a checkpoint; another thread may call it."""
+        self.cancelled = True
 
-    def _change(self, task: Task, state: State) -> Event:
-        self.states[task.name] = state
-        return Event(task.name, state)
+    def has_room(self) -> bool:
+        """Whether a slot is free."""
+        return len(self.slots) < self.parallel
 
-    def _execute(self, task: Task) -> int:
-        """Execute a task in a free slot; returns its exit code."""
-        slot = self.slots.get()
-        try:
-            if self.warm:
-                return self._worker(slot).request({"argv": task.argv, "log": str(task.log)})
-            with self.starting:
-                child = self._keep(slot, Child.of(task, self._environment(slot)))
-            return child.wait()
-        finally:
-            self.slots.put(slot)
+    def start(self, task: Task) -> State:
+        """Start a task in a free slot."""
+        slot = min(set(range(self.parallel)) - set(self.slots.values()))
+        self.slots[task.name] = slot
+        if not self.warm:
+            self.children[slot] = start_task(task, self._environment(slot))
+            return "running"
+        worker = self.children.get(slot)
+        if worker is None or worker.poll() is not None:
+            worker = self.children[slot] = start_python(WORKER, self._environment(slot))
+        with contextlib.suppress(BrokenPipeError):  # it died, which `state` reports
+            worker.stdin.write(json.dumps({"argv": task.argv, "log": str(task.log)}).encode() + b"\n")
+        return "running"
 
-    def _worker(self, slot: int) -> Child:
-        """The worker of a slot, which is replaced if it died."""
-        with self.starting:
-            worker = self.children.get(slot)
-            if worker is not None and worker.is_alive():
-                return worker
-            return self._keep(slot, Child(WORKER, self._environment(slot)))
-
-    def _keep(self, slot: int, child: Child) -> Child:
-        """Remember a child, so that it ends with the others."""
-        self.children[slot] = child
+    def state(self, name: str) -> State:
+        """Return the state of a task; its process ends with it, but a worker waits for the next task."""
         if self.cancelled:
-            end_all([child])
-        return child
+            self.cancelled = False
+            self.waiting.clear()
+            end_processes(self.children.values())
+        slot = self.slots[name]
+        child, reply = self.children[slot], b""
+        code = child.poll()
+        if self.warm and code is None and select.select([child.stdout], [], [], 0)[0]:
+            reply = child.stdout.readline()
+            code = int(reply) if reply else None
+        if code is None:
+            return "running"
+        if not reply:
+            end_processes([self.children.pop(slot)])
+        del self.slots[name]
+        return "failed" if code or (self.warm and not reply) else "done"
 
     def _environment(self, slot: int) -> dict[str, str]:
         """The environment of a slot, with its share of the machine."""

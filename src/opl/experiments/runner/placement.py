@@ -62,9 +62,9 @@ class Placement:
 
             return RayCluster(folder, cancel)
         if self.on == "slurm":
-            from .slurm import Queue, Slurm
+            from .slurm import Slurm
 
-            return Slurm(folder, Queue(self.partition, self.account, self.time), cancel)
+            return Slurm(folder, self.partition, self.account, self.time, cancel)
         from .local import Local
 
         cores = min(2, os.cpu_count() or 1)  # the networks of short runs gain nothing from a second thread
