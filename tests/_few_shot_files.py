@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import torch
 
 from _image_files import png
-from opl.experiments.data.read.few_shot_classes import CIFAR_FS
+from opl.experiments.data import CATALOG
+
+CIFAR_FS = CATALOG["cifar-fs"].lists
 
 PARTS = ("train", "val", "test")
 CIFAR_100 = sorted(name for names in CIFAR_FS.values() for name in names)

@@ -38,8 +38,8 @@ def test_balanced_batches_have_as_many_of_each_domain(size):
     assert data.steps == -(-34 // size)
     assert sum(seen.values()) == 34
     by_domain = [[seen[row] for row in range(34) if part.domains[part.rows[row]] == domain] for domain in range(3)]
-    assert all(max(each) - min(each) <= 1 for each in by_domain)  # nobody twice before everybody once
-    assert [sum(each) for each in by_domain] == [12, 11, 11]
+    assert all(max(counts) - min(counts) <= 1 for counts in by_domain)  # nobody twice before everybody once
+    assert [sum(counts) for counts in by_domain] == [12, 11, 11]
 
 
 def test_balanced_order_is_a_function_of_seed_and_epoch_and_shared_out_without_gaps():
@@ -59,10 +59,10 @@ def test_balanced_order_is_a_function_of_seed_and_epoch_and_shared_out_without_g
         for rank in range(4)
     ]
     for step, whole in enumerate(batches(part, seed=1, balance_domains=True).epoch(1)):
-        found = [next(share) for share in shares]
-        firsts = torch.cat([batch.rows[: len(batch.rows) // 2] for batch in found])
+        result = [next(share) for share in shares]
+        firsts = torch.cat([batch.rows[: len(batch.rows) // 2] for batch in result])
         assert torch.equal(firsts, whole.rows), step
-        assert all(batch.sample_weight == pytest.approx(4 / (2 * len(whole.rows))) for batch in found)
+        assert all(batch.sample_weight == pytest.approx(4 / (2 * len(whole.rows))) for batch in result)
     with pytest.raises(OptionError, match="no domains to balance"):
         batches(replace(part, domains=None), balance_domains=True)
 

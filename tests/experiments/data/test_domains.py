@@ -35,14 +35,14 @@ def apart(tmp_path, monkeypatch):
 @cache
 def encoded_images(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
     """Domain, class, file and PNG of each, of several sizes and shapes."""
-    random, found = np.random.default_rng(seed), []
+    random, result = np.random.default_rng(seed), []
     for domain in DOMAINS:
         for number in range(sum(SMALL[domain])):
             height, width = random.integers(9, 30, 2)
             stream = io.BytesIO()
             Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(stream, "png")
-            found.append((domain, CLASSES[number % 4 == 3], f"{number:03}.png", stream.getvalue()))
-    return found
+            result.append((domain, CLASSES[number % 4 == 3], f"{number:03}.png", stream.getvalue()))
+    return result
 
 
 def write_folders(folder: Path) -> Path:
@@ -59,8 +59,8 @@ def write_parquet(folder: Path, *, paths: bool, column: str = "domain") -> Path:
     image = pa.array([{"bytes": content, "path": file if paths else None} for _, _, file, content in rows])
     labels = pa.array([CLASSES.index(name) for _, name, _, _ in rows])
     table = pa.table({"image": image, "label": labels, column: pa.array([row[0] for row in rows])})
-    told = {"image": {"_type": "Image"}, "label": {"names": list(CLASSES), "_type": "ClassLabel"}}
-    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": told}})})
+    features = {"image": {"_type": "Image"}, "label": {"names": list(CLASSES), "_type": "ClassLabel"}}
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     pq.write_table(table, folder / "train-00000-of-00001.parquet")
     return folder
 
@@ -84,7 +84,7 @@ def content(part: Images) -> set[tuple[bytes, int]]:
 
 
 def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
-    found = set()
+    result = set()
     for domain, name, _, encoded in encoded_images():
         if domain in domains:
             resized = (
@@ -92,8 +92,8 @@ def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
                 .convert("RGB")
                 .resize((size, size), Image.Resampling.BILINEAR)
             )
-            found.add((np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)))
-    return found
+            result.add((np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)))
+    return result
 
 
 @pytest.mark.parametrize("kind", ["folders", "deeper folders", "parquet", "parquet with names"])
@@ -135,7 +135,7 @@ def test_images_are_decoded_once_per_size(tmp_path, monkeypatch):
     assert replace(data, size=8).load(0).train.pixels.shape == (96, 3, 8, 8)
 
 
-def test_a_column_of_another_name_and_a_smaller_data_set(tmp_path):
+def test_the_domain_column_and_the_number_of_images_can_be_set(tmp_path):
     root = write_parquet(tmp_path / "data", paths=False, column="style")
     data = DomainFolder(root=str(root), target="art", num_classes=2, size=8, column="style", per_class=2)
     splits = data.load(0)
@@ -146,6 +146,27 @@ def test_a_column_of_another_name_and_a_smaller_data_set(tmp_path):
         replace(data, column="domain").load(0)
 
 
+def test_a_number_of_training_and_test_images_is_drawn_anew_for_each_seed(tmp_path):
+    root = write_folders(tmp_path / "data")
+    data = DomainFolder(root=str(root), target="sketch", num_classes=2, size=8, split_seed=-1)
+    some = replace(data, train_images=20, test_images=15)
+    drawn = [[set(part.rows.tolist()) for part in (splits.train, splits.test)] for splits in map(some.load, (0, 0, 1))]
+    every = [set(part.rows.tolist()) for splits in [data.load(0)] for part in (splits.train, splits.test)]
+    assert [len(rows) for rows in drawn[0]] == [20, 15]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert all(some_rows < all_rows for some_rows, all_rows in zip(drawn[0], every, strict=True))
+    assert some.load(0).val.rows.equal(data.load(0).val.rows)
+
+
+def test_with_all_targets_the_held_out_images_of_every_domain_are_tested(tmp_path):
+    root = write_folders(tmp_path / "data")
+    splits = DomainFolder(root=str(root), target="all", num_classes=2, size=16, val=0.25, per_class=5).load(0)
+    assert Counter(splits.train.labels[splits.train.rows].tolist()) == {0: 5, 1: 5}  # over all domains
+    assert Counter(splits.test.domains[splits.test.rows].tolist()) == {0: 4, 1: 8, 2: 12}  # a quarter of each
+    assert len(splits.val) == 0
+    assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())
+
+
 @pytest.mark.parametrize("paths", [True, False], ids=["parquet with names", "folders"])
 def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths):
     monkeypatch.setattr(module, "PACS", SMALL)
@@ -153,7 +174,7 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
     root = write_parquet(tmp_path / "data", paths=True) if paths else write_folders(tmp_path / "data")
     data = Pacs(root=str(root), target="photo", size=16, lists=str(write_lists(tmp_path / "lists")))
     splits = data.load(0)
-    chosen = [each for each in encoded_images() if each[0] != "photo"]
+    chosen = [entry for entry in encoded_images() if entry[0] != "photo"]
     fit = {(d, f) for d, _, f, _ in chosen if int(f[:3]) < SMALL[d][0]}
     for part, wanted in ((splits.train, fit), (splits.val, {(d, f) for d, _, f, _ in chosen} - fit)):
         by_content = {}
@@ -164,7 +185,7 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
                 .resize((16, 16), Image.Resampling.BILINEAR)
             )
             by_content[np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)] = domain, file
-        assert {by_content[each] for each in content(part)} == wanted
+        assert {by_content[image] for image in content(part)} == wanted
     by_chance = replace(data, lists="").load(0)
     assert (len(by_chance.train), len(by_chance.val)) == (len(splits.train), len(splits.val)) == (48, 16)
 
@@ -239,7 +260,7 @@ def real_cache(tmp_path_factory) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [64, 96])
-def test_real_pacs_is_what_pyarrow_and_pillow_read(size, real_cache, monkeypatch):
+def test_real_pacs_equals_pyarrow_and_pillow(size, real_cache, monkeypatch):
     root = Path(REAL, "pacs")
     if not REAL or not root.is_dir():
         pytest.skip("OPL_DATA names no folder with 'pacs'")

@@ -41,7 +41,7 @@ def test_classes_and_images_are_drawn_uniformly():
         assert stats.chisquare(list(counts.values())).pvalue > 1e-4
 
 
-def test_an_episode_is_a_function_of_its_number_whoever_draws_it():
+def test_an_episode_depends_only_on_its_index():
     drawn = Episodes(torch.arange(120) % 6, episodes=40, queries=5, seed=7, copies=2, views=3)
     longer = Episodes(torch.arange(120) % 6, episodes=4000, queries=5, seed=7, copies=2, views=3)
     for workers in (0, 1, 2):
@@ -59,8 +59,6 @@ def test_an_episode_is_a_function_of_its_number_whoever_draws_it():
 BAD = {
     "too many ways": ({"way": 7}, "must be 2 to 6"),
     "one way": ({"way": 1}, "must be 2 to 6"),
-    "no shot": ({"shot": 0}, "shot is 0"),
-    "no episodes": ({"episodes": 0}, "episodes is 0"),
     "too few images": ({"shot": 6}, "need 21 per class, but a class has 20"),
     "more copies than views": ({"copies": 5, "views": 3}, "number of copies, 5"),
 }
@@ -96,11 +94,11 @@ def uniform(values, low, high):
     return stats.chisquare(seen[low:]).pvalue
 
 
-def test_ways_are_uniform_from_5_to_50_and_classes_are_drawn_alike(drawn):
-    ways = np.array([len(each.classes) for each in drawn])
+def test_ways_are_uniform_from_5_to_50_and_classes_equally_frequent(drawn):
+    ways = np.array([len(composition.classes) for composition in drawn])
     assert uniform(ways, 5, 50) > 1e-3
-    assert all(len(set(each.classes.tolist())) == len(each.classes) for each in drawn)
-    classes = np.bincount(np.concatenate([each.classes.numpy() for each in drawn]), minlength=len(COUNTS))
+    assert all(len(set(composition.classes.tolist())) == len(composition.classes) for composition in drawn)
+    classes = np.bincount(np.concatenate([composition.classes.numpy() for composition in drawn]), minlength=len(COUNTS))
     # of a class without replacement, counts vary less than in a chi-square test: compare with the binomial spread
     share = ways.mean() / len(COUNTS)
     assert np.abs(classes / EPISODES - share).max() < 4.5 * math.sqrt(share * (1 - share) / EPISODES)
@@ -108,31 +106,31 @@ def test_ways_are_uniform_from_5_to_50_and_classes_are_drawn_alike(drawn):
 
 def test_few_classes_give_ways_up_to_their_number():
     few = compositions(torch.arange(8).repeat_interleave(30), episodes=4000)
-    assert uniform([len(each.classes) for each in few], 5, 8) > 1e-3
+    assert uniform([len(composition.classes) for composition in few], 5, 8) > 1e-3
 
 
 def test_bounds_hold_in_every_episode(drawn):
-    for each in drawn:
-        images = COUNTS[each.classes.numpy()]
-        assert each.queries == min(10, images.min() // 2) >= 1
-        left = images - each.queries
-        assert len(images) <= each.size <= min(500, np.minimum(100, left).sum() + len(images))
-        assert each.size <= 100 * len(images)  # what a class counts for the size
-        shots = each.support.numpy()
+    for composition in drawn:
+        images = COUNTS[composition.classes.numpy()]
+        assert composition.queries == min(10, images.min() // 2) >= 1
+        left = images - composition.queries
+        assert len(images) <= composition.size <= min(500, np.minimum(100, left).sum() + len(images))
+        assert composition.size <= 100 * len(images)  # what a class counts for the size
+        shots = composition.support.numpy()
         assert (shots >= 1).all()
         assert (shots <= left).all()
-        assert shots.sum() <= each.size <= 500
+        assert shots.sum() <= composition.size <= 500
 
 
-def test_support_sizes_are_those_of_a_uniform_share_of_each_class(drawn):
+def test_support_sizes_follow_a_uniform_share_of_each_class(drawn):
     """The share from which the rule makes the size lies in an interval, whose ends must be spread uniformly."""
     shares = []
-    for each in drawn[:6000]:
-        left = np.minimum(100, COUNTS[each.classes.numpy()] - each.queries)
+    for composition in drawn[:6000]:
+        left = np.minimum(100, COUNTS[composition.classes.numpy()] - composition.queries)
         grid = np.linspace(0, 1, 1001)
         sizes = np.minimum(500, np.floor(grid[:, None] * left + 1).sum(1))
-        here = grid[(sizes == each.size)]
-        if each.size < 500 and len(here):
+        here = grid[(sizes == composition.size)]
+        if composition.size < 500 and len(here):
             shares.append((here.mean(), (sizes < 500).mean()))
     middle, top = np.array(shares).T  # given that a size is below 500, its share is uniform up to `top`
     assert len(middle) > 2000
@@ -142,11 +140,11 @@ def test_support_sizes_are_those_of_a_uniform_share_of_each_class(drawn):
 def test_support_sizes_of_equal_classes_follow_the_rule_exactly():
     """With 25 images a class, q is 10 and each of n classes gives 1 to 15: all sizes n, 2n, ..., 15n are as likely."""
     equal = compositions(torch.arange(30).repeat_interleave(25), episodes=4000)
-    assert all(each.queries == 10 for each in equal)
-    multiples = [each.size // len(each.classes) for each in equal if each.size < 500]
-    whole = [each.size % len(each.classes) == 0 for each in equal if each.size < 500]
+    assert all(composition.queries == 10 for composition in equal)
+    multiples = [composition.size // len(composition.classes) for composition in equal if composition.size < 500]
+    whole = [composition.size % len(composition.classes) == 0 for composition in equal if composition.size < 500]
     assert all(whole)
-    small = [each.size // len(each.classes) for each in equal if len(each.classes) <= 30]
+    small = [composition.size // len(composition.classes) for composition in equal if len(composition.classes) <= 30]
     assert uniform(small, 1, 15) > 1e-3
     assert len(multiples) == len(equal)  # 30 classes give at most 450
 
@@ -156,11 +154,11 @@ def test_class_weights_follow_frequencies_up_to_a_factor_of_two():
     spreads, logs = [], []
     sizes = torch.tensor([400, 800, 1200, 1600, 2000, 4000])
     labels = torch.arange(6).repeat_interleave(sizes)
-    for each in compositions(labels, Hierarchy((tuple(range(6)),), whole=True), seed=1, episodes=8000):
-        if each.size < 450:
+    for composition in compositions(labels, Hierarchy((tuple(range(6)),), whole=True), seed=1, episodes=8000):
+        if composition.size < 450:
             continue
-        images = sizes[each.classes].double().numpy()
-        weight = (each.support.numpy() - 0.5) / images  # the middle of what floor and +1 leave
+        images = sizes[composition.classes].double().numpy()
+        weight = (composition.support.numpy() - 0.5) / images  # the middle of what floor and +1 leave
         ratio = np.log(weight / weight[0])
         spreads.append(np.abs(ratio).max())
         logs += ratio[1:].tolist()
@@ -173,23 +171,23 @@ def test_class_weights_follow_frequencies_up_to_a_factor_of_two():
 def test_a_group_is_chosen_first_and_then_classes_of_it_alone():
     sets = (tuple(range(14)), tuple(range(14, 20)), tuple(range(20, 60)), (1, 2, 3))  # the last is too small
     labels = torch.arange(60).repeat_interleave(20)
-    found = compositions(labels, Hierarchy(sets), episodes=4000)
-    groups = [next(place for place, each in enumerate(sets) if int(one.classes[0]) in each) for one in found]
-    for one, group in zip(found, groups, strict=True):
+    result = compositions(labels, Hierarchy(sets), episodes=4000)
+    groups = [next(number for number, group in enumerate(sets) if int(one.classes[0]) in group) for one in result]
+    for one, group in zip(result, groups, strict=True):
         assert set(one.classes.tolist()) <= set(sets[group])
     assert stats.chisquare(np.bincount(groups)).pvalue > 1e-3
-    for place, most in ((0, 14), (1, 6), (2, 40)):
-        assert uniform([len(o.classes) for o, g in zip(found, groups, strict=True) if g == place], 5, most) > 1e-3
+    for number, most in ((0, 14), (1, 6), (2, 40)):
+        assert uniform([len(o.classes) for o, g in zip(result, groups, strict=True) if g == number], 5, most) > 1e-3
 
 
 def test_a_node_of_a_graph_gives_all_its_classes_and_at_most_fifty():
     sets = (tuple(range(8)), tuple(range(30, 130)), tuple(range(400)), (3, 4))  # 400 are too many, 2 too few
-    found = compositions(torch.arange(400).repeat_interleave(4), Hierarchy(sets, whole=True), episodes=2000)
-    ways = [len(each.classes) for each in found]
+    result = compositions(torch.arange(400).repeat_interleave(4), Hierarchy(sets, whole=True), episodes=2000)
+    ways = [len(composition.classes) for composition in result]
     assert set(ways) == {8, 50}
     assert stats.binomtest(ways.count(8), len(ways)).pvalue > 1e-3
-    assert all(each.classes.tolist() == list(range(8)) for each in found if len(each.classes) == 8)
-    many = np.bincount(np.concatenate([o.classes.numpy() for o in found if len(o.classes) == 50]), minlength=130)
+    assert all(drawn.classes.tolist() == list(range(8)) for drawn in result if len(drawn.classes) == 8)
+    many = np.bincount(np.concatenate([o.classes.numpy() for o in result if len(o.classes) == 50]), minlength=130)
     assert (many[:30] == 0).all()
     assert many[30:].min() > 0.3 * many[30:].max()
 
@@ -203,8 +201,8 @@ def test_images_are_drawn_uniformly_from_the_whole_class_without_repetition():
         support, queries = episode.support.tolist(), episode.queries.tolist()
         assert len({*support, *queries}) == len(support) + len(queries)
         seen[queries] += 1
-        for places, given in ((episode.support, episode.support_labels), (episode.queries, episode.query_labels)):
-            classes = labels[places]
+        for rows, given in ((episode.support, episode.support_labels), (episode.queries, episode.query_labels)):
+            classes = labels[rows]
             pairs = set(zip(given.tolist(), classes.tolist(), strict=True))
             assert len(pairs) == episode.way
     for number in range(6):

@@ -26,8 +26,10 @@ from opl.experiments.data import (
 )
 from opl.experiments.data.few_shot import hold_out
 from opl.experiments.data.read import find
-from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET
 from opl.experiments.settings import from_json, to_json
+
+CIFAR_FS = CATALOG["cifar-fs"].lists
+MINI_IMAGENET = CATALOG["mini-imagenet"].lists
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -39,12 +41,12 @@ def test_cifar_fs_is_built_from_cifar_100(tmp_path, few, monkeypatch):
     made = cifar_100(tmp_path / "shelf/cifar100", ["cra" if name == "crab" else name for name in CIFAR_100])
     monkeypatch.setenv("OPL_DATA", str(tmp_path / "shelf"))
     joined = tuple(np.concatenate([made[name][k] for name in ("train", "test")]) for k in range(2))
-    for name, (found, names) in {
+    for name, (result, names) in {
         "train": ((splits := CifarFS().load(0)).train, splits.class_names),
         **{name: CifarFS().novel_classes(name) for name in ("val", "test")},
     }.items():
         wanted = np.isin(joined[1], CIFAR_FS[name])
-        same(found, names, (joined[0][wanted], joined[1][wanted].tolist()))
+        same(result, names, (joined[0][wanted], joined[1][wanted].tolist()))
     assert splits.source == str(tmp_path / "shelf/cifar100")
     assert splits.groups == tuple(CIFAR_100.index(name) // 5 for name in CIFAR_FS["train"])
     tests = {image.tobytes() for image in made["test"][0].transpose(0, 3, 1, 2)}
@@ -64,7 +66,7 @@ def test_extra_images_of_the_base_classes_are_the_held_out_ones(tmp_path, few):
     made = parts(MINI_IMAGENET)
     labeled(tmp_path, made)
     extra = part(MINI_IMAGENET["train"], 3, seed=7)
-    numbers = [MINI_IMAGENET["train"].index(each) for each in extra[1]]
+    numbers = [MINI_IMAGENET["train"].index(name) for name in extra[1]]
     write(
         tmp_path / "miniImageNet_category_split_train_phase_val.pickle",
         {"data": extra[0], "labels": numbers, "catname2label": dict(zip(extra[1], numbers, strict=True))},
@@ -107,7 +109,7 @@ def test_cifar_fs_is_built_from_a_download_of_cifar_100(tmp_path, few, monkeypat
 # The settings
 
 
-def test_the_shape_and_the_views_are_those_of_rfs():
+def test_the_episode_shape_and_views_equal_rfs():
     jitter = ColorJitter(0.4, 0.4, 0.4)
     assert CifarFS().augment == (PadCrop(4), jitter, Flip(0.5))
     for settings in (MiniImageNet(), TieredImageNet()):
@@ -117,13 +119,13 @@ def test_the_shape_and_the_views_are_those_of_rfs():
         assert settings.std == pytest.approx((0.27718, 0.26775, 0.28449), abs=1e-5)
     assert (CifarFS.mean, CifarFS.std) == ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
     assert CifarFS(padding=0, jitter=0, flip=0).augment == ()
-    assert [each().num_classes for each in (CifarFS, MiniImageNet, TieredImageNet)] == [64, 64, 351]
+    assert [kind().num_classes for kind in (CifarFS, MiniImageNet, TieredImageNet)] == [64, 64, 351]
 
 
 def test_the_class_lists_are_complete_and_in_order():
     for lists in (CIFAR_FS, MINI_IMAGENET):
         assert [len(lists[name]) for name in PARTS] == [64, 16, 20]
-        assert len({each for names in lists.values() for each in names}) == 100
+        assert len({name for names in lists.values() for name in names}) == 100
         assert all(list(names) == sorted(names) for names in lists.values())
     for name, settings in (("cifar-fs", CifarFS), ("mini-imagenet", MiniImageNet), ("tiered-imagenet", TieredImageNet)):
         known = CATALOG[name]
@@ -157,7 +159,7 @@ def test_equally_many_images_per_class_are_held_out_by_the_seed():
     assert hold_out(labels, 1, kept)[1].tolist() != hold_out(labels, 1)[1].tolist()
 
 
-def test_settings_are_kept_in_a_recipe():
+def test_settings_survive_json_in_a_recipe():
     from opl.experiments.training.build import KINDS
     from opl.experiments.types import DataSet
 
@@ -182,7 +184,7 @@ def real(tmp_path_factory):
         table = pq.read_table(next(folder.rglob(f"{split}*.parquet")))
         names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["fine_label"]["names"]
         names[26] = "crab"
-        images = (each["bytes"] for each in table.column("img").to_pylist())
+        images = (entry["bytes"] for entry in table.column("img").to_pylist())
         rows += zip((names[label] for label in table.column("fine_label").to_pylist()), images, strict=True)
     return str(folder), rows, str(tmp_path_factory.mktemp("real"))
 
@@ -192,14 +194,14 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
     root, rows, kept = real
     monkeypatch.setenv("OPL_CACHE", kept)
     splits = CifarFS(root=root).load(0)
-    found = {
+    result = {
         "train": (splits.train, splits.class_names),
         **{n: CifarFS(root=root).novel_classes(n) for n in ("val", "test")},
     }
-    assert [len(found[name][0]) for name in PARTS] == [38_400, 9_600, 12_000]
+    assert [len(result[name][0]) for name in PARTS] == [38_400, 9_600, 12_000]
     assert not len(splits.val)
     assert not len(splits.test)
-    for name, (images, names) in found.items():
+    for name, (images, names) in result.items():
         assert names == CIFAR_FS[name]
         assert images.labels[images.rows].bincount().tolist() == [600] * len(names)
         expected = [(label, encoded) for label, encoded in rows if label in names]
@@ -210,7 +212,7 @@ def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, mo
                 Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
             ).transpose(2, 0, 1)
             np.testing.assert_array_equal(images.pixels[index].numpy(), pixels)
-    names = [each for _, names in found.values() for each in names]
+    names = [name for _, names in result.values() for name in names]
     assert len(names) == len(set(names)) == 100  # no class in two parts
     groups = dict(zip(splits.class_names, splits.groups, strict=True))
     assert groups["bee"] == groups["caterpillar"] == groups["cockroach"]

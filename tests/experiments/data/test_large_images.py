@@ -46,7 +46,7 @@ def test_a_single_further_split_is_the_test_set(tmp_path):
     assert [len(part) for part in splits[:3]] == [16, 4, 6]
 
 
-def test_classes_channels_mean_and_std_are_those_of_the_files(tmp_path):
+def test_classes_channels_mean_and_std_are_computed_from_the_files(tmp_path):
     data = ImageFolder(root=str(class_folders(tmp_path / "x", {"a": 4, "b": 4, "c": 4})))
     assert (data.num_classes, data.channels) == (3, 3)
     assert data.mean == pytest.approx((5.5 / 255, 0.0, 128 / 255), abs=1e-4)
@@ -92,7 +92,7 @@ def test_imagenet_is_tested_on_its_validation_images(tmp_path):
         (JpegCopies(of="pac"), OptionError, "data.of 'pac' does not exist: did you mean 'pacs'"),
         (JpegCopies(side=4), OptionError, "data.side is 4 but must be a whole number between 8"),
     ],
-    ids=lambda each: each if isinstance(each, str) else "",
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_unusable_data_and_settings_are_refused_with_the_cure(tmp_path, monkeypatch, data, kind, expected):
     class_folders(tmp_path / "x", {"a": 4, "b": 4})

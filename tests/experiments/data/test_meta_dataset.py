@@ -24,9 +24,9 @@ SPECIFICATION = {
 pytestmark = pytest.mark.usefixtures("apart")
 
 
-def pixels(place, number):
+def pixels(label, number):
     """A image of 8 x 8 pixels that tells its class and number."""
-    image = np.full((8, 8, 3), 20 * place + number, np.uint8)
+    image = np.full((8, 8, 3), 20 * label + number, np.uint8)
     image[:4] += 3
     return image
 
@@ -38,7 +38,7 @@ def encoded(array):
 
 
 def each_picture(per_class=6):
-    return [(name, number, pixels(place, number)) for place, name in enumerate(CLASSES) for number in range(per_class)]
+    return [(name, number, pixels(label, number)) for label, name in enumerate(CLASSES) for number in range(per_class)]
 
 
 def in_folders(root):
@@ -120,7 +120,7 @@ def test_images_are_resized_inverted_held_out_and_limited(tmp_path):
     )
     few = source(root, size=8, most=2)
     values = sorted({255 - int(image[0, 7, 7]) for image in few.load(0).train.take(torch.arange(8))[0]})
-    assert values == [20 * place + number for place in range(4) for number in (0, 3)]  # evenly spread over six
+    assert values == [20 * label + number for label in range(4) for number in (0, 3)]  # evenly spread over six
     with pytest.raises(OptionError, match="holdout=6 of 6"):
         source(root, holdout=6).load(0)
 
@@ -204,6 +204,6 @@ def test_synthetic_sources_differ_by_name_and_keep_their_classes():
     counts = part.labels.bincount()
     assert len(names) == len(counts) == 12
     assert len(set(counts.tolist())) > 3
-    assert [len(each) for each in one.hierarchy("test").sets] == [6, 6]
+    assert [len(classes) for classes in one.hierarchy("test").sets] == [6, 6]
     assert other.hierarchy("test") is None
     assert not set(names) & set(one.load(0).class_names)

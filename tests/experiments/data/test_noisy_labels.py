@@ -1,4 +1,4 @@
-"""Wrong labels on purpose: every matrix as it is written down, labels drawn from it, and no other labels touched."""
+"""Label noise: transition matrices, labels drawn from them, and unchanged test labels."""
 
 import doctest
 import json
@@ -28,13 +28,13 @@ def flips(matrix, names):
 # Matrices
 
 
-def test_uniform_noise_goes_to_every_other_class_alike():
+def test_uniform_noise_maps_to_all_other_classes_equally():
     matrix = UniformNoise(0.4).matrix(TEN)
     by_hand = [[0.6 if i == j else 0.4 / 9 for j in range(10)] for i in range(10)]
     np.testing.assert_allclose(matrix, by_hand, rtol=1e-15)
 
 
-def test_pair_flip_goes_to_the_next_class_and_from_the_last_to_the_first():
+def test_pair_flip_maps_each_class_to_the_next_and_wraps_around():
     assert PairFlip(0.4).matrix(("a", "b", "c")).tolist() == [[0.6, 0.4, 0], [0, 0.6, 0.4], [0.4, 0, 0.6]]
     assert flips(PairFlip(0.4).matrix(TEN), TEN)["truck"] == "airplane"
 
@@ -90,12 +90,12 @@ def test_label_frequencies_follow_the_matrix(kind, seed):
     labels = torch.arange(20_000) % count
     noisy = draw_labels(labels, matrix, seed)
     for label in range(count):
-        found = noisy[labels == label].bincount(minlength=count).double()
-        expected = matrix[label] * found.sum()
-        assert found[expected == 0].sum() == 0
+        result = noisy[labels == label].bincount(minlength=count).double()
+        expected = matrix[label] * result.sum()
+        assert result[expected == 0].sum() == 0
         there = expected > 0
         if there.sum() > 1:
-            assert stats.chisquare(found[there].numpy(), expected[there].numpy()).pvalue > 1e-5
+            assert stats.chisquare(result[there].numpy(), expected[there].numpy()).pvalue > 1e-5
     assert not torch.equal(noisy, draw_labels(labels, matrix, seed + 5))
 
 
@@ -142,8 +142,8 @@ def test_the_same_image_has_the_same_label_however_many_are_taken():
 def test_the_seed_of_the_noise_can_be_held_while_that_of_the_run_changes():
     splits = Synthetic(like="mnist").load(0)
     labels = [
-        corrupt_labels(splits, UniformNoise(0.4, seed=own), seed).splits.train.labels
-        for own in (-1, 0)
+        corrupt_labels(splits, UniformNoise(0.4, seed=noise_seed), seed).splits.train.labels
+        for noise_seed in (-1, 0)
         for seed in (0, 1)
     ]
     assert not torch.equal(labels[0], labels[1])
@@ -164,8 +164,8 @@ def test_classes_that_were_left_out_keep_their_labels():
 def test_purity_by_hand():
     kept = torch.tensor([True, True, True, False, False])
     wrong = torch.tensor([False, False, True, True, False])
-    found = pruning_purity(kept, wrong)
-    assert found == pytest.approx({"kept": 0.6, "kept/clean": 2 / 3, "wrong/pruned": 0.5})
+    result = pruning_purity(kept, wrong)
+    assert result == pytest.approx({"kept": 0.6, "kept/clean": 2 / 3, "wrong/pruned": 0.5})
     assert pruning_purity(kept, torch.zeros(5)) == {"kept": pytest.approx(0.6), "kept/clean": 1.0}
     assert pruning_purity(~torch.ones(5).bool(), wrong) == {"kept": 0.0, "wrong/pruned": 1.0}
 
@@ -173,7 +173,7 @@ def test_purity_by_hand():
 # What cannot be used
 
 
-def test_a_rate_that_is_no_share_is_refused():
+def test_noise_rates_outside_their_range_are_refused():
     for rate in (-0.1, 1.0, 2.0, float("nan")):
         for kind in (UniformNoise, PairFlip, ClassDependent):
             with pytest.raises(OptionError, match=f"rate is {rate}"):
@@ -193,12 +193,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_that_is_no_transition_matrix_gets_its_sentence(case, tmp_path):
-    text, kind, words = BAD[case]
+def test_invalid_noise_matrices_are_refused_with_the_reason(case, tmp_path):
+    text, kind, phrases = BAD[case]
     (tmp_path / "m.json").write_text(text)
     with pytest.raises(kind) as caught:
         NoiseMatrix(str(tmp_path / "m.json")).matrix(("a", "b"))
-    assert all(word in str(caught.value) for word in words), caught.value
+    assert all(word in str(caught.value) for word in phrases), caught.value
     assert "\n" not in str(caught.value)
 
 

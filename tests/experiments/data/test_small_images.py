@@ -85,11 +85,11 @@ def test_real_data_is_complete_and_equal_to_what_datasets_decodes(
     import datasets
 
     for part, name in ((splits.train, "train"), (splits.test, "test")):
-        for place, row in enumerate(datasets.load_dataset(root, split=name, streaming=True).take(40)):
+        for index, row in enumerate(datasets.load_dataset(root, split=name, streaming=True).take(40)):
             array = np.asarray(row[pixels])
             expected = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-            np.testing.assert_array_equal(part.pixels[place].numpy(), expected)
-            assert int(part.labels[place]) == row.get("fine_label", row.get("label"))
+            np.testing.assert_array_equal(part.pixels[index].numpy(), expected)
+            assert int(part.labels[index]) == row.get("fine_label", row.get("label"))
 
 
 @pytest.mark.slow
@@ -201,7 +201,7 @@ def test_images_grow_during_training_by_an_antialiased_reduction():
     torch.testing.assert_close(image, wanted[0])
 
 
-def test_two_processes_and_a_resumed_epoch_see_the_images_of_one():
+def test_two_processes_and_a_resumed_epoch_see_the_same_images():
     options = {"alternate_flip": True, "growing_sizes": ((0.5, 8),), "epochs": 2, "augment": (ReflectCrop(2),)}
     whole = by_row(batches(**options)[0], 0)
     halves = [by_row(batches(**options, rank=rank, world=2)[0], 0) for rank in range(2)]

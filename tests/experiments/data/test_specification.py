@@ -1,18 +1,20 @@
-"""Specifications of classes and splits: ours, those of Meta-Dataset, and what is wrong with others."""
+"""Specifications of classes and splits: our format, Meta-Dataset's format, and invalid files."""
 
 import json
 
 import pytest
 
 from opl.errors import DataError
-from opl.experiments.data.read.few_shot_classes import CIFAR_FS
-from opl.experiments.data.specification import (
+from opl.experiments.data.meta_dataset import (
     OFFICIAL,
     built_in,
     leaf_sets,
     load_specification,
     parse_specification,
 )
+from opl.experiments.data.read.catalog import CATALOG
+
+CIFAR_FS = CATALOG["cifar-fs"].lists
 
 
 def written(folder, content):
@@ -25,13 +27,13 @@ OURS = {"splits": {"train": ["a/1", "a/2"], "val": [], "test": ["b/1"]}, "groups
 
 
 def test_our_format_names_classes_by_part_and_groups(tmp_path):
-    found = load_specification("letters", written(tmp_path, {**OURS, "data": "omniglot", "invert": True}))
-    assert found.classes == ("a/1", "a/2", "b/1")
-    assert (found.name, found.data, found.files, found.invert, found.whole) == (
+    result = load_specification("letters", written(tmp_path, {**OURS, "data": "omniglot", "invert": True}))
+    assert result.classes == ("a/1", "a/2", "b/1")
+    assert (result.name, result.data, result.files, result.invert, result.whole) == (
         "letters", "omniglot", ("train",), True, False,
     )  # fmt: skip
-    assert found.sets_of("train") == ((0, 1),)
-    assert found.sets_of("test") == ((0,),)
+    assert result.sets_of("train") == ((0, 1),)
+    assert result.sets_of("test") == ((0,),)
 
 
 def test_the_classes_below_every_node_of_a_graph_are_given_once():
@@ -43,10 +45,10 @@ def test_the_classes_below_every_node_of_a_graph_are_given_once():
         "top": ["all"],
     }
     splits = {"train": ["cat", "owl", "tit"], "test": ["saw"]}
-    found = parse_specification({"splits": splits, "children": children}, "graph")
-    assert found.whole
-    assert found.sets_of("train") == ((0, 1, 2), (1, 2))  # "all", "beast" and "top" are the same in this part
-    assert found.sets_of("test") == ((0,),)
+    result = parse_specification({"splits": splits, "children": children}, "graph")
+    assert result.whole
+    assert result.sets_of("train") == ((0, 1, 2), (1, 2))  # "all", "beast" and "top" are the same in this part
+    assert result.sets_of("test") == ((0,),)
     with pytest.raises(ValueError, match="below itself"):
         leaf_sets({"a": ["b"], "b": ["a"]}, {"c"})
 
@@ -56,18 +58,18 @@ def test_specifications_in_the_format_of_meta_dataset_are_read():
         "name": "aircraft", "classes_per_split": {"TRAIN": 2, "VALID": 1, "TEST": 1},
         "class_names": {"0": "A340", "1": "A318", "2": "F-16A/B", "3": "C-130"}, "__class__": "DatasetSpecification",
     }  # fmt: skip
-    found = parse_specification(flat, "planes")
-    assert found.splits == {"train": ("0", "1"), "val": ("2",), "test": ("3",)}
-    assert found.aliases["2"] == "F-16A/B"
-    assert found.groups == ()
+    result = parse_specification(flat, "planes")
+    assert result.splits == {"train": ("0", "1"), "val": ("2",), "test": ("3",)}
+    assert result.aliases["2"] == "F-16A/B"
+    assert result.groups == ()
     superclasses = {
         "superclasses_per_split": {"TRAIN": 1, "VALID": 0, "TEST": 2},
         "classes_per_superclass": {"0": 2, "1": 1, "2": 3},
     }
-    found = parse_specification(superclasses, "letters")
-    assert found.splits == {"train": ("0", "1"), "val": (), "test": ("2", "3", "4", "5")}
-    assert found.sets_of("test") == ((0,), (1, 2, 3))
-    assert not found.whole
+    result = parse_specification(superclasses, "letters")
+    assert result.splits == {"train": ("0", "1"), "val": (), "test": ("2", "3", "4", "5")}
+    assert result.sets_of("test") == ((0,), (1, 2, 3))
+    assert not result.whole
     node = lambda name, *below: {"wn_id": name, "children_ids": list(below), "words": name}  # noqa: E731
     graph = {
         "split_subgraphs": {
@@ -76,10 +78,10 @@ def test_specifications_in_the_format_of_meta_dataset_are_read():
             "TEST": [node("m1", "m2", "m5"), node("m2", "m3", "m4"), node("m3"), node("m4"), node("m5")],
         }
     }
-    found = parse_specification(graph, "imagenet")
-    assert found.splits == {"train": ("n2", "n3"), "val": (), "test": ("m3", "m4", "m5")}
-    assert found.sets_of("test") == ((0, 1, 2), (0, 1))
-    assert found.whole
+    result = parse_specification(graph, "imagenet")
+    assert result.splits == {"train": ("n2", "n3"), "val": (), "test": ("m3", "m4", "m5")}
+    assert result.sets_of("test") == ((0, 1, 2), (0, 1))
+    assert result.whole
 
 
 @pytest.mark.parametrize(
@@ -115,6 +117,6 @@ def test_the_specifications_that_come_with_the_package():
     assert load_specification("cifar-fs", None).splits == {part: tuple(names) for part, names in CIFAR_FS.items()}
     letters = load_specification("omniglot-8", None)
     assert {part: len(names) for part, names in letters.splits.items()} == {"train": 143, "val": 0, "test": 99}
-    assert [len(each) for each in letters.sets_of("test")] == [40, 42, 17]
+    assert [len(classes) for classes in letters.sets_of("test")] == [40, 42, 17]
     with pytest.raises(DataError, match=r"no specification of 'mnits': put .*'mnist'"):
         load_specification("mnits", None)

@@ -1,10 +1,10 @@
-"""Cutting: a part for validation and a smaller data set, by seed and by class."""
+"""Validation splits and subsets, by seed and by class."""
 
 import pytest
 import torch
 
 from opl.errors import OptionError
-from opl.experiments.data import split, subset
+from opl.experiments.data.split import split, subset
 
 
 def test_a_split_gives_every_row_to_one_side():

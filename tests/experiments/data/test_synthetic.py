@@ -20,7 +20,7 @@ from opl.experiments.data import (
 pytestmark = pytest.mark.usefixtures("apart")
 
 
-REALS = {each.name: each for each in (Mnist(), FashionMnist(), Cifar10(), Cifar100(), Digits())}
+REALS = {data.name: data for data in (Mnist(), FashionMnist(), Cifar10(), Cifar100(), Digits())}
 
 
 @pytest.mark.parametrize("like", REALS)
@@ -45,30 +45,30 @@ def test_synthetic_data_has_the_shape_of_the_copied_data_set_and_is_learnable(li
 
 @pytest.mark.parametrize("settings", [CifarFS(), MiniImageNet(), TieredImageNet()])
 def test_synthetic_data_has_the_shape_of_a_few_shot_data_set(settings):
-    made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0, per_new_class=2)
+    made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0)
     shape = (3, settings.size, settings.size)
     assert (made.mean, made.std, made.augment) == (settings.mean, settings.std, settings.augment)
     assert (made.num_classes, Synthetic(settings.name).num_classes) == (4, settings.num_classes)
     assert made.load(0).train.pixels.shape == (8, *shape)
     for name, count in (("val", 16), ("test", 20)):
-        found, names = made.novel_classes(name)
-        assert found.pixels[found.rows].shape == (2 * count, *shape)
-        assert found.labels[found.rows].bincount().tolist() == [2] * len(names) == [2] * count
+        result, names = made.novel_classes(name)
+        assert result.pixels[result.rows].shape == (20 * count, *shape)
+        assert result.labels[result.rows].bincount().tolist() == [20] * len(names) == [20] * count
 
 
 def test_synthetic_novel_classes_are_novel_and_separable():
     made = Synthetic("cifar-fs", classes=4)
     base = made.load(0).train.pixels[:4].float().flatten(1)
     for name, count in (("val", 16), ("test", 20)):
-        found, _ = made.novel_classes(name)
-        flat = found.pixels.float().flatten(1)
-        means = torch.stack([flat[found.labels == each][:5].mean(0) for each in range(count)])
-        query = torch.cat([flat[found.labels == each][5:] for each in range(count)])
+        result, _ = made.novel_classes(name)
+        flat = result.pixels.float().flatten(1)
+        means = torch.stack([flat[result.labels == label][:5].mean(0) for label in range(count)])
+        query = torch.cat([flat[result.labels == label][5:] for label in range(count)])
         nearest = torch.cdist(query, means).argmin(1)
         assert (nearest == torch.arange(count).repeat_interleave(15)).float().mean() > 0.95
         assert torch.cdist(means, base).min() > torch.cdist(query, means).min(1).values.median()
-    assert torch.equal(found.pixels, made.novel_classes("test")[0].pixels)
-    assert not torch.equal(found.pixels[0], made.novel_classes("val")[0].pixels[0])
+    assert torch.equal(result.pixels, made.novel_classes("test")[0].pixels)
+    assert not torch.equal(result.pixels[0], made.novel_classes("val")[0].pixels[0])
 
 
 def test_synthetic_data_like_other_data_sets_has_no_novel_classes():

@@ -298,7 +298,7 @@ def test_a_class_without_training_images_is_left_out():
     assert notes == ["Left out: 1 class without training images (b)."]
 
 
-def test_one_of_three_copies_is_kept_and_none_if_their_labels_differ():
+def test_duplicates_are_reduced_to_one_and_dropped_if_labels_differ():
     images = [(0, "a", "x"), (1, "a", "x"), (2, "a", "x"), (3, "a", "y"), (4, "b", "y"), (5, "b", "z")]
     kept, notes = remove_copies([(row, "", label, checksum) for row, label, checksum in images])
     assert kept == [0, 5]
@@ -316,7 +316,7 @@ def test_a_sample_keeps_at_least_three_images_of_a_small_class():
 # Decoding
 
 
-def test_pixels_labels_and_statistics_are_those_of_the_files(tmp_path):
+def test_pixels_labels_and_statistics_equal_the_files(tmp_path):
     shape_folder(tmp_path / "a", {"circle": 10, "square": 10})
     data, facts, arrays = decoded(tmp_path / "a")
     files = [*sorted((tmp_path / "a/circle").iterdir()), *sorted((tmp_path / "a/square").iterdir())]

@@ -9,9 +9,7 @@ from .augment import (
     Grayscale,
     Normalize,
     PadCrop,
-    QuarterTurns,
     RandomResizedCrop,
-    rotate,
 )
 from .batches import Batches
 from .domains import DomainFolder, Pacs
@@ -19,11 +17,11 @@ from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
 from .meta_dataset import MetaSource
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
-from .read.catalog import CATALOG, CatalogEntry
+from .read.catalog import CATALOG
 from .read.find import find, find_local, is_here
 from .read.parquet import count_rows
 from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FastCifar10, FastCifar100, Mnist
-from .split import split, subset
+from .split import split
 from .synthetic import Synthetic, SyntheticDomains, SyntheticSource
 from .user_images import UserImages
 
@@ -57,7 +55,6 @@ __all__ = [
     "DATA_SETS",
     "NOISES",
     "Batches",
-    "CatalogEntry",
     "Cifar10",
     "Cifar100",
     "CifarFS",
@@ -82,7 +79,6 @@ __all__ = [
     "Pacs",
     "PadCrop",
     "PairFlip",
-    "QuarterTurns",
     "RandomResizedCrop",
     "Synthetic",
     "SyntheticDomains",
@@ -92,11 +88,8 @@ __all__ = [
     "UserImages",
     "describe",
     "find",
-    "find_local",
     "is_here",
-    "rotate",
     "split",
-    "subset",
 ]
 
 

@@ -9,6 +9,7 @@ only the `rows` of a batch of `total` images transforms them exactly as a single
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -20,45 +21,68 @@ Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
 LARGE = 1 << 15  # values per image from which copies of whole batches would fragment the memory of the process
 
 
+class _Transform:
+    """Base class of random transforms, which determines the rows of the global batch that some images are."""
+
+    def __call__(
+        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
+    ) -> Tensor:
+        """Transform the `rows` of a global batch of `total` images; by default the images are the whole batch."""
+        if rows is None and total is None:
+            rows, total = slice(None), len(images)
+        given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
+        if rows is None or total is None or given != len(images):
+            raise OptionError(
+                f"{len(images)} images are not the rows {rows} of a batch of {total}: give the rows of the global "
+                "batch (a slice or indices) and its size, or neither."
+            )
+        return self.transform(images, generator, rows, total)
+
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
+        """Transform the images with their part of the random numbers, which are drawn for the whole batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no transform: define it in the class.")
+
+
 @dataclass(frozen=True)
-class PadCrop:
+class _Crop(_Transform):
+    """Base class of crops: pad on all sides, then crop to the original size at a random position."""
+
+    padding: int
+    mode: ClassVar[str]
+
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
+        """Shift each image by its own random offsets."""
+        height, width = images.shape[2:]
+        padded = F.pad(images, (self.padding,) * 4, mode=self.mode)
+        offsets = torch.randint(2 * self.padding + 1, (total, 2), generator=generator)[rows].to(images.device)
+        windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
+        return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
+
+
+@dataclass(frozen=True)
+class PadCrop(_Crop):
     """Pad with zeros on all sides, then crop to the original size at a random position."""
 
     padding: int = 4
-
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
-        """Shift each image by its own random offsets; the uncovered border is black."""
-        rows, total = _rows_and_total(images, rows, total)
-        return _windows(F.pad(images, (self.padding,) * 4), images, generator, rows, total)
+    mode: ClassVar[str] = "constant"
 
 
 @dataclass(frozen=True)
-class ReflectCrop:
+class ReflectCrop(_Crop):
     """Reflect the border on all sides, then crop to the original size at a random position."""
 
     padding: int = 2
-
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
-        """Shift each image by its own random offsets; the uncovered border is a reflection."""
-        rows, total = _rows_and_total(images, rows, total)
-        return _windows(F.pad(images, (self.padding,) * 4, mode="reflect"), images, generator, rows, total)
+    mode: ClassVar[str] = "reflect"
 
 
 @dataclass(frozen=True)
-class Flip:
+class Flip(_Transform):
     """Flip images horizontally with probability `p`."""
 
     p: float = 0.5
 
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
         """Flip each image with probability `p`."""
-        rows, total = _rows_and_total(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows]
         if images.is_cpu and images[:1].numel() >= LARGE:
             flipped = images.clone()
@@ -69,7 +93,7 @@ class Flip:
 
 
 @dataclass(frozen=True)
-class ColorJitter:
+class ColorJitter(_Transform):
     """Jitter brightness, contrast, saturation and hue, with random factors for each image.
 
     Brightness, contrast and saturation are multiplied by factors in [max(0, 1 - x), 1 + x]; the hue is shifted by up to
@@ -83,11 +107,8 @@ class ColorJitter:
     saturation: float = 0.4
     hue: float = 0.0
 
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
         """Jitter each image; grayscale images (C = 1) have neither saturation nor hue."""
-        rows, total = _rows_and_total(images, rows, total)
         kinds = 4 if self.hue else 3  # without hue, draw the same random numbers as before hue was added
         draws = torch.rand(total, kinds, generator=generator)[rows]
         for which in torch.randperm(kinds, generator=generator).tolist():
@@ -100,38 +121,19 @@ class ColorJitter:
 
 
 @dataclass(frozen=True)
-class Grayscale:
+class Grayscale(_Transform):
     """Replace all three channels by the grayscale image, with probability `p`."""
 
     p: float = 0.1
 
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
         """Convert each image to grayscale with probability `p`."""
-        rows, total = _rows_and_total(images, rows, total)
         chosen = (torch.rand(total, generator=generator) < self.p)[rows].to(images.device)
         return torch.where(chosen[:, None, None, None], grayscale(images), images)
 
 
 @dataclass(frozen=True)
-class QuarterTurns:
-    """Rotate by 0, 90, 180 or 270 degrees counterclockwise."""
-
-    def draw(self, generator: torch.Generator, total: int) -> Tensor:
-        """Draw the number of quarter turns of each image, for methods that need to know it and then call `rotate`."""
-        return torch.randint(4, (total,), generator=generator)
-
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
-        """Rotate each image by a random number of quarter turns."""
-        rows, total = _rows_and_total(images, rows, total)
-        return rotate(images, self.draw(generator, total)[rows])
-
-
-@dataclass(frozen=True)
-class RandomResizedCrop:
+class RandomResizedCrop(_Transform):
     """Crop a random area with a random aspect ratio, resized to `size` x `size` (bilinear, without antialiasing).
 
     As in torchvision: ten attempts at a crop that fits, with an aspect ratio that is uniform in its logarithm. If all
@@ -142,11 +144,8 @@ class RandomResizedCrop:
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
 
-    def __call__(
-        self, images: Tensor, generator: torch.Generator, rows: Rows | None = None, total: int | None = None
-    ) -> Tensor:
+    def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
         """Crop and resize each image."""
-        rows, total = _rows_and_total(images, rows, total)
         boxes = self.draw(generator, total, images.shape[2], images.shape[3])[rows].to(images.device)
         return crop_resize(images, boxes, self.size)
 
@@ -179,14 +178,12 @@ class Normalize:
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
-    def __call__(
-        self, images: Tensor, generator: torch.Generator | None = None, rows: object = None, total: object = None
-    ) -> Tensor:
+    def __call__(self, images: Tensor) -> Tensor:
         """Normalize each image."""
         return self.in_place(images.clone())
 
     def in_place(self, images: Tensor) -> Tensor:
-        """Normalize images that nobody else needs, without a copy."""
+        """Normalize images in place."""
         if not len(self.mean) == len(self.std) == images.shape[1]:
             raise OptionError(
                 f"images of {images.shape[1]} channels cannot be normalized with {len(self.mean)} means and "
@@ -244,17 +241,6 @@ def grayscale(images: Tensor) -> Tensor:
     return (red * 0.299).add_(green * 0.587).add_(blue * 0.114)[:, None]
 
 
-def rotate(images: Tensor, turns: Tensor) -> Tensor:
-    """Rotate each (square) image by its own number of quarter turns counterclockwise: `torch.rot90` as one gather."""
-    side = images.shape[3]
-    if images.shape[2] != side:
-        raise OptionError(f"images of {images.shape[2]} x {side} cannot be rotated by 90 degrees: give square images.")
-    indices = torch.arange(side * side, device=images.device).view(side, side)
-    turned = torch.stack([indices.rot90(k).flatten() for k in range(4)])  # the source of each pixel
-    index = turned[turns.to(images.device)][:, None].expand(-1, images.shape[1], -1)
-    return images.flatten(2).gather(2, index).view_as(images)
-
-
 def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     """Resize a box (top, left, height, width) of each image as `F.interpolate(crop, mode="bilinear")` would."""
     height, width = images.shape[2:]
@@ -268,28 +254,6 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
     rows, columns = along(box[:, 0], box[:, 2], height), along(box[:, 1], box[:, 3], width)
     grid = torch.stack([columns[:, None, :].expand(-1, size, -1), rows[:, :, None].expand(-1, -1, size)], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=True)
-
-
-def _windows(padded: Tensor, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
-    """Crop padded images to their original size, each at a random position."""
-    height, width = images.shape[2:]
-    positions = padded.shape[2] - height + 1
-    offsets = torch.randint(positions, (total, 2), generator=generator)[rows].to(images.device)
-    windows = padded.unfold(2, height, 1).unfold(3, width, 1)  # all possible crops, as a view
-    return windows[torch.arange(len(images), device=images.device), :, offsets[:, 0], offsets[:, 1]]
-
-
-def _rows_and_total(images: Tensor, rows: Rows | None, total: int | None) -> tuple[Rows, int]:
-    """Return the rows of these images in the global batch, and its size; by default they are the whole batch."""
-    if rows is None and total is None:
-        return slice(None), len(images)
-    given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
-    if rows is None or total is None or given != len(images):
-        raise OptionError(
-            f"{len(images)} images are not the rows {rows} of a batch of {total}: give the rows of the global batch "
-            "(a slice or indices) and its size, or neither."
-        )
-    return rows, total
 
 
 @lru_cache(maxsize=64)

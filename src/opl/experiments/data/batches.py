@@ -9,9 +9,9 @@ from torch.nn import functional as F
 from ...errors import OptionError
 from ..seeds import Purpose
 from ..types import Augmentation, Batch, Images, Request
-from .augment import Flip, Normalize, PadCrop, QuarterTurns
+from .augment import Flip, Normalize, PadCrop
 
-MOVES = (PadCrop, Flip, QuarterTurns)
+MOVES = (PadCrop, Flip)
 """Augmentations that only move pixels, which is the same and faster before the conversion to floats."""
 
 
@@ -66,10 +66,6 @@ class Batches:
         epochs: int = 1,
         channels_last: bool = True,
     ) -> None:
-        if batch_size < 1:
-            raise OptionError(f"batch_size is {batch_size}: must be at least 1.")
-        if not 0 <= rank < world:
-            raise OptionError(f"rank is {rank}: must be 0 to {world - 1} with {world} processes.")
         if balance_domains and part.domains is None:
             raise OptionError(
                 "these images have no domains to balance: leave balance_domains out, or use data with domains."
@@ -119,8 +115,6 @@ class Batches:
 
     def plain(self, batch_size: int) -> Iterator[Batch]:
         """Yield this process's shard of all images in order, normalized but not augmented, `batch_size` at a time."""
-        if batch_size < 1:
-            raise OptionError(f"batch_size is {batch_size}: must be at least 1.")
         mine, most = self._share(len(self.part)), min(batch_size, self.part.most_at_once or batch_size)
         shards = [torch.arange(start, min(start + most, mine.stop)) for start in range(mine.start, mine.stop, most)]
         for rows, (pixels, labels) in zip(shards, self.part.serve(map(Request, shards)), strict=True):

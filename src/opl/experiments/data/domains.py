@@ -1,7 +1,8 @@
 """Data sets with domains, for training on all domains except one and testing on it: PACS, or any other.
 
 Like the other data sets, they are frozen values that load as `Splits`. `train` and `val` contain images of all domains
-except `target`, `test` contains all images of `target`, and each part stores the domain of every image.
+except `target`, `test` contains images of `target`, and each part stores the domain of every image. With the target
+`all`, no domain is excluded: the images that are held out of every domain are the test set, and `val` is empty.
 """
 
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 LIST_KINDS = ("train", "crossval")
 MOST_LIST_BYTES = 1 << 28
+ALL = "all"
+"""As a target: all domains together."""
 PACS = {  # official numbers of training and validation images in each domain
     "art_painting": (1840, 208),
     "cartoon": (2107, 237),
@@ -54,15 +57,19 @@ class DomainDataSet(DataSet):
     root: str = ""
     """Its folder: Parquet files, or '<domain>/<class>/<image>'; if empty, $OPL_DATA and then the Hub are searched."""
     target: str = ""
-    """The domain that is excluded from training and validation and used for testing."""
+    """The domain that is excluded from training and validation and used for testing; `all` excludes none."""
     size: Pixels = 222
     """Height and width of the images; they are resized once, when they are cached."""
     lists: str = ""
     """Folder of '<domain>_train*.txt' and '<domain>_crossval*.txt' to split by; if empty, the split is random."""
     split_seed: SeedOrOfRun = 0
-    """Random seed of the validation set, equal for all runs; -1 uses the run's seed."""
+    """Random seed of the validation set and of selected images, equal for all runs; -1 uses the run's seed."""
     per_class: CountOrZero = 0
-    """Maximum number of training images per class and domain; 0 uses all."""
+    """Maximum number of training images per class and domain (with the target `all`, per class); 0 uses all."""
+    train_images: CountOrZero = 0
+    """Maximum number of training images of all domains together, drawn at random; 0 uses all."""
+    test_images: CountOrZero = 0
+    """Maximum number of test images, drawn at random; 0 uses all."""
     balance_domains: bool = False
     """Draw equally many images of each domain into every batch, instead of drawing from all domains together."""
     mirror_batches: bool = False
@@ -96,8 +103,8 @@ class DomainDataSet(DataSet):
         labels, domains = part.labels[decoded.label], part.labels["domain"]
         names, classes = decoded.names["domain"], decoded.names[decoded.label]
         self._check(names, domains, classes, decoded.source)
-        if self.target not in names:
-            raise OptionError(did_you_mean("domain", self.target, names))
+        if self.target not in (*names, ALL):
+            raise OptionError(did_you_mean("domain", self.target, (*names, ALL)))
         seed = seed if self.split_seed == -1 else self.split_seed
         fits, helds = [], []
         for number, name in enumerate(names):
@@ -105,12 +112,21 @@ class DomainDataSet(DataSet):
                 rows = (domains == number).nonzero().flatten()
                 domain_seed = Purpose.DOMAIN_SPLIT.seed(seed, number)
                 fit, held = self._cut(decoded, name, rows, domain_seed)
-                fits.append(fit[subset(labels[fit], per_class=self.per_class, seed=domain_seed)])
+                most = 0 if self.target == ALL else self.per_class
+                fits.append(fit[subset(labels[fit], per_class=most, seed=domain_seed)])
                 helds.append(held)
-        target = (domains == names.index(self.target)).nonzero().flatten()
-        parts = (torch.cat(fits), torch.cat(helds), target)
-        train, val, test = (Images(part.pixels, labels, rows, domains) for rows in parts)
-        return Splits(train, val, test, classes, decoded.source, domain_names=names)
+        fit, held = torch.cat(fits), torch.cat(helds)
+        if self.target == ALL:
+            test, held = held, held[:0]
+            fit = fit[subset(labels[fit], per_class=self.per_class, seed=Purpose.DOMAIN_SPLIT.seed(seed, len(names)))]
+        else:
+            test = (domains == names.index(self.target)).nonzero().flatten()
+        fit, test = (
+            _draw(rows, most, Purpose.DOMAIN_SPLIT.seed(seed, len(names), number))
+            for number, (rows, most) in enumerate(((fit, self.train_images), (test, self.test_images)))
+        )
+        train, val, test_part = (Images(part.pixels, labels, rows, domains) for rows in (fit, held, test))
+        return Splits(train, val, test_part, classes, decoded.source, domain_names=names)
 
     def _cut(self, decoded: "DecodedData", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
         """Return the training rows and the validation rows of a domain."""
@@ -162,8 +178,8 @@ class Pacs(DomainDataSet):
     def check(self) -> None:
         """Also raise an error for an unknown target."""
         super().check()
-        if self.target not in PACS:
-            raise OptionError(did_you_mean("domain", self.target, PACS))
+        if self.target not in (*PACS, ALL):
+            raise OptionError(did_you_mean("domain", self.target, (*PACS, ALL)))
 
     def _known(self) -> CatalogEntry:
         return CATALOG[self.name]
@@ -240,6 +256,12 @@ class DomainFolder(DomainDataSet):
                 f"{self.name} in {source!r} has only one domain, {names[0]!r}, so that none is left for training: "
                 "give a folder with two domains or more."
             )
+
+
+def _draw(rows: Tensor, most: int, seed: int) -> Tensor:
+    """Return at most `most` of the rows, in ascending order; 0 returns all."""
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+    return rows[order[:most].sort().values] if most else rows
 
 
 def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float) -> tuple[Augmentation, ...]:

@@ -97,9 +97,6 @@ class Episodes:
         return rows[torch.randperm(len(rows), generator=generator)[: self.shot + self.queries]]
 
     def _check(self) -> None:
-        for name in ("way", "shot", "queries", "episodes", "copies"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} is {getattr(self, name)}: must be at least 1.")
         if self.way < 2 or self.way > len(self.rows):
             raise OptionError(f"way is {self.way}: must be 2 to {len(self.rows)}, the number of classes.")
         if 0 < self.views < self.copies or self.views < 0:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._ranges import LARGEST_COUNT, CountOrZero, Range, SeedOrOfRun
+from ..._ranges import LARGEST_COUNT, CountOrZero, Pixels, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .small_images import PhotoAugmentation, check_classes
@@ -35,10 +35,11 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     """Use only this many base classes, from the first; 0 uses all."""
     split_seed: SeedOrOfRun = 0
     """Random seed of the held-out images, equal for all runs; -1 uses the run's seed."""
+    size: Pixels = 84
+    """Height and width of the images; encoded images are resized once, when they are cached."""
 
     name: ClassVar[str]
     channels: ClassVar[int] = 3
-    size: ClassVar[int] = 84
     all_classes: ClassVar[int] = 64
     new_classes: ClassVar[Mapping[str, int]] = {"val": 16, "test": 20}
     mean: ClassVar[tuple[float, ...]] = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
@@ -94,7 +95,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     def _read(self, *parts: str) -> "DecodedData":
         from .read import serve
 
-        return serve.load(self.name, self.root, parts)
+        return serve.load(self.name, self.root, parts, size=self.size)
 
 
 def check_part(part: str) -> None:
@@ -148,8 +149,10 @@ class CifarFS(FewShotDataSet):
     root: str = ""
     """Its folder or CIFAR-100's; if empty, 'cifar-fs' and 'cifar100' in $OPL_DATA and then the Hub are searched."""
 
+    size: Pixels = 32
+    """Height and width of the images, which must be that of the files."""
+
     name: ClassVar[str] = "cifar-fs"
-    size: ClassVar[int] = 32
     mean: ClassVar[tuple[float, ...]] = (0.5071, 0.4867, 0.4408)
     std: ClassVar[tuple[float, ...]] = (0.2675, 0.2565, 0.2761)
 
@@ -192,4 +195,4 @@ class TieredImageNet(FewShotDataSet):
     def _read(self, *parts: str) -> "DecodedData":
         from .read import serve
 
-        return serve.load(self.name, self.root, parts, bgr=self.bgr)
+        return serve.load(self.name, self.root, parts, bgr=self.bgr, size=self.size)

@@ -27,6 +27,7 @@ from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import ColorJitter, Flip
 from .domains import Pacs
+from .few_shot import MiniImageNet
 from .read.cache import Contents, content_sums, hash_of, open_cached
 from .read.catalog import CATALOG, unknown
 from .read.find import find
@@ -37,7 +38,13 @@ from .synthetic import Synthetic
 
 MOST_WORKERS = 8
 JPEG_QUALITY = 90
-JPEG_SOURCES = {"pacs": "pacs", "cifar100": "cifar100", "cifar20": "cifar100", "synthetic": ""}
+JPEG_SOURCES = {
+    "pacs": "pacs",
+    "cifar100": "cifar100",
+    "cifar20": "cifar100",
+    "mini-imagenet": "mini-imagenet",
+    "synthetic": "",
+}
 """The data set that each kind of JPEG copies is made of."""
 
 
@@ -205,10 +212,11 @@ class JpegCopies(LargeImages):
     """Images of a small data set as JPEG files in the cache, to run the pipeline of large images on them.
 
     All domains of PACS are one data set of 7 classes; `cifar20` has 20 classes of CIFAR-100, the first of each
-    superclass. The synthetic images differ in size and shape. With `root`, any folder of images is used instead.
+    superclass; `mini-imagenet` has base and novel classes together, 100 with 600 images each. The synthetic images
+    differ in size and shape. With `root`, any folder of images is used instead.
     """
 
-    of: Literal["pacs", "cifar100", "cifar20", "synthetic"] = "synthetic"
+    of: Literal["pacs", "cifar100", "cifar20", "mini-imagenet", "synthetic"] = "synthetic"
     side: Annotated[int, Range(8, 4096)] = 64
     """Height and width of the files; those of synthetic images vary."""
     val: FractionBelowOne = 0.1
@@ -231,6 +239,12 @@ class JpegCopies(LargeImages):
         return load_class_folders(self.name, folder, f"{self.of} as JPEGs")
 
     def _write(self, folder: Path) -> Contents:
+        if self.of == "mini-imagenet":
+            base = MiniImageNet(size=self.side)
+            splits = base.load(0)
+            for images, names in ((splits.train, splits.class_names), *map(base.novel_classes, ("val", "test"))):
+                _write_jpegs(folder, images, names, self._shape)
+            return {}
         names, parts = self._copied()
         for part, images in parts.items():
             _write_jpegs(folder / part, images, names, self._shape)

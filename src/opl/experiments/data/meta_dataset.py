@@ -1,27 +1,81 @@
 """Meta-Dataset: sources with training classes, and test classes from which episodes of varying size are drawn.
 
-Each source is a data set whose classes a specification names. `load` gives the training classes;
-`novel_classes` the others.
+Each source is a data set whose classes a specification names, a JSON file in our format (see docs/meta-dataset.md) or
+that of Meta-Dataset itself (`dataset_spec.json`). `load` gives the training classes; `novel_classes` the others.
 """
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun, check_settings
-from ...errors import OptionError
+from ...errors import DataError, OptionError, did_you_mean
+from ..files import read_json
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
 from .augment import ColorJitter, Flip, PadCrop
 from .episode_sampling import Hierarchy
 from .few_shot import check_part, hold_out
 from .read.catalog import CATALOG, CatalogEntry
-from .specification import NAMES, Specification, load_specification
+from .read.few_shot_files import PARTS
 from .split import subset
 
 FOLDER = "meta-dataset"  # in $OPL_DATA, may hold all sources
+NAMES = ("specification.json", "dataset_spec.json")
+"""Names of specification files beside the images."""
+FIELDS = ("name", "data", "files", "columns", "invert", "splits", "groups", "children")
+OFFICIAL = {  # training, validation and test classes
+    "ilsvrc_2012": (712, 158, 130),
+    "omniglot": (883, 81, 659),
+    "aircraft": (70, 15, 15),
+    "cu_birds": (140, 30, 30),
+    "dtd": (33, 7, 7),
+    "quickdraw": (241, 52, 52),
+    "fungi": (994, 200, 200),
+    "vgg_flower": (71, 15, 16),
+    "traffic_sign": (0, 0, 43),
+    "mscoco": (0, 40, 40),
+}
+"""The sources of Meta-Dataset."""
+_THEIR_PARTS = {"TRAIN": "train", "VALID": "val", "TEST": "test"}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The classes of a data set, by part, and which of them are related."""
+
+    name: str
+    splits: Mapping[str, tuple[str, ...]]
+    """The classes of `train`, `val` and `test`."""
+    groups: tuple[tuple[str, ...], ...] = ()
+    """Sets of related classes, from one of which an episode takes its classes; empty if any may be together."""
+    whole: bool = False
+    """Whether an episode takes all classes of a set, at most 50, instead of a random number of them."""
+    data: str = ""
+    """The data set whose files hold the images; empty if it has the same name."""
+    files: tuple[str, ...] = ("train",)
+    """The splits of Parquet files to read."""
+    columns: tuple[str, ...] = ()
+    """Columns of Parquet files that make the name of a class, joined by '/'; empty for the label alone."""
+    invert: bool = False
+    """Whether black and white are exchanged."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names of classes, by which files may call them."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """All classes: those of `train`, then `val`, then `test`."""
+        return tuple(name for part in PARTS for name in self.splits[part])
+
+    def sets_of(self, part: str) -> tuple[tuple[int, ...], ...]:
+        """Return the sets of related classes of a part, numbered within it; without duplicates."""
+        number = {name: index for index, name in enumerate(self.splits[part])}
+        sets = (tuple(sorted({number[name] for name in group if name in number})) for group in self.groups)
+        return tuple(dict.fromkeys(classes for classes in sets if classes))
 
 
 @dataclass(frozen=True)
@@ -166,8 +220,152 @@ class MetaSource(MetaDataSet):
         from .read import find, serve
         from .read.listing import ALL, ClassChoice
 
-        files = find.find_entry(self._entry(known), self._root())
+        located = find.find_entry(self._entry(known), self._root())
         choice = ClassChoice(known.classes, known.aliases, known.columns, known.invert, self.most)
-        decoded = serve.load_files(replace(files, layout=serve.CLASSES, choice=choice))
+        decoded = serve.load_files(replace(located, layout=serve.CLASSES, choice=choice))
         part = decoded.parts[ALL]
         return part.pixels, part.labels[decoded.label], decoded.source
+
+
+# Specifications
+
+
+def built_in() -> tuple[str, ...]:
+    """Return the names of the specifications in this package."""
+    names = (entry.name for entry in files(__package__).joinpath("specifications").iterdir())
+    return tuple(sorted(name.removesuffix(".json") for name in names if name.endswith(".json")))
+
+
+def load_specification(name: str, file: Path | None) -> Specification:
+    """Read a specification from a file, or take the one of this name that comes with this package."""
+    if file is None:
+        if name not in built_in():
+            raise DataError(
+                f"there is no specification of {name!r}: put {' or '.join(map(repr, NAMES))} into its folder "
+                f"(--data.root, or 'meta-dataset/{name}' in $OPL_DATA), or take one of those whose specifications come "
+                f"with this package: {', '.join(map(repr, built_in()))}."
+            )
+        file = Path(str(files(__package__).joinpath("specifications", f"{name}.json")))
+    try:
+        known = parse_specification(read_json(file), name)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise DataError(
+            f"{str(file)!r} is not a specification of {name} ({error}): give a JSON file that names the classes of "
+            "each split, as docs/meta-dataset.md describes."
+        ) from error
+    counts = tuple(len(known.splits[part]) for part in PARTS)
+    if known.name in OFFICIAL and name == known.name and counts != OFFICIAL[name]:
+        raise DataError(
+            f"{str(file)!r} gives {name} {_join_counts(counts)} classes for training, validation and testing, where "
+            f"Meta-Dataset has {_join_counts(OFFICIAL[name])}: use its split, or give yours another name."
+        )
+    return known
+
+
+def parse_specification(content: Any, name: str) -> Specification:
+    """Build a specification from the content of a JSON file.
+
+    Raises:
+        ValueError, LookupError, TypeError or AttributeError: it is not a specification.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__} instead of an object")
+    known = _parse_ours(content, name) if "splits" in content else _parse_theirs(content, name)
+    classes = known.classes
+    if len(set(classes)) < len(classes):
+        twice = next(name for index, name in enumerate(classes) if name in classes[:index])
+        raise ValueError(f"the class {twice!r} is named twice")
+    return known
+
+
+def _parse_ours(content: dict[str, Any], name: str) -> Specification:
+    if unknown := [key for key in content if key not in FIELDS]:
+        raise ValueError(did_you_mean("field", unknown[0], FIELDS))
+    if "groups" in content and "children" in content:
+        raise ValueError("it has both groups and children, but an episode can use only one of them")
+    splits = {part: _names(content["splits"].get(part, ())) for part in PARTS}
+    classes = {name for part in splits.values() for name in part}
+    whole = "children" in content
+    listed = content.get("groups", {}).values()
+    groups = leaf_sets(content["children"], classes) if whole else tuple(map(_names, listed))
+    return Specification(
+        str(content.get("name", name)),
+        splits,
+        groups,
+        whole,
+        str(content.get("data", "")),
+        _names(content.get("files", ("train",))),
+        _names(content.get("columns", ())),
+        bool(content.get("invert", False)),
+    )
+
+
+def _parse_theirs(content: dict[str, Any], name: str) -> Specification:
+    """Read Meta-Dataset's own format: flat classes, classes of superclasses (Omniglot), or a graph (ImageNet)."""
+    called = str(content.get("name", name))
+    names = {str(number): str(class_name) for number, class_name in content.get("class_names", {}).items()}
+    if "split_subgraphs" in content:
+        return _parse_graph(content["split_subgraphs"], called)
+    if "superclasses_per_split" not in content:
+        sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _THEIR_PARTS.items()}
+        return Specification(called, _count_off(sizes), aliases=names)
+    inside = [
+        int(content["classes_per_superclass"][str(index)]) for index in range(len(content["classes_per_superclass"]))
+    ]
+    groups = tuple(_count_off(dict(enumerate(inside))).values())
+    start, splits = 0, {}
+    for key, part in _THEIR_PARTS.items():
+        count = int(content["superclasses_per_split"].get(key, 0))
+        splits[part] = tuple(class_name for group in groups[start : start + count] for class_name in group)
+        start += count
+    return Specification(called, splits, groups, aliases=names)
+
+
+def _parse_graph(graphs: Mapping[str, Sequence[Mapping[str, Any]]], name: str) -> Specification:
+    splits: dict[str, tuple[str, ...]] = dict.fromkeys(PARTS, ())
+    groups: list[tuple[str, ...]] = []
+    for key, part in _THEIR_PARTS.items():
+        children = {str(node["wn_id"]): _names(node["children_ids"]) for node in graphs.get(key, ())}
+        splits[part] = tuple(sorted(node for node, below in children.items() if not below))
+        groups += leaf_sets({node: below for node, below in children.items() if below}, set(splits[part]))
+    return Specification(name, splits, tuple(groups), whole=True)
+
+
+def leaf_sets(children: Mapping[str, Iterable[str]], leaves: set[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the leaves below each inner node of a graph without cycles, without duplicates.
+
+    Example:
+        >>> leaf_sets({"animal": ["cat", "bird"], "bird": ["owl", "tit"], "top": ["animal"]}, {"cat", "owl", "tit"})
+        (('cat', 'owl', 'tit'), ('owl', 'tit'))
+    """
+    leaves_of: dict[str, frozenset[str]] = {}
+
+    def below(node: str, above: tuple[str, ...]) -> frozenset[str]:
+        if node in above:
+            raise ValueError(f"the node {node!r} is below itself")
+        if node not in leaves_of:
+            parts = [below(str(child), (*above, node)) for child in children.get(node, ())]
+            leaves_of[node] = frozenset([node] if node in leaves else ()).union(*parts)
+        return leaves_of[node]
+
+    sets = [tuple(sorted(below(str(node), ()))) for node in sorted(children)]
+    return tuple(dict.fromkeys(filter(None, sets)))
+
+
+def _count_off(sizes: Mapping[Any, int]) -> dict[Any, tuple[str, ...]]:
+    """Consecutive numbers as names: the first ones for the first key, and so on."""
+    start, names = 0, {}
+    for key, size in sizes.items():
+        names[key] = tuple(map(str, range(start, start + size)))
+        start += size
+    return names
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+        raise ValueError("expected a list of names")
+    return tuple(values)
+
+
+def _join_counts(counts: Sequence[int]) -> str:
+    return "/".join(map(str, counts))

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from ..._ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
-from ..files import read_limited
+from ..files import read_json, read_limited
 from ..seeds import Purpose
-from ..settings import read_json
 from ..types import Images, LabelNoise, Splits
 
 MOST_BYTES = 1 << 28  # of the file of a matrix

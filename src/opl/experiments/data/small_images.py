@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._ranges import CountOrZero, Fraction, Pixels, Range, SeedOrOfRun, check_settings
+from ..._ranges import CountOrZero, Fraction, Range, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import ColorJitter, Flip, PadCrop, ReflectCrop
@@ -19,8 +19,7 @@ from .split import split, subset
 if TYPE_CHECKING:
     from .read.serve import DecodedData
 
-GROWING_SIZES = ((0.15, 20), (0.5, 24))
-DIGITS = 1797  # images
+DIGITS, TESTED = 1797, 898  # images, and how many of them are for testing
 
 
 @dataclass(frozen=True)
@@ -131,8 +130,6 @@ class Digits(DataSet):
 
     root: str = ""
     """Unused: the data set is built into scikit-learn."""
-    test_fraction: Annotated[float, Range(0, 1, above=True, below=True)] = 0.5
-    """Fraction of every class in the test set; the same images in all runs."""
     val: CountOrZero = 0
     """Training images held out for validation, the same fraction of every class."""
     split_seed: SeedOrOfRun = 0
@@ -147,24 +144,23 @@ class Digits(DataSet):
     augment: ClassVar[tuple[Augmentation, ...]] = ()
 
     def check(self) -> None:
-        """Raise an error for fractions out of range, or for more validation than training images."""
+        """Raise an error for more validation than training images."""
         check_settings(self, "data.")
-        images = DIGITS - round(self.test_fraction * DIGITS)
-        if self.val >= max(1, images):
+        images = DIGITS - TESTED
+        if self.val >= images:
             raise OptionError(f"data.val is {self.val}, but digits has {images} training images: hold out fewer.")
 
     def load(self, seed: int) -> Splits:
-        """Split the data set; `seed` matters only if `split_seed` is -1."""
+        """Split the data set: half of every class is for testing, the same images in all runs."""
         from sklearn.datasets import load_digits
 
         self.check()
         raw = load_digits()
         pixels = torch.from_numpy(raw.images).mul(255 / 16).round().to(torch.uint8)[:, None]  # 0 to 16 -> 0 to 255
         labels = torch.from_numpy(raw.target).long()
-        train, test = split(labels, round(self.test_fraction * len(labels)), seed=0, stratified=True)
-        fit, val = split(
-            labels[train], self.val, seed=seed if self.split_seed == -1 else self.split_seed, stratified=True
-        )
+        train, test = split(labels, TESTED, seed=0, stratified=True)
+        seed = seed if self.split_seed == -1 else self.split_seed
+        fit, val = split(labels[train], self.val, seed=seed, stratified=True)
         names = tuple(str(digit) for digit in range(self.num_classes))
         fit_part, val_part, test_part = (Images(pixels, labels, rows) for rows in (train[fit], train[val], test))
         return Splits(fit_part, val_part, test_part, names, "scikit-learn")
@@ -305,31 +301,12 @@ def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar1
     return replace(decoded, parts=parts, names=names)
 
 
-@dataclass(frozen=True)
 class _Fast:
     """CIFAR with the augmentation of speed runs, which replaces crop, flip and jitter."""
 
-    shift: Annotated[int, Range(0, 15)] = 2
-    """Pixels of a random shift; the border is reflected."""
-    alternate: bool = True
-    """Flip a random half of the images in even epochs, and the other half in odd ones."""
-    sizes: tuple[tuple[Fraction, Pixels], ...] = GROWING_SIZES
-    """Fractions of training, and the size that images are reduced to until then."""
-
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """A random shift."""
-        return (ReflectCrop(self.shift),) if self.shift else ()
-
-    @property
-    def alternate_flip(self) -> bool:
-        """Whether each image is flipped in every second epoch."""
-        return self.alternate
-
-    @property
-    def growing_sizes(self) -> tuple[tuple[float, int], ...]:
-        """Fractions of training, and the size of images until then."""
-        return self.sizes
+    augment: ClassVar[tuple[Augmentation, ...]] = (ReflectCrop(2),)
+    alternate_flip: ClassVar[bool] = True
+    growing_sizes: ClassVar[tuple[tuple[float, int], ...]] = ((0.15, 20), (0.5, 24))
 
 
 @dataclass(frozen=True)

@@ -57,16 +57,9 @@ def stratified_rows(labels: Tensor, count: int) -> Tensor:
         >>> stratified_rows(torch.tensor([0, 0, 0, 0, 1, 2, 2]), 5)
         tensor([0, 1, 4, 5, 6])
     """
-    if len(labels) <= count:
-        return torch.arange(len(labels))
-    counts = labels.bincount()
-    low, high = 0, int(counts.max())
-    while low < high:  # the largest number of images per class that fits
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if int(counts.clamp(max=middle).sum()) <= count else (low, middle - 1)
-    if low == 0:  # more classes than rows
-        return (_rank_in_class(labels) == 0).nonzero().flatten()[:count]
-    return (_rank_in_class(labels) < low).nonzero().flatten()
+    ranks = _rank_in_class(labels)
+    per_class = int((ranks.bincount().cumsum(0) <= count).sum())  # the largest number of images per class that fits
+    return (ranks < max(1, per_class)).nonzero().flatten()[:count]
 
 
 def _shares(counts: Tensor, total: int) -> Tensor:

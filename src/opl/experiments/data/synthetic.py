@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..._ranges import CountOrZero, NotNegative, Pixels, Range, check_settings
+from ..._ranges import CountOrZero, NotNegative, Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..seeds import mix
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
@@ -17,6 +17,10 @@ from .few_shot import CifarFS, FewShotDataSet, MiniImageNet, TieredImageNet, che
 from .meta_dataset import MetaDataSet
 from .read.catalog import CATALOG
 from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FileDataSet, Mnist, check_classes
+
+PER_NOVEL_CLASS = 20  # images, enough for 5 shots and 15 queries
+NOISE = 0.1  # standard deviation; patterns range from 0 to 1
+PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,8 @@ class Synthetic(DataSet):
     """Number of test images."""
     classes: CountOrZero = 0
     """Use only this many classes; 0 uses all."""
-    noise: NotNegative = 0.1
+    noise: NotNegative = NOISE
     """Standard deviation of the noise; the patterns range from 0 to 1."""
-    per_new_class: Annotated[int, Range(1, 10**6)] = 20
-    """Images of each novel class; 20 allow for 5 shots and 15 queries."""
     pixels: Annotated[int, Range(0, 4096)] = 0
     """Height and width of the images; 0 uses those of the copied data set."""
 
@@ -117,20 +119,25 @@ class Synthetic(DataSet):
                 f"{self.name} has no novel classes: use data like 'cifar-fs', 'mini-imagenet' or 'tiered-imagenet'."
             )
         count, seed = {"val": (16, 1), "test": (20, 2)}[part]
-        labels = torch.arange(count * self.per_new_class) % count
+        labels = torch.arange(count * PER_NOVEL_CLASS) % count
         pixels = self._pixels(labels, count, torch.Generator().manual_seed(seed))
         return Images(pixels, labels, torch.arange(len(labels))), tuple(f"new {part} class {i}" for i in range(count))
 
     def _pixels(self, labels: Tensor, num_classes: int, generator: torch.Generator) -> Tensor:
-        patterns = self._patterns(num_classes, generator)
-        noise = torch.randn(len(labels), *patterns.shape[1:], generator=generator) * self.noise
-        return (patterns[labels] + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
+        patterns = _patterns(num_classes, self.channels, self.size, generator)
+        return _add_noise(patterns[labels], self.noise, generator)
 
-    def _patterns(self, num_classes: int, generator: torch.Generator) -> Tensor:
-        """Generate patterns that are coarse, so that crops preserve them, and symmetric, so that flips do."""
-        coarse = torch.rand(num_classes, self.channels, 4, 4, generator=generator)
-        coarse = (coarse + coarse.flip(3)) / 2
-        return F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
+
+def _patterns(num_classes: int, channels: int, size: int, generator: torch.Generator) -> Tensor:
+    """Generate patterns that are coarse, so that crops preserve them, and symmetric, so that flips do."""
+    coarse = torch.rand(num_classes, channels, 4, 4, generator=generator)
+    return F.interpolate((coarse + coarse.flip(3)) / 2, size=(size, size), mode="bilinear")
+
+
+def _add_noise(images: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+    """Return (N, C, H, W) uint8 pixels of images in [0, 1] with normal noise."""
+    noisy = images + torch.randn(images.shape, generator=generator) * noise
+    return noisy.clamp(0, 1).mul(255).round().to(torch.uint8)
 
 
 _LIKE: dict[str, FileDataSet | Digits | FewShotDataSet] = {
@@ -155,19 +162,13 @@ class SyntheticDomains(DataSet):
 
     target: str = "photo"
     """The domain that is excluded from training and validation and used for testing."""
-    size: Pixels = 32
-    """Height and width of the images."""
-    rows: Annotated[int, Range(1, 10**6)] = 42
-    """Training images per domain; 14 more are for validation. The target's images, 56 by default, are for testing."""
-    balance_domains: bool = False
-    """Draw equally many images of each domain into every batch."""
     mirror_batches: bool = False
     """Train on every batch together with its mirror images."""
-    noise: NotNegative = 0.1
-    """Standard deviation of the noise; the patterns range from 0 to 1."""
 
     name: ClassVar[str] = "synthetic-pacs"
     channels: ClassVar[int] = 3
+    size: ClassVar[int] = 32
+    rows: ClassVar[int] = 42  # training images per domain; 14 more are for validation, all 56 of the target for testing
     num_classes: ClassVar[int] = 7
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
     std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
@@ -189,20 +190,14 @@ class SyntheticDomains(DataSet):
         generator, per_domain = torch.Generator().manual_seed(0), self.rows + 2 * self.num_classes
         labels = torch.arange(per_domain * len(names)) % self.num_classes
         domains = torch.arange(len(labels)) // per_domain
-        coarse = torch.rand(self.num_classes, 1, 4, 4, generator=generator)
-        patterns = F.interpolate((coarse + coarse.flip(3)) / 2, size=(self.size, self.size), mode="bilinear")
+        patterns = _patterns(self.num_classes, 1, self.size, generator)
         dark, light = (torch.rand(len(names), 3, 1, 1, generator=generator) * 0.5 + start for start in (0.0, 0.5))
-        images = dark[domains] + (light - dark)[domains] * patterns[labels]
-        images += torch.randn(images.shape, generator=generator) * self.noise
-        pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+        pixels = _add_noise(dark[domains] + (light - dark)[domains] * patterns[labels], NOISE, generator)
         target, held = domains == names.index(self.target), torch.arange(len(labels)) % per_domain >= self.rows
         parts = (~target & ~held, ~target & held, target)
         train, val, test = (Images(pixels, labels, part.nonzero().flatten(), domains) for part in parts)
         classes = tuple(f"class {number}" for number in range(self.num_classes))
         return Splits(train, val, test, classes, "synthetic", domain_names=names)
-
-
-PARTS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -213,27 +208,18 @@ class SyntheticSource(MetaDataSet):
     patterns and colors. The test classes of a source whose name begins with 'omniglot' are related in halves.
     """
 
-    classes: Annotated[int, Range(2, 10**4)] = 6
-    """Training classes; also the number of validation classes, and half the number of test classes."""
-    images: Annotated[int, Range(4, 10**5)] = 16
-    """Images of each class, from 8 fewer to 8 more in the test classes."""
-    noise: NotNegative = 0.1
-    """Standard deviation of the noise; the patterns range from 0 to 1."""
+    num_classes: ClassVar[int] = 6  # for training, as many for validation, and twice as many for testing
+    images: ClassVar[int] = 16  # per class, from 8 fewer to 8 more in the test classes
 
     @property
     def name(self) -> str:
         """The name of the source with the prefix `synthetic-`."""
         return f"synthetic-{self.source}"
 
-    @property
-    def num_classes(self) -> int:
-        """Number of training classes."""
-        return self.classes
-
     def load(self, seed: int) -> Splits:
         """Generate the training classes, the same for every `seed`; a quarter of the images is for testing."""
         self.check()
-        images, names = self._part("train", torch.full((self.classes,), self.images))
+        images, names = self._part("train", torch.full((self.num_classes,), self.images))
         held = torch.arange(len(images)) % 4 == 3
         train = Images(images.pixels, images.labels, (~held).nonzero().flatten())
         test = Images(images.pixels, images.labels, held.nonzero().flatten())
@@ -243,7 +229,7 @@ class SyntheticSource(MetaDataSet):
         """Generate the classes of another part, numbered from 0, and their names; always the same."""
         check_part(part)
         self.check()
-        count = 2 * self.classes if part == "test" else self.classes
+        count = 2 * self.num_classes if part == "test" else self.num_classes
         least = max(4, self.images - 8)
         return self._part(part, least + torch.arange(count) * 5 % (self.images + 9 - least))
 
@@ -251,7 +237,7 @@ class SyntheticSource(MetaDataSet):
         """Return two halves for a source like Omniglot; None for others."""
         if not self.source.startswith("omniglot"):
             return None
-        count = 2 * self.classes if part == "test" else self.classes
+        count = 2 * self.num_classes if part == "test" else self.num_classes
         return Hierarchy((tuple(range(count // 2)), tuple(range(count // 2, count))))
 
     def _part(self, part: str, counts: torch.Tensor) -> tuple[Images, tuple[str, ...]]:
@@ -261,8 +247,6 @@ class SyntheticSource(MetaDataSet):
         labels = torch.arange(len(counts)).repeat_interleave(counts)
         coarse = torch.rand(len(counts), 1, 4, 4, generator=generator)
         patterns = F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
-        images = dark + (light - dark) * patterns[labels]
-        images += torch.randn(images.shape, generator=generator) * self.noise
-        pixels = images.clamp(0, 1).mul(255).round().to(torch.uint8)
+        pixels = _add_noise(dark + (light - dark) * patterns[labels], NOISE, generator)
         names = tuple(f"{self.source} {part} class {number}" for number in range(len(counts)))
         return Images(pixels, labels, torch.arange(len(labels))), names

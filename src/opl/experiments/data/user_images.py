@@ -9,6 +9,7 @@ import math
 import re
 import tempfile
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -235,14 +236,15 @@ def short_name(target: str) -> str:
     """Return a name for folders and tables, from the last parts of a path or a Hub id.
 
     Example:
-        >>> short_name("~/My Photos/pets/"), short_name("owner/name")
-        ('pets', 'owner-name')
+        >>> short_name("~/My Photos/pets été/"), short_name("owner/name")
+        ('pets-ete', 'owner-name')
     """
     path = Path(target).expanduser()
     path = path.with_suffix("") if path.suffix.lower() in (*CSV_SUFFIXES, ".parquet") else path
     parts = [part for part in path.parts if part not in ("/", ".", "..")]
     words = parts if HUB_ID.fullmatch(target) and not Path(target).exists() else parts[-1:]
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", "-".join(words)).strip("-_")[:60] or "images"
+    plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:60] or "images"
 
 
 def _list_folder(folder: Path, known: CatalogEntry) -> Target:

@@ -13,7 +13,8 @@ from _few_shot_files import labeled, parts, write
 from opl.errors import DataError
 from opl.experiments.data import CATALOG, FashionMnist, MiniImageNet, Mnist, describe
 from opl.experiments.data.read.array_files import load_pickle
-from opl.experiments.data.read.few_shot_classes import MINI_IMAGENET
+
+MINI_IMAGENET = CATALOG["mini-imagenet"].lists
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -115,11 +116,11 @@ def test_plain_values_and_arrays_are_unpickled_as_they_were(tmp_path, protocol):
     ]
     plain = {"labels": [1, np.int64(5), 2.5, True, None], "bytes": b"\xff\x00", "set": {1, 2}, "word": "Straße"}
     write(tmp_path / "file.pkl", {"arrays": arrays, "plain": plain, b"key": (1, 2)}, protocol)
-    found = load_pickle(tmp_path / "file.pkl")
-    for one, other in zip(found["arrays"], arrays, strict=True):
+    result = load_pickle(tmp_path / "file.pkl")
+    for one, other in zip(result["arrays"], arrays, strict=True):
         np.testing.assert_array_equal(one, other, strict=True)
-    assert found["plain"] == plain
-    assert found["key"] == [1, 2]
+    assert result["plain"] == plain
+    assert result["key"] == [1, 2]
 
 
 def test_a_pickle_of_python_2_is_read(tmp_path):
@@ -179,8 +180,8 @@ def test_lists_that_are_shared_stay_shared(tmp_path):
     for _ in range(60):
         value = [value, value]  # 2^60 zeros, if they were copied
     write(tmp_path / "file.pkl", {"labels": value})
-    found = load_pickle(tmp_path / "file.pkl")["labels"]
-    assert found[0] is found[1]
+    result = load_pickle(tmp_path / "file.pkl")["labels"]
+    assert result[0] is result[1]
 
 
 def test_a_large_memo_index_reserves_no_memory(tmp_path):

@@ -25,7 +25,7 @@ def cached(tmp_path: Path) -> list[Path]:
     return sorted(path for path in (tmp_path / "cache").iterdir() if path.is_dir())
 
 
-def test_decoded_pixels_and_labels_are_those_that_were_encoded(shelf):
+def test_decoded_pixels_and_labels_equal_the_encoded_ones(shelf):
     parts = write_mnist(shelf / "mnist")
     decoded = serve.load("mnist")
     for name, (pixels, labels) in parts.items():

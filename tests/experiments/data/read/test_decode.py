@@ -64,9 +64,9 @@ def test_a_jpeg_decoded_at_a_reduced_size_looks_the_same(side, monkeypatch):
     sizes = []
     resize = Image.Image.resize
 
-    def spy(self, *words, **options):
+    def spy(self, *arguments, **options):
         sizes.append(self.size)
-        return resize(self, *words, **options)
+        return resize(self, *arguments, **options)
 
     monkeypatch.setattr(Image.Image, "resize", spy)
     data = encoded(photo(side, 400), "JPEG", quality=95)

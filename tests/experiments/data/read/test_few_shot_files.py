@@ -28,9 +28,13 @@ from _few_shot_files import (
     zipped,
 )
 from opl.errors import DataError, OplWarning, OptionError
-from opl.experiments.data import CifarFS, MiniImageNet, TieredImageNet, describe
+from opl.experiments.data import CifarFS, JpegCopies, MiniImageNet, TieredImageNet, describe
 from opl.experiments.data.read import decode
-from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
+from opl.experiments.data.read.catalog import CATALOG
+
+CIFAR_FS = CATALOG["cifar-fs"].lists
+MINI_IMAGENET = CATALOG["mini-imagenet"].lists
+TIERED_IMAGENET = CATALOG["tiered-imagenet"].lists
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -65,17 +69,17 @@ def test_tiered_imagenet_is_the_same_in_every_layout(tmp_path, few, layout):
         same(*settings.novel_classes(name), made[name], named=layout is not zipped)
 
 
-@pytest.mark.parametrize("name", ["CIFAR_FS_{}.pickle", "{}.pickle"])
-def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, few, name):
+@pytest.mark.parametrize("pattern", ["CIFAR_FS_{}.pickle", "{}.pickle"])
+def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, few, pattern):
     made = parts(CIFAR_FS, 6, 32)
-    for each, (pixels, classes) in made.items():
+    for name, (pixels, classes) in made.items():
         labels = [CIFAR_100.index(one) for one in classes]
-        write(tmp_path / name.format(each), {"data": pixels, "labels": labels})
+        write(tmp_path / pattern.format(name), {"data": pixels, "labels": labels})
     settings = CifarFS(root=str(tmp_path))
     splits = settings.load(0)
     same(splits.train, splits.class_names, made["train"])
-    for each in ("val", "test"):
-        same(*settings.novel_classes(each), made[each])
+    for name in ("val", "test"):
+        same(*settings.novel_classes(name), made[name])
     assert [len(part) for part in CifarFS(root=str(tmp_path), holdout=2).load(0)[:3]] == [256, 0, 128]
     with pytest.raises(OptionError, match=r"holdout=-1 .* must be 0 to 5 \(-1 needs files that hold images out\)"):
         CifarFS(root=str(tmp_path), holdout=-1).load(0)
@@ -94,6 +98,34 @@ def test_images_of_other_sizes_are_resized_regardless_of_their_aspect_ratio(tmp_
     middles = (torch.arange(84) + 0.5) * 200 / 84 - 0.5
     assert (two.float() - middles).abs().max() < 2
     assert two.shape == (3, 84, 84)
+
+
+@pytest.mark.parametrize("layout", [folders, hub, labeled])
+def test_a_smaller_size_is_made_from_files_and_refused_for_arrays(tmp_path, few, layout):
+    made = parts(MINI_IMAGENET)
+    layout(tmp_path / "here", made)
+    settings = MiniImageNet(root=str(tmp_path / "here"), size=48)
+    if layout is labeled:
+        with pytest.raises(DataError, match="84"):
+            settings.load(0)
+        return
+    pixels = settings.load(0).train.pixels
+    whole = MiniImageNet(root=str(tmp_path / "here")).load(0).train.pixels
+    expected = [
+        np.asarray(Image.fromarray(image.permute(1, 2, 0).numpy()).resize((48, 48), Image.Resampling.BICUBIC))
+        for image in whole[:5]
+    ]
+    assert np.array_equal(pixels[:5].permute(0, 2, 3, 1).numpy(), expected)
+
+
+def test_base_and_novel_classes_become_one_data_set_of_jpegs(tmp_path, few, monkeypatch):
+    made = parts(MINI_IMAGENET)  # two images of each class
+    monkeypatch.setenv("OPL_DATA", str(tmp_path))
+    hub(tmp_path / "mini-imagenet", made)
+    splits = JpegCopies(of="mini-imagenet", side=16, size=16, val=0, test=0.5, workers=0).load(0)
+    assert splits.class_names == tuple(sorted({name for _, names in made.values() for name in names}))
+    for images in (splits.train, splits.test):
+        assert images.labels[images.rows].bincount().tolist() == [1] * 100
 
 
 def test_channels_are_reversed_only_with_bgr(tmp_path, few):
@@ -128,7 +160,7 @@ def test_a_truncated_file_is_refused_and_nothing_is_cached(tmp_path, few, layout
     with pytest.raises(DataError, match="cannot be read") as caught:
         (TieredImageNet if tiered else MiniImageNet)(root=str(tmp_path / "here")).load(0)
     assert "\n" not in str(caught.value)
-    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    assert not [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +196,7 @@ def test_missing_and_unreadable_images_are_named(tmp_path, few):
         MiniImageNet(root=str(tmp_path / "folders")).load(0)
 
 
-def test_files_of_another_content_are_refused(tmp_path, few):
+def test_files_with_other_content_are_refused(tmp_path, few):
     labeled(tmp_path / "a", parts(MINI_IMAGENET, size=32))
     with pytest.raises(DataError, match=r"uint8 \(128, 32, 32, 3\) instead of bytes of \(N, 84, 84, 3\)"):
         MiniImageNet(root=str(tmp_path / "a")).load(0)
@@ -197,7 +229,7 @@ def test_files_are_converted_once_and_an_interrupted_conversion_leaves_nothing(t
     settings = MiniImageNet(root=str(tmp_path / "mini"))
     with pytest.raises(KeyboardInterrupt):
         settings.load(0)
-    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    assert not [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
     for _ in range(2):
         splits = settings.load(0)
         settings.novel_classes("val")
@@ -210,17 +242,17 @@ def test_only_the_requested_part_is_checked_and_damage_in_it_is_repaired(tmp_pat
     labeled(tmp_path / "mini", made)
     settings = MiniImageNet(root=str(tmp_path / "mini"))
     settings.load(0)
-    [kept] = [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    [kept] = [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
     os.truncate(kept / "test.pixels.npy", 5000)
     settings.load(0)
     with pytest.warns(OplWarning, match=r"test\.pixels\.npy .* is damaged"):
-        found = settings.novel_classes("test")
-    same(*found, made["test"])
+        result = settings.novel_classes("test")
+    same(*result, made["test"])
 
 
 def _test_class_in_train(made: dict[str, Part]) -> None:
     pixels, classes = made["train"]
-    made["train"] = pixels, [MINI_IMAGENET["test"][3] if each == classes[0] else each for each in classes]
+    made["train"] = pixels, [MINI_IMAGENET["test"][3] if label == classes[0] else label for label in classes]
 
 
 def _one_image_less(made: dict[str, Part]) -> None:
@@ -230,8 +262,8 @@ def _one_image_less(made: dict[str, Part]) -> None:
 
 def _one_class_less(made: dict[str, Part]) -> None:
     pixels, classes = made["test"]
-    keep = [each != MINI_IMAGENET["test"][0] for each in classes]
-    made["test"] = pixels[keep], [each for each, kept in zip(classes, keep, strict=True) if kept]
+    keep = [label != MINI_IMAGENET["test"][0] for label in classes]
+    made["test"] = pixels[keep], [label for label, kept in zip(classes, keep, strict=True) if kept]
 
 
 def _val_and_test_exchanged(made: dict[str, Part]) -> None:
@@ -239,7 +271,7 @@ def _val_and_test_exchanged(made: dict[str, Part]) -> None:
 
 
 def _a_class_of_imagenet(made: dict[str, Part]) -> None:
-    made["val"] = made["val"][0], ["n00000001" if each == "n01855672" else each for each in made["val"][1]]
+    made["val"] = made["val"][0], ["n00000001" if label == "n01855672" else label for label in made["val"][1]]
 
 
 @pytest.mark.parametrize("layout", [labeled, indexed, listed, hub])
@@ -260,10 +292,10 @@ def test_another_split_of_mini_imagenet_is_refused_by_name(tmp_path, few, layout
     with pytest.raises(DataError, match=expected) as caught:
         MiniImageNet(root=str(tmp_path / "mini")).load(0)
     assert "\n" not in str(caught.value)
-    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    assert not [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
 
 
-def test_the_hundred_shared_classes_of_another_mini_imagenet_are_refused(tmp_path, few):
+def test_a_different_mini_imagenet_with_the_same_classes_is_refused(tmp_path, few):
     everything = sorted(name for names in MINI_IMAGENET.values() for name in names)
     hub(tmp_path / "named", parts(dict.fromkeys(PARTS, everything)))
     with pytest.raises(DataError, match="'train' has the class 'n01855672', which belongs to 'val'"):
@@ -320,9 +352,9 @@ def test_another_cifar_100_is_refused(tmp_path, few):
         CifarFS(root=str(tmp_path / "bare")).load(0)
 
 
-def test_pickles_of_cifar_fs_with_another_numbering_are_refused(tmp_path, few):
+def test_pickles_of_cifar_fs_with_different_class_ids_are_refused(tmp_path, few):
     for name, (pixels, classes) in parts(CIFAR_FS, 6, 32).items():
-        labels = [CIFAR_FS[name].index(each) for each in classes]
+        labels = [CIFAR_FS[name].index(label) for label in classes]
         write(tmp_path / f"{name}.pickle", {"data": pixels, "labels": labels})
     with pytest.raises(DataError, match=r"'train' has the class 'baby', which belongs to 'test'.*numbers and names of"):
         CifarFS(root=str(tmp_path)).load(0)

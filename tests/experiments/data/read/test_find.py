@@ -61,7 +61,7 @@ def test_a_missing_split_and_a_missing_shard_are_refused(tmp_path):
         find("mnist", str(tmp_path))
 
 
-def test_the_description_knows_what_is_here_and_what_is_not(shelf):
+def test_the_description_lists_available_and_missing_data_sets(shelf):
     write_mnist(shelf / "mnist")
     rows = {row["name"]: row for row in describe()}
     assert set(rows) == {"digits", *CATALOG}

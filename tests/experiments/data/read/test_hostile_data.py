@@ -1,4 +1,4 @@
-"""Data of strangers: what is no image, no label or outside the folder is refused in a sentence, and nothing runs."""
+"""Hostile data: invalid images, labels and paths are refused in one sentence, and nothing is executed."""
 
 import datetime
 import gzip
@@ -189,9 +189,9 @@ def test_replaced_data_of_the_same_size_and_time_is_noticed(shelf):
     file = shelf / "mnist" / FILE
     before, stat = serve.load("mnist").parts["train"].pixels.clone(), file.stat()
     content = file.read_bytes()
-    place = content.index(b"IDAT") + 12
+    offset = content.index(b"IDAT") + 12
     other = bytearray(content)
-    other[place] ^= 1
+    other[offset] ^= 1
     file.write_bytes(other)
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
@@ -240,6 +240,6 @@ def test_a_folder_whose_name_is_not_text_is_read(tmp_path):
 def test_two_classes_of_one_name_are_refused(shelf):
     write_mnist(shelf / "mnist")
     pixels = np.zeros((20, 28, 28), np.uint8)
-    write(shelf / "mnist" / FILE, pixels, [place % 10 for place in range(20)], list("0123456788"))
+    write(shelf / "mnist" / FILE, pixels, [row % 10 for row in range(20)], list("0123456788"))
     with pytest.raises(DataError, match="two classes of 'label' with the name '8'"):
         serve.load("mnist")

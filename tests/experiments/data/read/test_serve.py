@@ -24,11 +24,11 @@ def index(folder):
 
 
 def content(folder, split):
-    found = index(folder)
-    files = found.files(split)
+    result = index(folder)
+    files = result.files(split)
     images = [files.read(row) for row in range(len(files))]
     read = [image if isinstance(image, bytes) else image.read_bytes() for image in images]
-    return found.class_names, found.labels(split).tolist(), read
+    return result.class_names, result.labels(split).tolist(), read
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_folders_and_parquet_files_give_the_same(both, split):
 
 def test_mean_and_std_are_those_of_the_pixels(tmp_path):
     class_folders(tmp_path / "x", {"a": 7, "b": 4})
-    found = index(tmp_path / "x")
+    result = index(tmp_path / "x")
     colors = np.array([[number % 256, 0, 128] for number in range(11)]) / 255
-    np.testing.assert_allclose(found.mean, colors.mean(0), atol=2e-5)
-    np.testing.assert_allclose(found.std, np.maximum(colors.std(0), 1e-3), atol=2e-5)
-    assert found.channels == 3
+    np.testing.assert_allclose(result.mean, colors.mean(0), atol=2e-5)
+    np.testing.assert_allclose(result.std, np.maximum(colors.std(0), 1e-3), atol=2e-5)
+    assert result.channels == 3
 
 
 def test_the_index_is_built_once_and_again_when_an_image_is_added(tmp_path, monkeypatch):
@@ -209,7 +209,7 @@ def test_the_images_do_not_depend_on_the_workers(folder, workers):
         assert alone.rows.equal(other.rows)
 
 
-def test_processes_together_have_the_batches_of_one(tmp_path):
+def test_shards_of_all_processes_form_the_batch_of_a_single_process(tmp_path):
     noise = class_folders(tmp_path / "more", {"a": 9, "b": 9})
     for alone, *parts in zip(*(batches(noise, 0, r, w).epoch(2) for r, w in ((0, 1), (0, 2), (1, 2))), strict=True):
         assert alone.images.equal(torch.cat([part.images for part in parts]))

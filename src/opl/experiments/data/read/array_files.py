@@ -64,11 +64,11 @@ def list_idx(files: DataFiles) -> Listing:
     parts: list[str] = []
     labels: list[int] = []
     for part, (images, targets) in files.files.items():
-        size, told = _idx_shape(_start(images), 3)[0], _idx_array(targets, 1)
-        if len(told) != size:
-            raise ValueError(f"{size} images and {len(told)} labels in {part!r}")
+        size, ids = _idx_shape(_start(images), 3)[0], _idx_array(targets, 1)
+        if len(ids) != size:
+            raise ValueError(f"{size} images and {len(ids)} labels in {part!r}")
         parts += [part] * size
-        labels += told.tolist()
+        labels += ids.tolist()
     blocks = [(parts.count(part), partial(_idx_images, images)) for part, (images, _) in files.files.items()]
     names = {"label": files.known.names}
     return Listing(files.where, parts, {"label": labels}, lambda rows: read_blocks(blocks, rows), names)

@@ -1,9 +1,9 @@
 """The catalog of known data sets: their names, contents and sources."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from .few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,16 @@ class CatalogEntry:
     """Whether it is also distributed as idx files."""
 
 
+def _few_shot_classes() -> dict[str, dict[str, tuple[str, ...]]]:
+    """The classes of each part of the few-shot data sets, in alphabetical order, as published; WordNet ids or names."""
+    read, lists = Path(__file__).parent, {}
+    for name, parts in json.loads((read / "few_shot_classes.json").read_text()).items():
+        lists[name] = {part: tuple(names) for part, names in parts.items()}
+    splits = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text())["splits"]
+    return lists | {"cifar-fs": {part: tuple(names) for part, names in splits.items()}}
+
+
+_CLASSES = _few_shot_classes()
 _CLOTHES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
 )  # fmt: skip
@@ -124,7 +134,7 @@ _SETS = (
         "RGB",
         "made of CIFAR-100; cite Bertinetto et al. 2019",
         classes={"train": 64, "val": 16, "test": 20},
-        lists=CIFAR_FS,
+        lists=_CLASSES["cifar-fs"],
         per_class=600,
         size=32,
         made_of="cifar100",
@@ -138,7 +148,7 @@ _SETS = (
         "non-commercial research, as ImageNet; cite Ravi and Larochelle 2017; Zenodo record 7978538, or the Hub's "
         "GATE-engine/mini_imagenet, but not timm/mini-imagenet, which is another data set",
         classes={"train": 64, "val": 16, "test": 20},
-        lists=MINI_IMAGENET,
+        lists=_CLASSES["mini-imagenet"],
         per_class=600,
         size=84,
     ),
@@ -150,7 +160,7 @@ _SETS = (
         "RGB",
         "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
         classes={"train": 351, "val": 97, "test": 160},
-        lists=TIERED_IMAGENET,
+        lists=_CLASSES["tiered-imagenet"],
         size=84,
     ),
 )

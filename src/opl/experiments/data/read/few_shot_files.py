@@ -40,8 +40,8 @@ class Layout(NamedTuple):
 
 
 def _layout(name: str, *files: str, train: str = "train", extra: str = "") -> Layout:
-    words = {"train": train, "val": "val", "test": "test"}
-    parts = {part: tuple(file.format(words[part]) for file in files) for part in PARTS}
+    stems = {"train": train, "val": "val", "test": "test"}
+    parts = {part: tuple(file.format(stems[part]) for file in files) for part in PARTS}
     return Layout(name, parts, tuple(file.format(extra) for file in files) if extra else ())
 
 
@@ -138,10 +138,10 @@ def list_few_shot(files: DataFiles) -> Listing:
     codes: dict[str, dict[int, int]] = {}
     class_names: list[str] = []
     for part in PARTS:
-        told = parts[part].names
-        order = sorted(set(parts[part].ids.tolist()), key=lambda number: (told.get(number, ""), number))
+        known = parts[part].names
+        order = sorted(set(parts[part].ids.tolist()), key=lambda number: (known.get(number, ""), number))
         codes[part] = {number: len(class_names) + index for index, number in enumerate(order)}
-        class_names += [told.get(number, f"{part} {number}") for number in order]
+        class_names += [known.get(number, f"{part} {number}") for number in order]
     codes["extra"] = codes["train"]
     first = parts["train"]
     labels = {"label": [codes[part][number] for part in parts for number in parts[part].ids.tolist()]}
@@ -232,10 +232,10 @@ def _list_hub(files: DataFiles, part: str) -> FilePart:
     column, *others = listing.labels
     if not files.known.made_of:
         listing = listing.take(listing.rows_of(HUB_PARTS[part]))
-        ids, told = class_ids(listing.labels[column], listing.names.get(column, ()))
-        return FilePart(ids, dict(enumerate(told)), lambda: listing.read(range(len(listing))))
-    ids, told = class_ids(listing.labels[column], listing.names.get(column, ()))
-    names = {number: known.respell.get(name, name) for number, name in enumerate(told)}
+        ids, class_names = class_ids(listing.labels[column], listing.names.get(column, ()))
+        return FilePart(ids, dict(enumerate(class_names)), lambda: listing.read(range(len(listing))))
+    ids, class_names = class_ids(listing.labels[column], listing.names.get(column, ()))
+    names = {number: known.respell.get(name, name) for number, name in enumerate(class_names)}
     if not names:
         raise wrong_files_error(files, "its classes have no names")
     wanted = np.isin(ids, [number for number, name in names.items() if name in files.known.lists[part]])

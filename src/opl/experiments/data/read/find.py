@@ -1,7 +1,7 @@
 """Where a data set is: in a given folder, in `$OPL_DATA/<name>`, or on the Hugging Face Hub, in this order.
 
 Each gives a folder of files in the Hub's layout. The few-shot data sets have further layouts (see `few_shot_files`),
-and MNIST and Fashion-MNIST may be idx files (see `array_files`). Only names of files are looked at here.
+and MNIST and Fashion-MNIST may be idx files (see `array_files`). No file is opened here.
 """
 
 import os
@@ -79,12 +79,12 @@ def _ways(known: CatalogEntry) -> str:
     folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
     if known.classes and not known.hub:
         return (
-            f"get it ({known.license}), and give its folder with --data.root FOLDER, or set OPL_DATA to the folder "
-            f"that holds {folders}"
+            f"get it ({known.license}), and set OPL_DATA to the folder that holds {folders}; opl train also takes its "
+            "folder as --data.root FOLDER"
         )
     hub = f"'{known.hub}'" if known.hub else f"an id of your choice, into a folder ({known.license})"
     return (
-        f"give its folder with --data.root FOLDER, or set OPL_DATA to the folder that holds {folders}, "
+        f"set OPL_DATA to the folder that holds {folders} (opl train also takes its folder as --data.root FOLDER), "
         f"or let it be downloaded from the Hugging Face Hub ({hub}), which needs the network and HF_HUB_OFFLINE unset"
     )
 

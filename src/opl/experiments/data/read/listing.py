@@ -229,9 +229,9 @@ def check_names(column: str, names: Sequence[str]) -> None:
 
 def class_words(values: Sequence[Any], names: Sequence[str], respell: Mapping[str, str]) -> list[str]:
     """Convert labels to class names; integers without names become their digits."""
-    ids, words = class_ids(values, () if any(isinstance(value, str) for value in values) else names)
-    words = tuple(respell.get(word, word) for word in words)
-    return [words[number] if words else str(number) for number in ids.tolist()]
+    ids, classes = class_ids(values, () if any(isinstance(value, str) for value in values) else names)
+    classes = tuple(respell.get(name, name) for name in classes)
+    return [classes[number] if classes else str(number) for number in ids.tolist()]
 
 
 def one_line(error: BaseException) -> str:
@@ -497,8 +497,8 @@ def _column(file: Path, heading: Sequence[str], names: Sequence[str], what: str)
 
 def _part_of(file: Path, files: Sequence[Path]) -> str:
     """Return the part that the name of a file tells, where there are several files."""
-    words = file.stem.lower().replace("-", "_").split("_")
-    return next((PARTS[word] for word in words if word in PARTS), "") if len(files) > 1 else ""
+    stem = file.stem.lower().replace("-", "_").split("_")
+    return next((PARTS[word] for word in stem if word in PARTS), "") if len(files) > 1 else ""
 
 
 def _confine(folder: Path, path: str) -> Source:

@@ -199,10 +199,10 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
             f"{quote_names(listing.labels)}): name columns that exist."
         )
     known = files.known
-    words = [
+    columns_of_names = [
         class_words(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell) for name in columns
     ]
-    names = ["/".join(parts) for parts in zip(*words, strict=True)]
+    names = ["/".join(parts) for parts in zip(*columns_of_names, strict=True)]
     class_keys(files, choice, names)
     number = {name: index for index, name in enumerate(choice.classes)}
     rows_of: dict[int, list[int]] = {}

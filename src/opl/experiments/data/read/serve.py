@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ....errors import DataError, OplWarning, OptionError
 from ...allocator import return_large_blocks
+from ...terminal import make_console
 from ...types import Images, Request
 from .array_files import HDF5, list_hdf5, list_idx
 from .cache import Contents, content_sums, hash_of, open_cached
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from .decode import Box
 
 FORMAT = 3  # increase it when the content of a cache folder changes; older folders are then ignored
-DOMAINS, CLASSES = "domains", "classes"  # layouts that the data set asks for, whatever the format of its files
+DOMAINS, CLASSES = "domains", "classes"  # layouts chosen by the data set, for files of any format
 
 
 def list_images(files: DataFiles) -> Listing:
@@ -108,7 +109,7 @@ class DecodedData:
     source: str
 
 
-def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False) -> DecodedData:
+def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = False, size: int = 0) -> DecodedData:
     """Load the data set `name` from the cache, decoding it into the cache if needed.
 
     Args:
@@ -116,6 +117,7 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
         root: the data set's folder; if empty, it is searched for.
         parts: the parts to open and check; empty opens all.
         bgr: whether its files hold BGR arrays, which are then converted to RGB.
+        size: height and width to resize encoded images to; 0 for that of the data set.
 
     Raises:
         DataError: the data set is not found, cannot be read, or the cache cannot be written.
@@ -126,7 +128,7 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
             f"bgr is for arrays whose order of colors is unknown ('..._images.npz'), but {name} in "
             f"{str(files.folder)!r} has encoded images: leave bgr out."
         )
-    return load_files(replace(files, bgr=bgr), parts)
+    return load_files(replace(files, bgr=bgr, known=replace(files.known, size=size or files.known.size)), parts)
 
 
 def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
@@ -171,15 +173,14 @@ def _warn_of_missing_images(files: DataFiles, parts: Mapping[str, DecodedPart]) 
 
 def _decode(files: DataFiles, folder: Path) -> Contents:
     """Decode a data set into arrays in a folder."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     listing = list_images(files)
     names = {label: list(listing.names.get(label, ())) for label in listing.labels}
     parts = tuple(dict.fromkeys([*listing.parts] if files.choice else [*files.known.images, *listing.parts]))
     shapes: dict[tuple[int, ...], str] = {}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding {files.known.name} (once)", total=len(listing))
         for part in parts:
             rows = listing.rows_of(part)
@@ -192,8 +193,8 @@ def _decode(files: DataFiles, folder: Path) -> Contents:
             for label in codes:
                 np.save(folder / f"{part}.{label}.npy", codes[label])
     known = files.known
-    words = names[listing.label] or known.names or [str(number) for number in range(known.num_classes)]
-    names[listing.label] = [known.respell.get(word, word) for word in words]
+    classes = names[listing.label] or known.names or [str(number) for number in range(known.num_classes)]
+    names[listing.label] = [known.respell.get(name, name) for name in classes]
     return {"parts": parts, "labels": list(listing.labels), "names": names}
 
 
@@ -247,11 +248,11 @@ def _label_codes(files: DataFiles, listing: Listing, part: str, names: dict[str,
     for label, values in listing.labels.items():
         try:
             check_names(label, names[label])
-            codes[label], told = class_ids(values, names[label])
+            codes[label], named = class_ids(values, names[label])
         except ValueError as error:
             raise files.error(error) from error
-        names[label] = list(told)
-        limit = len(told) or (files.known.num_classes if label in files.known.label_columns else 0)
+        names[label] = list(named)
+        limit = len(named) or (files.known.num_classes if label in files.known.label_columns else 0)
         low, high = (codes[label].min(), codes[label].max()) if len(codes[label]) else (0, 0)
         if limit and not 0 <= low <= high < limit:
             raise DataError(
@@ -606,7 +607,7 @@ def _draws(request: Request) -> Any:
     if request.seed is None:
         return None
     generator = torch.Generator().manual_seed(request.seed)
-    return torch.rand(request.total, TRIES, 4, generator=generator, dtype=torch.float64)[request.places].tolist()
+    return torch.rand(request.total, TRIES, 4, generator=generator, dtype=torch.float64)[request.positions].tolist()
 
 
 def _pixels(pixels: Tensor | str) -> Tensor:

@@ -1,10 +1,14 @@
-"""The lists of few-shot classes against what their papers say of them."""
+"""The lists of few-shot classes vs the papers that published them."""
 
 import re
 
 import pytest
 
-from opl.experiments.data.read.few_shot_classes import CIFAR_FS, MINI_IMAGENET, TIERED_IMAGENET
+from opl.experiments.data.read.catalog import CATALOG
+
+CIFAR_FS = CATALOG["cifar-fs"].lists
+MINI_IMAGENET = CATALOG["mini-imagenet"].lists
+TIERED_IMAGENET = CATALOG["tiered-imagenet"].lists
 
 
 @pytest.mark.parametrize(
