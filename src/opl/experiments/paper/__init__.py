@@ -48,6 +48,8 @@ OWNERS = {
     "study-noise": "table_3",
     "study-few-shot": "table_6",
     "study-domains": "table_5",
+    "study-pretrained": "table_5",
+    "study-few-images": "table_5",
 }
 """The module of each item, in the order in which items are listed."""
 DIAGRAMS = ("figure-1",)
@@ -56,7 +58,9 @@ PREFIXES = {
     "digits-": "demo",
     "cifar100-resnet56-": "table_1",
     "cifar100-resnet110-": "table_1",
+    "cifar100-wide-": "table_1",
     "imagenet-": "table_2",
+    "photos-": "table_2",
     "pacs-jpegs-": "table_2",
     "cifar100-jpegs-": "table_2",
     "folder-": "table_2",
@@ -73,6 +77,7 @@ PREFIXES = {
     "pacs-cartoon-": "table_5",
     "pacs-sketch-": "table_5",
     "pacs-photo-": "table_5",
+    "pacs-few-": "table_5",
     "study-pacs-": "table_5",
     "domains-": "table_5",
     "cifar-fs-": "table_6",

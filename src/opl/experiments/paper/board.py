@@ -30,7 +30,8 @@ STEPS = {"paper": 9 * 49, "small": 9 * 49, "tiny": 3 * 5}  # epochs by batches: 
 PAPER_STEPS = 200 * 352  # of table 1, which the fractions below refer to
 
 PACED: dict[str, tuple[float, Build]] = {
-    "a-softmax": (1_659, lambda m, end: m.Composite(head=m.heads.ASoftmax(gamma=(1000 / 5 - 1) / end))),
+    # Tuned: with the floor of 5 it had 44 % of the validation images in a trial in which CE had 61 %.
+    "a-softmax": (1_659, lambda m, end: m.Composite(head=m.heads.ASoftmax(gamma=(1000 / 20 - 1) / end, floor=20.0))),
     "l-softmax": (
         6_537,
         lambda m, end: m.Composite(head=m.heads.LSoftmax(gamma=((1000 / 5) ** (1 / 35) - 1) / end, floor=5.0)),
@@ -44,9 +45,12 @@ PACED: dict[str, tuple[float, Build]] = {
 }
 """The losses with a schedule: the step at which it ends at the paper scale, and the method with another such step.
 
-A-Softmax and L-Softmax anneal a blend from 1000 to 5, LGM doubles its margin five times, and the margins of LMC and AAM
-grow linearly from 0.
+A-Softmax and L-Softmax anneal a blend from 1000 to 20 and 5, LGM doubles its margin five times,
+and the margins of LMC and AAM grow linearly from 0.
 """
+
+
+RBF_WIDTH = 32.0  # tuned: with twice the number of features, 768, it had 30 % where CE had 61 %
 
 
 def name_of(key: str) -> str:
@@ -92,6 +96,7 @@ def recipes() -> tuple["Recipe", ...]:
         steps = STEPS[base.scale]
         built = {key: loss.method(methods) for key, loss in VARIANTS.items() if key not in PACED}
         built |= {key: build(methods, last_step(key, steps)) for key, (_, build) in PACED.items()}
+        built["rbf"] = methods.Composite(head=methods.heads.RBF(gamma=RBF_WIDTH))
         built[SMOOTH] = methods.CrossEntropy(label_smoothing=fast.SMOOTHING)
         made += [replace(base, name=name_of(key), method=built[key]) for key in LABELS]
     return tuple(made)

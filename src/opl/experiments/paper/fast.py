@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
 
 HALF, FULL, TEN = "cifar100-fast-half", "cifar100-fast", "cifar10-fast"
+TEN_HALF = f"{TEN}-half"
 SMOOTH, SGD = f"{HALF}-smooth", f"{HALF}-sgd"
 SMOOTHING = 0.25  # as in the CIFAR speed-runs
 LONG: tuple[Scale, ...] = ("paper", "tiny")
@@ -27,6 +28,7 @@ FAST = Item(
         Row("half width, CE", HALF, {}),
         Row("half width, CE with label smoothing", SMOOTH, {}, baseline=HALF),
         Row("half width, CE, SGD instead of Muon", SGD, {}),
+        Row("half width, CE, CIFAR-10", TEN_HALF, {}),
         Row("full width, CE with label smoothing", FULL, {}, scales=LONG),
         Row("full width, CE with label smoothing, CIFAR-10", TEN, {}, scales=LONG),
     ),
@@ -78,11 +80,12 @@ def recipes() -> tuple["Recipe", ...]:
     smooth = CrossEntropy(label_smoothing=SMOOTHING)
     for base in half_width():
         sgd = optim.SGD(lr=1.38, momentum=0.9, weight_decay=5e-4, nesterov=True)
+        tiny = base.scale == "tiny"
+        ten = base.data if tiny else FastCifar10(val=500)
         made += [base, replace(base, name=SMOOTH, method=smooth), replace(base, name=SGD, optimizer=sgd)]
+        made.append(replace(base, name=TEN_HALF, data=ten))
         if base.scale in LONG:
-            tiny = base.scale == "tiny"
             model = FastNet(width=8) if tiny else FastNet()
-            ten = base.data if tiny else FastCifar10(val=500)
             hundred = base.data if tiny else FastCifar100(val=500)
             made.append(replace(base, name=FULL, data=hundred, model=model, method=smooth))
             made.append(replace(base, name=TEN, data=ten, model=model, method=smooth))

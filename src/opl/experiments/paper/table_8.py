@@ -148,8 +148,15 @@ def _bases() -> "tuple[Recipe, ...]":
     """Cross-entropy at each scale; the small scale has settings of its own."""
     from ...optim import OneCycle
     from ..data import Cifar100
+    from ..models import CifarResNet
 
-    paper, small, tiny = (replace(base, name=CE) for base in table_1.bases())
-    data = Cifar100(classes=20, jitter=0.0)
-    cycle = replace(small, data=data, schedule=OneCycle(), epochs=20, batch_size=128, eval_every=1)
-    return at_scales(paper, small=replace(cycle, precision="bf16-mixed"), tiny=tiny)
+    paper, tiny = (replace(base, name=CE) for base in table_1.bases())
+    small = replace(
+        paper,
+        data=Cifar100(classes=20, jitter=0.0),
+        model=CifarResNet(depth=8),
+        schedule=OneCycle(),
+        epochs=20,
+        precision="bf16-mixed",
+    )
+    return at_scales(paper, small=small, tiny=tiny)
