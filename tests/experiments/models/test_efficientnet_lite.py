@@ -59,7 +59,7 @@ def test_output_equals_definition_with_same_padding(network, size):
     torch.testing.assert_close(output.logits, logits)
 
 
-def test_number_of_parameters_is_the_published_one():
+def test_number_of_parameters_equals_the_published_number():
     assert sum(parameter.numel() for parameter in EfficientNetLite0().build(3, 1000).parameters()) == 4_652_008
 
 
@@ -73,3 +73,13 @@ def test_published_names_lose_their_underscores(network):
         parts[-1] = name.rpartition(".")[2]
         published[".".join(parts)] = value
     assert published_names(published).keys() == network.state_dict().keys()
+
+
+def test_running_statistics_move_by_the_momentum_from_the_published_default():
+    for settings, momentum in ((EfficientNetLite0(), 0.01), (EfficientNetLite0(momentum=0.1), 0.1)):
+        model = settings.build(3, 5).train()
+        images = torch.rand(4, 3, 32, 32)
+        with torch.no_grad():
+            model(images)
+        maps = convolve(images, model.conv_stem.weight.detach(), 2)
+        torch.testing.assert_close(model.bn0.running_mean, momentum * maps.mean((0, 2, 3)), rtol=1e-4, atol=1e-6)

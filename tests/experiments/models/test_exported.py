@@ -42,8 +42,8 @@ def test_a_trained_run_and_its_export_predict_the_same_bits(tmp_path, normalize)
     pixels = test.take(torch.arange(len(test)))[0].float() / 255
     for layout in (torch.channels_last, torch.contiguous_format):
         with torch.no_grad():
-            found = [network(part.contiguous(memory_format=layout)) for part in pixels.split(500)]
-        logits, features = (torch.cat([each[place] for each in found]) for place in (1, 0))
+            result = [network(part.contiguous(memory_format=layout)) for part in pixels.split(500)]
+        logits, features = (torch.cat([each[index] for each in result]) for index in (1, 0))
         top5 = logits.topk(5).indices
         assert (top5.numpy() == stored["top5"]).all()
         assert (logits.softmax(1).gather(1, top5).half().numpy() == stored["p5"]).all()
@@ -59,9 +59,9 @@ def test_every_head_is_rebuilt_with_its_settings(tmp_path, head):
     mean, std = (torch.tensor(values).view(-1, 1, 1) for values in (recipe.data.mean, recipe.data.std))
     with torch.no_grad():
         expected = finished_model(RunFolder(path)).eval()((images - mean) / std)
-        found = from_pretrained(tmp_path / "export")(images)
-    assert torch.equal(found.logits, expected.logits)
-    assert torch.equal(found.features, expected.features)
+        result = from_pretrained(tmp_path / "export")(images)
+    assert torch.equal(result.logits, expected.logits)
+    assert torch.equal(result.features, expected.features)
 
 
 def test_loading_sets_evaluation_mode_and_keeps_the_random_state(export):
@@ -83,18 +83,18 @@ def test_without_normalization_the_input_is_normalized_by_the_caller(export):
 
 
 def test_only_two_files_of_a_hub_id_are_downloaded(export, monkeypatch):
-    asked = []
+    requests = []
 
     def download(repository: str, **more) -> str:
-        asked.append((repository, more))
+        requests.append((repository, more))
         return str(export)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    found = from_pretrained("somebody/digits", revision="v1")
+    result = from_pretrained("somebody/digits", revision="v1")
     files = ["config.json", "model.safetensors"]
-    assert asked == [("somebody/digits", {"revision": "v1", "allow_patterns": files})]
+    assert requests == [("somebody/digits", {"revision": "v1", "allow_patterns": files})]
     images = torch.rand(2, 1, 8, 8)
-    assert torch.equal(found(images).logits, from_pretrained(export)(images).logits)
+    assert torch.equal(result(images).logits, from_pretrained(export)(images).logits)
 
 
 def test_invalid_exports_are_refused_in_one_sentence(export, tmp_path, monkeypatch):
@@ -103,14 +103,14 @@ def test_invalid_exports_are_refused_in_one_sentence(export, tmp_path, monkeypat
     says(lambda: from_pretrained("nobody/nothing-at-all"), OptionError, ["the Hub does not provide it"])
     says(lambda: from_pretrained(tmp_path), OptionError, ["not a valid export", "config.json"])
     content = json.loads((export / "config.json").read_text())
-    for change, said in [
+    for change, message in [
         ({"kind": "ResNetConfig"}, "its kind is"),
         ({"model": {"kind": "ResNext"}}, "kind 'ResNext' does not exist"),
         ({"model": {"kind": "ResNet", "dept": 3}}, "did you mean 'depth'"),
         ({"height": 3}, "setting of NetworkConfig"),
     ]:
         (export / "config.json").write_text(json.dumps({**content, **change}))
-        says(lambda: from_pretrained(export), OptionError, ["not a valid export", said])
+        says(lambda: from_pretrained(export), OptionError, ["not a valid export", message])
     (export / "config.json").write_text(json.dumps({**content, "num_classes": 3}))
     says(lambda: from_pretrained(export), OptionError, ["10 classes of 64 features in the weights"])
     head = {"kind": "HeadConfig", "name": "CosfaceHead", "options": {}}
@@ -130,3 +130,49 @@ def test_changed_weights_are_refused_unless_the_checksum_is_empty(export):
     (export / "config.json").write_text(json.dumps({**content, "sha256": ""}))
     name, value = next(iter(from_pretrained(export).named_parameters()))
     assert torch.equal(value, weights[name] + 1)
+
+
+ODD = (
+    None, True, -1, 0, 1.5, 1e308, 10**400, float("nan"), float("inf"), "", "x", "a\0b", "\ud800", [], {}, [None], [[]],
+    ["a"], [float("nan")], [-1.0], [0.0], [1e308, 2], {"kind": "ResNet"}, {"kind": "ResNet", "depth": "x"},
+    {"kind": "ResNet", "depth": [1]}, {"kind": "HeadConfig", "name": "LinearHead", "options": {"x": 1}},
+    {"kind": "HeadConfig", "name": [], "options": []}, {"kind": [1]}, {"kind": "HeadConfig"},
+    {"kind": "HeadConfig", "name": "ArcFaceHead", "options": {"scale": "x"}},
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_odd_values_in_a_config_are_refused_or_load_the_same_network(export):
+    content = json.loads((export / "config.json").read_text())
+    images = torch.rand(2, 1, 8, 8)
+    expected = from_pretrained(export)(images).logits
+    loaded = 0
+    for name in content:
+        for value in ODD:
+            (export / "config.json").write_text(json.dumps({**content, name: value}))
+            try:
+                network = from_pretrained(export)
+            except OptionError:
+                continue
+            assert torch.equal(network(images).logits, expected) or name in ("mean", "std", "model"), (name, value)
+            loaded += 1
+    assert 0 < loaded < len(content) * len(ODD) / 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_classes": 20_000_000},
+        {"num_classes": 2**40},
+        {"channels": 2**31},
+        {"model": {"kind": "ResNet", "depth": 101, "width": 4096, "stem": "cifar"}},
+        {"head": {"kind": "HeadConfig", "name": "LinearHead", "options": {}}, "num_classes": 20_000_000},
+    ],
+)
+def test_a_config_cannot_ask_for_more_memory_than_its_weights_take(export, change, monkeypatch):
+    filled = []
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, *_: filled.append(self.numel()) or self)
+    content = json.loads((export / "config.json").read_text())
+    (export / "config.json").write_text(json.dumps({**content, **change}))
+    says(lambda: from_pretrained(export), OptionError, ["not a valid export"])
+    assert max(filled, default=0) < 1 << 24

@@ -1,11 +1,16 @@
 """The fast network: whitened patches, convolutions that start as identities, and its shapes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
+from opl.experiments import paper
+from opl.experiments.data import Normalize
 from opl.experiments.models import FastNet
 from opl.experiments.models.fast_net import KERNELS, identity_convolution, whitening_filters
+from opl.experiments.training.build import build_model, fit_first_layer
 
 
 def images(count=20, size=9):
@@ -30,6 +35,17 @@ def test_the_stem_is_computed_from_images_and_only_its_bias_is_trained():
     torch.testing.assert_close(net.state_dict()["stem.0.weight"], whitening_filters(images()))
     assert not torch.equal(before, net.state_dict()["stem.0.weight"])
     assert [name for name, _ in net.named_parameters() if name.startswith("stem")] == ["stem.0.bias"]
+
+
+@pytest.mark.parametrize("normalize", ["data", "model", "none"])
+def test_patches_are_whitened_as_the_stem_sees_them_wherever_images_are_normalized(normalize):
+    base = replace(paper.recipe("cifar10-fast-half", "tiny"), normalize=normalize)
+    train = base.data.load(0).train
+    model = build_model(base)
+    fit_first_layer(base, model, train)
+    pixels = train.take(torch.arange(len(train)))[0].float() / 255
+    seen = Normalize(base.data.mean, base.data.std)(pixels) if normalize != "none" else pixels
+    torch.testing.assert_close(model.state_dict()["stem.0.weight"], whitening_filters(seen))
 
 
 @pytest.mark.parametrize("kernel", sorted({kernel for kernels in KERNELS for kernel in kernels}))

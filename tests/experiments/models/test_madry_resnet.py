@@ -24,7 +24,8 @@ def activated(x, norm):
 
 @pytest.mark.parametrize(("before", "width", "stride", "first"), [(4, 10, 1, True), (4, 8, 2, False), (4, 4, 1, False)])
 def test_unit_equals_its_formula(before, width, stride, first):
-    unit, x = shuffled(ZeroPaddedUnit(before, width, stride, activate_shortcut=first)), torch.randn(3, before, 6, 6)
+    unit, x = shuffled(ZeroPaddedUnit(before, width, stride)), torch.randn(3, before, 6, 6)
+    unit.activate_shortcut = first
     active = activated(x, unit.bn1)
     middle = activated(F.conv2d(active, unit.conv1.weight, stride=stride, padding=1), unit.bn2)
     expected = F.conv2d(middle, unit.conv2.weight, padding=1)

@@ -79,7 +79,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
     ],
     ids=str,
 )
-def test_the_number_of_parameters_is_the_published_one(settings, num_classes, count):
+def test_the_number_of_parameters_equals_the_published_number(settings, num_classes, count):
     channels = 1 if isinstance(settings, MnistNet | DigitsNet) else 3
     with torch.device("meta"):
         model = settings.build(channels, num_classes)
@@ -205,7 +205,7 @@ def test_initialization_is_as_published():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "phrases"),
     [
         (CifarResNet(depth=57), ["depth is 57", "6n + 2", "56 or 62"]),
         (CifarResNet(depth=2), ["depth is 2", "8 or 14"]),
@@ -219,7 +219,7 @@ def test_initialization_is_as_published():
     ],
     ids=str,
 )
-def test_invalid_model_settings_are_refused(settings, words):
+def test_invalid_model_settings_are_refused(settings, phrases):
     with pytest.raises(OptionError) as refusal:
         settings.build(3, 10)
-    assert all(word in str(refusal.value) for word in words), refusal.value
+    assert all(word in str(refusal.value) for word in phrases), refusal.value

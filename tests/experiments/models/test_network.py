@@ -30,13 +30,13 @@ def test_each_image_is_normalized_by_its_mean_and_std():
     images = torch.rand(4, 3, 5, 6, dtype=torch.float64)
     images[3] = 0.25
     images.requires_grad_()
-    found = StandardizeEach()(images)
-    for image, normalized in zip(images[:3], found[:3], strict=True):
+    result = StandardizeEach()(images)
+    for image, normalized in zip(images[:3], result[:3], strict=True):
         values = image.flatten().tolist()
         mean = sum(values) / 90
         std = (sum((value - mean) ** 2 for value in values) / 90) ** 0.5
         torch.testing.assert_close(normalized, (image - mean) / std)
-    assert not found[3].any()
-    found.square().sum().backward()
+    assert not result[3].any()
+    result.square().sum().backward()
     assert images.grad.isfinite().all()
     assert StandardizeEach()(images[:0]).shape == (0, 3, 5, 6)

@@ -100,13 +100,13 @@ def test_importance_is_the_square_of_a_finite_difference_summed_over_batches():
     step = 1e-5
     for images, labels in batches:
         for gate, sums in zip(gates, expected, strict=True):
-            for place, value in enumerate(gate.open.tolist()):
+            for channel, value in enumerate(gate.open.tolist()):
                 sides = []
                 for sign in (1, -1):
-                    gate.open[place] = value + sign * step
+                    gate.open[channel] = value + sign * step
                     sides.append(F.cross_entropy(model(images), labels).item())
-                gate.open[place] = value
-                sums[place] += (value * (sides[0] - sides[1]) / (2 * step)) ** 2
+                gate.open[channel] = value
+                sums[channel] += (value * (sides[0] - sides[1]) / (2 * step)) ** 2
     for images, labels in batches:
         F.cross_entropy(model(images), labels).backward()
     assert not any(gate.importance.any() for gate in gates)  # only while measuring

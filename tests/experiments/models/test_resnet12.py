@@ -112,7 +112,7 @@ def test_too_small_images_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "phrases"),
     [
         (ResNet12(widths=(64, 160, 320)), ["widths has 3 values", "give 4"]),
         (ResNet12(widths=(64, 160, 0, 640)), ["widths.2 is 0", "between 1 and"]),
@@ -123,10 +123,10 @@ def test_too_small_images_are_refused():
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_built_are_refused_in_one_sentence(settings, words):
+def test_settings_that_cannot_be_built_are_refused_in_one_sentence(settings, phrases):
     with pytest.raises(OptionError) as refusal:
         settings.build(3, 10)
-    assert all(word in str(refusal.value) for word in words), refusal.value
+    assert all(word in str(refusal.value) for word in phrases), refusal.value
 
 
 SIZES = [  # height, width, side of the squares: the four maps of the published nets, then maps of every other kind
@@ -204,8 +204,8 @@ def test_squares_start_uniformly():
         blanked = sum(1 - (1 - g) ** (rows * columns) for rows in (1, 2, 1) for columns in (1, 2, 1)) / 9
         low, high = (g, high) if blanked < 0.3 else (low, g)
     expected = 1 - (1 - g) ** torch.tensor([[1, 2, 1], [2, 4, 2], [1, 2, 1]])
-    found = (DropBlock(0.3, 2)(maps(200_000, 3, 3)) == 0).float().mean(1).mean(0)
-    torch.testing.assert_close(found, expected, atol=0, rtol=0.02)
+    result = (DropBlock(0.3, 2)(maps(200_000, 3, 3)) == 0).float().mean(1).mean(0)
+    torch.testing.assert_close(result, expected, atol=0, rtol=0.02)
 
 
 @pytest.mark.parametrize(("height", "width", "block"), SIZES)
@@ -282,9 +282,9 @@ def test_state_dict_has_the_step():
     restored.load_state_dict(copy.deepcopy(layer.state_dict()))
     assert restored.step == 5
     outputs = []
-    for each in (layer, restored):
+    for block in (layer, restored):
         torch.manual_seed(3)
-        outputs.append(each(x))
+        outputs.append(block(x))
     assert torch.equal(*outputs)
 
 
@@ -310,7 +310,7 @@ def test_repr_has_the_settings():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "phrases"),
     [
         ((1.5, 2), "rate is 1.5"),
         ((float("nan"), 2), "rate is nan"),
@@ -319,6 +319,6 @@ def test_repr_has_the_settings():
         ((0.1, 2, -1), "ramp is -1"),
     ],
 )
-def test_invalid_settings_of_drop_block_are_refused(arguments, words):
-    with pytest.raises(OptionError, match=words):
+def test_invalid_settings_of_drop_block_are_refused(arguments, phrases):
+    with pytest.raises(OptionError, match=phrases):
         DropBlock(*arguments)

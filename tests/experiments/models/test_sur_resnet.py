@@ -42,10 +42,10 @@ def test_the_published_sizes_of_network_and_adapters():
         by_hand += before * width + 2 * width if before != width else 0
         before = width
     head = 712 * 512 + 1
-    assert sum(each.numel() for each in plain.parameters()) == by_hand + head
+    assert sum(parameter.numel() for parameter in plain.parameters()) == by_hand + head
     assert by_hand == pytest.approx(11.17e6, rel=1e-3)
     adapters = [value for name, value in adapted.named_parameters() if is_adapter(name)]
-    assert sum(each.numel() for each in adapters) == 7686
+    assert sum(parameter.numel() for parameter in adapters) == 7686
     assert len(adapters) == 2 * 2 * 8 + 2
 
 

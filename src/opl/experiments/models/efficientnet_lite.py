@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..._ranges import Fraction, check_settings
 from ..types import Model
 from .network import Network, with_pooling
 
@@ -19,9 +20,8 @@ STAGES = (  # kernel, stride, output channels, expansion, repetitions
     (3, 1, 320, 6, 1),
 )
 STEM, FEATURES = 32, 1280
-EPSILON, MOMENTUM = 1e-3, 0.01  # of every batch norm
-MEAN, STD = 127 / 255, 128 / 255
-"""Mean and standard deviation of each channel, in [0, 1], with which the published weights were trained."""
+EPSILON = 1e-3  # of every batch norm
+MEAN, STD = 127 / 255, 128 / 255  # of pixels in [0, 1]
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,17 @@ class EfficientNetLite0(Model):
     are those of the test.
     """
 
+    momentum: Fraction = 0.01
+    """Of the running statistics of batch norm, as published; for a few hundred steps, 0.1 adapts them."""
+
+    @property
+    def scaling(self) -> tuple[float, float]:
+        """Mean and standard deviation of pixels in [0, 1] with which the published weights were trained."""
+        return MEAN, STD
+
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights."""
+        check_settings(self, "model.")
         blocks: list[nn.Module] = []
         width = STEM
         for kernel, stride, out, expansion, repetitions in STAGES:
@@ -49,7 +58,11 @@ class EfficientNetLite0(Model):
             "bn1": _norm(FEATURES),
             "relu1": nn.ReLU6(),
         }
-        return Network(with_pooling(parts), FEATURES, num_classes)
+        network = Network(with_pooling(parts), FEATURES, num_classes)
+        for part in network.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.momentum = self.momentum
+        return network
 
 
 def published_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -59,6 +72,8 @@ def published_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
         >>> list(published_names({"_blocks.0._bn1.bias": Tensor(), "_fc.weight": Tensor()}))
         ['blocks.0.bn1.bias', 'fc.weight']
     """
+    if "_fc.weight" not in weights:
+        return weights
     return {".".join(part.removeprefix("_") for part in name.split(".")): value for name, value in weights.items()}
 
 
@@ -101,4 +116,4 @@ class _Block(nn.Module):
 
 
 def _norm(width: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(width, eps=EPSILON, momentum=MOMENTUM)
+    return nn.BatchNorm2d(width, eps=EPSILON)

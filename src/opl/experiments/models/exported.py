@@ -2,22 +2,27 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
+from ..._ranges import Count, Positive, check_settings
 from ...errors import OptionError, did_you_mean
 from ...heads import ArcFaceHead, ASoftmaxHead, CosFaceHead, Head, LGMHead, LinearHead, LSoftmaxHead, RBFHead
-from ..files import read_limited
-from ..settings import from_json, read_json
+from ..files import read_json, read_limited
+from ..settings import from_json
 from ..types import Model
 from .network import Network, prepend_standardize
 from .weights import load_weights
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+MOST_CONFIG = 1 << 22  # bytes of a config
+SLACK = 1 << 20  # values that a network may allocate besides its weights
+ALLOCATE = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye, torch.tensor)
 HEADS: tuple[type[Head], ...] = (
     LinearHead, ASoftmaxHead, LSoftmaxHead, CosFaceHead, ArcFaceHead, LGMHead, RBFHead,
 )  # fmt: skip
@@ -43,14 +48,14 @@ class NetworkConfig:
     model: Model
     head: HeadConfig | None
     """None for the linear classifier of the model."""
-    channels: int
-    size: int
+    channels: Count
+    size: Count
     """Height and width of the images that it was trained on."""
-    num_classes: int
+    num_classes: Count
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     """Mean of each channel that is subtracted from pixels in [0, 1]; empty if they are not normalized."""
-    std: tuple[float, ...]
+    std: tuple[Positive, ...]
     """Standard deviation of each channel that the difference is divided by; empty if pixels are not normalized."""
     torchvision: str
     """The function of torchvision.models whose state dict has the names and shapes of the weights; empty if none."""
@@ -80,18 +85,46 @@ def from_pretrained(source: str | Path, *, normalize: bool = True, revision: str
     if not folder.is_dir():
         folder = _download(str(source), revision)
     config = read_config(folder)
-    return rebuild(config, _read_weights(folder / WEIGHTS, config.sha256), normalize=normalize)
+    weights = _read_weights(folder / WEIGHTS, config.sha256)
+    try:
+        with _Limited(2 * sum(value.numel() for value in weights.values()) + SLACK):
+            return rebuild(config, weights, normalize=normalize)
+    except OptionError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError) as error:
+        raise _invalid(folder, error) from error
+
+
+class _Limited(TorchFunctionMode):
+    """Raise an error as soon as a network allocates more values than its weights explain; new memory is not used yet.
+
+    A head replaces the classifier of a network, so a network may allocate twice as many values as it has weights.
+    """
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        value = func(*args, **(kwargs or {}))
+        if func in ALLOCATE:
+            self.left -= value.numel()
+            if self.left < 0:
+                raise ValueError("its network is larger than its weights")
+        return value
+
+
+def _invalid(folder: Path, error: Exception) -> OptionError:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
+    return OptionError(f"{folder} is not a valid export ({CONFIG}: {reason}): give a folder that opl export wrote.")
 
 
 def read_config(folder: Path) -> NetworkConfig:
     """Read `config.json` of an export."""
     try:
-        return parse_config(read_json(folder / CONFIG))
+        return parse_config(read_json(folder / CONFIG, MOST_CONFIG))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise OptionError(
-            f"{folder} is not a valid export ({CONFIG}: {reason}): give a folder that opl export wrote."
-        ) from error
+        raise _invalid(folder, error) from error
 
 
 def parse_config(content: dict[str, Any]) -> NetworkConfig:
@@ -103,6 +136,9 @@ def parse_config(content: dict[str, Any]) -> NetworkConfig:
     if content.get("kind") != NetworkConfig.__name__:
         raise OptionError(f"its kind is {content.get('kind')!r} and not {NetworkConfig.__name__!r}.")
     config: NetworkConfig = from_json(content, NetworkConfig, {Model: MODELS})
+    check_settings(replace(config, head=None))  # options of a head are checked when it is built
+    if config.mean and not len(config.mean) == len(config.std) == config.channels:
+        raise OptionError(f"mean and std have {len(config.mean)} and {len(config.std)} values, not {config.channels}.")
     return config
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..._ranges import Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
-from .residual import convolution
+from .residual import convolution, stages
 
 SLOPE = 0.1  # of the leaky ReLU
 EPS = 1e-3  # of batch norm
@@ -35,19 +35,17 @@ class MadryResNet(Model):
     def build(self, channels: int, num_classes: int) -> "KernelDecayNetwork":
         """Build the module with newly initialized weights: He-normal convolutions, uniform classifier of bias 0."""
         check_settings(self, "model.")
-        before = 16
-        parts: dict[str, nn.Module] = {"input": StandardizeEach(), "conv1": convolution(channels, before, 3)}
-        for number, stride in enumerate((1, 2, 2)):
-            width = 16 * self.width * 2**number
-            first = ZeroPaddedUnit(before, width, stride, activate_shortcut=number == 0)
-            rest = (ZeroPaddedUnit(width, width, 1) for _ in range(self.units - 1))
-            parts[f"layer{number + 1}"] = nn.Sequential(first, *rest)
-            before = width
-        parts |= {"bn": nn.BatchNorm2d(before, EPS), "relu": nn.LeakyReLU(SLOPE)}
-        model = KernelDecayNetwork(with_pooling(parts), before, num_classes)
+        features = 64 * self.width
+        parts: dict[str, nn.Module] = {"input": StandardizeEach(), "conv1": convolution(channels, 16, 3)}
+        parts |= stages(ZeroPaddedUnit, 16, 16 * self.width, (self.units,) * 3)
+        parts |= {"bn": nn.BatchNorm2d(features, EPS), "relu": nn.LeakyReLU(SLOPE)}
+        model = KernelDecayNetwork(with_pooling(parts), features, num_classes)
+        first = model.get_submodule("layer1.0")
+        assert isinstance(first, ZeroPaddedUnit)
+        first.activate_shortcut = True
         draw_convolutions(model, he_normal_fan_out)
         for name, parameter in model.fc.named_parameters():
-            bound = math.sqrt(3 / before) if name == "weight" else 0.0
+            bound = math.sqrt(3 / features) if name == "weight" else 0.0
             nn.init.uniform_(parameter, -bound, bound)
         return model
 
@@ -71,15 +69,17 @@ class ZeroPaddedUnit(nn.Module):
         before: channels of the input.
         width: channels of the output.
         stride: of the first convolution and the shortcut.
+
+    Attributes:
         activate_shortcut: whether the shortcut takes the input after batch norm and leaky ReLU.
     """
 
-    def __init__(self, before: int, width: int, stride: int, *, activate_shortcut: bool = False) -> None:
+    def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
         self.bn1, self.conv1 = nn.BatchNorm2d(before, EPS), convolution(before, width, 3, stride)
         self.bn2, self.conv2 = nn.BatchNorm2d(width, EPS), convolution(width, width, 3)
         self.relu = nn.LeakyReLU(SLOPE)
-        self.stride, self.margin, self.activate_shortcut = stride, (width - before) // 2, activate_shortcut
+        self.stride, self.margin, self.activate_shortcut = stride, (width - before) // 2, False
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, before, H, W) to (B, width, H / stride, W / stride)."""

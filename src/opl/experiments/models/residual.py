@@ -1,5 +1,7 @@
 """Post-activation residual blocks and stages; attribute names match torchvision's state dicts."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 
@@ -46,9 +48,6 @@ class Bottleneck(nn.Module):
         return total
 
 
-Block = type[BasicBlock] | type[Bottleneck]
-
-
 def convolution(before: int, after: int, size: int, stride: int = 1) -> nn.Conv2d:
     """Build a convolution without bias (batch norm follows), padded to keep the size of the map up to the stride."""
     return nn.Conv2d(before, after, size, stride, padding=size // 2, bias=False)
@@ -61,10 +60,13 @@ def shortcut(before: int, after: int, stride: int) -> nn.Module:
     return nn.Sequential(convolution(before, after, 1, stride), nn.BatchNorm2d(after))
 
 
-def stages(block: Block, before: int, width: int, counts: tuple[int, ...]) -> dict[str, nn.Module]:
+def stages(
+    block: Callable[[int, int, int], nn.Module], before: int, width: int, counts: tuple[int, ...], expansion: int = 1
+) -> dict[str, nn.Module]:
     """Build the stages `layer1`, `layer2`, ... with `counts` blocks each.
 
-    Each stage after the first doubles the width and halves the size of the map.
+    Each stage after the first doubles the width and halves the size of the map. `block` takes the channels of its
+    input, its width and its stride; `expansion` is the ratio of its output to its width.
     """
     layers: dict[str, nn.Module] = {}
     for number, count in enumerate(counts, start=1):
@@ -72,7 +74,7 @@ def stages(block: Block, before: int, width: int, counts: tuple[int, ...]) -> di
         blocks: list[nn.Module] = []
         for stride in strides:
             blocks.append(block(before, width, stride))
-            before = width * block.expansion
+            before = width * expansion
         layers[f"layer{number}"] = nn.Sequential(*blocks)
         width *= 2
     return layers

@@ -8,11 +8,11 @@ from torch import nn
 from ..._ranges import Multiple, OneOf, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
-from .residual import BasicBlock, Block, Bottleneck, convolution, stages
+from .residual import BasicBlock, Bottleneck, convolution, stages
 
 Stem = Literal["imagenet", "half", "cifar"]
 
-LAYOUTS: dict[int, tuple[Block, tuple[int, ...]]] = {
+LAYOUTS: dict[int, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, ...]]] = {
     10: (BasicBlock, (1, 1, 1, 1)),
     18: (BasicBlock, (2, 2, 2, 2)),
     34: (BasicBlock, (3, 4, 6, 3)),
@@ -41,7 +41,7 @@ class ResNet(Model):
         check_settings(self, "model.")
         block, counts = LAYOUTS[self.depth]
         stem = _stem(self.stem, channels, self.width)
-        trunk = stages(block, self.width, self.width, counts)
+        trunk = stages(block, self.width, self.width, counts, block.expansion)
         model = Network(with_pooling({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
         if self.stem != "cifar":
             draw_convolutions(model, he_normal_fan_out)

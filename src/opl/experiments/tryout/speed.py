@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from ..files import write_whole
+from ..files import read_json, write_whole
 from ..recipe import Recipe
-from ..settings import read_json
 from ..training.build import batches, build_model, build_objective, parse_recipe
 from ..training.engine import launch
 from ..training.stopping import end_with_parent

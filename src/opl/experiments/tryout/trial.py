@@ -2,34 +2,28 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import FolderError, OplError, OptionError
 from ...functional import GAMMA, WEIGHT
 from ..data.user_images import ImageFacts, UserImages, list_target, measure_sample
-from ..files import write_whole
+from ..files import read_json, write_whole
+from ..methods import CrossEntropy, CrossEntropyOPL
 from ..recipe import Precision, Recipe
+from ..run_folder import RunFolder
 from ..runner.executor import Executor, Task, run_tasks
-from ..settings import read_json, to_json
-from .choice import ARMS, LADDER, Choice, choose_batch_size, choose_lr, choose_size, network_of, wanted_epochs
-from .plan import (
-    GOOD_SEEDS,
-    MOST_SEEDS,
-    Clock,
-    Outcome,
-    Plan,
-    Speed,
-    Work,
-    jobs_of_seeds,
-    make_plan,
-    run_rounds,
-)
+from ..runner.jobs import Job
+from ..settings import to_json
+from .choice import LADDER, Choice, choose_batch_size, choose_lr, choose_size, choose_weights, network_of, wanted_epochs
+from .plan import GOOD_SEEDS, MOST_SEEDS, Clock, Outcome, Plan, Speed, Work, make_plan, run_rounds
 from .preferences import Preferences
 
-CHOSEN = "try.json"
+CHOSEN, FOLDERS = "try.json", "weight-*-gamma-*"
+BASELINE, METHOD = "CE", "CE+OPL"
 DECODING, LEAST_IMAGES = 0.2, 1000  # fraction of the time for decoding, and images that are decoded in any case
 PROGRAM = ("-m", "opl.experiments.tryout.speed")
 SHARE_OF_MEASURING, LONGEST_MEASURING = 0.005, 4.0  # fraction of the time, and seconds, per network and precision
@@ -43,32 +37,67 @@ class Chosen:
 
     choice: Choice
     seeds: int
-    seconds: float
-    """The expected time of the runs of all seeds."""
+    run_seconds: float
+    """The expected time of one run."""
     images_per_second: float
     """The measured training speed of one run while the others run in parallel."""
     images: UserImages
 
 
+class Arm(NamedTuple):
+    """A method that is compared, and where its runs are; everything else is equal."""
+
+    label: str
+    recipe: Recipe
+    out: Path
+
+    def job(self, seed: int, seconds: float = 0.0) -> Job:
+        """Return the run with a seed; `seconds` is its expected time."""
+        folder = RunFolder.of(self.out, self.recipe.name, seed)
+        return Job(self.recipe.name, seed, self.recipe.epochs, folder, cost=seconds)
+
+
 class Trial:
-    """One folder of `opl try`."""
+    """One folder of `opl try`: a first try, and below it those with another weight or gamma of OPL.
+
+    A later try has the images, seeds and all other settings of the first, and is compared with the same runs without
+    OPL.
+    """
 
     def __init__(self, target: str, name: str, folder: Path, wanted: Preferences, jobs: int, clock: Clock) -> None:
-        if wanted.pretrained and Path(wanted.pretrained).exists():  # runs may be resumed from another folder
-            wanted = replace(wanted, pretrained=str(Path(wanted.pretrained).absolute()))
+        if Path(wanted.weights).is_file():  # runs may be resumed from another folder
+            wanted = replace(wanted, weights=str(Path(wanted.weights).absolute()))
         path = Path(target).expanduser()
         self.target, self.root = target, str(path.absolute()) if path.exists() else target
-        self.name, self.folder = f"try-{name}", folder.absolute()
+        self.name, self.home = f"try-{name}", folder.absolute()
         self.wanted, self.jobs, self.clock = wanted, jobs, clock
-        self.earlier = read_chosen(self.folder)
+        self.first = read_chosen(self.home)
+        self.folder, self.earlier = self.home, self.first
+        if self.first and (changed := self._changed(self.first.choice)) != self.first.choice:
+            self.folder = self.home / folder_name(changed)
+            self.earlier = read_chosen(self.folder) or replace(self.first, choice=changed)
+
+    def _changed(self, choice: Choice) -> Choice:
+        """Return a choice with the weight and the gamma that the user has set."""
+        weight, gamma = self.wanted.weight, self.wanted.gamma
+        return replace(
+            choice,
+            weight=choice.weight if weight is None else weight,
+            gamma=choice.gamma if gamma is None else gamma,
+        )
+
+    @property
+    def is_later(self) -> bool:
+        """Whether there is a first try with another weight or gamma."""
+        return self.folder != self.home
 
     def prepare(self, large: bool) -> ImageFacts:
         """Decode the images, unless they are in the cache; return what is known about them.
 
         Args:
-            large: whether images of more than 64 pixels are affordable.
+            large: whether there is an accelerator, for images of more than 96 pixels.
         """
-        images = self._resumed_images() if self.earlier else self._new_images(large)
+        images = self._resumed_images(self.earlier) if self.earlier else self._new_images(large)
         facts = images.facts()
         self.images = replace(images, key=facts.key)
         return facts
@@ -80,30 +109,29 @@ class Trial:
         most = wanted.images
         if most == Preferences.images:  # not set by the user
             most = min(most, max(LEAST_IMAGES, int(DECODING * self.clock.seconds / seconds)))
+        self.weights = choose_weights(wanted.weights, wanted.network, side)
         return UserImages(
             name=self.name,
             root=self.root,
-            size=wanted.size or choose_size(side, large or bool(wanted.pretrained)),
+            size=wanted.size or choose_size(side, large, self.weights),
             most=most,
             split_seed=wanted.split_seed,
-            color=bool(wanted.pretrained),
+            color=bool(self.weights),
             image_column=wanted.image_column,
             label_column=wanted.label_column,
         )
 
-    def _resumed_images(self) -> UserImages:
+    def _resumed_images(self, earlier: Chosen) -> UserImages:
         """Return the images of an earlier start of this folder; they and the settings must be the same now."""
-        images = UserImages(**{**self.earlier["images"], "root": self.root})
+        images = replace(earlier.images, root=self.root)
         before = {"size": images.size, "images": images.most, "split_seed": images.split_seed}
-        self.wanted.check_equal({**self.earlier["choice"], **before}, self.folder)
+        self.wanted.check_equal({**asdict(earlier.choice), **before}, self.folder)
         return images
 
     def choose(self, facts: ImageFacts, executor: Executor) -> Chosen:
         """Choose all settings by the speed of this machine, or return those of an earlier start."""
         if self.earlier:
-            seeds = self.wanted.seeds or self.earlier["seeds"]
-            choice = Choice(**self.earlier["choice"])
-            return Chosen(**{**self.earlier, "choice": choice, "images": self.images, "seeds": seeds})
+            return replace(self.earlier, images=self.images, seeds=self.wanted.seeds or self.earlier.seeds)
         drafts = self._drafts(facts)
         works = [self._work(facts, draft) for draft in drafts]
         fastest = self._measure(drafts, works[0], executor)
@@ -118,26 +146,27 @@ class Trial:
             plans.append(plan)
         plan, (draft, speed) = plans[-1], fastest[len(plans) - 1]
         choice = self._fit_batches(replace(draft, epochs=plan.epochs, train_images=plan.images), facts)
-        return Chosen(choice, plan.seeds, round(plan.seconds, 1), round(speed.images_per_second, 1), self.images)
+        return Chosen(choice, plan.seeds, round(plan.run_seconds, 1), round(speed.images_per_second, 1), self.images)
 
     def _fit_batches(self, choice: Choice, facts: ImageFacts) -> Choice:
         """Set batch size and learning rate for the number of training images, unless the user has set them."""
-        train = choice.train_images or facts.sizes[0]
-        size = self.wanted.batch_size or choose_batch_size(train, len(facts.class_names))
-        return replace(choice, batch_size=size, lr=self.wanted.lr or choose_lr(size, bool(self.wanted.pretrained)))
+        train, pretrained = choice.train_images or facts.sizes[0], bool(choice.weights)
+        size = self.wanted.batch_size or choose_batch_size(train, len(facts.class_names), pretrained)
+        return replace(choice, batch_size=size, lr=self.wanted.lr or choose_lr(size, pretrained))
 
     def _drafts(self, facts: ImageFacts) -> list[Choice]:
         """Return the choices among which the speed decides: one per network, the cheapest first."""
         train, wanted = facts.sizes[0], self.wanted
         networks, stem = [name for name, least in LADDER.items() if train >= least], None
-        if wanted.pretrained:
-            network, stem = network_of(wanted.pretrained)
-            networks = [network]
-        if wanted.network != "auto":
-            if stem is not None and wanted.network != networks[0]:
+        if self.weights:
+            network, stem = network_of(self.weights)
+            if wanted.network not in ("auto", network):
                 raise OptionError(
-                    f"--network is {wanted.network}, but the pretrained weights are for {networks[0]}: omit the flag."
+                    f"--network is {wanted.network}, but the weights are for {network}: omit the flag, or give "
+                    "--weights none."
                 )
+            networks = [network]
+        elif wanted.network != "auto":
             networks = [wanted.network]
         draft = Choice(
             network=networks[0],
@@ -148,16 +177,16 @@ class Trial:
             flip=(0.5 if facts.channels == 3 else 0.0) if wanted.flip is None else wanted.flip,
             weight=WEIGHT if wanted.weight is None else wanted.weight,
             gamma=GAMMA if wanted.gamma is None else wanted.gamma,
-            pretrained=wanted.pretrained,
+            weights=self.weights,
             stem=stem,
         )
         draft = self._fit_batches(draft, facts)
-        epochs = wanted.epochs or wanted_epochs(train, draft.batch_size, bool(wanted.pretrained))
+        epochs = wanted.epochs or wanted_epochs(train, draft.batch_size, bool(self.weights))
         return [replace(draft, network=network, epochs=epochs) for network in networks]
 
     def _work(self, facts: ImageFacts, draft: Choice) -> Work:
         train, val, test = facts.sizes
-        return Work(train, val, test, len(facts.class_names), len(ARMS), self.jobs, draft.epochs)
+        return Work(train, val, test, len(facts.class_names), 2, self.jobs, draft.epochs, draft.least_epochs)
 
     def _plan(self, work: Work, speed: Speed) -> Plan:
         return make_plan(work, speed, self.clock.left, epochs=self.wanted.epochs, seeds=self.wanted.seeds)
@@ -171,7 +200,7 @@ class Trial:
         groups = [[replace(draft, precision=precision) for precision in precisions] for draft in drafts]
         speeds, start = self._measure_groups(
             {
-                "groups": [[to_json(self.recipes(draft)[-1]) for draft in group] for group in groups],
+                "groups": [[to_json(self.arms(draft)[-1].recipe) for draft in group] for group in groups],
                 "least": work.wanted * work.train / max(1.0, self.clock.left),
                 "seconds": min(LONGEST_MEASURING, SHARE_OF_MEASURING * self.clock.seconds),
             },
@@ -202,56 +231,95 @@ class Trial:
         start = max(0.0, self.clock.spent - before - fmean(content["seconds"] for content in measured))
         return [content["images_per_second"] for content in measured], start
 
-    def recipes(self, choice: Choice) -> list[Recipe]:
-        """Return the recipes of all arms."""
-        return [choice.recipe(arm, self.images) for arm in ARMS]
+    def arms(self, choice: Choice) -> list[Arm]:
+        """Return the baseline, and the method with OPL that this try is about."""
+        recipe = choice.recipe(f"{self.name}-ce", CrossEntropy(), self.images)
+        return [Arm(BASELINE, recipe, self.home), self._arm(choice, self.folder)]
 
-    def train(self, chosen: Chosen, facts: ImageFacts, executor: Executor) -> Outcome:
+    def _arm(self, choice: Choice, folder: Path) -> Arm:
+        """Return the method with OPL of a try."""
+        method = CrossEntropyOPL(weight=choice.weight, gamma=choice.gamma)
+        label, name = METHOD, f"{self.name}-opl"
+        if folder != self.home:
+            label = f"{METHOD} (weight {choice.weight:g}, gamma {choice.gamma:g})"
+            name = f"{name}-{folder.name}"
+        return Arm(label, choice.recipe(name, method, self.images), folder)
+
+    def all_arms(self, choice: Choice) -> list[Arm]:
+        """Return the arms of this folder: without OPL, with OPL in the first try and in every later try."""
+        baseline, own = self.arms(choice)
+        tries = {folder: read_chosen(folder) for folder in (self.home, *sorted(self.home.glob(FOLDERS)))}
+        others = {folder: self._arm(chosen.choice, folder) for folder, chosen in tries.items() if chosen}
+        return [baseline, *{**others, self.folder: own}.values()]
+
+    def train(self, chosen: Chosen, executor: Executor) -> Outcome:
         """Train all arms, seed after seed."""
-        recipes = self.recipes(chosen.choice)
-        write_chosen(self.folder, chosen)
-        for recipe in recipes:
-            write_whole(self.folder / f"{recipe.name}.json", (json.dumps(to_json(recipe), indent=1) + "\n").encode())
-        together = self._work(facts, chosen.choice).together
-        seeds = self._seeds(chosen, recipes)
+        arms = self.arms(chosen.choice)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.folder / CHOSEN, (json.dumps(asdict(chosen), indent=1) + "\n").encode())
+        for arm in arms:
+            content = json.dumps(to_json(arm.recipe), indent=1)
+            write_whole(arm.out / f"{arm.recipe.name}.json", f"{content}\n".encode())
+        planned = self.planned_seeds(chosen)
+        more = [] if self.wanted.seeds or self.is_later or self._is_done(arms, planned) else range(MOST_SEEDS)
+        seeds = [*planned, *(seed for seed in more if seed not in planned)]
+        together = max(1, self.jobs // self._unfinished(arms, seeds))
         rounds = [
-            jobs_of_seeds(recipes, seeds[start : start + together], self.folder)
+            [arm.job(seed, chosen.run_seconds) for seed in seeds[start : start + together] for arm in arms]
             for start in range(0, len(seeds), together)
         ]
-        planned = -(-chosen.seeds // together)
-        return run_rounds(rounds, planned, self.folder, executor, self.clock, chosen.seconds / planned)
+        number = -(-len(planned) // together)
+        return run_rounds(rounds, number, executor, self.clock, self.seconds(chosen, planned) / number)
 
-    def _seeds(self, chosen: Chosen, recipes: list[Recipe]) -> list[int]:
-        """Return the planned seeds and, unless they are finished, more for time that may be left."""
-        planned = list(range(chosen.seeds))
-        if self.wanted.seeds or all(job.folder.done for job in jobs_of_seeds(recipes, planned, self.folder)):
-            return planned
-        return list(range(max(chosen.seeds, MOST_SEEDS)))
+    def seconds(self, chosen: Chosen, seeds: Sequence[int], methods: int = 0) -> float:
+        """Return the expected time of some seeds; `methods` is the number of runs per seed, 0 for the unfinished."""
+        count = methods or self._unfinished(self.arms(chosen.choice), seeds)
+        together = max(1, self.jobs // count)
+        return -(-len(seeds) // together) * -(-count // self.jobs) * chosen.run_seconds
+
+    def seconds_of_next(self, chosen: Chosen, seeds: int) -> float:
+        """Return the expected time of more seeds, or without a number that of another weight or gamma."""
+        done = self.finished_seeds(chosen)
+        if not seeds:
+            return self.seconds(chosen, done, methods=1)
+        return self.seconds(chosen, [seed for seed in range(seeds) if seed not in done])
+
+    def _unfinished(self, arms: Sequence[Arm], seeds: Sequence[int]) -> int:
+        """Return the most runs that a seed lacks; a later try has the baseline already."""
+        return max(1, *(sum(not arm.job(seed).folder.done for arm in arms) for seed in seeds))
+
+    def planned_seeds(self, chosen: Chosen) -> list[int]:
+        """Return the seeds to train: those of the first try, or as many as are chosen."""
+        if self.is_later and not self.wanted.seeds:
+            baseline = self.arms(chosen.choice)[0]
+            return [seed for seed in range(MOST_SEEDS) if baseline.job(seed).folder.done] or list(range(chosen.seeds))
+        return list(range(chosen.seeds))
+
+    def _is_done(self, arms: Sequence[Arm], seeds: Sequence[int]) -> bool:
+        return all(arm.job(seed).folder.done for arm in arms for seed in seeds)
 
     def finished_seeds(self, chosen: Chosen) -> list[int]:
         """Return the seeds with which all arms are finished."""
-        recipes = self.recipes(chosen.choice)
-        jobs = {seed: jobs_of_seeds(recipes, [seed], self.folder) for seed in range(max(chosen.seeds, MOST_SEEDS))}
-        return [seed for seed, runs in jobs.items() if all(job.folder.done for job in runs)]
+        arms = self.arms(chosen.choice)
+        return [seed for seed in range(max(chosen.seeds, MOST_SEEDS)) if self._is_done(arms, [seed])]
 
 
-def write_chosen(folder: Path, chosen: Chosen) -> None:
-    """Keep the settings of a folder."""
-    write_whole(folder / CHOSEN, (json.dumps(asdict(chosen), indent=1) + "\n").encode())
+def folder_name(choice: Choice) -> str:
+    """Return the subfolder of a later try."""
+    return f"weight-{choice.weight:g}-gamma-{choice.gamma:g}"
 
 
-def read_chosen(folder: Path) -> dict[str, Any]:
-    """Return the settings of an earlier start; empty if this folder is new.
+def read_chosen(folder: Path) -> Chosen | None:
+    """Return the settings of an earlier start; None if this folder is new.
 
     Raises:
         FolderError: the file cannot be read.
     """
     if not (folder / CHOSEN).exists():
-        return {}
+        return None
     try:
         content = read_json(folder / CHOSEN)
-        if not isinstance(content, dict) or not {"choice", "images"} <= content.keys():
-            raise ValueError("it lacks settings")
-    except (OSError, ValueError) as error:
+        choice, images = Choice(**content["choice"]), UserImages(**content["images"])
+        return Chosen(**{**content, "choice": choice, "images": images})
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise FolderError(f"{folder / CHOSEN} cannot be read ({error}): give another --out, or delete it.") from error
-    return content

@@ -3,16 +3,13 @@
 from pathlib import Path
 
 from opl.experiments.data.user_images import ImageFacts
-from opl.experiments.tryout.advice import (
-    build_item,
+from opl.experiments.tryout.overview import (
     command,
     describe_data,
     describe_images,
     is_imbalanced,
     print_choice,
-    read_items,
     warnings_about,
-    write_item,
 )
 from opl.experiments.tryout.preferences import Preferences
 
@@ -50,17 +47,6 @@ def test_the_command_has_the_settings_that_differ_from_the_defaults():
     assert command("my images", Path("runs"), 5.0, Preferences(seeds=3, image_column="my image")) == (
         f"opl try 'my images' {flags}"
     )
-
-
-def test_the_table_of_a_folder_is_kept_and_other_files_are_skipped(tmp_path):
-    item = build_item("try-a", [("CE", "try-a-ce"), ("CE+OPL", "try-a-opl")], True, "note", "opl try a")
-    (tmp_path / "try/a").mkdir(parents=True)
-    (tmp_path / "try/b").mkdir()
-    (tmp_path / "try/b/item.json").write_text("[1]")
-    write_item(tmp_path / "try/a", item)
-    assert read_items(tmp_path) == {"try-a": item}
-    assert item.title == "CE vs CE+OPL on your images"
-    assert item.compared == ("test/top1", "test/balanced")
 
 
 def test_class_names_that_look_like_markup_are_printed_as_they_are(capsys):

@@ -1,0 +1,332 @@
+"""The end of `opl try`: table and page of a folder, and a box with the verdict and the next step. Needs no torch."""
+
+import json
+import math
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..._advice import LOWER_D
+from ...errors import OplError
+from ..files import read_json, write_whole
+from ..item import Item, Row
+from ..results.comparisons import Line, describe_tests, lines
+from ..results.measures import ABSENT, Change, changes, describe_change, describe_largest
+from ..results.runs import Run, select_runs
+from ..scales import TRY
+from ..settings import from_json, to_json
+from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
+from ..terminal import make_console
+
+if TYPE_CHECKING:
+    from ..results.tables import Table
+
+ITEM = "item.json"
+TOP1, BALANCED = "test/top1", "test/balanced"
+FEW_SEEDS = 3  # below this number the values of all seeds are listed, above it an interval
+BOX_WIDTH = 100  # columns
+
+
+def build_item(name: str, arms: Sequence[tuple[str, str]], imbalanced: bool, note: str, command: str) -> Item:
+    """Return the table of a folder; arms are pairs of label and recipe: the baseline first, the newest try last."""
+    balanced = {BALANCED: "balanced top-1 %"} if imbalanced else {}
+    first = arms[0][1]
+    return Item(
+        name=name,
+        title=f"{arms[0][0]} vs {arms[1][0]} on your images",
+        dataset="your images",
+        metrics={TOP1: "top-1 %", **balanced, "test/loss": "cross-entropy", "test/s": "s", "test/d": "d"},
+        rows=tuple(
+            Row(label, recipe, {}, baseline="" if recipe == first else first, scales=(TRY,)) for label, recipe in arms
+        ),
+        compared=(TOP1, *balanced),
+        note=note,
+        command=command,
+        headline=arms[-1][1],
+    )
+
+
+def write_item(folder: Path, item: Item) -> None:
+    """Keep the table of a folder, so that its page can be made again."""
+    write_whole(folder / ITEM, (json.dumps(to_json(item), indent=1) + "\n").encode())
+
+
+def read_items(folder: Path) -> dict[str, Item]:
+    """Return the tables of `opl try` in a folder and below it, by name; other files are skipped."""
+    items: dict[str, Item] = {}
+    for file in (*folder.glob(ITEM), *folder.glob(f"*/{ITEM}"), *folder.glob(f"*/*/{ITEM}")):
+        try:
+            item = from_json(read_json(file), Item)
+            if isinstance(item, Item):
+                items[item.name] = replace(item, metrics=dict(item.metrics))
+        except (OplError, OSError, ValueError, TypeError):
+            continue
+    return items
+
+
+class Step(NamedTuple):
+    """What to do next: a sentence, and the flags of the next `opl try` or a line of code."""
+
+    sentence: str
+    flags: Mapping[str, float] | None = None
+    code: str = ""
+
+
+class Verdict(NamedTuple):
+    """What a try shows."""
+
+    title: str
+    """Better, worse or unknown."""
+    accuracy: str
+    """With its certainty; this and the next three are sentences."""
+    geometry: str
+    others: str
+    """The measures that moved most; empty if there are none."""
+    first: str
+    """The comparison with the first try; empty for the first try."""
+    step: Step
+    table: "Table"
+    measures: list[tuple[str, str, str]]
+    """Title, values before and after, and difference of every measure, in text."""
+    runs: Sequence[Run]
+
+
+def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "") -> Verdict:
+    """Compare the newest try of a folder with the baseline and with the first try.
+
+    Args:
+        folder: contains the runs.
+        item: the table of the folder.
+        items: all other tables that a run may belong to.
+        unfinished: a sentence about seeds for which there was no time, if any.
+    """
+    from ..results.conformity import screen
+    from ..results.runs import read_runs
+    from ..results.tables import build_table
+
+    runs = screen(read_runs(folder), [*items, item])
+    table = build_table(item, runs, TRY)
+    base, first, newest = item.rows[0], item.rows[1], item.rows[-1]
+    before, after = (select_runs(runs, row.recipe, TRY) for row in (base, newest))
+    made = changes(before, after)
+    line = next(line for line in lines(item, runs, TRY) if line.recipe == newest.recipe)
+    verdict, settings = line.decisions[TOP1].verdict, after[0].opl or {}
+    tried = {_settings_of(select_runs(runs, row.recipe, TRY)) for row in item.rows[1:]}
+    d_rose = _direction(*_means(line, "test/d")) > 0
+    return Verdict(
+        describe_verdict(verdict),
+        _describe_accuracy(line, base),
+        _describe_geometry(line, after),
+        describe_largest(made),
+        _describe_first(table.lines, first, newest) if newest != first else "",
+        next_step(verdict, d_rose, len(line.paired), settings, tried, unfinished),
+        table,
+        [(f"{change.info.title} {change.info.arrow}".strip(), change.values, _describe(change)) for change in made],
+        runs,
+    )
+
+
+def describe_verdict(verdict: str) -> str:
+    """Return a verdict in a few words.
+
+    Example:
+        >>> describe_verdict("a gain"), describe_verdict("undecided"), describe_verdict("equivalent within ±0.5")
+        ('OPL is better', 'Unknown: no clear effect on accuracy yet', 'No difference: equivalent within ±0.5 points')
+    """
+    known = {GAIN: "OPL is better", LOSS: "OPL is worse", TOO_FEW: "Unknown: one seed cannot tell",
+             UNDECIDED: "Unknown: no clear effect on accuracy yet"}  # fmt: skip
+    return known.get(verdict, f"No difference: {verdict} points")
+
+
+def next_step(
+    verdict: str,
+    d_rose: bool,
+    seeds: int,
+    settings: Mapping[str, float],
+    tried: Collection[tuple[float, float]],
+    unfinished: str = "",
+) -> Step:
+    """Return what to do next.
+
+    Args:
+        verdict: on the accuracy.
+        d_rose: whether d rose, the opposite of the aim.
+        seeds: finished seeds.
+        settings: weight and gamma of this try.
+        tried: all pairs of weight and gamma that were tried.
+        unfinished: a sentence about seeds for which there was no time, if any.
+    """
+    weight, gamma = settings.get("weight", math.nan), settings.get("gamma", math.nan)
+    if unfinished:
+        return Step(f"{unfinished}; continue", {})
+    if verdict == GAIN:
+        code = f"criterion = opl.regularize(torch.nn.CrossEntropyLoss(), model, weight={weight:g}, gamma={gamma:g})"
+        return Step("add OPL to your training", code=code)
+    if (verdict == LOSS or d_rose) and (LOWER_D.weight, LOWER_D.gamma) not in tried:
+        why = "d rose" if d_rose else "OPL lowered the accuracy"
+        flags = {"weight": LOWER_D.weight, "gamma": LOWER_D.gamma}
+        return Step(f"{why}: compare with {LOWER_D.take}, which lowers d at little cost in accuracy", flags)
+    if verdict in (UNDECIDED, TOO_FEW):
+        return Step("train more seeds, to be surer", {"seeds": max(FEW_SEEDS, 2 * seeds)})
+    return Step("keep cross-entropy for these images")
+
+
+def _describe(change: Change) -> str:
+    """Return the difference of a measure; of few seeds, that of each."""
+    if len(change.pairs) < FEW_SEEDS:
+        return ", ".join(f"{pair:+.{change.info.digits}f}" for pair in change.pairs) or ABSENT
+    return describe_change(change.info, change.difference, change.decision)
+
+
+def _settings_of(runs: Sequence[Run]) -> tuple[float, float]:
+    settings = (runs[0].opl or {}) if runs else {}
+    return settings.get("weight", math.nan), settings.get("gamma", math.nan)
+
+
+def _means(line: Line, name: str) -> tuple[float, float]:
+    """Return the means of the baseline and of the row over the seeds that both have."""
+    after = fmean(value for seed, value in zip(line.seeds, line.values[name], strict=True) if seed in line.paired)
+    return after - line.difference[name].mean, after
+
+
+def _describe_accuracy(line: Line, base: Row) -> str:
+    """Return the accuracy of both, and how sure the difference is."""
+    before, after = _means(line, TOP1)
+    pairs, difference, decision = line.pairs[TOP1], line.difference[TOP1], line.decisions[TOP1]
+    text = f"Accuracy {after:.1f} % with {line.label}, {before:.1f} % with {base.label}"
+    if len(pairs) < FEW_SEEDS:
+        values = [value for seed, value in zip(line.seeds, line.values[TOP1], strict=True) if seed in line.paired]
+        listed = ", ".join(f"{value - pair:.1f} → {value:.1f}" for value, pair in zip(values, pairs, strict=True))
+        text += f" ({listed} %, {'one seed' if len(pairs) == 1 else 'two seeds: too few to be sure'})"
+    else:
+        tests = describe_tests(decision)
+        interval = f"{difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]"
+        text += f": {interval}, 95 % interval over {len(pairs)} seeds{f', {tests}' if tests else ''}"
+    if BALANCED in line.difference:
+        low, high = _means(line, BALANCED)
+        text += f"; balanced accuracy {low:.1f} → {high:.1f} %"
+    return f"{text}."
+
+
+def _describe_geometry(line: Line, runs: Sequence[Run]) -> str:
+    """Return the directions of d and s, and why d rose if it did."""
+    d, s = (describe_direction(name, *_means(line, f"test/{name}"), aim) for name, aim in (("d", -1), ("s", 1)))
+    gamma = _settings_of(runs)[1]
+    needed = [value for run in runs for value in run.column("train/gamma_needed").tolist() if math.isfinite(value)]
+    cause = ""
+    if _direction(*_means(line, "test/d")) > 0 and needed and gamma < fmean(needed):
+        cause = f": gamma {gamma:g} was below the {fmean(needed):.2f} that these features need"
+    return f"{d}{cause}; {s}."
+
+
+def describe_direction(name: str, before: float, after: float, aim: int) -> str:
+    """Return how a number moved, and whether that was the aim.
+
+    Example:
+        >>> describe_direction("d", 0.61, 0.69, -1), describe_direction("s", 0.611, 0.614, 1)
+        ('d rose from 0.61 to 0.69, the opposite of the aim', 's stayed at 0.61')
+    """
+    direction = _direction(before, after)
+    if not direction:
+        return f"{name} stayed at {after:.2f}"
+    moved = "rose" if direction > 0 else "fell"
+    fits = "as intended" if direction == aim else "the opposite of the aim"
+    return f"{name} {moved} from {before:.2f} to {after:.2f}, {fits}"
+
+
+def _direction(before: float, after: float) -> int:
+    """Return 1 if a number rose, -1 if it fell, and 0 if its two decimals are the same."""
+    first, last = round(before, 2), round(after, 2)
+    return (last > first) - (last < first)
+
+
+def _describe_first(table: Sequence[Line], first: Row, newest: Row) -> str:
+    """Compare the newest try with the first one, over the seeds that both have."""
+    by_recipe = {line.recipe: dict(zip(line.seeds, range(len(line.seeds)), strict=True)) for line in table}
+    one, two = (next(line for line in table if line.recipe == row.recipe) for row in (first, newest))
+    seeds = [seed for seed in one.seeds if seed in two.seeds]
+    if not seeds:
+        return ""
+    parts = []
+    for name, title, digits in ((TOP1, "accuracy", 1), ("test/d", "d", 2), ("test/s", "s", 2)):
+        means = [fmean(line.values[name][by_recipe[line.recipe][seed]] for seed in seeds) for line in (one, two)]
+        parts.append(f"{title} {means[0]:.{digits}f} → {means[1]:.{digits}f}")
+    return f"Compared with the first {first.label} on the same seeds: {', '.join(parts)}."
+
+
+# Output
+
+
+def write_results(folder: Path, item: Item, verdict: Verdict, command: str, items: Mapping[str, Item]) -> Path:
+    """Write the table and the page of a folder, with the next step; return the path of the page."""
+    from ..report.page import write_report
+    from ..results.tables import as_json
+    from ..results.text import document
+
+    step = f"Next: {verdict.step.sentence}{f': {command}' if command else '.'}"
+    item = replace(item, advice=(verdict.geometry, *([verdict.first] if verdict.first else []), step))
+    write_item(folder, item)
+    write_whole(folder / "table.md", f"{document(verdict.table)}\n".encode())
+    write_whole(folder / "table.json", f"{json.dumps(as_json(verdict.table), indent=1)}\n".encode())
+    return write_report(folder, {**items, item.name: item}, runs=verdict.runs)
+
+
+def show_tables(item: Item, verdict: Verdict) -> None:
+    """Print the numbers of all arms, and the other measures of the newest try."""
+    from ..results.text import show_rows
+
+    heading = [item.what, "seeds", *item.metrics.values()]
+    made = verdict.table.lines
+    body = [[line.label, str(len(line.seeds)), *(_cell(line, name) for name in item.metrics)] for line in made]
+    show_rows(item.title, heading, body)
+    title = f"What else changed: {item.rows[-1].label} vs {item.rows[0].label} (arrow: better)"
+    few = any(0 < len(line.seeds) < FEW_SEEDS for line in made)
+    difference = "difference of each seed" if few else "difference"
+    show_rows(title, ("measure", "before → after", difference), verdict.measures)
+
+
+def _cell(line: Line, name: str) -> str:
+    """Return a mean; of the accuracy also its interval, or the values of all seeds if they are few."""
+    if name not in line.numbers:
+        return "-"
+    mean, digits = line.numbers[name], 1 if name in (TOP1, BALANCED) else 3
+    text = f"{mean.mean:.{digits}f}"
+    if digits > 1 or len(line.seeds) == 1:
+        return text
+    if len(line.seeds) < FEW_SEEDS:
+        return f"{text} ({', '.join(f'{value:.1f}' for value in line.values[name])})"
+    return f"{text} ± {mean.half:.1f}"
+
+
+def show_box(verdict: Verdict, command: str, page: Path, *, stderr: bool = False) -> None:
+    """Print the verdict, how sure it is, and the next step; lines wrap between words, and the command can be copied."""
+    from rich.box import HORIZONTALS
+    from rich.panel import Panel
+
+    console = make_console(stderr=stderr)
+    width = min(console.width, BOX_WIDTH)
+    parts = [part for part in (verdict.accuracy, verdict.geometry, verdict.others, verdict.first) if part]
+    parts.append(f"Next: {verdict.step.sentence}{':' if command else '.'}")
+    text = "\n".join([*parts, *wrap_command(command, width - 6), f"Page: {page}"])
+    console.print(Panel(text, box=HORIZONTALS, title=verdict.title, title_align="left", width=width))
+
+
+def wrap_command(command: str, width: int) -> list[str]:
+    """Return the lines of a command, continued by backslashes between its arguments.
+
+    Example:
+        >>> wrap_command("opl try 'my photos' --seeds 4", 22)
+        ["  opl try 'my photos' \\\\", '    --seeds 4']
+    """
+    if " = " in command or not command:  # a line of code
+        return [f"  {command}"] if command else []
+    made = [" "]
+    for argument in map(shlex.quote, shlex.split(command)):
+        if len(made[-1]) + len(argument) + 3 > width and made[-1].strip():
+            made[-1] += " \\"
+            made.append("   ")
+        made[-1] += f" {argument}"
+    return made
