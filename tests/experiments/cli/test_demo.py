@@ -19,12 +19,14 @@ def write_runs(folder, accuracies, ds):
         (
             ((97.0, 97.5, 98.0), (97.4, 97.2, 98.2)),
             (0.72, 0.40),
-            "OPL moved the classes apart (d 0.73 → 0.41); no clear effect on accuracy yet: 97.6 vs 97.5 %, 3 seeds.",
+            "OPL moved images of different classes apart (d 0.73 → 0.41); no clear effect on accuracy yet: "
+            "97.6 vs 97.5 %, 3 seeds.",
         ),
         (
             ((90.0, 91.0, 92.0), (95.0, 96.1, 97.0)),
             (0.40, 0.72),
-            "OPL moved the classes closer together (d 0.41 → 0.73) and raised accuracy: 96.0 vs 91.0 %, 3 seeds.",
+            "OPL moved images of different classes closer together (d 0.41 → 0.73) and raised accuracy: "
+            "96.0 vs 91.0 %, 3 seeds.",
         ),
         (
             ((97.0,), (97.4,)),
@@ -63,6 +65,16 @@ def test_the_last_lines_name_the_page_the_picture_and_what_to_try(tmp_path, caps
         assert part in text
     assert demo.Demo(seeds=3, out=tmp_path).run() == 1
     assert not capsys.readouterr().out
+
+
+def test_gif_writes_the_animation_of_the_first_seed_and_names_it(tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "small" / "demo"
+    write_runs(folder, ((97.0, 97.5), (97.4, 97.2)), (0.72, 0.40))
+    monkeypatch.setattr(demo.Reproduce, "run", lambda job: 0)
+    monkeypatch.setattr(demo, "recipe", lambda name, scale: recipe(name, "tiny"))
+    assert demo.Demo(seeds=2, out=tmp_path, gif=True).run() == 0
+    assert (folder / "demo.gif").read_bytes()[:6] == b"GIF89a"
+    assert f"{folder / 'demo.gif'} (the features, epoch by epoch)" in capsys.readouterr().out
 
 
 def test_every_epoch_of_the_demo_is_validated_on_images_that_are_not_tested():

@@ -2,9 +2,10 @@
 
 import torch
 
+from _instant import Instant
 from opl.experiments import cli
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.runner.local import Local
+from opl.experiments.runner import local
 from opl.experiments.runner.placement import Placement
 
 
@@ -16,11 +17,11 @@ def test_all_finished_runs_below_a_folder_are_measured_and_one_failure_stops_non
             folder.finish({"x": torch.zeros(1)}, {})
     commands = []
 
-    def execute(self, task):
-        commands.append(task.argv)
-        return int("seed-0" in task.argv[1])
+    def execute(argv, log):
+        commands.append(argv)
+        return int("seed-0" in argv[1])
 
-    monkeypatch.setattr(Local, "_execute", execute)
+    monkeypatch.setattr(local, "Local", lambda parallel, warm: Instant(parallel, execute))
     assert cli.main(["evaluate", str(tmp_path), "attack", "--jobs", "2", "--eps", "8/255", "--images", "10"]) == 1
     flags = ("attack", "--eps", "8/255", "--images", "10")
     paths = [str(RunFolder.of(tmp_path, "digits-ce", seed).path) for seed in (0, 1)]
@@ -33,7 +34,7 @@ def test_wrong_words_for_many_runs_are_found_before_any_is_measured(tmp_path, mo
     folder = RunFolder.of(tmp_path, "digits-ce", 0)
     folder.start({"name": "digits-ce"}, {})
     folder.finish({"x": torch.zeros(1)}, {})
-    monkeypatch.setattr(Local, "_execute", lambda self, task: 0)
+    monkeypatch.setattr(local, "Local", lambda parallel, warm: Instant(parallel, lambda argv, log: 0))
     try:
         code = cli.main(["evaluate", str(tmp_path), "attack", "--no-such-flag", "1"])
     except SystemExit as end:

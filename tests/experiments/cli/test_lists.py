@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from opl.experiments import cli
+from opl.experiments.cli import data
 from opl.experiments.data import CATALOG
 from opl.experiments.paper import ITEMS, item
 
@@ -73,9 +74,17 @@ def test_data_has_one_line_per_data_set_and_details_of_one(capfd, apart):
     assert [line.split()[0] for line in lines[: len(CATALOG) + 1]] == ["digits", *CATALOG]
     assert lines[0].split()[1:4] == ["here", "10", "classes"]
     (cifar,) = [line for line in lines if line.startswith("cifar100 ")]
-    assert "absent  100 classes    60,000 images     Hub uoft-cs/cifar100" in cifar
+    assert cifar.split()[1:6] == ["absent", "100", "classes", "60,000", "images"]
+    assert cifar.endswith("Hub uoft-cs/cifar100")
     more = " ".join(listed(["data", "cifar100"], capfd))
     assert all(argv in more for argv in ("not here", "train 50,000, test 10,000", "$OPL_DATA", "Krizhevsky 2009"))
+
+
+def test_a_data_set_of_which_images_are_missing_is_partial():
+    row = {"name": "omniglot", "here": True, "where": "here", "classes": 1623, "parts": {"train": 32_460}}
+    assert data._line({**row, "images": 4_840})[1:4] == ("partial", "1,623 classes", "4,840 of 32,460 images")
+    assert data._line({**row, "images": 32_460})[1:4] == ("here", "1,623 classes", "32,460 images")
+    assert data._line({**row, "here": False, "images": 32_460})[1] == "damaged"
 
 
 @pytest.mark.parametrize(

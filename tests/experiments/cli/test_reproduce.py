@@ -116,7 +116,7 @@ def test_other_scales_leave_nothing_out(nowhere, capsys):
 def test_a_table_without_any_data_explains_how_to_get_it(nowhere):
     table = paper.item("table-3")
     needy = replace(table, rows=tuple(row for row in table.rows if row.needs))
-    with pytest.raises(DataError, match=r"there is no cifar10 .*: give its folder with --data\.root"):
+    with pytest.raises(DataError, match=r"there is no cifar10 .*: set OPL_DATA to the folder"):
         Reproduce("table-3")._with_data(needy)
 
 
@@ -125,7 +125,7 @@ def test_without_its_data_a_table_starts_no_run(nowhere, tmp_path, capsys, scale
     assert cli.main(["reproduce", "table-1", "--scale", scale, "--out", str(tmp_path / "runs")]) == 2
     printed = capsys.readouterr().err
     assert printed.startswith("opl: there is no cifar100 ")
-    assert ": give its folder" in printed
+    assert ": set OPL_DATA to the folder" in printed
     assert printed.count("\n") == 1
     assert not list((tmp_path / "runs").rglob("recipe.json"))
 
@@ -181,6 +181,13 @@ def test_dry_run_prints_missing_data_sets_and_omitted_rows(apart, tmp_path, capf
     assert "0/72 runs done, 72 to train: about 2 h 0 min (1 in parallel)" in printed.out
     assert "opl evaluate measures each run" in printed.out
     assert not (tmp_path / "runs").exists()
+
+
+def test_advice_about_missing_data_names_the_command_that_has_the_flag(apart, tmp_path, capfd):
+    assert cli.main(["reproduce", "table-s1", "--out", str(tmp_path / "runs")]) != 0
+    error = capfd.readouterr().err
+    assert "set OPL_DATA to the folder that holds 'mnist/'" in error
+    assert "opl train also takes its folder as --data.root FOLDER" in error
 
 
 def test_a_dry_run_without_any_data_asks_no_network(apart, tmp_path, capfd):

@@ -57,7 +57,10 @@ def test_adding_another_result_needs_the_flag(place, capsys):
         (("write", "--file", "text.md"), "there is no folder results"),
         (("draw", "figure-6"), "there is no folder results"),
         (("draw", "figure-6", "--records", "empty"), "cannot be drawn without cifar100-search-ce, "),
-        (("draw", "figure-6", "--records", "empty", "--to", "nowhere"), "there is no folder nowhere"),
+        (
+            ("draw", "figure-6", "--records", "empty", "--to", "text.md/inside"),
+            "cannot create the folder text.md/inside",
+        ),
         (("draw", "figure-3"), "(table-8, table-s2, figure-6, board, study have)"),
         (("draw", "figure-66"), "did you mean 'figure-6'"),
     ],
@@ -182,6 +185,8 @@ def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
             write_finished(place / str(seed), name, seed, about=about, result=result)
         assert cli.main(["results", "add", str(seed)]) == 0
     capsys.readouterr()
+    assert cli.main(["results", "draw", "table-8", "--to", "new/folder"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("drawn: new/folder/table-8.pdf, ")
     assert cli.main(["results", "draw", "table-8"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "drawn: table-8.pdf, table-8.png, table-8.txt"

@@ -10,13 +10,13 @@ import pytest
 
 import opl.experiments.report.page
 from _finished_runs import write_finished
+from _instant import Instant
 from _terminal import on_terminal
 from _vouched import vouch
 from opl.experiments import cli
 from opl.experiments.paper import item, recipes
 from opl.experiments.run_folder import RunFolder
-from opl.experiments.runner import display, jobs
-from opl.experiments.runner.local import Local
+from opl.experiments.runner import display, jobs, local
 from opl.experiments.training.engine import import_fabric
 
 SIZES = [(80, 24), (200, 50), (40, 12)]
@@ -30,9 +30,9 @@ RECORD = {"train/loss": 1.0, "images_per_second": 412.0, "seconds": 60.0, "val/t
 def replay(shelf, drawn):
     """A replacement for the processes that train: it copies a finished run, and waits after each epoch to be drawn."""
 
-    def execute(self, task):
-        _, recipe, _, seed, *_ = task.argv
-        folder = RunFolder(task.log.parent)
+    def execute(argv, log):
+        _, recipe, _, seed, *_ = argv
+        folder = RunFolder(log.parent)
         source = write_finished(shelf, recipe, int(seed), scale="tiny", result={"test/top5": 99.0})
         shutil.copy(source / "recipe.json", folder.path)
         for epoch in range(EPOCHS):
@@ -59,7 +59,8 @@ def reproduce(folder, monkeypatch):
     monkeypatch.setattr(display, "render", lambda *arguments: drawn.append(1) or draw(*arguments))
     monkeypatch.setattr(display, "INTERVAL", 0.05)
     monkeypatch.setattr(jobs, "FRESH", 0.0)
-    monkeypatch.setattr(Local, "_execute", replay(folder / "shelf", drawn))
+    execute = replay(folder / "shelf", drawn)
+    monkeypatch.setattr(local, "Local", lambda parallel, warm: Instant(parallel, execute))
     page = lambda folder, *_, **__: Path(folder) / "report.html"  # noqa: E731
     monkeypatch.setattr(opl.experiments.report.page, "write_report", page)
     return lambda: cli.main(["reproduce", "table-1", "--scale", "tiny", "--jobs", str(AT_ONCE)])

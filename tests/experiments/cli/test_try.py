@@ -10,7 +10,7 @@ from _inline import inlined
 from _shapes import draw, shape_folder
 from opl.experiments import cli
 from opl.experiments.tryout import speed, trial
-from opl.experiments.tryout.advice import read_items
+from opl.experiments.tryout.verdict import read_items
 
 FAST = ("--network", "resnet-10-w16", "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1", "--minutes", "5")
 
@@ -61,8 +61,15 @@ def test_the_table_has_both_methods_with_both_seeds_and_the_balanced_accuracy(tr
 
 def test_the_page_names_the_comparison_and_the_command(tried):
     page = (tried[0] / "runs/try/shapes/report.html").read_text()
-    for text in ("CE vs CE+OPL on your images", "opl try shapes --out runs --minutes 5", "scale try"):
+    for text in (
+        "CE vs CE+OPL on your images",
+        "opl try shapes --out runs --minutes 5",
+        "scale try",
+        "<h3>Results</h3>",
+    ):
         assert text in page
+    assert "Paper and ours" not in page
+    assert " shown)" in page
 
 
 def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
@@ -78,11 +85,17 @@ def test_report_and_check_know_the_folder(tried, tmp_path, capsys):
 def test_a_finished_try_trains_nothing_and_more_seeds_are_added(tried, monkeypatch, capsys):
     monkeypatch.chdir(tried[0])
     assert try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1")) == (0, [])
-    printed = capsys.readouterr()
-    assert "2 seeds per method finished" in printed.err
-    [sentence] = [line for line in printed.out.splitlines() if line.endswith(", 2 seeds.")]
-    assert "OPL " in sentence
-    assert "accuracy" in sentence
+    box = " ".join(capsys.readouterr().out.rpartition("(arrow: better)")[2].split())
+    for text in (
+        "two seeds: too few to be sure",
+        " % with CE+OPL, ",
+        "d ",
+        "s ",
+        "Next: ",
+        "opl try shapes --out runs",
+    ):
+        assert text in box
+    assert "±" not in box
     code, runs = try_images(monkeypatch, ("shapes", "--out", "runs", "--jobs", "1", "--seeds", "3", "--json"))
     assert (code, runs) == (0, ["try-shapes-ce seed 2", "try-shapes-opl seed 2"])
     assert [row["seeds"] for row in _last_json(capsys.readouterr().out)["rows"]] == [[0, 1, 2], [0, 1, 2]]
@@ -91,6 +104,32 @@ def test_a_finished_try_trains_nothing_and_more_seeds_are_added(tried, monkeypat
 def _last_json(text):
     """The last JSON object of what was printed: the runs print theirs before it."""
     return json.loads("{" + text.rpartition("\n{")[2])
+
+
+def test_another_gamma_has_its_own_folder_and_is_compared_with_the_first(tried, tmp_path, monkeypatch, capsys):
+    shutil.copytree(tried[0] / "runs", tmp_path / "runs")
+    monkeypatch.chdir(tried[0])
+    argv = ("shapes", "--out", tmp_path / "runs", "--jobs", "1", "--gamma", "2")
+    name = "try-shapes-opl-weight-1-gamma-2"
+    before = sorted((tmp_path / "runs/try/shapes").glob("try-shapes-*/seed-*"))
+    assert try_images(monkeypatch, argv) == (0, [f"{name} seed {seed}" for seed in before_seeds(before)])
+    box = " ".join(capsys.readouterr().out.rpartition("(arrow: better)")[2].split())
+    assert "Compared with the first CE+OPL on the same seeds: accuracy " in box
+    home = tmp_path / "runs/try/shapes"
+    assert (home / f"weight-1-gamma-2/{name}/seed-0/done").exists()
+    assert sorted(home.glob("try-shapes-*/seed-*")) == before
+    labels = [row["label"] for row in json.loads((home / "table.json").read_text())["rows"]]
+    assert labels == ["CE", "CE+OPL", "CE+OPL (weight 1, gamma 2)"]
+    page = (home / "report.html").read_text()
+    assert "CE+OPL (weight 1, gamma 2)" in page
+    assert "Next: " in page
+    assert try_images(monkeypatch, argv) == (0, [])
+    opl = json.loads((home / f"weight-1-gamma-2/{name}/seed-0/recipe.json").read_text())["recipe"]["method"]
+    assert opl["gamma"] == 2
+
+
+def before_seeds(folders):
+    return sorted({int(folder.name.removeprefix("seed-")) for folder in folders})
 
 
 def test_other_settings_and_other_images_are_refused(tried, tmp_path, monkeypatch, capsys):
@@ -146,11 +185,11 @@ def test_pretrained_weights_start_the_runs_and_gray_images_get_three_channels(tm
     save_file(ResNet(depth=10, stem="cifar", width=16).build(3, 4).state_dict(), tmp_path / "start.safetensors")
     shape_folder(tmp_path / "gray", {"circle": 8, "square": 8}, mode="L")
     (tmp_path / "gray/circle/more.png").write_bytes(encoded(draw("circle", 30, mode="L")))
-    argv = (tmp_path / "gray", "--pretrained", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
+    argv = (tmp_path / "gray", "--weights", tmp_path / "start.safetensors", "--out", tmp_path, "--seeds", "1")
     assert try_images(monkeypatch, (*argv, "--size", "8", "--epochs", "2", "--gamma", "5", "--jobs", "1"))[0] == 0
     about = json.loads((tmp_path / "try/gray/try-gray-opl/seed-0/result.json").read_text())
     assert "start.safetensors, SHA-256" in json.dumps(about)
     assert (
         try_images(monkeypatch, (*argv[:3], "--network", "resnet-18", "--out", tmp_path / "b", "--jobs", "1"))[0] == 2
     )
-    assert "the pretrained weights are for resnet-10-w16" in capsys.readouterr().err
+    assert "the weights are for resnet-10-w16" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
+from ..terminal import escape, escaped_output
 from ..training.stopping import StopSignals, end_with_parent
 
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.formatwarning = _format_warning
     stopping = StopSignals() if argv[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
     try:
-        with stopping:
+        with escaped_output(), stopping:
             code = _answer(argv)
         if sys.stdout is not None:  # None if it was closed before
             sys.stdout.flush()
@@ -129,7 +130,11 @@ def _run(argv: list[str]) -> int:
     if argv[0] == COMPLETION:
         shell = argv[1] if len(argv) == 2 else ""
         return int(module.print_completion(shell, {name: command[:2] for name, command in COMMANDS.items()}))
-    return int(getattr(module, command.name).parse(argv[1:]).run())
+    kind = getattr(module, command.name)
+    if {"-h", "--help", "--help-all"} & {*argv}:
+        import_module(".help", __name__).show_help(argv[0], kind, argv[1:])
+        return 0
+    return int(kind.parse(argv[1:]).run())
 
 
 def _fail(error: Exception) -> int:
@@ -158,12 +163,12 @@ def _format_warning(
 ) -> str:
     """Return a warning of opl as one sentence, without the line of code that raised it."""
     if issubclass(category, OplWarning):
-        return f"{WARNING} {message}\n"
-    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+        return f"{WARNING} {escape(str(message))}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {escape(str(message))}\n"
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"opl: {sentence}", file=sys.stderr)
+    print(f"opl: {escape(sentence)}", file=sys.stderr)
     return code
 
 
@@ -171,6 +176,8 @@ def _help() -> str:
     rows = "\n".join(f"  {name:<12}{command.does}" for name, command in COMMANDS.items())
     return (
         "opl: the Orthogonal Projection Loss and its experiments\n\n"
-        f"usage: opl COMMAND [flags]     (opl COMMAND --help lists the flags; --debug shows tracebacks)\n\n{rows}\n\n"
+        "usage: opl COMMAND [flags]     (opl COMMAND --help has examples and flags; --debug shows tracebacks)\n\n"
+        "  opl demo          a first comparison, in under a minute\n"
+        f"  opl try photos/   the same on your images\n\n{rows}\n\n"
         f"opl {COMPLETION} bash|zsh prints a completion script; opl --version prints the version."
     )

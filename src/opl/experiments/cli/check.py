@@ -9,6 +9,7 @@ from tyro.conf import Positional
 
 from ...errors import OplError, OptionError
 from ..run_folder import RunFolder
+from ..terminal import make_console
 from .flags import Flags
 
 
@@ -17,6 +18,7 @@ class Check(Flags):
     """Verify every file of every run below a folder, weights and checkpoints included, by its SHA-256."""
 
     folder: Positional[Path]
+    """A folder of runs, such as runs/small/table-1."""
 
     def run(self) -> int:
         """Print one line per damaged file; return 1 if there is any."""
@@ -41,7 +43,6 @@ def _with_progress(runs: Sequence[RunFolder]) -> Iterable[RunFolder]:
     """The runs, with a bar on a terminal."""
     if not sys.stderr.isatty():
         return runs
-    from rich.console import Console
     from rich.progress import track
 
-    return track(runs, "verifying", console=Console(stderr=True), transient=True)
+    return track(runs, "verifying", console=make_console(stderr=True), transient=True)

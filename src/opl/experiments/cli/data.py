@@ -39,8 +39,11 @@ class Data(Flags):
 def _line(row: dict[str, Any]) -> tuple[str, ...]:
     """Return the name, state, classes, images, and where it is or how to get it."""
     where = row["where"] or row["source"]
-    state = "here" if row["here"] else "damaged" if row["where"] else "absent"
-    return row["name"], state, f"{row['classes']:,} classes", f"{row['images']:,} images", where
+    whole = sum(row["parts"].values())
+    partial = row["here"] and row["images"] < whole
+    state = "partial" if partial else "here" if row["here"] else "damaged" if row["where"] else "absent"
+    images = f"{row['images']:,} of {whole:,} images" if partial else f"{row['images']:,} images"
+    return row["name"], state, f"{row['classes']:,} classes", images, where
 
 
 def _details(row: dict[str, Any]) -> list[str]:

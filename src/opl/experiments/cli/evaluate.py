@@ -1,6 +1,5 @@
 """`opl evaluate RUN PROTOCOL`: another measure of a finished run."""
 
-import argparse
 import json
 import sys
 import textwrap
@@ -14,12 +13,14 @@ from ..evaluation.protocols import PROTOCOLS, Protocol, protocol
 from ..run_folder import RunFolder
 from ..runner.jobs import evaluate_all
 from ..runner.placement import Placement
-from .flags import HELP, Parser, read_flags
+from .flags import Parser, read_flags
+
+FLAGS = "opl evaluate RUN PROTOCOL --help lists the settings of a protocol."
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Another measure of a finished run."""
+    """Measure a finished run in another way."""
 
     run_folder: Path
     protocol: Protocol
@@ -28,25 +29,8 @@ class Evaluate:
     @classmethod
     def parse(cls, argv: list[str]) -> "Evaluate | EvaluateMany":
         """Parse RUN and PROTOCOL; all other flags are settings of the protocol."""
-        listing = "\n".join(f"  {name:<10} {entry.summary}" for name, entry in PROTOCOLS.items())
-        parser = Parser(  # not tyro, because the protocol decides which flags tyro parses
-            prog="opl evaluate",
-            description=f"Another measure of a finished run.\n\n{listing}\n\nFlags: opl evaluate RUN PROTOCOL --help",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            add_help=False,
-        )
-        parser.add_argument(
-            "run",
-            nargs="?",
-            type=Path,
-            help="for example runs/digits-opl/seed-0, or a folder of runs (with --jobs, --on)",
-        )
-        parser.add_argument("protocol", nargs="?")
-        known, rest = parser.parse_known_args(argv)
+        known, rest = _parser().parse_known_args(argv)
         if known.protocol is None:
-            if HELP & set(rest):
-                parser.print_help()
-                raise SystemExit(0)
             raise OptionError("opl evaluate needs a run and a protocol: opl evaluate runs/digits-opl/seed-0 geometry.")
         chosen = protocol(known.protocol)
         many = EvaluateMany.find(known.run, known.protocol, rest)
@@ -58,6 +42,26 @@ class Evaluate:
         Parser(prog=f"opl evaluate {known.run} {known.protocol}").parse_args(rest)
         return cls(known.run, chosen)
 
+    @classmethod
+    def show_help(cls, argv: list[str]) -> None:
+        """Print the protocols or, if one is named, its settings."""
+        from .help import Guide, parser_of, print_help
+
+        parser = _parser()
+        known, _ = parser.parse_known_args(argv)
+        if known.protocol is None:
+            listed = [f"{name}: {entry.summary}." for name, entry in PROTOCOLS.items()]
+            print_help("evaluate", str(cls.__doc__), parser, ["Protocols:", *listed, "", FLAGS])
+            return
+        chosen = protocol(known.protocol)
+        settings = parser_of(chosen.settings) if chosen.settings else None
+        several = f"--{chosen.several} takes several values, which are evaluated together." if chosen.settings else ""
+        sentence = f"Measure a finished run: {chosen.summary}."
+        run, name = "opl evaluate runs/digits-opl/seed-0", known.protocol
+        guide = Guide((f"{run} {name}", f"opl evaluate runs {name} --jobs 2"), words=("RUN", name))
+        more = [several] if several else []
+        print_help("evaluate", sentence, settings or Parser(add_help=False), more, guide)
+
     def run(self) -> int:
         """Evaluate, and print the numbers."""
         folder = RunFolder(self.run_folder)
@@ -68,6 +72,15 @@ class Evaluate:
         if self.protocol.note:
             print(textwrap.fill(self.protocol.note, 99), file=sys.stderr)
         return 0
+
+
+def _parser() -> Parser:
+    """Return the parser of the arguments; not tyro's, because the protocol decides which flags tyro parses."""
+    parser = Parser(prog="opl evaluate", add_help=False)
+    example = "A finished run such as runs/digits-opl/seed-0, or a folder of runs (with --jobs, --on)."
+    parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help=example)
+    parser.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="What to measure.")
+    return parser
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import os
 import re
 import sys
@@ -20,8 +19,9 @@ from tyro.conf import OmitArgPrefixes, Positional, Suppress
 
 from ..._ranges import Range, check_settings
 from ...errors import OptionError, did_you_mean
-from ..files import read_limited
-from ..scales import FULL, SCALES, Scale
+from ..files import read_json
+from ..scales import FULL, Scale
+from ..terminal import make_console, plain_output
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -30,7 +30,14 @@ OUT = Path("runs")
 """The folder of runs if no `--out` is given."""
 Seeds = Annotated[int, Range(0, 10_000)]
 HELP = {"-h", "--help"}
-KINDS = {"INT": "a whole number", "FLOAT": "a number", "{None}|INT": "a whole number or None"}
+KINDS = {
+    "INT": "an integer",
+    "FLOAT": "a number",
+    "{None}|INT": "an integer or None",
+    "{None}|FLOAT": "a number or None",
+    "[INT [INT ...]]": "integers separated by spaces",
+    "INT INT INT INT": "four integers",
+}
 """What a value must be, by tyro's name for the type."""
 
 
@@ -60,18 +67,28 @@ def _markers(hint: Any) -> tuple[Any, ...]:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises usage errors as `OptionError`."""
+    """An argument parser that raises usage errors as `OptionError` and accepts no abbreviated flags, like tyro."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Raise the usage error as one sentence."""
         raise OptionError(f"{message}; run {self.prog} --help for all flags.")
 
 
-def read_flags(kind: Any, argv: Sequence[str], **options: Any) -> Any:
-    """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence."""
+def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: Any) -> Any:
+    """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence.
+
+    Args:
+        kind: a dataclass, or a union of dataclasses.
+        argv: the arguments.
+        also: a dataclass whose flags the command has too, and reads elsewhere; they are suggested for misspelled flags.
+        options: further options of `tyro.cli`.
+    """
 
     def fail(event: Any) -> NoReturn:
-        known = [*_flag_names(options.get("default", kind))]
+        known = [*_flag_names(options.get("default", kind)), *(_flag_names(also) if also else ())]
         given = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
         unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
         if unknown:
@@ -79,15 +96,15 @@ def read_flags(kind: Any, argv: Sequence[str], **options: Any) -> Any:
         raise OptionError(_explain(event, argv))
 
     no_colors = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # tyro does not read NO_COLOR
-    with _environment(no_colors), _parse_errors(fail):
+    with _environment(no_colors), _parse_errors(fail), plain_output():
         return tyro.cli(kind, args=argv, **options)
 
 
+# tyro's public API has no structured usage errors: `console_outputs=False` only hides its boxes. This function and
+# `_explain` are all that uses the private `tyro._errors`, and test_flags.py fails if tyro changes what they use. With a
+# tyro that lacks it, usage errors are printed in tyro's boxes, with exit code 2 as well.
 def _parse_errors(handle: Any) -> Any:
-    """Return tyro's context manager that passes usage errors to `handle` before they are printed.
-
-    It is not yet a stable part of tyro: a version without it prints usage errors in a box and exits with code 2.
-    """
+    """Return tyro's context manager that passes usage errors to `handle` before they are printed."""
     try:
         from tyro._errors import on_parse_error
     except ImportError:
@@ -123,7 +140,7 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
             return f"{name} needs {'a value' if count == 1 else f'{count} values'}: {argument.lowered.metavar}."
         case "InstantiationFailure" if argument:
             expected = KINDS.get(argument.lowered.metavar, argument.lowered.metavar)
-            return f"{name} is {_value_of(name, argv)[:200]!r}: must be {expected}."
+            return f"{name} is {_value_of(name, argv)[:200]!r} but must be {expected}."
         case "InstantiationFailure":
             return str(event.message)
     return f"usage error ({type(event).__name__}); run {event.prog} --help."
@@ -161,8 +178,16 @@ def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
         elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
             for index, item in enumerate(value):
                 yield from _flag_names(item, f"{inner}{index}.")
-        elif not {Positional, Suppress} & {*markers}:
+        elif not {Positional, Suppress} & {*markers} and (
+            value not in (None, ()) or not _has_settings(hints[field.name])
+        ):
             yield f"--{prefix}{field.name}".replace("_", "-")
+
+
+def _has_settings(hint: Any) -> bool:
+    """Return whether a type is, or contains, a dataclass or a protocol of settings."""
+    is_settings = dataclasses.is_dataclass(hint) or (isinstance(hint, type) and typing.Protocol in hint.__mro__)
+    return is_settings or any(map(_has_settings, get_args(hint)))
 
 
 @contextmanager
@@ -185,39 +210,39 @@ def read_recipe(file: Path) -> "Recipe":
     from ..training.build import parse_recipe
 
     try:
-        content = json.loads(read_limited(file))
+        content = read_json(file)
         return parse_recipe(content["recipe"] if isinstance(content.get("recipe"), dict) else content)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise OptionError(
             f"{file} is not a recipe ({error}): use winner.json of a search or recipe.json of a run."
         ) from error
 
 
-def change_settings(default: "Recipe", argv: Sequence[str]) -> "Recipe":
+def change_settings(default: "Recipe", argv: Sequence[str], command: Any = None) -> "Recipe":
     """Return a recipe with the settings changed by flags such as `--method.weight 0.3`.
 
-    A recipe that differs from the registered recipe of its name and scale has the scale `custom` and lists its changes,
-    so that its runs are in no table.
+    `command` is the dataclass of the command, by default that of `opl train`. A recipe that differs from the registered
+    recipe of its name and scale has the scale `custom` and lists its changes, so that its runs are in no table.
     """
     from ..paper import find_recipe
     from ..recipe import Recipe
     from ..settings import FREE, describe_changes, to_json
 
-    narrow = _narrow(default)
-    hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
-    changed = read_flags(
-        hidden(narrow),
-        argv,
-        default=narrow(**_values(default)),
-        prog=f"opl train {default.name}",
-        description=f"Also: --scale {{{','.join(SCALES)}}}, --out DIR, --dry-run. The settings of the recipe:",
-    )
+    prog = f"opl {command.__name__.lower() if command else 'train'} {default.name}"
+    changed = read_flags(argv=argv, also=command or TrainFlags, prog=prog, **as_flags(default))
     chosen = Recipe(**_values(changed))
     registered = find_recipe(default.name, default.scale) or default
     changes = describe_changes(to_json(chosen), to_json(registered), FREE)
     if not changes:
         return chosen
     return dataclasses.replace(chosen, scale="custom", changes=(*default.changes, *changes))
+
+
+def as_flags(default: "Recipe") -> dict[str, Any]:
+    """Return the type and the default from which tyro makes the flags of a recipe's settings."""
+    narrow = _narrow(default)
+    hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
+    return {"kind": hidden(narrow), "default": narrow(**_values(default))}
 
 
 def _narrow(default: "Recipe") -> "type[Recipe]":
@@ -247,10 +272,15 @@ Shell = Literal["bash", "zsh"]
 class TrainFlags:
     """One run of a recipe."""
 
-    recipe: Positional[str]
+    name: Positional[str]
+    recipe: Path | None = None
     scale: Scale = FULL
     out: Path = OUT
     dry_run: bool = False
+    until: int = 0
+    no_test: bool = False
+    wait: float = 0.0
+    json: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,7 +317,7 @@ def show_status(sentence: str) -> Iterator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(sentence):
+    with make_console(stderr=True).status(Text(sentence)):
         yield

@@ -14,6 +14,7 @@ class Report(Flags):
     """Write one self-contained HTML page about the runs in a folder."""
 
     folder: Positional[Path]
+    """A folder of runs, such as runs/small/demo; the page is written into it."""
 
     def run(self) -> int:
         """Write the page; it needs neither torch nor recipes."""
@@ -21,7 +22,7 @@ class Report(Flags):
         from ..report.page import write_report
         from ..results.conformity import screen
         from ..results.runs import read_runs
-        from ..tryout.advice import read_items
+        from ..tryout.verdict import read_items
 
         if not self.folder.is_dir():
             raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")

@@ -8,7 +8,8 @@ import tyro
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError, did_you_mean
-from .flags import read_flags
+from ..files import read_limited
+from .flags import Parser, read_flags
 
 RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
 JOBS = ("add", "write", "draw")
@@ -50,6 +51,8 @@ class Write:
     """The folder of records."""
     file: Path = DOCUMENT
     """The text, with a line `<!-- opl results: ITEM SCALE -->` before each table and `<!-- end -->` after it."""
+    readme: Path = Path("README.md")
+    """Another text with such lines; skipped if it does not exist."""
     pages: Path = PAGES
     """A folder of further texts (*.md) with such lines, and of the forest plot; skipped if it does not exist."""
     check: bool = False
@@ -59,7 +62,8 @@ class Write:
         """Write the files that change, after all of them were rendered."""
         from ..files import write_whole
 
-        texts = {file: _read_text(file) for file in (self.file, *sorted(self.pages.glob("*.md")))}
+        introduction = [self.readme] if self.readme.exists() else []
+        texts = {file: _read_text(file) for file in (self.file, *introduction, *sorted(self.pages.glob("*.md")))}
         rendered = self._render(texts)
         stale = [file for file, text in rendered.items() if text != texts.get(file, "")]
         if not stale:
@@ -78,16 +82,18 @@ class Write:
 
     def _render(self, texts: dict[Path, str]) -> dict[Path, str]:
         """The new content of every file, with the forest plot if there is a folder for it."""
+        from ..charts.board import render_differences, render_expectations
         from ..charts.effects import draw_effects
         from ..paper import ITEMS
         from ..results.document import read_comparable, render_document
         from ..results.summary import collect_settings
 
         runs = read_comparable(self.records, ITEMS)
+        blocks = {"differences": render_differences, "expectations": render_expectations}
         rendered = {}
         for file, text in texts.items():
             try:
-                rendered[file] = render_document(text, self.records, ITEMS, runs)
+                rendered[file] = render_document(text, self.records, ITEMS, runs, blocks)
             except OptionError as error:
                 raise OptionError(f"{file}: {error}") from error
         plot = self.pages / PLOT
@@ -110,7 +116,7 @@ def _describe_files(files: list[Path]) -> str:
 
 def _read_text(file: Path) -> str:
     try:
-        return file.read_bytes().decode()
+        return read_limited(file).decode()
     except (OSError, ValueError) as error:
         raise OptionError(f"{file} cannot be read as text: check the path, or give another --file.") from error
 
@@ -141,8 +147,10 @@ class Draw:
                 f"{chosen.name} has no figure that can be drawn from records ({others} have): draw from run folders "
                 f"with opl reproduce {chosen.name}."
             )
-        if not self.to.is_dir():
-            raise OptionError(f"there is no folder {self.to}: create it, or give another --to.")
+        try:
+            self.to.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): give another --to.") from error
         files, words = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
         print("\n".join([*words, f"drawn: {', '.join(map(str, files))}"]))
         return 0
@@ -157,7 +165,7 @@ Job = (
 
 @dataclass(frozen=True)
 class Results:
-    """Records of finished runs, and the text and figures made from them."""
+    """Keep records of finished runs, and render text and figures from them."""
 
     job: Add | Write | Draw
 
@@ -167,6 +175,21 @@ class Results:
         if argv and not argv[0].startswith("-") and argv[0] not in JOBS:
             raise OptionError(did_you_mean("job", argv[0], JOBS))
         return cls(read_flags(Job, argv, prog="opl results", description=cls.__doc__))
+
+    @classmethod
+    def show_help(cls, argv: list[str]) -> None:
+        """Print the jobs or, if one is named, its flags."""
+        from .help import parser_of, print_help
+
+        kinds = dict(zip(JOBS, (Add, Write, Draw), strict=True))
+        job = next((name for name in argv if name in kinds), "")
+        listed = [f"opl results {name}: {kind.__doc__}" for name, kind in kinds.items()]
+        parser = parser_of(kinds[job]) if job else Parser(add_help=False)
+        if parser is None:
+            read_flags(Job, argv, prog="opl results")
+        else:
+            name, sentence = (f"results {job}", kinds[job].__doc__) if job else ("results", cls.__doc__)
+            print_help(name, str(sentence), parser, [] if job else listed)
 
     def run(self) -> int:
         """Do the job."""

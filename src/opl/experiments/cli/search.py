@@ -30,7 +30,7 @@ WINNER = "winner.json"
 
 @dataclass(frozen=True)
 class Search:
-    """Search any settings of a recipe by grid or Optuna, on validation only. Other flags are settings of all trials."""
+    """Search any settings of a recipe by grid or Optuna, on validation only; other flags are settings of all trials."""
 
     recipe: Positional[str]
     """For instance digits-opl; `opl recipes` lists them."""
@@ -93,7 +93,7 @@ class Search:
         """Return the recipe with the settings of all trials and the flags of one trial."""
         from .flags import change_settings
 
-        return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags])
+        return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags], Search)
 
     def _definition(self, base: "Recipe") -> dict[str, Any]:
         """Return what must be equal for a search to continue; the number of Optuna's trials may grow."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ...errors import OptionError
 from ..paper import check_recipe_name, cost_of, recipe, seconds_of
 from ..scales import FULL, SCALES
-from .flags import HELP, OUT, Parser, show_status
+from .flags import OUT, Parser, show_status
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
 
-SETTINGS = "Every setting of the recipe is a flag too: opl train RECIPE --help lists them."
+SETTINGS = "Every setting of a recipe is a flag too: opl train RECIPE --help lists them."
 SHOWN = {"top1": "accuracy {:.2f} %", "loss": "cross-entropy {:.2f}", "s": "s {:.2f}", "d": "d {:.2f}"}
 """The numbers of a result that are printed, in this order."""
 LONG = 60.0
@@ -23,7 +23,7 @@ LONG = 60.0
 
 @dataclass(frozen=True)
 class Train:
-    """Train one run of a recipe."""
+    """Train one run of a recipe; a run that was stopped resumes."""
 
     recipe: "Recipe"
     out: Path
@@ -36,36 +36,34 @@ class Train:
     @classmethod
     def parse(cls, argv: list[str]) -> "Train":
         """Read RECIPE or --recipe FILE and the flags named here; all other flags are settings of the recipe."""
-        # argparse, since the recipe determines which flags tyro gets
-        parser = Parser(prog="opl train", description=f"{cls.__doc__} {SETTINGS}", add_help=False)
-        parser.add_argument(
-            "--recipe", type=Path, metavar="FILE", help="winner.json of a search, or recipe.json of a run"
-        )
-        parser.set_defaults(name=None)
-        if not any(argument.partition("=")[0] == "--recipe" for argument in argv):
-            parser.add_argument("name", nargs="?", help="such as digits-opl; opl recipes lists them")
-        parser.add_argument("--scale", default=FULL, choices=SCALES)
-        parser.add_argument("--out", type=Path, default=OUT, help="the folder of the runs")
-        parser.add_argument("--dry-run", action="store_true", help="print the settings and the cost, and train nothing")
-        parser.add_argument("--until", type=int, default=0, metavar="EPOCH", help="pause there; 0 trains to the end")
-        parser.add_argument("--no-test", dest="test", action="store_false", help="do not use the test set")
-        parser.add_argument(
-            "--wait", type=float, default=0.0, metavar="SECONDS", help="wait for another process in the folder"
-        )
-        parser.add_argument("--json", action="store_true", help="print the result as JSON")
-        given, rest = parser.parse_known_args(argv)
+        given, rest = _parser(argv).parse_known_args(argv)
         if given.name is None and given.recipe is None:
-            if HELP & set(rest):
-                parser.print_help()
-                raise SystemExit(0)
             raise OptionError(
                 "opl train needs a recipe, for example: opl train digits-opl; opl recipes lists them, and --recipe "
                 "FILE reads one from a file."
             )
-        if given.name is not None:
-            check_recipe_name(given.name)
         chosen = _load(given.name, given.scale, given.recipe, rest)
         return cls(chosen, given.out, given.dry_run, given.until, given.test, given.wait, given.json)
+
+    @classmethod
+    def show_help(cls, argv: list[str]) -> None:
+        """Print the flags of all recipes or, if one is named, its settings."""
+        from .help import ALL, parser_of, print_help, print_settings
+
+        parser = _parser(argv)
+        given, rest = parser.parse_known_args(argv)
+        if given.name is None and given.recipe is None:
+            print_help("train", str(cls.__doc__), parser, [SETTINGS])
+            return
+        from .flags import as_flags
+
+        chosen = _load(given.name, given.scale, given.recipe, [])
+        kind = as_flags(chosen)
+        settings = parser_of(kind["kind"], default=kind["default"])
+        if settings is None:
+            _load(given.name, given.scale, given.recipe, ["--help"])
+        else:
+            print_settings(chosen.name, str(cls.__doc__), settings, everything=ALL in rest)
 
     def run(self) -> int:
         """Train, or print what would be trained."""
@@ -105,12 +103,48 @@ class Train:
             if numbers:
                 show_lines([f"{name}: {', '.join(numbers)}"])
         folder = RunFolder.of(self.out, self.recipe.name, self.recipe.seed).path
-        show_lines([f"{result['epochs']} epochs in {result['seconds']:.2f} s, scale {self.recipe.scale}"])
+        epochs, seconds = (result.get(name) or 0 for name in ("epochs", "seconds"))
+        show_lines([f"{epochs} epochs in {seconds:.2f} s, scale {self.recipe.scale}"])
         print(f"run:     {folder}\nnext:    opl report {self.out}\n         opl evaluate {folder} geometry")
+
+
+def _parser(argv: list[str]) -> Parser:
+    """Return the parser of the flags that all recipes have; not tyro's, since the recipe determines what tyro gets."""
+    parser = Parser(prog="opl train", add_help=False)
+    parser.set_defaults(name=None)
+    if not any(argument.partition("=")[0] == "--recipe" for argument in argv):
+        parser.add_argument(
+            "name", nargs="?", metavar="RECIPE", help="A recipe, such as digits-opl; opl recipes lists them."
+        )
+    parser.add_argument(
+        "--recipe",
+        type=Path,
+        metavar="FILE",
+        help="Instead of RECIPE: winner.json of a search, or recipe.json of a run.",
+    )
+    parser.add_argument(
+        "--scale",
+        default=FULL,
+        choices=SCALES,
+        help=f"The paper's protocol, a small version, or a smoke test. (default: {FULL})",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=OUT, metavar="FOLDER", help=f"The folder of the runs. (default: {OUT})"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="Print the settings and the cost, and train nothing.")
+    parser.add_argument("--until", type=int, default=0, metavar="EPOCH", help="Pause after this epoch.")
+    parser.add_argument("--no-test", dest="test", action="store_false", help="Do not use the test set.")
+    parser.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="Wait for another process in the folder."
+    )
+    parser.add_argument("--json", action="store_true", help="Print the result as JSON.")
+    return parser
 
 
 def _load(name: str | None, scale: Any, file: Path | None, argv: list[str]) -> "Recipe":
     """The recipe of a name or a file, with the settings that the flags change."""
+    if name is not None:
+        check_recipe_name(name)
     with show_status(f"loading torch and the recipe {name or file}"):
         from .flags import change_settings, read_recipe
 

@@ -3,7 +3,9 @@
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +18,6 @@ from .flags import OUT, Flags
 
 if TYPE_CHECKING:
     from ..data.user_images import ImageFacts
-    from ..item import Item
     from ..tryout.plan import Outcome
     from ..tryout.trial import Chosen, Trial
 
@@ -50,29 +51,28 @@ class Try(Flags):
 
         clock = Clock(self.minutes)
         name = short_name(self.target)
-        folder = self.out / "try" / name
         accelerators = _accelerators()
         jobs = self.jobs or accelerators or min(2, os.cpu_count() or 1)
-        trial = Trial(self.target, name, folder, self.settings, jobs, clock)
+        trial = Trial(self.target, name, self.out / "try" / name, self.settings, jobs, clock)
         self._say(f"reading the images of {self.target} ...")
         facts = trial.prepare(accelerators > 0)
-        self._list_left_out(folder, facts)
-        with Placement(jobs=jobs).executor(trial.folder, short=False) as executor:
-            self._say(f"{sum(facts.sizes):,} images decoded; measuring the speed of this machine ...")
+        self._list_left_out(trial.home, facts)
+        with Placement(jobs=jobs).executor(trial.home, short=False) as executor:
+            measuring = "" if trial.earlier else "; measuring the speed of this machine ..."
+            self._say(f"{sum(facts.sizes):,} images decoded{measuring}")
             chosen = trial.choose(facts, executor)
             self._show_choice(trial, facts, chosen)
             if self.dry_run:
                 return 0
-            item = self._item(trial, facts)
             try:
-                outcome = trial.train(chosen, facts, executor)
+                outcome = trial.train(chosen, executor)
             except KeyboardInterrupt:
                 raise self._stopped(trial, chosen) from None
-        return self._finish(trial, chosen, item, outcome)
+        return self._finish(trial, facts, chosen, outcome)
 
     def _list_left_out(self, folder: Path, facts: "ImageFacts") -> None:
         from ..files import write_whole
-        from ..tryout.advice import LEFT_OUT
+        from ..tryout.overview import LEFT_OUT
 
         if facts.left_out:
             folder.mkdir(parents=True, exist_ok=True)
@@ -80,93 +80,84 @@ class Try(Flags):
             self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
     def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:
-        from ..tryout.advice import describe_images, print_choice, warnings_about
-        from ..tryout.choice import ARMS
+        from ..tryout.overview import describe_images, print_choice, warnings_about
 
-        choice = chosen.choice
+        choice, seeds = chosen.choice, trial.planned_seeds(chosen)
         rows = {name: (text, "") for name, text in describe_images(facts).items()}
-        start = f", from {choice.pretrained}" if choice.pretrained else ""
         used = f" of {choice.train_images:,} training images (to fit the time)" if choice.train_images else ""
+        more = "" if self.settings.seeds or trial.is_later else ", more if time is left"
         rows |= {
-            "network": (f"{choice.network} on {choice.size} x {choice.size} pixels{start}", "--network --size"),
+            "network": (
+                f"{choice.network} on {choice.size} x {choice.size} pixels, {choice.describe_start()}",
+                "--network --weights --size",
+            ),
             "training": (
-                f"{choice.epochs} epochs{used}, batch size {choice.batch_size}, SGD with learning rate {choice.lr:g} "
-                f"(cosine), random crops, flips {choice.flip:g}, precision {choice.precision}",
+                f"{choice.epochs} epochs{used}, batch size {choice.batch_size}, {choice.describe_rates()}, random "
+                f"crops, flips {choice.flip:g}, precision {choice.precision}",
                 "--epochs --batch-size --lr --flip --precision",
             ),
             "methods": (
-                f"{', '.join(arm.label for arm in ARMS)} (weight {choice.weight:g}, gamma {choice.gamma:g})",
+                f"{' and '.join(arm.label for arm in trial.arms(choice))}: weight {choice.weight:g}, gamma "
+                f"{choice.gamma:g}",
                 "--weight --gamma",
             ),
-            "seeds": (self._describe_seeds(trial, chosen), "--seeds --jobs"),
+            "seeds": (f"{len(seeds)} per method{more} ({trial.jobs} in parallel)", "--seeds --jobs"),
             "time": (
-                f"about {chosen.seconds / 60:.1f} of {self.minutes:g} minutes, at {chosen.images_per_second:,.0f} "
-                "images/s per run",
+                f"about {trial.seconds(chosen, seeds) / 60:.1f} of {self.minutes:g} minutes, at "
+                f"{chosen.images_per_second:,.0f} images/s per run",
                 "--minutes",
             ),
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
 
-    def _describe_seeds(self, trial: "Trial", chosen: "Chosen") -> str:
-        more = "" if self.settings.seeds else ", more if time is left"
-        return f"{chosen.seeds} per method{more} ({trial.jobs} in parallel)"
-
-    def _item(self, trial: "Trial", facts: "ImageFacts") -> "Item":
-        """Return the table of the folder, which is kept there for its page."""
-        from ..tryout.advice import build_item, describe_data, is_imbalanced, write_item
-        from ..tryout.choice import ARMS
-
-        arms = [(arm.label, f"{trial.name}-{arm.suffix}") for arm in ARMS]
-        item = build_item(trial.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
-        write_item(trial.folder, item)
-        return item
-
-    def _finish(self, trial: "Trial", chosen: "Chosen", item: "Item", outcome: "Outcome") -> int:
-        """Write and print the comparison; return 1 if a run failed."""
+    def _finish(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen", outcome: "Outcome") -> int:
+        """Write and print the comparison, the verdict last; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
-        from ..results.text import show, show_rows
-        from ..tryout.advice import write_results
+        from ..tryout.overview import describe_data, is_imbalanced
+        from ..tryout.verdict import build_item, judge, show_box, show_tables, write_results
 
-        seeds = trial.finished_seeds(chosen)
+        seeds, planned = trial.finished_seeds(chosen), len(trial.planned_seeds(chosen))
         if not seeds:
             why = f" (first failure: {outcome.failed[0].describe()})" if outcome.failed else ""
             raise OplError(
                 f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
             )
-        results = write_results(trial.folder, item, ITEMS)
+        arms = [(arm.label, arm.recipe.name) for arm in trial.all_arms(chosen.choice)]
+        item = build_item(trial.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
+        stopped = f"time was up after {len(seeds)} of {planned} seeds" if outcome.late or outcome.skipped else ""
+        verdict = judge(trial.home, item, ITEMS.values(), stopped)
+        flags = verdict.step.flags
+        command = verdict.step.code if flags is None else self._next(trial, chosen, flags)
+        page = write_results(trial.home, item, verdict, command, ITEMS)
         if self.json:
-            print(json.dumps(as_json(results.table), indent=1))
+            print(json.dumps(as_json(verdict.table), indent=1))
         else:
-            show(results.table)
-            title = f"What else changed: {item.rows[1].label} vs {item.rows[0].label} (arrow: better)"
-            show_rows(title, ("measure", "before → after", "difference"), results.measures)
-            print("\n".join(line for line in (results.effect, results.moved) if line))
-            print(f"table.md, table.json and report.html are in {results.page.parent}")
-        self._say(self._next(chosen, seeds, outcome))
+            show_tables(item, verdict)
+        show_box(verdict, command, self.out / "try" / trial.home.name / page.name, stderr=self.json)
         return 1 if outcome.failed else 0
 
-    def _next(self, chosen: "Chosen", seeds: list[int], outcome: "Outcome") -> str:
-        """Return what was done, and the next command."""
-        if outcome.late or outcome.skipped:
-            return f"time is up after {len(seeds)} of {chosen.seeds} seeds; continue with {self._command()}"
-        more = self._command({"seeds": 2 * max(len(seeds), chosen.seeds)})
-        finished = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'} per method finished"
-        return f"{finished}; narrow the interval with more seeds: {more}"
+    def _next(self, trial: "Trial", chosen: "Chosen", flags: Mapping[str, float]) -> str:
+        """Return the next command, with the time that it needs."""
+        from ..tryout.plan import MARGIN, PAGE_SECONDS
+
+        if not flags:
+            return self._command()
+        seconds = trial.seconds_of_next(chosen, int(flags.get("seeds", 0)))
+        return self._command(flags, max(1.0, ceil((MARGIN * seconds + 2 * PAGE_SECONDS) / 60)))
 
     def _stopped(self, trial: "Trial", chosen: "Chosen") -> StoppedError:
         seeds = trial.finished_seeds(chosen)
         return StoppedError(
-            f"stopped after {len(seeds)} of {chosen.seeds} seeds, which are kept; resume with {self._command()}",
+            f"stopped after {len(seeds)} of {len(trial.planned_seeds(chosen))} seeds, which are kept; resume with "
+            f"{self._command()}",
             INTERRUPTED,
         )
 
-    def _command(self, changes: dict[str, Any] | None = None) -> str:
-        from dataclasses import replace
+    def _command(self, changes: Mapping[str, Any] | None = None, minutes: float | None = None) -> str:
+        from ..tryout.overview import command
 
-        from ..tryout.advice import command
-
-        return command(self.target, self.out, self.minutes, replace(self.settings, **(changes or {})))
+        return command(self.target, self.out, minutes or self.minutes, replace(self.settings, **(changes or {})))
 
     def _say(self, text: str) -> None:
         print(f"opl: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,81 @@
+"""Output to the terminal: text from files and names of files cannot control it. Does not import torch."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # all but tabs and ends of lines
+
+
+def escape(text: str) -> str:
+    """Replace control characters, and characters that reverse the direction of text, by their escapes.
+
+    Example:
+        >>> escape("cat" + chr(27) + "[31m")
+        'cat\\\\x1b[31m'
+    """
+    return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+class Escaping:
+    """A text stream that escapes what is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without its control characters."""
+        return self.stream.write(escape(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines without their control characters."""
+        self.stream.writelines(map(escape, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def escaped_output() -> Iterator[None]:
+    """Escape everything that is printed; only the console of `make_console` writes control characters, of its own."""
+    usual = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and Escaping(stream) for stream in usual)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = usual
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Escape nothing that is printed, such as a help text in color."""
+    usual = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = map(_unwrap, usual)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = usual
+
+
+def _unwrap(stream: Any) -> Any:
+    return stream.stream if isinstance(stream, Escaping) else stream
+
+
+def make_console(*, stderr: bool = False, width: int | None = None) -> "Console":
+    """Return a console of rich that prints text as it is: control characters are escaped, markup is not interpreted."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class Safe(Console):
+        def render(self, renderable: "RenderableType", options: "ConsoleOptions | None" = None) -> "Iterator[Segment]":
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else Segment(escape(segment.text), segment.style)
+
+    stream = _unwrap(sys.stderr if stderr else sys.stdout)
+    return Safe(file=stream, stderr=stderr, width=width, markup=False, emoji=False, highlight=False)
