@@ -1,11 +1,13 @@
-"""Files: one function writes them, one appends, one reads. Imports torch only to pack or unpack a state."""
+"""Files: one function writes them, one appends, one reads, one parses JSON. Imports torch only for a packed state."""
 
 import contextlib
 import errno
 import io
+import json
 import os
 import secrets
 import stat
+import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +15,8 @@ from ..errors import DamagedError
 
 TEMPORARY = ".tmp"
 LARGEST = 1 << 34  # bytes of a file that is read at once
+MOST_JSON = 1 << 26  # bytes of a JSON file
+DIGITS = 19  # of the largest integer of 64 bits
 NO_LINKS = os.O_NOFOLLOW if os.name == "posix" else 0
 NO_WAIT = os.O_NONBLOCK if os.name == "posix" else 0  # opening a named pipe would wait for its other end
 
@@ -21,12 +25,12 @@ def write_whole(file: Path, data: bytes | str) -> None:
     """Write a file atomically, even if power fails: write and sync a temporary file, then rename it.
 
     The temporary file is new and its name cannot be guessed, so it is never a link that somebody else placed; a link at
-    the final name is replaced, not followed. Text is encoded as UTF-8.
+    the final name is replaced, not followed. Text is encoded as UTF-8, whatever the locale.
     """
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}{TEMPORARY}")
     try:
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINKS, 0o666), "wb") as stream:
-            stream.write(data.encode() if isinstance(data, str) else data)
+            stream.write(data.encode(errors="backslashreplace") if isinstance(data, str) else data)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, file)
@@ -66,6 +70,24 @@ def read_limited(file: Path, limit: int = LARGEST, *, links: bool = True) -> byt
         return stream.read()
 
 
+def read_json(file: Path, limit: int = MOST_JSON, *, links: bool = True) -> Any:
+    """Read a JSON file of limited size and depth.
+
+    Raises:
+        OSError: it cannot be read, is not a regular file, or is too large.
+        ValueError: it is not JSON, or is nested too deeply.
+    """
+    return parse_json(read_limited(file, limit, links=links))
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse JSON of limited depth; an integer of more than 64 bits becomes a float, which may be infinite."""
+    try:
+        return json.loads(data, parse_int=lambda text: int(text) if len(text) <= DIGITS else float(text))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def sweep(folder: Path) -> None:
     """Delete the temporary files that killed processes left in a folder."""
     for file in folder.glob(f".*{TEMPORARY}"):
@@ -82,11 +104,22 @@ def pack(state: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
+def check_stored(data: bytes) -> None:
+    """Raise `ValueError` if a zip archive would unpack to more bytes than it has; `torch.save` never compresses."""
+    if not zipfile.is_zipfile(io.BytesIO(data)):
+        return
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+    if unpacked > len(data):
+        raise ValueError(f"it has {len(data):,} bytes and would unpack to {unpacked:,}")
+
+
 def unpack(data: bytes) -> dict[str, Any]:
     """Load the output of `pack` on the CPU; anything but tensors and plain values is rejected."""
     import torch
 
     try:
+        check_stored(data)
         state: dict[str, Any] = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception as error:  # zip and pickle raise errors of many kinds
         raise DamagedError(f"a checkpoint cannot be read ({' '.join(str(error).split())[:200]}).") from error

@@ -21,12 +21,12 @@ from opl.experiments.statistics import wilson
 def made_up_runs(out):
     """Finished runs of two rows, with measures of four images."""
     metric = "attack/autoattack-linf-8-255"
-    for name, each in (("madry", [0, 0, 100, 100]), ("madry-opl", [0, 100, 100, 100])):
+    for name, outcomes in (("madry", [0, 0, 100, 100]), ("madry-opl", [0, 100, 100, 100])):
         folder = RunFolder.of(out, f"cifar100-robust-{name}", 0)
         folder.start({"name": f"cifar100-robust-{name}", "seed": 0, "scale": "small"}, {})
         folder.finish({}, {"test/top1": 60.0, "attack/pgd-20-linf-8-255": 70.0})
-        low, high = wilson(sum(each) // 100, 4)
-        numbers = {metric: sum(each) / 4, f"{metric}/low": 100 * low, f"{metric}/high": 100 * high}
+        low, high = wilson(sum(outcomes) // 100, 4)
+        numbers = {metric: sum(outcomes) / 4, f"{metric}/low": 100 * low, f"{metric}/high": 100 * high}
         [settings] = [
             settings
             for measure in item("table-4").measures
@@ -34,7 +34,7 @@ def made_up_runs(out):
             if name == "attack-autoattack-linf-8-255" and "small" in measure.scales
         ]
         content = {"numbers": {**numbers, f"{metric}/images": 4}, "settings": settings}
-        folder.write_measure("attack-autoattack-linf-8-255", content, {"each": np.array(each, dtype=np.float32)})
+        folder.write_measure("attack-autoattack-linf-8-255", content, {"each": np.array(outcomes, dtype=np.float32)})
     return read_runs(out)
 
 
@@ -52,32 +52,32 @@ QUICK = FewShot(queries=5, episodes=30)
 
 
 def test_differences_are_taken_episode_by_episode_and_averaged_over_seeds(tmp_path):
-    shown = {QUICK.metric: "1-shot %", replace(QUICK, shot=5).metric: "5-shot %"}
+    columns_of_runs = {QUICK.metric: "1-shot %", replace(QUICK, shot=5).metric: "5-shot %"}
     rows = (Row("A", "a", {}), Row("B", "b", {QUICK.metric: 71.0}, "a"))
-    table = Item("x", "x", "x", shown, rows, compared=tuple(shown), what="method")
+    table = Item("x", "x", "x", columns_of_runs, rows, compared=tuple(columns_of_runs), what="method")
     chance = np.random.default_rng(0)
-    each = {}
+    accuracies = {}
     for recipe in ("a", "b"):
         for seed in (0, 1):
             folder = RunFolder.of(tmp_path, recipe, seed)
             folder.start({"name": recipe, "seed": seed, "scale": "tiny"}, {})
             folder.finish({"x": torch.full((1,), float(seed))}, {"test/top1": 1.0})
-            for name in shown if (recipe, seed) != ("b", 1) else list(shown)[:1]:
-                each[recipe, seed, name] = chance.normal(50, 5, 40)
-                values = {"numbers": {name: float(each[recipe, seed, name].mean())}}
-                folder.write_measure(name.replace("/", "-"), values, {"each": each[recipe, seed, name]})
+            for name in columns_of_runs if (recipe, seed) != ("b", 1) else list(columns_of_runs)[:1]:
+                accuracies[recipe, seed, name] = chance.normal(50, 5, 40)
+                values = {"numbers": {name: float(accuracies[recipe, seed, name].mean())}}
+                folder.write_measure(name.replace("/", "-"), values, {"each": accuracies[recipe, seed, name]})
     first, second = compare(table, read_runs(tmp_path), "tiny")
-    name = next(iter(shown))
-    differences = np.mean([each["b", seed, name] - each["a", seed, name] for seed in (0, 1)], axis=0)
+    name = next(iter(columns_of_runs))
+    differences = np.mean([accuracies["b", seed, name] - accuracies["a", seed, name] for seed in (0, 1)], axis=0)
     low, high = stats.t.interval(0.95, 39, loc=differences.mean(), scale=stats.sem(differences))
     assert (first.difference.low, first.difference.high) == pytest.approx((low, high))
     assert (first.seeds, second.seeds) == ((0, 1), (0,))
     assert "over the same 40 episodes (mean of 2 seeds)" in describe_comparison(first)
-    shown = build_table(table, read_runs(tmp_path), "tiny")
-    found = shown.lines
-    assert found[1].seeds == (0,)
-    assert found[1].missing == "seed 1 not measured"
-    heading, body = cells(shown)
+    columns_of_runs = build_table(table, read_runs(tmp_path), "tiny")
+    result = columns_of_runs.lines
+    assert result[1].seeds == (0,)
+    assert result[1].missing == "seed 1 not measured"
+    heading, body = cells(columns_of_runs)
     assert heading[:2] == ["method", "seeds"]
     assert heading[-2:] == ["difference in 1-shot %", "difference in 5-shot %"]
     assert body[1][4] == "71.00"

@@ -1,4 +1,4 @@
-"""Like for like: every way to get an unfair number into a table is refused, or shown as what it is."""
+"""Like for like: runs that would make a comparison unfair are refused or marked."""
 
 import json
 import shutil
@@ -51,8 +51,8 @@ def refused(folder: Path) -> dict[str, str]:
     return {where: run.sentence for where, run in screened(folder).items() if run.state in ("refused", "damaged")}
 
 
-def reproduce(folder: Path, *words: str) -> int:
-    return cli.main(["reproduce", "demo", "--scale", "tiny", "--seeds", "2", "--out", str(folder.parents[1]), *words])
+def reproduce(folder: Path, *argv: str) -> int:
+    return cli.main(["reproduce", "demo", "--scale", "tiny", "--seeds", "2", "--out", str(folder.parents[1]), *argv])
 
 
 def edit(path: Path, **changes) -> None:
@@ -73,18 +73,18 @@ def again(folder: Path, name: str, seed: int, **settings) -> None:
     run(replace(recipe(name, "tiny"), seed=seed, **settings), folder)
 
 
-def assert_refused(folder: Path, where: str, *words: str) -> None:
-    found = refused(folder)
-    assert where in found, found
-    assert all(word in found[where] for word in words), found[where]
-    assert words[0] in write_report(folder, ITEMS).read_text()
+def assert_refused(folder: Path, where: str, *phrases: str) -> None:
+    result = refused(folder)
+    assert where in result, result
+    assert all(word in result[where] for word in phrases), result[where]
+    assert phrases[0] in write_report(folder, ITEMS).read_text()
 
 
-def assert_not_reproduced(folder: Path, words: str, capsys) -> None:
+def assert_not_reproduced(folder: Path, phrase: str, capsys) -> None:
     """`opl reproduce` compares the runs with today's recipes, and stops before anything is trained."""
     capsys.readouterr()
     assert reproduce(folder) == 2
-    assert words in capsys.readouterr().err
+    assert phrase in capsys.readouterr().err
 
 
 def test_honest_runs_are_compared(folder):
@@ -96,23 +96,23 @@ def test_honest_runs_are_compared(folder):
 
 
 def test_runs_trained_by_hand_with_other_settings_are_refused(folder, capsys):
-    for name, words in (
+    for name, argv in (
         ("digits-ce", ["--epochs", "1", "--optimizer.lr", "0.1", "--batch-size", "128"]),
         ("digits-opl", ["--epochs", "3", "--optimizer.lr", "0.01", "--batch-size", "8"]),
     ):
         shutil.rmtree(folder / name / "seed-0")
-        assert cli.main(["train", name, "--scale", "tiny", "--out", str(folder), *words]) == 0
-    found = refused(folder)
-    assert "epochs 1 (recipe: 4)" in found["digits-ce/seed-0"]
-    assert "batch_size 8 (recipe: 16)" in found["digits-opl/seed-0"]
+        assert cli.main(["train", name, "--scale", "tiny", "--out", str(folder), *argv]) == 0
+    result = refused(folder)
+    assert "epochs 1 (recipe: 4)" in result["digits-ce/seed-0"]
+    assert "batch_size 8 (recipe: 16)" in result["digits-opl/seed-0"]
     capsys.readouterr()
     assert reproduce(folder) == 2
     assert "cannot be compared: other settings" in capsys.readouterr().err
 
 
 def test_a_run_with_changed_flags_is_custom_and_lists_its_changes(tmp_path, capsys):
-    words = ["train", "digits-ce", "--scale", "tiny", "--out", str(tmp_path), "--epochs", "1", "--seed", "3"]
-    assert cli.main(words) == 0
+    argv = ["train", "digits-ce", "--scale", "tiny", "--out", str(tmp_path), "--epochs", "1", "--seed", "3"]
+    assert cli.main(argv) == 0
     made = RunFolder.of(tmp_path, "digits-ce", 3)
     assert made.recipe()["scale"] == made.result()["scale"] == "custom"
     assert made.result()["changes"] == ["epochs 1 (recipe: 4)"]
@@ -124,22 +124,22 @@ def test_a_seed_a_log_or_a_folder_of_data_change_no_recipe():
     from opl.experiments.cli.flags import change_settings
 
     base = recipe("mnist-ce", "small")
-    words = ["--seed", "4", "--log", "tensorboard", "--data.root", "elsewhere"]
-    assert change_settings(base, words).scale == "small"
-    assert change_settings(base, [*words, "--data.val", "7"]).scale == "custom"
+    argv = ["--seed", "4", "--log", "tensorboard", "--data.root", "elsewhere"]
+    assert change_settings(base, argv).scale == "small"
+    assert change_settings(base, [*argv, "--data.val", "7"]).scale == "custom"
 
 
 # Ten more
 
 
-def test_a_seed_that_is_used_twice_counts_once(folder):
+def test_a_repeated_seed_counts_once(folder):
     shutil.rmtree(folder / "digits-opl" / "seed-1")
     shutil.copytree(folder / "digits-opl" / "seed-0", folder / "digits-opl" / "seed-1")
     assert_refused(folder, "digits-opl/seed-1", "its folder is digits-opl/seed-1, but its recipe is digits-opl/seed-0")
     assert "| CE+OPL | 1 |" in text_of(folder)
 
 
-def test_a_seed_that_is_renamed_has_the_same_weights(folder):
+def test_a_copied_run_with_a_different_seed_is_refused_by_its_weights(folder):
     shutil.rmtree(folder / "digits-opl" / "seed-1")
     copy = Path(shutil.copytree(folder / "digits-opl" / "seed-0", folder / "digits-opl" / "seed-1"))
     content = json.loads((copy / "recipe.json").read_text())
@@ -199,7 +199,7 @@ def test_another_scale_copied_in_is_in_no_row(folder):
     assert "| CE+OPL | 1 |" in text_of(folder)
 
 
-def test_a_seed_without_its_baseline_is_told_and_not_compared(folder):
+def test_a_seed_without_its_baseline_is_reported_and_not_compared(folder):
     shutil.rmtree(folder / "digits-ce" / "seed-1")
     _, opl = lines(DEMO, list(screened(folder).values()), "tiny")
     assert opl.difference["test/top1"].size == 1
@@ -217,12 +217,12 @@ def test_another_selection_is_refused(folder, capsys):
 
 
 def test_another_augmentation_is_refused(tmp_path):
-    ce, opl = (recipe(f"cifar100-resnet56-{name}", "small") for name in ("ce", "opl"))
-    for made in (ce, replace(opl, data=replace(opl.data, jitter=0.0))):
+    ce, opl = (recipe(f"cifar100-search-{name}", "small") for name in ("ce", "opl"))
+    for made in (ce, replace(opl, data=replace(opl.data, jitter=0.4))):
         folder = RunFolder.of(tmp_path, made.name, 0)
         folder.start(to_json(made), {})
         folder.finish({"x": torch.zeros(1)}, {"test/top1": 50.0})
-    assert_refused(tmp_path, "cifar100-resnet56-opl/seed-0", "differs from its baseline in data.jitter")
+    assert_refused(tmp_path, "cifar100-search-opl/seed-0", "differs from its baseline in data.jitter")
 
 
 # Measures

@@ -1,4 +1,4 @@
-"""Measures beside accuracy: paired differences, verdicts in the good direction, and what moved most."""
+"""Measures beside accuracy: paired differences, verdicts in the good direction, and the largest changes."""
 
 import doctest
 import math
@@ -57,10 +57,10 @@ def test_measures_of_older_runs_are_dashes_and_seeds_without_them_are_left_out(t
 def test_verdicts_are_in_the_good_direction():
     infos = {info.better: info for info in measures.MEASURES.values()}
     for better, expected in {1: ("better", "worse"), -1: ("worse", "better"), 0: ("higher", "lower")}.items():
-        words = [
+        lines = [
             measures.describe_verdict(infos[better], Decision(0.01, 0.01, 1, math.nan, word)) for word in (GAIN, LOSS)
         ]
-        assert tuple(words) == expected
+        assert tuple(lines) == expected
         undecided = Decision(0.5, 0.5, 1, math.nan, UNDECIDED)
         assert measures.describe_verdict(infos[better], undecided) == UNDECIDED
 

@@ -175,7 +175,7 @@ def test_a_failing_write_leaves_what_was_there(runs, tmp_path, monkeypatch):
 def test_the_records_of_this_repository_are_runs_of_its_recipes():
     """A recipe that changed makes its records stale: delete them, or run again."""
     records = [run for run in read_records(Path(__file__).parents[3] / "results") if run.scale != "custom"]
-    assert len(records) >= 350
+    assert len(records) >= 300
     assert {run.where: run.sentence for run in screen(records, ITEMS.values()) if run.state != "done"} == {}
     for run in records:
         stored = complete_settings(run.recipe)

@@ -25,10 +25,15 @@ def write_pair(folder, gain, seeds, pull=0.15):
 @pytest.mark.parametrize(
     ("gain", "seeds", "said"),
     [
-        (3.0, 6, "OPL moved the classes apart (d 0.80 → 0.45) and raised accuracy: "),
-        (-3.0, 6, "OPL moved the classes apart (d 0.80 → 0.45) and lowered accuracy: "),
-        (0.0, 9, "OPL moved the classes apart (d 0.80 → 0.45) and left accuracy unchanged, equivalent within ±0.5: "),
-        (0.3, 2, "OPL moved the classes apart (d 0.80 → 0.45); no clear effect on accuracy yet: "),
+        (3.0, 6, "OPL moved images of different classes apart (d 0.80 → 0.45) and raised accuracy: "),
+        (-3.0, 6, "OPL moved images of different classes apart (d 0.80 → 0.45) and lowered accuracy: "),
+        (
+            0.0,
+            9,
+            "OPL moved images of different classes apart (d 0.80 → 0.45) and left accuracy unchanged, "
+            "equivalent within ±0.5: ",
+        ),
+        (0.3, 2, "OPL moved images of different classes apart (d 0.80 → 0.45); no clear effect on accuracy yet: "),
         (3.0, 1, "OPL changed d (0.80 → 0.45); too few seeds to judge accuracy: "),
     ],
 )
@@ -51,7 +56,7 @@ def test_an_item_can_name_the_comparison_that_is_told_first(tmp_path):
 
 def test_d_that_rises_is_not_called_a_gain(tmp_path):
     sentence = describe_effect(PAIR, write_pair(tmp_path, 0.3, 3, pull=0.6), "small")
-    assert sentence.startswith("OPL moved the classes closer together (d 0.80 → 0.90); ")
+    assert sentence.startswith("OPL moved images of different classes closer together (d 0.80 → 0.90); ")
 
 
 def test_without_a_pair_the_sentence_says_so(tmp_path):
@@ -86,7 +91,7 @@ def test_every_cell_of_a_table_is_shown(columns):
         assert all(word in shown.text for word in label.split())
     assert shown.text.count("[a],") == len(BODY)
     assert shown.text.startswith("a title")
-    assert ("┃" in shown.raw) == (columns >= 50)
+    assert ("-----" in shown.raw) == (columns >= 50)
 
 
 def test_columns_and_lines_are_broken_on_a_terminal_alone(capsys):

@@ -8,7 +8,7 @@ little about other seeds, but 3,000 episodes show whether *these* networks diffe
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..item import Average, Item, Quoted, Revision, Row
@@ -309,9 +309,8 @@ def describe_variances(item: Item, table: Sequence[Line]) -> list[str]:
             f"{' to '.join(map(str, sorted({min(d for d in degrees if d), max(degrees)})))} degrees of freedom."
         )
     for name in item.main:
-        plain = [interval(line.pairs[name]) for line in table if len(line.pairs.get(name, ())) > 1]
-        spreads = [math.sqrt(difference.variance) for difference in plain if difference.half > 0]
-        p = bartlett(plain)
+        pairs = [line.pairs[name] for line in table if len(line.pairs.get(name, ())) > 1]
+        spreads, p = [spread for spread in map(stdev, pairs) if spread], bartlett(pairs)
         if p < UNEQUAL and spreads:
             texts.append(
                 f"Rows differ in the spread of their seeds in {item.metrics[name]}: standard deviations of differences "

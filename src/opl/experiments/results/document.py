@@ -7,10 +7,10 @@ Each table stands between two marker lines, and everything else stays as it is:
 <!-- end -->
 
 Other blocks are `transcribed ITEM SCALE` (the rows whose run folders are gone), `short ITEM ... SCALE` (the comparisons
-of some items, recorded and transcribed, in a small table) and `summary SCALE` (the effect of OPL over all tables).
+of some items, recorded and transcribed, in a small table), `summary SCALE` (the effect of OPL over all tables), and the
+kinds that the caller adds, such as `differences board SCALE`.
 """
 
-import json
 import math
 import re
 from collections import Counter
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import FolderError, OptionError, did_you_mean
+from ..files import read_json
 from ..item import Item, Row
 from ..statistics import GAIN, LOSS, Interval, Range
 from .comparisons import Line, decide_lines, describe_difference, family_of, range_of, stale_runs
@@ -41,10 +42,26 @@ LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
 
 Render = Callable[[list[str], int], str]
 """The text of a block, from the arguments in its marker and the line number of the marker."""
+RenderItem = Callable[[Item, Sequence[Run], str], str]
+"""The text of a block of another kind, from an item, the records and a scale."""
 
 
-def render_document(text: str, folder: Path, items: Mapping[str, Item], records: Sequence[Run] | None = None) -> str:
-    """The text with every table rendered from the records of a folder, which may have been read before."""
+def render_document(
+    text: str,
+    folder: Path,
+    items: Mapping[str, Item],
+    records: Sequence[Run] | None = None,
+    blocks: Mapping[str, RenderItem] | None = None,
+) -> str:
+    """The text with every block rendered from the records of a folder.
+
+    Args:
+        text: Markdown with markers.
+        folder: the records.
+        items: all tables and figures by name.
+        records: the content of the folder, if it was read before.
+        blocks: further kinds of blocks, `KIND ITEM SCALE`, by kind.
+    """
     runs = read_comparable(folder, items) if records is None else records
 
     def render(arguments: list[str], line: int) -> str:
@@ -54,6 +71,9 @@ def render_document(text: str, folder: Path, items: Mapping[str, Item], records:
             *names, scale = arguments[1:]
             chosen = [_chosen([name, scale], line, items)[0] for name in names]
             return render_short(chosen, runs, scale, folder, items)
+        if arguments and blocks and arguments[0] in blocks:
+            item, scale = _chosen(arguments[1:], line, items)
+            return blocks[arguments[0]](item, runs, scale)
         item, scale = _chosen(arguments, line, items)
         if arguments[0] == TRANSCRIBED:
             return document(read_transcription(folder, item, scale, runs))
@@ -322,7 +342,7 @@ def read_transcription(folder: Path, item: Item, scale: str, runs: Sequence[Run]
     """
     file = folder / TRANSCRIBED / f"{item.name}-{scale}.json"
     try:
-        content = json.loads(file.read_bytes())
+        content = read_json(file)
         table = _table(content, item, scale)
     except OSError as error:
         raise FolderError(f"there is no {file}: remove the block, or restore the file.") from error

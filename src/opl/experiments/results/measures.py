@@ -1,12 +1,12 @@
 """What else a method changed: the measures of features and predictions beside accuracy, seed by seed.
 
-The definitions of the measures are in docs/measures.md. Older runs have none of them: their
-change has no pairs.
+The definitions of the measures are in docs/measures.md. The changes of older runs, which have none of them, have no
+pairs.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, variance
 from typing import NamedTuple
 
@@ -108,8 +108,8 @@ def describe_verdict(info: MeasureInfo, decision: Decision) -> str:
     signs = {GAIN: 1, LOSS: -1}
     if decision.verdict not in signs:
         return decision.verdict
-    words = {1: ("better", "worse"), -1: ("worse", "better"), 0: ("higher", "lower")}[info.better]
-    return words[0] if signs[decision.verdict] > 0 else words[1]
+    better, worse = {1: ("better", "worse"), -1: ("worse", "better"), 0: ("higher", "lower")}[info.better]
+    return better if signs[decision.verdict] > 0 else worse
 
 
 def format_difference(info: MeasureInfo, difference: Interval) -> str:
@@ -150,8 +150,7 @@ def changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
     known = [change for change in alone if change.before]
     decisions = decide([change.difference for change in known], [change.pairs for change in known])
     decided = {
-        change.name: Change(change.name, change.info, change.before, change.after, change.difference, decision)
-        for change, decision in zip(known, decisions, strict=True)
+        change.name: replace(change, decision=decision) for change, decision in zip(known, decisions, strict=True)
     }
     return [decided.get(change.name, change) for change in alone]
 
@@ -164,7 +163,7 @@ def describe_largest(made: Sequence[Change]) -> str:
         >>> describe_largest([changed])
         'Moved most: ECE 0.0135 → 0.0295 (worse, 2 of 2 seeds).'
     """
-    known = sorted((change for change in made if change.before and change.info.better), key=lambda each: -each.size)
+    known = sorted((change for change in made if change.before and change.info.better), key=lambda change: -change.size)
     return f"Moved most: {', '.join(map(_describe_change, known[:MOST]))}." if known else ""
 
 

@@ -8,20 +8,30 @@ in them, the SHA-256 of the weights, and a checksum of the record itself.
 import hashlib
 import json
 import math
+import re
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, Literal, NamedTuple
 
-from ...errors import FolderError
-from ..files import write_whole
-from ..item import Item
-from ..run_folder import RunFolder
-from .conformity import screen
-from .runs import DAMAGED, Run, inner
+from filelock import FileLock, Timeout
 
-SUFFIX = ".json"
+from ..._ranges import FolderName
+from ...errors import FolderError
+from ..files import read_json, write_whole
+from ..item import Item
+from ..run_folder import RunFolder, check_about, check_measure, check_result
+from .conformity import screen
+from .portable import portable
+from .runs import BROKEN, DAMAGED, Run, inner
+
+SUFFIX, LOCK = ".json", ".records.lock"
+NAME = FolderName()
+COMMIT = re.compile("[0-9a-f]{4,64}")
+MOST = 1 << 22  # bytes of a record
+PATIENCE = 600.0  # seconds to wait for another process that adds records
 SHA, WEIGHTS = "sha256", "weights"
 Record = dict[str, Any]
 """The content of a record."""
@@ -71,18 +81,16 @@ class RecordFolder(RunFolder):
 def make_record(run: Run) -> Record:
     """Make the record of a finished run."""
     measures = run.folder.measures()
-    measured = {name for content in measures.values() for name in content["numbers"]}
-    record = _portable(
-        {
-            **run.about,
-            "result": {name: value for name, value in run.result.items() if name not in measured},
-            "measures": measures,
-            "splits": _sizes(run.splits()),
-            "noise": _rates(run.noise()),
-            WEIGHTS: run.weights_sum(),
-        }
-    )
-    return with_sum(record)
+    measured = {name for content in measures.values() for name in inner(content, "numbers")}
+    record = {
+        **run.about,
+        "result": {name: value for name, value in run.result.items() if name not in measured},
+        "measures": measures,
+        "splits": _sizes(run.splits()),
+        "noise": _rates(run.noise()),
+        WEIGHTS: run.weights_sum(),
+    }
+    return with_sum(without_roots(portable(record)))
 
 
 def with_sum(record: Record) -> Record:
@@ -96,10 +104,14 @@ def record_sum(record: Record) -> str:
 
 
 def record_file(folder: Path, record: Record) -> Path:
-    """The file of a record; the name of a custom run's file has a checksum of its changes."""
+    """The file of a record, below the folder; the name of a custom run's file has a checksum of its changes."""
     recipe = inner(record, "recipe")
     changes = f"-{_sum(recipe['changes'])[:8]}" if recipe.get("changes") else ""
-    return folder / str(recipe["scale"]) / str(recipe["name"]) / f"seed-{recipe['seed']}{changes}{SUFFIX}"
+    names = str(recipe["scale"]), str(recipe["name"]), f"seed-{recipe['seed']}{changes}{SUFFIX}"
+    file = folder.joinpath(*names)
+    if not all(map(NAME.allows, names)) or not file.resolve().is_relative_to(folder.resolve()):
+        raise FolderError(f"the file {str(file)!r:.200} of its record is not below {folder}: give another --to.")
+    return file
 
 
 def write_record(file: Path, record: Record) -> None:
@@ -114,11 +126,15 @@ def write_record(file: Path, record: Record) -> None:
 def read_record(file: Path) -> Record:
     """Read a record; raise an error if it is damaged."""
     try:
-        record = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict) or not inner(record, "recipe") or not inner(record, "result"):
-        raise FolderError(f"{file} is not a record of a run: restore it, or delete it and add the run again.")
+        record: Record = read_json(file, MOST)
+        check_about(record)
+        check_result(record["result"])
+        for measure in record["measures"].values():
+            check_measure(measure)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FolderError(
+            f"{file} is not a record of a run: restore it, or delete it and add the run again."
+        ) from error
     return record
 
 
@@ -154,14 +170,14 @@ def _sum(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _portable(value: Any) -> Any:
-    """The same without paths of the machine and without numbers that JSON does not have (NaN and infinities)."""
+def without_roots(value: Any) -> Any:
+    """The same without the folders of data sets and without numbers that JSON does not have (NaN and infinities)."""
     if isinstance(value, list):
-        return [_portable(part) for part in value]
+        return [without_roots(part) for part in value]
     if not isinstance(value, dict):
         return value
     kept = {name: part for name, part in value.items() if not (isinstance(part, float) and not math.isfinite(part))}
-    return {name: "" if name == "root" else _portable(part) for name, part in kept.items()}
+    return {name: "" if name == "root" else without_roots(part) for name, part in kept.items()}
 
 
 class Outcome(NamedTuple):
@@ -188,6 +204,23 @@ def add_runs(runs: Iterable[Run], folder: Path, items: Iterable[Item], *, substi
     return [_add(run, folder, items, substitute) for run in sorted([*usual, *custom], key=lambda run: run.where)]
 
 
+@contextmanager
+def _adding(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of records: another process could otherwise overwrite measures that are added here."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK)
+        lock.acquire(timeout=PATIENCE)
+    except Timeout as error:
+        raise FolderError(f"{folder} is in use by another `opl results add`: wait until it ends.") from error
+    except OSError as error:
+        raise FolderError(f"cannot write to {folder} ({error.strerror}): give another folder with --to.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def mark_uncommitted(runs: Iterable[Run], repository: Path) -> list[Run]:
     """The same runs, marked where their code is not in the history of a repository.
 
@@ -197,9 +230,9 @@ def mark_uncommitted(runs: Iterable[Run], repository: Path) -> list[Run]:
     runs = list(runs)
     if _git(repository, "rev-parse", "--is-shallow-repository") != (0, "false"):
         return runs
-    commits = {str(run.about.get("commit") or "") for run in runs}
+    commits = {commit for run in runs if COMMIT.fullmatch(commit := str(run.about.get("commit")))}
     history = {commit for commit in commits if _git(repository, "merge-base", "--is-ancestor", commit, "HEAD")[0] == 0}
-    return [run if run.about.get("commit") in history else _uncommitted(run) for run in runs]
+    return [run if str(run.about.get("commit")) in history else _uncommitted(run) for run in runs]
 
 
 def _uncommitted(run: Run) -> Run:
@@ -226,14 +259,18 @@ def _add(run: Run, folder: Path, items: Sequence[Item], substitute: bool) -> Out
     fault = _fault(run, items)
     if fault:
         return Outcome(run.where, "not added", fault)
-    record = make_record(run)
-    file = record_file(folder, record)
     try:
-        word, content = _merge(file, record, substitute)
-    except FolderError as error:
+        record = make_record(run)
+        file = record_file(folder, record)
+    except BROKEN as error:
         return Outcome(run.where, "not added", str(error))
-    if content:
-        write_record(file, content)
+    with _adding(folder):
+        try:
+            word, content = _merge(file, record, substitute)
+        except FolderError as error:
+            return Outcome(run.where, "not added", str(error))
+        if content:
+            write_record(file, content)
     return Outcome(run.where, word, OTHER.format(file) if word == "not added" else "")
 
 

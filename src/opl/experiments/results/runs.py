@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import OplError
 from ..item import Row
 from ..run_folder import RECIPE, RunFolder, measure_name
+from .portable import portable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,18 +208,19 @@ def _numbers(record: dict[str, Any]) -> dict[str, float]:
 def _read(folder: RunFolder, where: str) -> Run:
     """Read a run after verifying all its files except the weights; a damaged run has no numbers."""
     about: dict[str, Any] = {}
-    about = _or(folder.about, about)
+    about = portable(_or(folder.about, about))
     recipe = inner(about, "recipe")
     faults = _or(folder.faults_of_numbers, {"the folder": "cannot be read"})
     if faults or not recipe:
         files = "; ".join(f"{name} {fault}" for name, fault in faults.items()) or f"{RECIPE} has no settings"
-        return Run(folder, where, DAMAGED, files[:SENTENCE], about, recipe or _by_path(folder), [], {})
+        return Run(folder, where, DAMAGED, portable(files)[:SENTENCE], about, recipe or _by_path(folder), [], {})
     try:
         records = [_numbers(record) for record in folder.iterate_metrics()]
         state, sentence, result = _state(folder, f"{len(records)} of {recipe.get('epochs', '?')} epochs are done.")
     except BROKEN as error:
-        return Run(folder, where, DAMAGED, str(error)[:SENTENCE], about, recipe, [], {})
-    return Run(folder, where, state, sentence[:SENTENCE], about, recipe, records, result)
+        sentence = str(error).replace(str(folder.path), where)
+        return Run(folder, where, DAMAGED, portable(sentence)[:SENTENCE], about, recipe, [], {})
+    return Run(folder, where, state, portable(sentence)[:SENTENCE], about, recipe, records, portable(result))
 
 
 def _state(folder: RunFolder, so_far: str) -> tuple[str, str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from ..item import Item
@@ -16,6 +16,8 @@ SELECTIONS = {
     "both": "the last epoch is tested, and beside it the weights that are best on validation",
 }
 PARTS = {"train": "training", "val": "validation", "test": "test"}
+PAPER = "paper"
+QUOTED = "quoted by the paper, not run here"
 NAMED = 4  # labels that are listed; of more, only the first and the number
 
 
@@ -30,6 +32,8 @@ class Table:
     """What was run, one sentence per setting."""
     notes: list[str]
     """Further lines below the table."""
+    networks: dict[str, str] = field(default_factory=dict)
+    """The network of each recipe with runs."""
 
     @property
     def below(self) -> list[str]:
@@ -45,13 +49,79 @@ class Table:
     def paper_title(self) -> str:
         """Heading of the paper's numbers; at scales other than the paper's with the setting that they belong to."""
         setting = self.item.setting if self.scale != "paper" else ""
-        return f"paper: {setting}" if setting else "paper"
+        return f"{PAPER}: {setting}" if setting else PAPER
 
 
 def build_table(item: Item, runs: Sequence[Run], scale: str) -> Table:
     """Build a table from the runs of a folder or from records."""
     item, protocols = item.for_scale(scale), describe_protocols(item, runs, scale)
-    return Table(item, scale, lines(item, runs, scale), protocols, notes(item, runs, scale))
+    networks = {
+        row.recipe: describe_network(inner(run.recipe, "model"))
+        for row in item.at(scale)
+        for run in select_runs(runs, row.recipe, scale)
+    }
+    return Table(item, scale, lines(item, runs, scale), protocols, notes(item, runs, scale), networks)
+
+
+def headings_of(table: Table) -> list[str]:
+    """The group of each line: what the labels of a baseline and of all rows compared with it begin with.
+
+    A group whose network is not that of the other groups is followed by it. Lines without a common beginning have the
+    group that their row names, or none.
+    """
+    rows = {row.recipe: row for row in (*table.item.rows, *(average.row for average in table.item.averages))}
+
+    def first(recipe: str) -> str:
+        return first(rows[recipe].baseline) if rows[recipe].baseline in rows else recipe
+
+    families: dict[str, list[str]] = {}
+    for line in table.lines:
+        if not line.quoted:
+            families.setdefault(first(line.recipe), []).append(rows[line.recipe].label)
+    common = {recipe: common_words(labels) for recipe, labels in families.items()}
+    starts = sorted({start for start in common.values() if start}, key=len)  # of two that begin alike, the shorter
+    headings = [
+        QUOTED
+        if line.quoted
+        else rows[line.recipe].group or next((start for start in starts if line.label.startswith(f"{start} ")), "")
+        for line in table.lines
+    ]
+    return [_with_network(table, heading, headings) for heading in headings]
+
+
+def _with_network(table: Table, heading: str, headings: list[str]) -> str:
+    """A heading with the network of its runs, if that of other groups is another."""
+    by_heading: dict[str, set[str]] = {}
+    for line, group in zip(table.lines, headings, strict=True):
+        if line.recipe in table.networks:
+            by_heading.setdefault(group, set()).add(table.networks[line.recipe])
+    ours = by_heading.get(heading, set())
+    alike = len({frozenset(networks) for networks in by_heading.values()}) < 2
+    return heading.rstrip(",") if alike or len(ours) != 1 else f"{heading.rstrip(',')} (here {min(ours)})".lstrip()
+
+
+def common_words(labels: Sequence[str]) -> str:
+    """The words that several labels begin with, of which at least one word is left; empty for a single label.
+
+    Example:
+        >>> common_words(["CIFAR-10, uniform, CE", "CIFAR-10, uniform, CE+OPL"]), common_words(["CE", "CE+OPL"])
+        ('CIFAR-10, uniform,', '')
+    """
+    split = [label.split() for label in labels]
+    most = min(map(len, split)) - 1 if len(split) > 1 else 0
+    same = next((index for index in range(most) if len({words[index] for words in split}) > 1), most)
+    return " ".join(split[0][:same])
+
+
+def short_label(label: str, heading: str) -> str:
+    """A label without the words of the heading above it.
+
+    Example:
+        >>> short_label("CIFAR-10, uniform, CE", "CIFAR-10, uniform"), short_label("CE", "ResNet-56")
+        ('CE', 'CE')
+    """
+    start = heading.partition(" (here ")[0]
+    return label.removeprefix(start).lstrip(", ") if start and label != start else label
 
 
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -141,7 +211,7 @@ def describe_protocols(item: Item, runs: Sequence[Run], scale: str) -> list[str]
         for run in select_runs(runs, row.recipe, scale):
             by_protocol.setdefault(_protocol(run), {}).setdefault(row.label, []).append(run)
     return [
-        f"{_rows(list(rows)) if len(by_protocol) > 1 else 'Ours'}: {protocol.network}; {protocol.data}, "
+        f"{list_rows(list(rows)) if len(by_protocol) > 1 else 'Ours'}: {protocol.network}; {protocol.data}, "
         f"{_images([run for same_row in rows.values() for run in same_row])}; {protocol.training}."
         for protocol, rows in by_protocol.items()
     ]
@@ -200,5 +270,6 @@ def count_of(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _rows(labels: list[str]) -> str:
+def list_rows(labels: Sequence[str]) -> str:
+    """The labels of some rows; of many, the first and the number of the others."""
     return ", ".join(labels) if len(labels) <= NAMED else f"{labels[0]} and {len(labels) - 1} more rows"

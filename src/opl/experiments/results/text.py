@@ -4,23 +4,25 @@ Rows on the terminal are whole at any width; where the output is not a terminal,
 """
 
 import math
+import sys
+import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from ..item import Item, Row
 from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
-from .comparisons import PERCENT, Line, lines, range_of
+from ..terminal import escape, make_console
+from .comparisons import PERCENT, Line, describe_difference, describe_paper, format_interval, lines, range_of
 from .runs import Run, select_runs
-from .tables import Table, cells
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table as Grid
+from .tables import PAPER, Table, cells, describe_seeds_of, headings_of, list_rows, short_label
 
 WIDEST = 10_000  # columns, more than any table needs
+GAP = 2  # spaces between columns
+COMFORT = 20  # characters that a wrapped cell gets before a column is left out
 EMPTY = "-"
 """A cell without a value."""
 D = "test/d"
@@ -38,20 +40,163 @@ def document(table: Table) -> str:
     return "\n\n".join([markdown(table), *table.below])
 
 
+class Column(NamedTuple):
+    """A column of a table on the terminal."""
+
+    heading: str
+    cells: Sequence[str]
+    wraps: bool = False
+    """Whether its cells wrap between words; headings always do."""
+    rank: int = 0
+    """Columns with the highest rank are left out first where the terminal is too narrow; 0 is never left out."""
+
+    def natural(self, lines: int = 1) -> int:
+        """The width at which no cell wraps, and the heading takes at most so many lines."""
+        longest = max(map(len, (*self.cells, *_wrap(self.heading, 1))))
+        while len(_wrap(self.heading, longest)) > lines:
+            longest += 1
+        return longest
+
+    def least(self, comfort: int = 0) -> int:
+        """The smallest width that breaks no word; cells that wrap get `comfort` characters if they have so many."""
+        parts = [part for cell in self.cells for part in (cell.split() if self.wraps else [cell])]
+        longest = max(map(len, (*parts, *_wrap(self.heading, 1))), default=0)
+        return max(longest, min(comfort, self.natural(2))) if self.wraps else longest
+
+
 def show(table: Table) -> None:
-    """Print a table, and below it its differences and notes, one line each."""
-    heading, body = cells(table)
+    """Print a table, and below it what does not fit into it, once.
+
+    Where the terminal is narrow, columns are left out in this order: the paper's numbers of metrics that are not
+    compared, these metrics (the last first), the seeds, the paper's numbers. A table that compares several metrics
+    becomes one grid per metric. Output that is not a terminal has all columns, and its lines are not broken.
+    """
+    width = _console().width
     marked = " (synthetic data: the numbers mean nothing)" if table.scale == "tiny" else ""
-    title = f"{table.item.name}: {table.item.title}, scale {table.scale}{marked}"
-    apart = len(heading) - len(table.item.main)
-    show_rows(title, heading[:apart], [row[:apart] for row in body], labels=2)
-    show_lines(
-        f"{row[0]}, {name}: {text}"
-        for row in body
-        for name, text in zip(heading[apart:], row[apart:], strict=True)
-        if text != EMPTY
-    )
-    show_lines(table.below)
+    show_lines([f"{table.item.name}: {table.item.title}, scale {table.scale}{marked}", ""])
+    headings = headings_of(table)
+    grouped = len(set(headings)) > 1
+    labels = [
+        short_label(line.label, heading) if grouped else line.label
+        for line, heading in zip(table.lines, headings, strict=True)
+    ]
+    left_out: dict[str, None] = {}
+    for columns in _grids(table, labels, width):
+        kept = _choose(columns, width)
+        left_out |= dict.fromkeys(column.heading for column in columns if column not in kept)
+        empty = [line.quoted and not any(column.heading.startswith(PAPER) for column in kept) for line in table.lines]
+        _print_grid(width, kept, headings if grouped else [], empty)
+    show_lines(_below(table, list(left_out), width))
+
+
+def _below(table: Table, left_out: list[str], width: int) -> Iterator[str]:
+    """The lines below the grid: columns that are left out, the paper's setting, missing runs, and the notes."""
+    if left_out:
+        yield f"Left out at {width} columns: {', '.join(left_out)}; table.md and the page have every column."
+    if table.with_paper and table.paper_title != PAPER:
+        yield f"The paper's numbers: {table.item.setting}."
+    reasons = dict.fromkeys(line.missing for line in table.lines if line.missing)
+    for reason in reasons:
+        yield f"{list_rows([line.label for line in table.lines if line.missing == reason])}: {reason}."
+    yield from table.below
+
+
+def _grids(table: Table, labels: Sequence[str], width: int) -> list[list[Column]]:
+    """All columns of a table as one grid or, if it compares several metrics and is too wide, a grid per metric."""
+    item, every = table.item, table.lines
+    numbers, papers = {}, {}
+    differences: dict[str, list[Column]] = {name: [] for name in item.main}
+    for index, (name, title) in enumerate(item.metrics.items()):
+        main = name in item.main
+        texts = [format_interval(line.numbers[name]) if name in line.numbers else EMPTY for line in every]
+        numbers[name] = Column(title, texts, rank=0 if main else 3 + index)
+        if name in table.with_paper:
+            texts = [describe_paper(line, name) or EMPTY for line in every]
+            heading = PAPER if len(table.with_paper) == 1 else f"{PAPER}'s {title}"
+            papers[name] = Column(heading, texts, rank=1 if main else 3 + len(item.metrics))
+        if main and any(name in line.decisions for line in every):
+            paired = [line if name in line.decisions and line.difference[name].size else None for line in every]
+            texts = [describe_difference(line.difference[name]) if line else EMPTY for line in paired]
+            verdicts = [line.decisions[name].verdict if line else EMPTY for line in paired]
+            differences[name] = [Column(f"difference in {title}", texts), Column("verdict", verdicts, wraps=True)]
+    label = Column(item.what, labels, wraps=True)
+    seeds = Column("seeds", [describe_seeds_of(line) for line in every], wraps=True, rank=2)
+    judged = [column for columns in differences.values() for column in columns]
+    whole = [label, seeds, *numbers.values(), *papers.values(), *judged]
+    if len(item.main) < 2 or _widths(whole, width, COMFORT):
+        return [whole]
+    grids = [
+        [label, numbers[name], *(papers[key] for key in papers if key == name), *differences[name]]
+        for name in item.main
+    ]
+    others = [columns[name] for columns in (numbers, papers) for name in columns if name not in item.main]
+    return [[label, seeds, *grids[0][1:], *others], *grids[1:]]
+
+
+def _choose(columns: Sequence[Column], width: int) -> list[Column]:
+    """The columns that fit, after those with the highest rank were left out."""
+    kept = list(columns)
+    while not _widths(kept, width, COMFORT) and (most := max(column.rank for column in kept)):
+        del kept[max(index for index, column in enumerate(kept) if column.rank == most)]
+    return kept
+
+
+def _widths(columns: Sequence[Column], width: int, comfort: int = 0) -> list[int]:
+    """The widths at which the columns fit, the widest shrunk first; empty if they do not."""
+    widths = [column.natural() for column in columns]
+    if sum(widths) + GAP * (len(widths) - 1) > width:
+        widths = [column.natural(2) for column in columns]
+    least = [column.least(comfort) for column in columns]
+    while sum(widths) + GAP * (len(widths) - 1) > width:
+        slack = [now - low for now, low in zip(widths, least, strict=True)]
+        if not max(slack, default=0):
+            return []
+        widths[slack.index(max(slack))] -= 1
+    return widths
+
+
+def _print_grid(width: int, columns: Sequence[Column], headings: Sequence[str], empty: Sequence[bool]) -> None:
+    """Print columns, and a heading where a group begins; terminals that are too narrow get a paragraph per row.
+
+    Args:
+        width: of the terminal.
+        columns: the first names the rows.
+        headings: the group of each row; empty without groups.
+        empty: for each row, whether it is not printed.
+    """
+    widths = _widths(columns, width)
+    names = [column.heading for column in columns]
+    if widths:
+        _print_row(names, widths)
+        print((" " * GAP).join("-" * column for column in widths))
+    before = ""
+    for index, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        if empty[index]:
+            continue
+        heading = headings[index] if headings else ""
+        if heading != before:
+            show_lines(["", heading] if before else [heading])
+        before = heading
+        if widths:
+            _print_row(row, widths)
+        else:
+            numbers = (f"{name} {cell}" for name, cell in zip(names[1:], row[1:], strict=True) if cell != EMPTY)
+            show_lines([f"{row[0]}: {'; '.join(numbers) or EMPTY}"])
+    print()
+
+
+def _print_row(cells: Sequence[str], widths: Sequence[int]) -> None:
+    parts = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for line in zip_longest(*parts, fillvalue=""):
+        texts = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        print(escape((" " * GAP).join(texts).rstrip()))
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """The lines of a text; a percent sign stays with the word before it."""
+    joined = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(joined, max(1, width), break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines] or [""]
 
 
 def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
@@ -63,71 +208,39 @@ def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]],
         body: the cells of each row.
         labels: the number of first columns that may wrap between words; other columns do not wrap.
     """
-    from rich.console import Console
-
-    console = Console()
-    grid = _grid(title, heading, body, labels)
-    least = console.measure(grid, options=console.options.update(width=WIDEST)).minimum
-    if least <= console.width:
-        console.print(grid)
-    elif console.is_terminal:
-        _show_stacked(console, title, heading, body)
-    else:
-        Console(width=least).print(grid)
+    show_lines([title, ""])
+    columns = [Column(name, [row[index] for row in body], wraps=index < labels) for index, name in enumerate(heading)]
+    _print_grid(_console().width, columns, [], [False] * len(body))
 
 
 def show_columns(body: Sequence[Sequence[str]]) -> None:
-    """Print rows as columns without borders; on a terminal, all columns but the first may wrap."""
-    from rich.console import Console
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    console = Console()
-    if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(*body, strict=True)]
-        for row in body:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-        return
-    grid = Grid.grid(padding=(0, 2))
-    for column in range(len(body[0])):
-        grid.add_column(overflow="fold", no_wrap=column == 0 and console.width > 2 * max(len(row[0]) for row in body))
+    """Print rows as columns without headings; on a terminal, all columns but the first may wrap."""
+    columns = [Column("", cells, wraps=index > 0) for index, cells in enumerate(zip(*body, strict=True))]
+    width = _console().width
+    widths = _widths(columns, width) or [width]
     for row in body:
-        grid.add_row(*map(Text, row))
-    console.print(grid)
+        _print_row(row if len(widths) == len(row) else ["  ".join(row)], widths)
 
 
 def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
     """Print lines, which wrap between words on a terminal."""
-    from rich.console import Console
-
-    console = Console(stderr=stderr)
+    console = _console(stderr)
     for line in lines:
-        console.print(line, highlight=False, markup=False, soft_wrap=not console.is_terminal)
+        for part in _wrap(line, console.width) if console.terminal else [line]:
+            print(escape(part), file=sys.stderr if stderr else sys.stdout)
 
 
-def _grid(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int) -> "Grid":
-    from rich.table import Table as Grid
-    from rich.text import Text
+class Output(NamedTuple):
+    """Where text goes."""
 
-    grid = Grid(title=Text(title))
-    for column, name in enumerate(heading):
-        parts = [part for row in body for part in (row[column].split() if column < labels else [row[column]])]
-        grid.add_column(Text(name), min_width=max(map(len, (*parts, *name.split())), default=0), overflow="fold")
-    for row in body:
-        grid.add_row(*map(Text, row))
-    return grid
+    terminal: bool
+    width: int
+    """In columns; without a terminal, more than any table needs."""
 
 
-def _show_stacked(console: "Console", title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
-    """Print one paragraph per row below its first cell."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console.print(Text(title))
-    for row in body:
-        console.print(Text(row[0], "bold"))
-        cells = [f"{name}: {text}" for name, text in zip(heading[1:], row[1:], strict=True) if text != EMPTY]
-        console.print(Padding(Text("; ".join(cells)), (0, 0, 0, 2)))
+def _console(stderr: bool = False) -> Output:
+    console = make_console(stderr=stderr)
+    return Output(console.is_terminal, console.width if console.is_terminal else WIDEST)
 
 
 def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
@@ -216,12 +329,12 @@ def _describe_d(line: Line) -> str:
     before, after = (f"{mean:.2f}" for mean in _means(line, D))
     change = f"d {before} → {after}"
     words = {
-        LOSS: f"moved the classes apart ({change})",
-        GAIN: f"moved the classes closer together ({change})",
-        UNDECIDED: f"had no clear effect on the classes ({change})",
+        LOSS: f"moved images of different classes apart ({change})",
+        GAIN: f"moved images of different classes closer together ({change})",
+        UNDECIDED: f"had no clear effect on images of different classes ({change})",
         TOO_FEW: f"changed {change.replace('d ', 'd (', 1)})",
     }
-    return words.get(decision.verdict, f"left the distance of the classes unchanged ({change})")
+    return words.get(decision.verdict, f"left images of different classes where they were ({change})")
 
 
 def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:

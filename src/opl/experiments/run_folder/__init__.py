@@ -13,6 +13,7 @@ file of a finished run, and `sums.json` does so until then (`manifest`): no file
 """
 
 from .checkpoints import BEFORE, CHECKPOINT, NEW
+from .facts import check_about, check_measure, check_result
 from .folder import ENDED_AFTER, FEATURES, MODEL, RESULT, RunFolder, measure_name
 from .manifest import RECIPE
 
@@ -26,5 +27,8 @@ __all__ = [
     "RECIPE",
     "RESULT",
     "RunFolder",
+    "check_about",
+    "check_measure",
+    "check_result",
     "measure_name",
 ]

@@ -17,9 +17,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ...errors import DamagedError, FolderError
-from ..files import open_to_append, read_limited, sweep, write_whole
+from ..files import MOST_JSON, open_regular, open_to_append, read_json, read_limited, sweep, write_whole
 from ..settings import differences
 from . import checkpoints
+from .facts import check_about, check_measure, check_noise, check_result, check_splits
 from .manifest import DONE, RECIPE, RUNNING, Manifest, damaged, json_bytes, settings_of
 
 RESULT, MODEL, METRICS = "result.json", "model.safetensors", "metrics.jsonl"
@@ -32,7 +33,9 @@ FEATURES = "features-"
 """The prefix of outputs that hold features, which are large and can be computed again."""
 ENDED_AFTER = "ended_after"
 """In a result: the number of epochs after which a method ended training by its own rules."""
-UNPACKED = 1 << 33  # bytes that the arrays of one file may take
+UNPACKED, RATIO, ALWAYS = 1 << 33, 100, 1 << 28  # bytes that arrays may take: in all, per packed byte, in any case
+MOST_LOG = 1 << 16  # bytes at the end of a log that are read
+MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
 CHECK = ', "check": "'  # stands before the checksum at the end of a line of metrics.jsonl
 CHECKED = len('01234567"}')  # characters from there to the end of the line
 Settings = dict[str, Any]
@@ -73,7 +76,9 @@ class RunFolder:
     def last_log_line(self) -> str:
         """Return the last non-blank line of the log; empty if there is no log."""
         try:
-            text = read_limited(self.log_file, links=False).decode(errors="replace")
+            with open_regular(self.log_file, links=False) as stream:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) - MOST_LOG))
+                text = stream.read(MOST_LOG).decode(errors="replace")
         except OSError:
             return ""
         return next((line for line in reversed(text.splitlines()) if line.strip()), "")
@@ -117,9 +122,9 @@ class RunFolder:
     def _owner(self) -> str:
         """The process that owns the folder, in words."""
         try:
-            owner = json.loads(read_limited(self.path / OWNER, 4096, links=False))
+            owner = read_json(self.path / OWNER, 4096, links=False)
             return f"process {int(owner['process'])} on {owner['host']!s} since {owner['since']!s}"
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        except (OSError, ValueError, LookupError, TypeError):
             return "another process"
 
     def start(self, recipe: Settings, about: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
@@ -156,14 +161,12 @@ class RunFolder:
 
     def recipe(self) -> dict[str, Any]:
         """The settings of the run."""
-        settings = self.about().get("recipe")
-        if not isinstance(settings, dict):
-            raise damaged(self.path, RECIPE, "has no settings")
+        settings: dict[str, Any] = self.about()["recipe"]
         return settings
 
     def about(self) -> dict[str, Any]:
         """The content of `recipe.json`: settings, versions, commit and machine."""
-        return self.manifest.read_json(RECIPE)
+        return self.manifest.read_json(RECIPE, check_about)
 
     def write_splits(self, splits: dict[str, Any]) -> None:
         """Write `splits.json`: the validation rows, the sizes of the other parts, and the class names."""
@@ -171,15 +174,15 @@ class RunFolder:
 
     def splits(self) -> dict[str, Any]:
         """The content of `splits.json`; empty if there is none."""
-        return self.manifest.read_json(SPLITS) if self.manifest.has(SPLITS) else {}
+        return self.manifest.read_json(SPLITS, check_splits, MOST_JSON) if self.manifest.has(SPLITS) else {}
 
     def class_names(self) -> tuple[str, ...]:
         """The class names of the training data."""
-        return tuple(str(name) for name in self.splits().get("class_names", ()))
+        return tuple(str(name) for name in self.splits().get("class_names") or ())
 
     def write_noise(self, facts: dict[str, Any], arrays: dict[str, Any]) -> None:
         """Record the corrupted labels; raise if the run was started with a different noise matrix."""
-        if self.manifest.has(NOISE) and self.manifest.read_json(NOISE)["matrix"] != facts["matrix"]:
+        if self.manifest.has(NOISE) and self.noise().get("matrix") != facts["matrix"]:
             raise FolderError(
                 f"{self.path} holds a run with another noise matrix, so its file changed: choose another --out, or "
                 "delete the folder."
@@ -189,7 +192,7 @@ class RunFolder:
 
     def noise(self) -> dict[str, Any]:
         """The content of `noise.json`; empty if there is none."""
-        return self.manifest.read_json(NOISE) if self.manifest.has(NOISE) else {}
+        return self.manifest.read_json(NOISE, check_noise, MOST_JSON) if self.manifest.has(NOISE) else {}
 
     def log(self, record: Record) -> None:
         """Append the record of an epoch to `metrics.jsonl`, and wait until it is on the disk.
@@ -223,8 +226,8 @@ class RunFolder:
     def _metrics_bytes(self) -> bytes:
         file = self.path / METRICS
         if self.done:
-            return self.manifest.read(METRICS) if self.manifest.has(METRICS) else b""
-        return read_limited(file, links=False) if file.exists() or file.is_symlink() else b""
+            return self.manifest.read(METRICS, MOST_METRICS) if self.manifest.has(METRICS) else b""
+        return read_limited(file, MOST_METRICS, links=False) if file.exists() or file.is_symlink() else b""
 
     def restore_metrics(self, records: Iterable[Record]) -> None:
         """Make `metrics.jsonl` hold exactly the records of a checkpoint, whatever it held before."""
@@ -282,14 +285,15 @@ class RunFolder:
         if self.done or not (self.path / ERROR).exists():
             return None
         try:
-            return str(json.loads(read_limited(self.path / ERROR))["error"])
-        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            return str(read_json(self.path / ERROR, MOST_LOG, links=False)["error"])
+        except (OSError, ValueError, LookupError, TypeError) as error:
             raise damaged(self.path, ERROR, "cannot be read") from error
 
     def result(self) -> dict[str, Any]:
         """Return the final numbers of the run and the numbers of all measures."""
-        measured = [content["numbers"].items() for content in self.measures().values()]
-        return self.manifest.read_json(RESULT) | {name: value for numbers in measured for name, value in numbers}
+        measured = [(content.get("numbers") or {}).items() for content in self.measures().values()]
+        result = self.manifest.read_json(RESULT, check_result)
+        return result | {name: value for numbers in measured for name, value in numbers}
 
     def measures(self) -> dict[str, dict[str, Any]]:
         """Return every measure by its name, as passed to `write_measure`."""
@@ -310,7 +314,7 @@ class RunFolder:
 
     def measure(self, name: str) -> dict[str, Any]:
         """Return the `content` passed to `write_measure`."""
-        return self.manifest.read_json(f"{MEASURES}{name}.json")
+        return self.manifest.read_json(f"{MEASURES}{name}.json", check_measure)
 
     def measure_arrays(self, name: str) -> dict[str, Any]:
         """Return the arrays of a measure; empty if there are none."""
@@ -374,18 +378,24 @@ class RunFolder:
         """Load the arrays of a file; objects, and more bytes than fit into memory, are rejected."""
         import numpy as np
 
-        buffer = io.BytesIO(self.manifest.read(name))
+        data = self.manifest.read(name, UNPACKED)
         try:
-            with zipfile.ZipFile(buffer) as archive:
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 size = sum(member.file_size for member in archive.infolist())
-            if size > UNPACKED:
-                raise damaged(self.path, name, f"would take {size:,} bytes of memory")
-            with np.load(buffer, allow_pickle=False) as arrays:
-                return dict(arrays)
-        except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-            if isinstance(error, DamagedError):
-                raise
+            if size <= min(UNPACKED, max(ALWAYS, RATIO * len(data))):
+                with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                    return dict(arrays)
+        except (
+            OSError,
+            ValueError,
+            zipfile.BadZipFile,
+            EOFError,
+            NotImplementedError,
+            MemoryError,
+            SyntaxError,
+        ) as error:
             raise damaged(self.path, name, "holds no arrays") from error
+        raise damaged(self.path, name, f"would take {size:,} bytes of memory")
 
     def _unwritable(self, error: OSError) -> FolderError:
         return FolderError(f"cannot write to {self.path} ({error.strerror}): choose another folder with --out.")

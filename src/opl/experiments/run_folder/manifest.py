@@ -7,18 +7,19 @@ file is mistaken for the newest. The manifest has a checksum of its own.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filelock import FileLock
 
 from ...errors import DamagedError
-from ..files import read_limited, sweep, write_whole
+from ..files import LARGEST, parse_json, read_json, read_limited, sweep, write_whole
 
 RUNNING, DONE, RECIPE = "sums.json", "done", "recipe.json"
 NONE_YET = ""  # listed for a file that is about to be written for the first time
 EDITING = 60.0  # seconds to wait for another process that changes the manifest
+MOST_FACTS = 1 << 22  # bytes of a JSON file, of which the parsed values may take 20 times as many
 Sums = dict[str, list[str]]
 """The accepted checksums of each file, the newest last."""
 
@@ -58,10 +59,10 @@ class Manifest:
 
     def _read_sums(self, file: Path) -> Sums:
         try:
-            content = json.loads(read_limited(file, links=False))
+            content = read_json(file, MOST_FACTS, links=False)
             sums = {str(name): [str(accepted) for accepted in listed] for name, listed in content["files"].items()}
             valid = content["sha256"] == _checksum(sums) and all(map(_is_inside, sums))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             valid = False
         if not valid:
             raise damaged(self.folder, file.name, "is not a valid list of checksums")
@@ -130,10 +131,10 @@ class Manifest:
         """Whether there is, or should be, a file of this name."""
         return (self.folder / name).exists() or NONE_YET not in self.sums().get(name, [NONE_YET])
 
-    def read(self, name: str) -> bytes:
-        """Read a file; an error if it is missing or differs from what the run wrote."""
+    def read(self, name: str, limit: int = LARGEST) -> bytes:
+        """Read a file; an error if it is missing, too large, or differs from what the run wrote."""
         try:
-            data = read_limited(self.path(name), links=False)
+            data = read_limited(self.path(name), limit, links=False)
         except OSError as error:
             raise damaged(self.folder, name, f"cannot be read ({error.strerror or error})") from error
         if hashlib.sha256(data).hexdigest() not in self.sums().get(name, []):
@@ -144,15 +145,19 @@ class Manifest:
         """Write a JSON object and its checksum."""
         self.write(name, json_bytes(content))
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """Read a JSON object; an error if it is damaged."""
-        data = self.read(name)
+    def read_json(self, name: str, check: Callable[[dict[str, Any]], None], limit: int = MOST_FACTS) -> dict[str, Any]:
+        """Read a JSON object; an error if it is damaged, or if `check` raises `ValueError`."""
+        data = self.read(name, limit)
         try:
-            content: Any = json.loads(data)
-        except (ValueError, RecursionError) as error:
+            content: Any = parse_json(data)
+        except ValueError as error:
             raise damaged(self.folder, name, "is no JSON") from error
         if not isinstance(content, dict):
             raise damaged(self.folder, name, "is no JSON object")
+        try:
+            check(content)
+        except ValueError as error:
+            raise damaged(self.folder, name, str(error)) from error
         return content
 
     def faults(self, *ignored: str) -> dict[str, str]:

@@ -1,0 +1,161 @@
+"""Runs with valid checksums and hostile content: refused in one sentence, and nothing is written elsewhere."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from _finished_runs import dump, load, write_finished, write_measure
+from _vouched import vouch
+from opl.errors import FolderError
+from opl.experiments.cli import main
+from opl.experiments.paper import item
+from opl.experiments.results import records
+from opl.experiments.results.portable import portable
+from opl.experiments.results.records import add_runs, mark_uncommitted, record_file
+from opl.experiments.results.runs import read_runs
+
+SECRET = "/home/jane doe/private data/weights.pth"
+WINDOWS = "C:\\Users\\jane.doe\\weights.pth"
+
+
+def add(runs: Path, folder: Path):
+    return add_runs(read_runs(runs), folder, [item("demo")])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", "x/../../../escaped/me"),
+        ("seed", [1]),
+        ("seed", True),
+        ("name", "../../escaped"),
+        ("name", "a/b"),
+        ("scale", "../escaped"),
+        ("scale", "/tmp"),
+        ("name", ["a"]),
+    ],
+)
+def test_no_record_is_written_outside_of_its_folder(name, value, tmp_path):
+    write_finished(tmp_path / "runs", recipe={name: value, "changes": ["epochs 1 (recipe: 40)"]})
+    if name != "scale":
+        path = tmp_path / "runs/digits-ce/seed-0/recipe.json"
+        about = load(path)
+        about["recipe"]["scale"] = "custom"
+        dump(path, about)
+        vouch(path.parent)
+    before = sorted(tmp_path.rglob("*"))
+    (outcome,) = add(tmp_path / "runs", tmp_path / "in" / "results")
+    assert outcome.word == "not added"
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_file_of_a_record_lies_below_its_folder_even_behind_links(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results" / "small").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderError, match="is not below"):
+        record_file(tmp_path / "results", {"recipe": {"scale": "small", "name": "digits-ce", "seed": 0}})
+
+
+def test_measures_that_are_added_at_once_are_all_kept(tmp_path):
+    count = 16
+    for number in range(count):
+        path = write_finished(tmp_path / str(number))
+        write_measure(path, f"m-{number}", {f"m/{number}": float(number)})
+    children = []
+    for number in range(count):
+        pid = os.fork()
+        if not pid:
+            try:
+                add(tmp_path / str(number), tmp_path / "results")
+            finally:
+                os._exit(0)
+        children.append(pid)
+    for pid in children:
+        os.waitpid(pid, 0)
+    measures = load(tmp_path / "results/small/digits-ce/seed-0.json")["measures"]
+    assert sorted(measures) == sorted(f"m-{number}" for number in range(count))
+
+
+def test_a_second_process_that_adds_waits_and_then_says_so(tmp_path, monkeypatch):
+    write_finished(tmp_path / "runs")
+    monkeypatch.setattr(records, "PATIENCE", 0.05)
+    with records._adding(tmp_path / "results"), pytest.raises(FolderError, match="in use by another"):
+        add(tmp_path / "runs", tmp_path / "results")
+
+
+@pytest.mark.parametrize("path", [SECRET, WINDOWS, "~jane.doe/weights.pth", "../../home/jane.doe/weights.pth"])
+def test_no_record_page_or_message_has_a_path_of_the_machine(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = {"weights": path, "scale": "custom", "changes": [f"weights {path} (recipe: )", "epochs 1 (recipe: 40)"]}
+    run = write_finished(tmp_path / "runs", recipe=settings, result={"start": f"{path}, SHA-256 abc"})
+    write_measure(run, "m", {"m/x": 1.0}, settings={"file": path})
+    failed = write_finished(tmp_path / "runs", seed=1)
+    (failed / "done").unlink()
+    dump(failed / "error.json", {"error": f"'{path}': the disk is full"})
+    vouch(failed, done=False)
+    (outcome, _) = add(tmp_path / "runs", tmp_path / "results")
+    assert outcome.word == "added"
+    texts = [file.read_text() for file in (tmp_path / "results").rglob("*.json")]
+    assert main(["report", "runs"]) == 0
+    texts.append((tmp_path / "runs/report.html").read_text())
+    for text in texts:
+        assert "weights.pth" in text
+        assert "jane" not in text
+        assert str(tmp_path) not in text
+
+
+def test_names_that_are_no_paths_are_kept():
+    kept = {
+        "weights": "timm/resnet50.tv_in1k", "changes": ["lr 1/2", "and/or"], "a": ["https://example.org/a/b"],
+        "start": "scratch", "number": 3, "system": "Linux-6.1-x86_64-with-glibc2.36", "text": "412 images/s",
+    }  # fmt: skip
+    assert portable(kept) == kept
+
+
+def test_a_commit_that_is_an_option_or_no_text_is_not_given_to_git(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(records, "_git", lambda _, *argv: calls.append(argv) or (0, "false"))
+    for number, commit in enumerate(("--output=x", "a\0b", "0123abcd", None)):
+        write_finished(tmp_path / "runs", seed=number, about={"commit": commit})
+    marked = mark_uncommitted(read_runs(tmp_path / "runs"), tmp_path)
+    assert [argv[2] for argv in calls[1:]] == ["0123abcd"]
+    assert ["uncommitted" in run.about["commit"] for run in marked] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("recipe.json", lambda c: c["recipe"].update(seed="x")),
+        ("recipe.json", lambda c: c.update(recipe=[])),
+        ("recipe.json", lambda c: c.update(commit=[1])),
+        ("recipe.json", lambda c: c.update(padding="x" * (1 << 23))),
+        ("result.json", lambda c: c.update({"test/top1": None})),
+        ("result.json", lambda c: c.update({"test/top1": [float("nan")]})),
+        ("result.json", lambda c: c.update(seconds="long")),
+        ("measures/m.json", lambda c: c.update(numbers=[1])),
+        ("measures/m.json", lambda c: c.update(numbers={"m/x": "1"})),
+    ],
+)
+def test_odd_values_make_a_run_damaged_and_name_the_file(file, change, tmp_path):
+    run = write_finished(tmp_path / "runs")
+    write_measure(run, "m", {"m/x": 1.0})
+    content = load(run / file)
+    change(content)
+    dump(run / file, content)
+    vouch(run)
+    (read,) = read_runs(tmp_path / "runs")
+    assert (read.state, read.result) == ("damaged", {})
+    assert Path(file).name in read.sentence
+    (outcome,) = add(tmp_path / "runs", tmp_path / "results")
+    assert outcome.word == "not added"
+
+
+def test_an_integer_of_400_digits_is_infinite(tmp_path):
+    run = write_finished(tmp_path / "runs")
+    (run / "result.json").write_text(json.dumps({**load(run / "result.json"), "test/top1": 10**400}))
+    vouch(run)
+    (read,) = read_runs(tmp_path / "runs")
+    assert read.result["test/top1"] == float("inf")
