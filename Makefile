@@ -2,12 +2,12 @@
 # make lint    ruff and mypy                              make test-all  all tests except nightly ones
 # make bench   speed and memory of the loss               make faults    kill runs, damage files, try hostile input
 # make fuzz    20,000 random examples of all properties   make matrix    the library with old and new torch
-# make package build, check, install and test the wheel and the sdist
+# make package build, check, install and test wheel+sdist  make docs      build the site in docs/_build, without network
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
 
-.PHONY: setup demo test test-all fuzz faults lint bench matrix package clean
+.PHONY: setup demo test test-all fuzz faults lint docs bench matrix package clean
 
 setup: .venv/.dev
 
@@ -41,6 +41,16 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell
+
+.venv/.docs: .venv/.base
+	@echo "setting up .venv: Sphinx"
+	$(INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
+	@echo "open docs/_build/index.html"
 
 bench: .venv/.base
 	$(BIN)/opl bench
@@ -58,4 +68,4 @@ package: .venv/.nox
 	$(BIN)/nox -s wheel sdist
 
 clean:
-	rm -rf .venv .nox build dist src/*.egg-info
+	rm -rf .venv .nox build dist docs/_build src/*.egg-info
