@@ -1,6 +1,7 @@
 """What no code of ours calls: whatever runs what a file says, or opens more than was meant."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,52 @@ def test_nothing_that_runs_what_a_file_says_is_called(folder):
 def test_every_exception_is_still_needed():
     for place, names in ALLOWED.items():
         assert names <= {name for _, name, _ in faults(ast.parse((ROOT / place).read_text()))}, place
+
+
+WRITES = {"write_text", "write_bytes", "savefig", "touch", "tofile", "dump", "savetxt", "savez", "savez_compressed"}
+WRITERS = {  # what writes outside of `files.write_whole` and `files.open_to_append`, and why it may
+    "src/opl/experiments/files.py": {"open", "torch.save"},
+    "src/opl/experiments/bench/measurement.py": {"write_text"},  # resets the peak memory in /proc
+    "src/opl/experiments/run_folder/folder.py": {"np.savez_compressed"},  # into memory
+    "src/opl/experiments/charts/figure.py": {"figure.savefig"},  # into memory
+    "src/opl/experiments/data/read/cache.py": {"write_text"},  # into a new folder with a name that is not guessable
+    "src/opl/experiments/data/read/serve.py": {"file.open", "np.save", "open"},  # the same folder
+    "src/opl/experiments/data/user_images.py": {"np.save"},  # the same folder
+}
+
+
+def writes(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of each call that writes a file by its name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            continue
+        last = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+        name = dotted(node.func, {}) or last
+        modes = [a.value for a in (*node.args, *(k.value for k in node.keywords)) if isinstance(a, ast.Constant)]
+        opens = last in ("open", "fdopen") and any(re.fullmatch("[rwaxbt+]*[wax+][bt+]*", str(m)) for m in modes)
+        if opens or last in WRITES or name in ("np.save", "torch.save", "json.dump"):
+            yield node.lineno, name
+
+
+def test_files_are_written_by_one_function():
+    other = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        module = path.relative_to(ROOT).as_posix()
+        calls = list(writes(ast.parse(path.read_text())))
+        other += [f"{module}:{line} {name}" for line, name in calls if name not in WRITERS.get(module, set())]
+        assert WRITERS.get(module, set()) <= {name for _, name in calls}, module
+    assert other == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "open(file, 'w')", "file.open('ab')", "open(file, mode='x')", "file.write_text('')", "file.write_bytes(b'')",
+        "figure.savefig(file)", "np.save(file, a)", "json.dump({}, open(file, 'w'))", "Path(file).touch()",
+    ],
+)  # fmt: skip
+def test_the_rule_about_writing_catches(code):
+    assert list(writes(ast.parse(code)))
 
 
 @pytest.mark.parametrize(

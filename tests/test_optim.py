@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from opl.optim import SGD, AdamW, Cosine, OneCycle, Staircase, Steps
+from opl.heads import LGMHead
+from opl.optim import SGD, AdamW, Cosine, OneCycle, Staircase, Steps, param_groups
 
 
 def test_steps_are_the_papers_learning_rates():
@@ -60,3 +61,13 @@ def test_optimizers_get_their_settings():
     group = sgd.param_groups[0]
     assert (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"]) == (0.3, 0.8, 1e-3, True)
     assert AdamW(beta1=0.7).build(parameters).param_groups[0]["betas"] == (0.7, 0.999)
+
+
+def test_parts_have_their_learning_rate_multiplier_also_where_a_parameter_has_options():
+    model = nn.ModuleDict({"body": nn.Linear(2, 4), "fc": LGMHead(4, num_classes=3)})
+    groups = param_groups(model, lr=0.1, lr_mults={model["fc"]: 5.0})
+    rates = {id(parameter): group["lr"] for group in groups for parameter in group["params"]}
+    assert len(rates) == len(list(model.parameters()))
+    assert {rates[id(parameter)] for parameter in model["body"].parameters()} == {0.1}
+    assert rates[id(model["fc"].means)] == pytest.approx(0.1 * 2 * 5)
+    assert [group["lr_mult"] for group in groups] == pytest.approx([group["lr"] / 0.1 for group in groups])

@@ -259,7 +259,9 @@ class HasParamOptions(Protocol):
     param_options: Mapping[str, Mapping[str, float]]
 
 
-def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
+def param_groups(
+    *modules: nn.Module, lr: float, lr_mults: Mapping[nn.Module, float] | None = None
+) -> list[dict[str, Any]]:
     """Return the optimizer's parameter groups for some modules: one group per parameter with its own options.
 
     For instance, the class means of LGM have twice the learning rate, and the centers of Perpetual OPL no weight decay:
@@ -268,6 +270,7 @@ def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
     Args:
         modules: the model, and every loss that has parameters.
         lr: the base learning rate.
+        lr_mults: learning-rate multipliers of whole parts of the modules, such as `{model.fc: 10.0}` in fine-tuning.
 
     Example:
         >>> from opl.heads import LGMHead
@@ -282,10 +285,13 @@ def param_groups(*modules: nn.Module, lr: float) -> list[dict[str, Any]]:
         for name, option in part.param_options.items()
     }
     parameters = {id(parameter): parameter for module in modules for parameter in module.parameters()}
-    rest = [parameter for key, parameter in parameters.items() if key not in options]
-    groups: list[dict[str, Any]] = [{"params": rest, "lr": lr, "lr_mult": 1.0}] if rest else []
+    mults = {id(parameter): mult for part, mult in (lr_mults or {}).items() for parameter in part.parameters()}
+    groups: list[dict[str, Any]] = []
+    for lr_mult in dict.fromkeys([1.0, *mults.values()]):
+        rest = [value for key, value in parameters.items() if key not in options and mults.get(key, 1.0) == lr_mult]
+        groups += [{"params": rest, "lr": lr * lr_mult, "lr_mult": lr_mult}] if rest else []
     for key, option in options.items():
-        lr_mult = option.get("lr_mult", 1.0)
+        lr_mult = option.get("lr_mult", 1.0) * mults.get(key, 1.0)
         groups.append({**option, "params": [parameters[key]], "lr": lr * lr_mult, "lr_mult": lr_mult})
     return groups
 

@@ -1,4 +1,4 @@
-"""What glibc does with freed memory, seen in its own count of blocks that it maps one by one and returns when freed."""
+"""Freed memory: the number of blocks that glibc maps separately and returns when freed."""
 
 import platform
 import subprocess
@@ -37,11 +37,11 @@ run(recipe("digits-ce", "tiny"), sys.argv[1])
 
 def printed(code, *arguments):
     """The numbers that a new process prints."""
-    words = [sys.executable, "-c", COUNT_BLOCKS + code, *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    argv = [sys.executable, "-c", COUNT_BLOCKS + code, *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_large_blocks_go_back_to_the_system_whatever_was_freed_before():
+def test_large_freed_blocks_are_returned_to_the_system():
     assert printed("print(mapped(9)); return_large_blocks(8 << 20); print(mapped(20), mapped(28))") == ["0", "1", "1"]
 
 
@@ -54,5 +54,5 @@ def test_decoded_images_go_back_even_where_freed_memory_is_kept():
 
 
 def test_training_on_a_processor_keeps_freed_memory(tmp_path):
-    found = printed(TRAIN + "print(mapped(64))", tmp_path)
-    assert (found[0], found[-1]) == ("1", "0")
+    result = printed(TRAIN + "print(mapped(64))", tmp_path)
+    assert (result[0], result[-1]) == ("1", "0")

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of attacks, and of what is trained against them, are true."""
+"""The examples in the docstrings of attacks and adversarial training are true."""
 
 
 def test_the_docstrings_examples_are_true():
@@ -9,6 +9,6 @@ def test_the_docstrings_examples_are_true():
         "methods.ascent", "radius", "methods.mart",
         "methods.trades", "methods.adversarial", "models.network",
     ):  # fmt: skip
-        found = doctest.testmod(import_module(f"opl.experiments.{name}"))
-        assert found.failed == 0, name
-        assert found.attempted > 0, name
+        result = doctest.testmod(import_module(f"opl.experiments.{name}"))
+        assert result.failed == 0, name
+        assert result.attempted > 0, name

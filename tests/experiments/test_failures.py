@@ -51,7 +51,7 @@ def test_lists_nested_too_deeply_are_explained():
     assert "nested too deeply" in str(explain(caught.value))
 
 
-def test_our_own_errors_stay_and_others_are_not_explained():
+def test_known_errors_are_unchanged_and_unknown_errors_are_not_explained():
     ours = OptionError("epochs is 0: give more.")
     assert explain(ours) is ours
     assert explain(KeyError("x")) is None

@@ -1,4 +1,4 @@
-"""An item shows at every scale what is measured there."""
+"""An item shows the numbers that are measured at a scale."""
 
 from opl.experiments.item import Item, Measure
 

@@ -1,4 +1,4 @@
-"""Seeds: what is drawn for one purpose says nothing about another, and a purpose keeps its seeds for ever."""
+"""Seeds: purposes have independent random streams, and their seeds never change."""
 
 import hashlib
 from itertools import product
@@ -15,7 +15,7 @@ def by_hand(*numbers: int) -> int:
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") // 2
 
 
-def test_purposes_have_the_seeds_that_results_were_made_with():
+def test_seeds_of_purposes_equal_the_stored_ones():
     assert Purpose.MODEL.seed(7) == by_hand(7, 1)
     assert Purpose.OBJECTIVE.seed(7) == by_hand(7, 2)
     assert Purpose.ORDER.seed(7, 3) == by_hand(1, 7, 3)
@@ -29,7 +29,7 @@ def test_purposes_have_the_seeds_that_results_were_made_with():
     assert Purpose.OUTSIDE_IMAGES.seed(7) == by_hand(7, 14)
 
 
-def test_no_two_purposes_are_one():
+def test_purposes_are_distinct():
     assert len({*Purpose}) == len(Purpose.__members__) == 17
 
 

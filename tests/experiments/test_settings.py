@@ -1,4 +1,4 @@
-"""Every setting of every recipe has a range, and what is outside of it is refused before anything is read."""
+"""Every setting of every recipe has a range, and values outside of it are refused before anything is read."""
 
 import dataclasses
 import math
@@ -29,20 +29,20 @@ def holders() -> dict[type, tuple[typing.Any, tuple[typing.Any, ...]]]:
         dataclasses.replace(digits, model=PreActResNet18()),
         dataclasses.replace(digits, noise=NoiseMatrix()),
     ]
-    found: dict[type, tuple[typing.Any, tuple[typing.Any, ...]]] = {}
+    result: dict[type, tuple[typing.Any, tuple[typing.Any, ...]]] = {}
 
     def walk(top, value, path):
         if dataclasses.is_dataclass(value):
-            found.setdefault(type(value), (top, path))
+            result.setdefault(type(value), (top, path))
             for field in dataclasses.fields(value):
                 walk(top, getattr(value, field.name), (*path, field.name))
         if isinstance(value, tuple):
-            for place, each in enumerate(value):
-                walk(top, each, (*path, place))
+            for index, item in enumerate(value):
+                walk(top, item, (*path, index))
 
-    for top in [*(each for scales in recipes().values() for each in scales.values()), *more]:
+    for top in [*(scaled for scales in recipes().values() for scaled in scales.values()), *more]:
         walk(top, top, ())
-    return found
+    return result
 
 
 def changed(value, path, last):
@@ -50,7 +50,7 @@ def changed(value, path, last):
     if not path:
         return last
     if isinstance(value, tuple):
-        return tuple(changed(each, path[1:], last) if place == path[0] else each for place, each in enumerate(value))
+        return tuple(changed(item, path[1:], last) if index == path[0] else item for index, item in enumerate(value))
     return dataclasses.replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], last)})
 
 
@@ -72,10 +72,10 @@ def test_every_number_of_every_recipe_is_in_its_range_or_refused_by_its_name(val
         for name, whole in numbers(kind):
             given = int(value) if whole and math.isfinite(value) else value
             dotted = ".".join(map(str, (*path, name)))
-            said = refusal(top, (*path, name), given)
-            if said:
-                assert name in said, (dotted, said)
-                assert "\n" not in said
+            message = refusal(top, (*path, name), given)
+            if message:
+                assert name in message, (dotted, message)
+                assert "\n" not in message
             else:
                 assert math.isfinite(value), f"{dotted} takes {value}"
                 assert value >= 0 or name in MAY_BE_NEGATIVE, f"{dotted} takes {value}"
@@ -140,9 +140,7 @@ def test_zero_and_one_are_refused_where_they_mean_nothing(name, wrong):
         ("domains-rsc-opl", "tiny", "data.target", "nowhere", "did you mean"),
     ],
 )
-def test_what_this_machine_or_data_set_cannot_do_is_refused_before_anything_is_read(
-    name, scale, path, wrong, sentence, monkeypatch
-):
+def test_impossible_settings_are_refused_before_anything_is_read(name, scale, path, wrong, sentence, monkeypatch):
     for launcher in ("MASTER_ADDR", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "LOCAL_RANK"):
         monkeypatch.delenv(launcher, raising=False)
     chosen = changed(recipe(name, scale), tuple(path.split(".")), wrong)

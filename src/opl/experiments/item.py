@@ -61,6 +61,8 @@ class Row:
     """The number of its runs where it has fewer than the table, beginning with the same seed; 0 for as many."""
     paper_margins: dict[str, float] = field(default_factory=dict)
     """The ± of the paper's numbers, where it gives them: half-widths of 95 % intervals over episodes."""
+    group: str = ""
+    """The heading of its group, such as a network; if empty, what its label and those of its family begin with."""
 
     @property
     def left_out(self) -> str:
@@ -156,6 +158,8 @@ class Item:
     """The command that makes it, if it is not `opl reproduce`."""
     headline: str = ""
     """The recipe of the row that the summary sentence is about; if empty, the first row with OPL."""
+    advice: tuple[str, ...] = ()
+    """Sentences below the summary; the last says what to do next."""
     pretrained: bool = False
     """Whether the paper starts from pretrained weights; rows whose runs do not are marked."""
     revisions: tuple[Revision, ...] = ()

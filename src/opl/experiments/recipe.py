@@ -68,9 +68,14 @@ class Recipe:
     pixels in [0, 1], as attacks require. `none` trains on pixels in [0, 1] as they are.
     """
     weights: str = ""
-    """Pretrained weights to start from, except for the classifier: a file with torchvision's names, or a Hub id."""
+    """Pretrained weights to start from, except for the classifier.
+
+    A file with torchvision's names, a Hub id, or `efficientnet-lite0`, the ImageNet weights of the extra `pretrained`.
+    """
     checksum: str = ""
     """The required SHA-256 of `weights`, or its first digits; empty accepts any. The result records the actual one."""
+    head_lr_mult: Positive = 1.0
+    """Learning rate of the classifier, relative to that of the other weights: above 1 for fine-tuning."""
     oracle: bool = False
     """Also test after every validation, and report the best as ORACLE/test/top1. It is never used for selection."""
     seed: Seed = 0

@@ -1,33 +1,26 @@
 """Settings, frozen dataclasses of dataclasses: to and from JSON, and the differences of two. Does not import torch."""
 
 import dataclasses
-import json
 import types
 import typing
 from collections.abc import Collection, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 from ..errors import OptionError, did_you_mean
-from .files import read_limited
 
 FREE = frozenset({"seed", "log", "data.root", "data.workers", "timeout", "checkpoint_every"})
 """Settings that a run may choose and still be a run of its recipe."""
-MOST_JSON = 1 << 26  # bytes of a file of settings or facts
-
-
-def read_json(file: Path, limit: int = MOST_JSON) -> Any:
-    """Read a JSON file of limited size and depth.
-
-    Raises:
-        OSError: it cannot be read, is not a regular file, or is too large.
-        ValueError: it is not JSON, or is nested too deeply.
-    """
-    try:
-        return json.loads(read_limited(file, limit))
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+_FAST = {"shift": 2, "alternate": True, "sizes": [[0.15, 20], [0.5, 24]]}
+REMOVED: dict[str, dict[str, Any]] = {
+    "Digits": {"test_fraction": 0.5},
+    "FastCifar10": _FAST,
+    "FastCifar100": _FAST,
+    "Synthetic": {"per_new_class": 20},
+    "SyntheticDomains": {"size": 32, "rows": 42, "balance_domains": False, "noise": 0.1},
+    "SyntheticSource": {"classes": 6, "images": 16, "noise": 0.1},
+}
+"""Former settings, by kind, and the values that are now fixed: stored settings with these values can still be read."""
 
 
 def to_json(value: Any) -> Any:
@@ -73,7 +66,8 @@ def from_json(value: Any, kind: Any, kinds: Kinds | None = None) -> Any:
 
 
 def _build(kind: type, value: dict[str, Any], kinds: Kinds) -> Any:
-    hints = _hints(kind)
+    hints, former = _hints(kind), REMOVED.get(kind.__name__, {})
+    value = {name: item for name, item in value.items() if name not in former or item != former[name]}
     names = {field.name: field for field in dataclasses.fields(kind)}
     for name in value:
         if name != "kind" and name not in names:

@@ -356,20 +356,12 @@ def _shrink(difference: Interval, prior: Prior, most: float) -> Interval:
     return difference._replace(half=half, degrees=degrees)
 
 
-def bartlett(differences: Sequence[Interval]) -> float:
-    """Compute the p-value of Bartlett's test that all differences have one variance; NaN for fewer than two."""
-    import numpy as np
-    from scipy.stats import chi2
+def bartlett(samples: Sequence[Sequence[float]]) -> float:
+    """Compute the p-value of Bartlett's test that all samples have one variance; NaN for fewer than two that vary."""
+    from scipy.stats import bartlett as bartlett_test
 
-    known = [difference for difference in differences if difference.half > 0]
-    if len(known) < 2:
-        return math.nan
-    freedom = np.array([difference.freedom for difference in known], dtype=float)
-    variances = np.array([difference.variance for difference in known])
-    pooled = (freedom * variances).sum() / freedom.sum()
-    statistic = freedom.sum() * np.log(pooled) - (freedom * np.log(variances)).sum()
-    correction = 1 + ((1 / freedom).sum() - 1 / freedom.sum()) / (3 * (len(known) - 1))
-    return float(chi2.sf(statistic / correction, len(known) - 1))
+    varied = [values for values in samples if len(set(values)) > 1]
+    return float(bartlett_test(*varied).pvalue) if len(varied) > 1 else math.nan
 
 
 def random_effects(effects: Sequence[Interval]) -> Interval:

@@ -59,12 +59,12 @@ class TaskShape(NamedTuple):
 class Request(NamedTuple):
     """Images to read together: their indices within a part, and the seed of their random crops (None: central crops).
 
-    They are the `places` of a global batch of `total` images, for all of which random numbers are drawn.
+    They are the `positions` in a global batch of `total` images, for all of which random numbers are drawn.
     """
 
     rows: Tensor
     seed: int | None = None
-    places: slice = slice(None)
+    positions: slice = slice(None)
     total: int = 0
 
 
@@ -207,11 +207,16 @@ class DataSet(Protocol):
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Return images of classes that were not trained on, and the names of these classes."""
-        raise OptionError(f"{self.name} has no classes beside those of the run: novel classes need some.")
+        raise OptionError(f"{self.name} has no novel classes: choose a run that was not trained on all classes.")
 
 
 class Model(Protocol):
     """The interface of an architecture."""
+
+    @property
+    def scaling(self) -> tuple[float, float] | None:
+        """Mean and standard deviation of pixels in [0, 1] that its published weights need; None: those of the data."""
+        return None
 
     def build(self, channels: int, num_classes: int) -> nn.Module:
         """Build the network with newly initialized weights."""

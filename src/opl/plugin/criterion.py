@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from .._advice import LOWER_D
 from .._kernels.validate import is_number
 from ..errors import LabelError, OplWarning, OptionError, did_you_mean
 from ..functional import GAMMA, IGNORE_INDEX, WEIGHT
@@ -375,7 +376,7 @@ STEPS = 400  # about an epoch of CIFAR at the paper's batch size
 ALWAYS_EVAL = 100  # batches
 VANISHED, STILL = 0.01, 0.9  # shares of the first norm and of the first base loss
 CURES = {
-    "constant": "if it lasts, give a larger gamma, gamma='auto' or an opl.Ramp.",
+    "constant": f"if it lasts and d should fall, give {LOWER_D.take}, or gamma='auto' or an opl.Ramp.",
     "auto": "if it lasts, give gamma=opl.AutoGamma(margin=...) with a larger margin.",
     "ramp": "if it lasts, give an opl.Ramp with a larger end or fewer steps.",
 }

@@ -6,7 +6,7 @@ import pytest
 from _runs import write_run
 from opl.errors import OptionError
 from opl.experiments.charts import board
-from opl.experiments.item import Row
+from opl.experiments.item import Item, Row
 from opl.experiments.results.runs import read_runs, select_runs
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -79,3 +79,29 @@ def test_significant_cells_are_framed_on_the_page_and_in_the_figure(rows):
 def test_a_board_without_losses_is_an_error():
     with pytest.raises(OptionError, match="give at least one loss"):
         board.draw(board.Board((), (), (), np.zeros((0, 0))))
+
+
+@pytest.fixture
+def item_and_runs(rows):
+    item = Item("board", "a board", "digits", {"test/top1": "top-1 %"}, ROWS, headline="opl")
+    return item, [run for _, runs in rows for run in runs]
+
+
+def test_differences_in_markdown_have_means_of_the_baseline_and_bold_significant_cells(item_and_runs):
+    text = board.render_differences(*item_and_runs, "small")
+    heading, _, baseline, opl, lmc = (line.strip("| ").split(" | ") for line in text.split("\n\n")[0].splitlines())
+    assert heading == ["loss", "top-1 % ↑", "MAP@R % ↑", "ECE ↓", "NC1"]
+    assert baseline == ["CE", "71.10", "21.10", "0.0210", "5.100"]
+    assert opl == ["CE+OPL", "+0.03", "**+2.00**", "-0.0002", "**-0.967**"]
+    assert lmc[:3] == ["LMC", "**-1.97**", "**+9.03**"]
+    assert text.count("\n- ") == 2
+    assert "\n\n- CE+OPL: best top-1" in text
+
+
+def test_expectations_sort_the_measures_of_the_headline_by_verdict_and_leave_out_those_without_direction(item_and_runs):
+    _, _, buys, costs, unclear = board.render_expectations(*item_and_runs, "small").splitlines()
+    assert buys.startswith("| **buys** | MAP@R: 21.10, +2.00 [")
+    assert costs == "| **costs** | nothing significant |"
+    assert "top-1: 71.10, +0.03 [" in unclear
+    assert "<br>ECE: 0.0210, -0.0002 [" in unclear
+    assert "NC1" not in buys + costs + unclear

@@ -78,11 +78,17 @@ def test_two_dimensional_features_are_shown_in_their_own_plane_with_the_origin()
     np.testing.assert_allclose((view.positions - view.origin) / scale, values * (1, -1), atol=1e-9)
 
 
-def test_other_features_are_shown_on_their_principal_components():
+def test_unit_vectors_of_other_features_are_shown_on_their_principal_components():
     given = space(signed=True)
     decomposition = pytest.importorskip("sklearn.decomposition", reason="scikit-learn is not installed")
-    pca = decomposition.PCA(2).fit(given.features)
+    units = given.features / np.linalg.norm(given.features, axis=1, keepdims=True)
+    pca = decomposition.PCA(2).fit(units)
     view = features.view(given)
     assert view.origin is None
-    assert view.note == f"{100 * pca.explained_variance_ratio_.sum():.0f} % of the variance"
-    np.testing.assert_allclose(np.abs(view.points), np.abs(pca.transform(given.features)), atol=1e-8)
+    assert view.note == f"unit features, {100 * pca.explained_variance_ratio_.sum():.0f} % of the variance"
+    np.testing.assert_allclose(np.abs(view.points), np.abs(pca.transform(units)), atol=1e-8)
+
+
+def test_a_zero_feature_has_a_point_too():
+    values = np.array([[3.0, 0, 0], [0, 0, 0], [0, 2.0, 1.0]])
+    assert np.isfinite(features.view(Space("CE", values, np.array([0, 0, 1]), ("a", "b"))).positions).all()

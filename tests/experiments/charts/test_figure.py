@@ -55,7 +55,7 @@ def test_a_figure_that_fails_leaves_no_file_behind(tmp_path):
     figure = DRAWN["sweeps"]()
 
     def half(path, **_):
-        path.write_bytes(b"half")
+        path.write(b"half")
         raise MemoryError
 
     figure.savefig = half

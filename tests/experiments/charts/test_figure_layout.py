@@ -71,7 +71,7 @@ def test_at_the_tiny_scale_the_data_are_called_synthetic(tmp_path):
         runs = read_runs(write_item_runs(tmp_path / name, item, "tiny"))
         assert figure.describe_runs(runs).startswith("synthetic data")
     real = read_runs(write_item_runs(tmp_path / "real", item, "small"))
-    assert figure.describe_runs(real).startswith("JpegCopies of cifar20")
+    assert figure.describe_runs(real).startswith("JpegCopies of mini-imagenet")
     assert figure.describe_runs([]) == ""
 
 

@@ -102,8 +102,8 @@ def test_the_page_has_before_after_and_the_change_of_the_absolute_cosine():
     panels = similarity.compare(before, after, [[0, 1], [3]])
     assert [panel.caption for panel in panels] == ["CE", "CE+OPL", "change of |cos|"]
     means = [similarity.off_diagonal_mean(made) for made in (before, after)]
-    assert panels[0].note == f"mean of 2 seeds, off-diagonal mean |cos| {means[0]:.3f}"
-    assert panels[1].note == f"seed 3, off-diagonal mean |cos| {means[1]:.3f}"
+    assert panels[0].note == f"mean of 2 seeds, mean |cos| between class means {means[0]:.3f}"
+    assert panels[1].note == f"seed 3, mean |cos| between class means {means[1]:.3f}"
     np.testing.assert_allclose(panels[2].values, np.abs(after.values) - np.abs(before.values))
     assert panels[2].low == -panels[2].high
     assert {panel.low for panel in panels[:2]} == {-1}  # the first matrix has negative cosines

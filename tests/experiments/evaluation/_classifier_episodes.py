@@ -20,10 +20,10 @@ def episodes(count=6, way=5, shots=5, copies=1, queries=15, dim=DIM, scale=1.0, 
     means = 0.5 + 0.6 * noise(count, way, 1)
     images = means + noise(count, way, shots)
     support = images[:, :, :, None] + 0.4 * noise(count, way, shots, copies)
-    asked = means + noise(count, way, queries)
-    support, asked = (scale * F.normalize(x.relu(), dim=-1).to(kind) for x in (support, asked))
+    questions = means + noise(count, way, queries)
+    support, questions = (scale * F.normalize(x.relu(), dim=-1).to(kind) for x in (support, questions))
     labels = torch.arange(way).repeat_interleave(shots * copies)
-    return support.reshape(count, -1, dim), labels, asked.reshape(count, -1, dim), way
+    return support.reshape(count, -1, dim), labels, questions.reshape(count, -1, dim), way
 
 
 def each_of(support, labels):

@@ -98,7 +98,7 @@ def restored_check(model):
         assert torch.equal(torch.get_rng_state(), state)
         assert [part.training for part in (model, model.body, model.body[2], model.fc)] == [True, True, True, False]
         assert all((parameter.grad == 1).all() for parameter in model.parameters())
-        assert [name for name, each in model.named_parameters() if not each.requires_grad] == ["fc.bias"]
+        assert [name for name, parameter in model.named_parameters() if not parameter.requires_grad] == ["fc.bias"]
         assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
         model.requires_grad_(True)
         model.zero_grad()
@@ -249,9 +249,9 @@ def test_invalid_inputs_of_autoattack_raise(site):
 
 
 def test_sound_results_raise_no_suspicion():
-    found = {"clean": 80.0, "fgsm": 40.0, "pgd": 30.0, "autoattack": 25.0}
+    result = {"clean": 80.0, "fgsm": 40.0, "pgd": 30.0, "autoattack": 25.0}
     curve = {0.01: 50.0, 0.03: 30.0, 0.06: 30.5, 0.5: 0.0}
-    assert suspicions(found, curve, 0.2, 500, 0.5) == []
+    assert suspicions(result, curve, 0.2, 500, 0.5) == []
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_masked_gradients_are_detected(site):
     state = autoattack(Masked(), images, labels, replace(SHORT, eps=0.3, queries=150))
     square = 100 * (state.broken == ATTACKS.index("square")).float().mean().item()
     assert masked > honest + 0.2
-    assert any("Square" in each for each in suspicions({}, {}, square, len(images), 0.5))
+    assert any("Square" in sentence for sentence in suspicions({}, {}, square, len(images), 0.5))
 
 
 ADVERSARIAL = replace(
@@ -310,16 +310,16 @@ def folders(tmp_path_factory):
 def test_command_attacks_a_finished_run_and_writes_each_outcome(folders, capsys):
     argv = ["evaluate", str(folders["attacked"].path), "attack", "--eps", "8/255", *FLAGS, "--no-sanity"]
     assert cli.main(argv) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     name = "short-autoattack-4-20-linf-8-255"
-    assert found[f"attack/{name}/images"] == 40
+    assert result[f"attack/{name}/images"] == 40
     arrays = folders["attacked"].outputs(f"measures/attack-{name}")
     assert set(np.unique(arrays["each"])) <= {0.0, 100.0}
-    assert arrays["each"].mean() == pytest.approx(found[f"attack/{name}"])
+    assert arrays["each"].mean() == pytest.approx(result[f"attack/{name}"])
     expected = stats.binomtest(round(arrays["each"].sum() / 100), 40).proportion_ci(method="wilson")
-    assert found[f"attack/{name}/low"] == pytest.approx(100 * expected.low)
-    assert found["attack/clean"] >= found["attack/fgsm-linf-8-255"] >= found["attack/pgd-3-linf-8-255"]
-    assert folders["attacked"].result()[f"attack/{name}"] == found[f"attack/{name}"]
+    assert result[f"attack/{name}/low"] == pytest.approx(100 * expected.low)
+    assert result["attack/clean"] >= result["attack/fgsm-linf-8-255"] >= result["attack/pgd-3-linf-8-255"]
+    assert folders["attacked"].result()[f"attack/{name}"] == result[f"attack/{name}"]
     assert not list((folders["attacked"].path / "measures").glob("*.part.npz"))
     model, data = finished_model(folders["attacked"]), ADVERSARIAL.data.load(0).test
     pixels, labels = data.take(torch.from_numpy(arrays["places"]))
@@ -331,10 +331,10 @@ def test_command_attacks_a_finished_run_and_writes_each_outcome(folders, capsys)
 def test_network_with_external_normalization_is_attacked_on_pixels(folders, capsys):
     argv = ["evaluate", str(folders["plain"].path), "attack", "--eps", "0.5", "--kinds", "clean", "pgd", *FLAGS]
     assert cli.main(argv) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     top1 = folders["plain"].result()["test/top1"]
-    assert abs(found["attack/clean"] - top1) < 25  # 40 of 898 images
-    assert found["attack/pgd-3-linf-0.5"] <= 10
+    assert abs(result["attack/clean"] - top1) < 25  # 40 of 898 images
+    assert result["attack/pgd-3-linf-0.5"] <= 10
 
 
 def test_existing_measure_is_read_and_other_settings_are_measured_again(folders, monkeypatch):
@@ -368,7 +368,7 @@ def test_interrupted_autoattack_of_a_run_is_resumed(folders, tmp_path, monkeypat
     assert other.part(name)["broken"].shape == (30,)
     assert not other.has_measure(name)
     assert evaluate_attacks(other, [settings]) == whole
-    ours, theirs = (each.outputs(f"measures/{name}")["each"] for each in (other, folders["attacked"]))
+    ours, theirs = (folder.outputs(f"measures/{name}")["each"] for folder in (other, folders["attacked"]))
     np.testing.assert_array_equal(ours, theirs)
     assert other.part(name) is None
 
@@ -380,7 +380,7 @@ def test_suspicions_are_written_and_issue_warnings(folders, monkeypatch):
         evaluate_attacks(folders["plain"], [settings])
     kept = folders["plain"].measure("attack-sanity-pgd-1-linf-8-255")
     assert kept["suspicions"] == ["something is odd"]
-    assert [each["eps"] for each in kept["curve"]] == list(sanity_radii(8 / 255))
+    assert [point["eps"] for point in kept["curve"]] == list(sanity_radii(8 / 255))
 
 
 ODD = """

@@ -61,19 +61,19 @@ def by_hand(part, settings):
     names = ("way", "shot", "queries", "episodes", "seed", "views")
     drawn = Episodes(labels, copies=settings.repeats, **{name: getattr(settings, name) for name in names})
 
-    def feature(place):
-        pixels = part.pixels[part.rows[place]].double() / 255
+    def feature(row):
+        pixels = part.pixels[part.rows[row]].double() / 255
         values = (pixels - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
         return (values / values.norm()).flatten().numpy()
 
     for episode in map(drawn.__getitem__, range(settings.episodes)):
         x, y = [], []
-        for label, places in enumerate(episode.support.tolist()):
-            for place in places:
-                x += [feature(place)] * settings.repeats
+        for label, rows in enumerate(episode.support.tolist()):
+            for row in rows:
+                x += [feature(row)] * settings.repeats
                 y += [label] * settings.repeats
         fitted = LogisticRegression(C=1.0, max_iter=1000, tol=1e-8).fit(np.array(x), y)
-        predicted = [fitted.predict([feature(place) for place in places]) for places in episode.queries.tolist()]
+        predicted = [fitted.predict([feature(row) for row in rows]) for rows in episode.queries.tolist()]
         yield 100 * np.mean([answer == label for label, answers in enumerate(predicted) for answer in answers])
 
 
@@ -81,23 +81,23 @@ def by_hand(part, settings):
 def test_accuracies_equal_a_loop_over_images_and_scikit_learn(shot):
     settings = FewShot(shot=shot, queries=4, episodes=12, view="plain", seed=2)
     part = some_images()
-    found, _ = measured(settings, part)
-    np.testing.assert_allclose(found.numpy(), list(by_hand(part, settings)), atol=1e-9)
-    assert 25 < found.mean() < 100
+    result, _ = measured(settings, part)
+    np.testing.assert_allclose(result.numpy(), list(by_hand(part, settings)), atol=1e-9)
+    assert 25 < result.mean() < 100
 
 
 @pytest.mark.parametrize("classifier", ["prototypes", "nearest", "cosine", "ridge", "scikit-learn"])
 def test_every_classifier_is_far_above_chance(classifier):
-    found, _ = measured(FewShot(shot=5, queries=5, episodes=20, classifier=classifier, view="plain"))
-    assert found.mean() > 40
+    result, _ = measured(FewShot(shot=5, queries=5, episodes=20, classifier=classifier, view="plain"))
+    assert result.mean() > 40
 
 
 def test_several_shots_together_equal_separate_evaluations():
     one, five = (FewShot(shot=shot, queries=5, episodes=30) for shot in (1, 5))
     part = some_images()
     both = episode_accuracies(Flat(), part, [one, five], augment=AUGMENT, mean=MEAN, std=STD)
-    for settings, found in zip((one, five), both, strict=True):
-        assert torch.equal(measured(settings, part)[0], found)
+    for settings, result in zip((one, five), both, strict=True):
+        assert torch.equal(measured(settings, part)[0], result)
     with pytest.raises(OptionError, match="one at a time"):
         episode_accuracies(Flat(), part, [one, replace(five, noise=0.1)], augment=AUGMENT, mean=MEAN, std=STD)
 
@@ -115,16 +115,16 @@ def test_every_image_and_view_is_encoded_once_for_any_number_of_episodes():
     part, rows = some_images(), 200
     for count in (10, 400):
         _, model = measured(FewShot(queries=5, episodes=count, views=6), part)
-        shown = sum(map(len, model.seen))
+        encoded = sum(map(len, model.seen))
         drawn = Episodes(part.labels[part.rows], queries=5, episodes=count, seed=0, copies=5, views=6)
         wanted = {
-            (place, view)
+            (row, view)
             for episode in map(drawn.__getitem__, range(count))
-            for places, views in zip(episode.support.tolist(), episode.views.tolist(), strict=True)
-            for place, own in zip(places, views, strict=True)
-            for view in own
+            for rows, views in zip(episode.support.tolist(), episode.views.tolist(), strict=True)
+            for row, choice in zip(rows, views, strict=True)
+            for view in choice
         }
-        assert shown == rows + len(wanted) <= rows * 7
+        assert encoded == rows + len(wanted) <= rows * 7
 
 
 def test_a_view_does_not_depend_on_other_encoded_images(monkeypatch):
@@ -138,10 +138,10 @@ def test_a_view_does_not_depend_on_other_encoded_images(monkeypatch):
 
 def test_separate_copies_are_augmented_independently_one_episode_at_a_time():
     _, model = measured(FewShot(queries=5, episodes=9, views=0))
-    shown = [images for images in model.seen if len(images) == 25]
-    assert len(shown) == 9  # an episode at a time: five classes, five copies
-    copies = shown[0].reshape(5, 5, -1)
-    assert all(not torch.equal(own[i], own[j]) for own in copies for i in range(5) for j in range(i))
+    batches = [images for images in model.seen if len(images) == 25]
+    assert len(batches) == 9  # an episode at a time: five classes, five copies
+    copies = batches[0].reshape(5, 5, -1)
+    assert all(not torch.equal(views[i], views[j]) for views in copies for i in range(5) for j in range(i))
 
 
 def test_support_without_jitter_keeps_its_colors():
@@ -175,8 +175,8 @@ def test_noisy_pixels_are_clipped_by_default():
     lowest = {}
     for clip in (True, False):
         _, model = measured(FewShot(queries=5, episodes=5, noise=0.3, clip=clip, view="plain"), part)
-        shown = torch.cat(model.seen) * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
-        lowest[clip] = shown.min().item()
+        pixels = torch.cat(model.seen) * torch.tensor(STD)[:, None, None] + torch.tensor(MEAN)[:, None, None]
+        lowest[clip] = pixels.min().item()
     assert lowest[True] == pytest.approx(0, abs=1e-6)
     assert lowest[False] < -0.5
 
@@ -198,10 +198,10 @@ def test_accuracies_of_a_run_are_written_with_an_interval(runs, capsys):
     assert cli.main(["evaluate", str(folder.path), "episodes", *argv]) == 0
     numbers = json.loads(capsys.readouterr().out)
     arrays = folder.outputs("measures/episodes-5-way-1-shot-queries-5")
-    each = arrays["each"].astype(np.float64)
-    low, high = stats.t.interval(0.95, 29, loc=each.mean(), scale=stats.sem(each))
+    accuracies = arrays["each"].astype(np.float64)
+    low, high = stats.t.interval(0.95, 29, loc=accuracies.mean(), scale=stats.sem(accuracies))
     key = "episodes/5-way-1-shot-queries-5"
-    assert numbers[key] == pytest.approx(each.mean())
+    assert numbers[key] == pytest.approx(accuracies.mean())
     assert numbers[f"{key}/half"] == pytest.approx((high - low) / 2, rel=1e-5)
     assert folder.result()["episodes/5-way-5-shot-queries-5"] > 20
     assert "test/top1" in folder.result()
@@ -220,7 +220,7 @@ def test_usage_errors_are_one_sentence(runs, tmp_path, capfd):
         assert expected in capfd.readouterr().err
     run(replace(paper.recipe("digits-ce", "small"), epochs=1), tmp_path)
     assert cli.main(["evaluate", str(tmp_path / "digits-ce" / "seed-0"), "episodes"]) == 2
-    assert "no classes beside those of the run" in capfd.readouterr().err
+    assert "no novel classes: choose a run" in capfd.readouterr().err
 
 
 def test_repeated_evaluation_gives_equal_numbers(runs):

@@ -25,10 +25,10 @@ def folder(tmp_path_factory):
     return write_tiny_runs(tmp_path_factory.mktemp("runs"))
 
 
-def features_of(found, recipe):
+def features_of(result, recipe):
     """Return features and labels of the test images, computed without `Batches`."""
     model = build_model(recipe)
-    model.load_state_dict(found.weights())
+    model.load_state_dict(result.weights())
     test = recipe.data.load(recipe.seed).test
     pixels, labels = test.take(torch.arange(len(test)))
     mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
@@ -38,11 +38,11 @@ def features_of(found, recipe):
 
 
 def test_stored_arrays_equal_the_predictions_of_the_model(folder):
-    found = RunFolder.of(folder, "cifar100-resnet56-opl", 1)
-    arrays = found.outputs()
+    result = RunFolder.of(folder, "cifar100-resnet56-opl", 1)
+    arrays = result.outputs()
     recipe = replace(TINY["opl"], seed=1)
     model = build_model(recipe)
-    model.load_state_dict(found.weights())
+    model.load_state_dict(result.weights())
     test = recipe.data.load(1).test
     pixels, labels = test.take(torch.arange(len(test)))
     mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
@@ -54,9 +54,9 @@ def test_stored_arrays_equal_the_predictions_of_the_model(folder):
     np.testing.assert_allclose(arrays["p5"][:, 0], p.max(1), atol=2e-3)
     assert (np.diff(arrays["p5"].astype(float), axis=1) <= 0).all()
     np.testing.assert_allclose(arrays["features"], features.numpy(), atol=2e-3, rtol=2e-3)
-    shown = arrays["pixels"]
-    assert (shown == pixels[: len(shown)].permute(0, 2, 3, 1).numpy()).all()
-    means = np.stack([features.numpy()[labels == each].mean(0) for each in labels.unique()])
+    pictures = arrays["pixels"]
+    assert (pictures == pixels[: len(pictures)].permute(0, 2, 3, 1).numpy()).all()
+    means = np.stack([features.numpy()[labels == label].mean(0) for label in labels.unique()])
     units = means / np.linalg.norm(means, axis=1, keepdims=True)
     there = labels.unique().numpy()
     np.testing.assert_allclose(arrays["similarity"][np.ix_(there, there)], units @ units.T, atol=1e-4)
@@ -71,14 +71,14 @@ def test_s_and_d_of_a_run_equal_those_of_the_full_cosine_matrix(folder, monkeypa
         splits = real(data, seed)
         rows = splits.test.rows
         labels = splits.test.labels[rows]
-        places = labels.argsort(stable=True) if order == "sorted" else torch.randperm(len(rows))
-        return splits._replace(test=replace(splits.test, rows=rows[places]))
+        order_of_rows = labels.argsort(stable=True) if order == "sorted" else torch.randperm(len(rows))
+        return splits._replace(test=replace(splits.test, rows=rows[order_of_rows]))
 
     monkeypatch.setattr(Synthetic, "load", load)
-    found = RunFolder.of(folder, "cifar100-resnet56-opl", 0)
-    assert cli.main(["evaluate", str(found.path), "geometry"]) == 0
+    result = RunFolder.of(folder, "cifar100-resnet56-opl", 0)
+    assert cli.main(["evaluate", str(result.path), "geometry"]) == 0
     numbers = json.loads(capfd.readouterr().out)
-    features, labels = features_of(found, TINY["opl"])
+    features, labels = features_of(result, TINY["opl"])
     units = features.astype(np.float64) / np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
     cosines, alike = units @ units.T, labels[:, None] == labels
     assert numbers["images"] == len(labels)
@@ -87,15 +87,15 @@ def test_s_and_d_of_a_run_equal_those_of_the_full_cosine_matrix(folder, monkeypa
 
 
 def test_repeated_evaluation_writes_equal_arrays(folder, capfd):
-    found = RunFolder.of(folder, "cifar100-resnet56-ce", 0)
-    before = found.outputs()
-    (found.path / "test.npz").write_bytes(b"broken")
+    result = RunFolder.of(folder, "cifar100-resnet56-ce", 0)
+    before = result.outputs()
+    (result.path / "test.npz").write_bytes(b"broken")
     with pytest.raises(DamagedError, match=r"test.npz is not what the run wrote"):
-        found.outputs()
-    assert cli.main(["evaluate", str(found.path), "geometry"]) == 0
+        result.outputs()
+    assert cli.main(["evaluate", str(result.path), "geometry"]) == 0
     numbers = json.loads(capfd.readouterr().out)
     assert numbers["images"] == len(before["labels"])
-    after = found.outputs()
+    after = result.outputs()
     for name, value in before.items():
         np.testing.assert_allclose(after[name].astype(float), value.astype(float), atol=2e-3)
 
@@ -157,14 +157,14 @@ def test_s_and_d_do_not_depend_on_the_order_of_images(order):
         Batch(part.float().view(-1, 1, 1, 1), torch.from_numpy(labels)[part], part, 1 / len(part))
         for part in rows.split(500)
     ]
-    found = validate(model, batches, classes, keep=True, novel=True)
+    result = validate(model, batches, classes, keep=True, novel=True)
     s, d = by_numpy(features.astype(np.float64), labels)
-    assert found.numbers["s"] == pytest.approx(s, abs=1e-6)
-    assert found.numbers["d"] == pytest.approx(d, abs=1e-6)
-    kept = found.arrays["feature_rows"]
-    assert len(kept) == len(found.arrays["features"]) == FEATURE_ROWS
+    assert result.numbers["s"] == pytest.approx(s, abs=1e-6)
+    assert result.numbers["d"] == pytest.approx(d, abs=1e-6)
+    kept = result.arrays["feature_rows"]
+    assert len(kept) == len(result.arrays["features"]) == FEATURE_ROWS
     assert np.bincount(labels[kept]).tolist() == [FEATURE_ROWS // classes] * classes
-    np.testing.assert_allclose(found.arrays["features"], features[kept], rtol=1e-3)
+    np.testing.assert_allclose(result.arrays["features"], features[kept], rtol=1e-3)
 
 
 def test_stratified_sample_has_all_of_small_classes_and_equal_shares_of_others():

@@ -53,7 +53,7 @@ def test_shares_equal_a_loop_and_the_auroc_equals_scikit_learn(seed):
         else:
             outcomes["memorized"].append(answer == given[row])
             outcomes["recovered"].append(answer == true[row])
-    expected = {f"noise/{name}": 100 * np.mean(found) for name, found in outcomes.items()}
+    expected = {f"noise/{name}": 100 * np.mean(result) for name, result in outcomes.items()}
     expected["noise/told"] = 100 * roc_auc_score((given != true).numpy(), arrays["entropy"].numpy())
     assert numbers == pytest.approx(expected)
     np.testing.assert_allclose(arrays["entropy"], losses, rtol=1e-6)
@@ -80,7 +80,7 @@ def test_command_uses_the_labels_that_the_run_was_trained_on(tmp_path, capfd):
     given = torch.from_numpy(folder.outputs("noise")["train/labels"])
     model = finished_model(folder).eval()
     pixels = train.pixels[train.rows].float() / 255
-    mean, std = (torch.tensor(each).view(1, -1, 1, 1) for each in (recipe.data.mean, recipe.data.std))
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (recipe.data.mean, recipe.data.std))
     with torch.no_grad():
         answers = model((pixels - mean) / std).logits.argmax(1)
     wrong = given != train.labels[train.rows]

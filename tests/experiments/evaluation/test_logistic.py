@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from opl import errors
 from opl.experiments.evaluation import logistic as solver
-from opl.experiments.evaluation.classifiers import logistic, logistic_fit, sklearn_logistic
+from opl.experiments.evaluation.classifiers import logistic, sklearn_logistic
 
 
 def exact(support, labels, way, C=1.0):
@@ -40,7 +40,7 @@ def objective(weights, intercepts, support, labels, way, C=1.0):
 
 def assert_solved(support, labels, way, C=1.0, rtol=1e-4):
     """The weights and intercepts of scikit-learn, and no worse an objective."""
-    fit = logistic_fit(support, labels, way, C=C)
+    fit = solver.fit(support, labels.expand(support.shape[:2]), way, C)
     weights, intercepts = exact(support, labels, way, C)
     away = (fit.weights - weights).norm(dim=(1, 2))
     assert (away <= rtol * weights.norm(dim=(1, 2)) + 1e-9).all(), away
@@ -106,7 +106,7 @@ def test_labels_per_episode_and_unequal_class_sizes():
 
 def test_gradient_at_the_solution_is_zero():
     support, labels, _, way = episodes(copies=3)
-    fit = logistic_fit(support, labels, way, tol=1e-9)
+    fit = solver.fit(support, labels.expand(support.shape[:2]), way, tol=1e-9)
     weights, intercepts = fit.weights.requires_grad_(), fit.intercepts.requires_grad_()
     value = objective(weights, intercepts, support, labels, way).sum()
     for gradient in torch.autograd.grad(value, [weights, intercepts]):
@@ -124,7 +124,7 @@ def test_predictions_equal_scikit_learn(shots, copies):
 
 def test_probabilities_of_the_fit_equal_scikit_learn():
     support, labels, queries, way = episodes(count=3, way=2)
-    fit = logistic_fit(support, labels, way)
+    fit = solver.fit(support, labels.expand(support.shape[:2]), way)
     chances = (queries @ fit.weights.mT + fit.intercepts[:, None]).softmax(2)
     for e, (rows, ids) in enumerate(each_of(support, labels)):
         expected = LogisticRegression(tol=1e-10, max_iter=5000).fit(rows, ids).predict_proba(queries[e].numpy())
@@ -145,5 +145,5 @@ def test_problems_that_never_converge_issue_a_warning(size, monkeypatch):
     for name, value in (("QUICK_LIMIT", 1), ("LIMIT", 1), ("NEWTON_LIMIT", 1), ("NEWTON_SIZE", size)):
         monkeypatch.setattr(solver, name, value)
     with pytest.warns(errors.OplWarning, match="6 logistic regressions did not converge") as caught:
-        logistic_fit(*episodes()[:2], way=5)
+        logistic(*episodes())
     assert str(caught[0].message).endswith(".")

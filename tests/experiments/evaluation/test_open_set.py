@@ -121,10 +121,10 @@ def test_command_detects_images_of_a_folder_and_not_the_test_images_themselves(d
     run_folder, _ = digits
     argv = ["evaluate", str(run_folder.path), "open-set", "--outside", "digits", str(folder)]
     assert cli.main(argv) == 0
-    said = capfd.readouterr()
-    numbers = json.loads(said.out)
-    assert "resized" in said.err
-    assert max(map(len, said.err.splitlines())) < 100
+    printed = capfd.readouterr()
+    numbers = json.loads(printed.out)
+    assert "resized" in printed.err
+    assert max(map(len, printed.err.splitlines())) < 100
     name = folder.name
     for score in ("msp", "max_logit", "energy", "knn", "cosine", "mahalanobis", "vim"):
         assert numbers[f"open-set/digits/{score}/auroc"] == pytest.approx(50, abs=1e-9)

@@ -58,27 +58,27 @@ def by_hand(folders, protocol, data):
     drawn = MetaEpisodes(part.labels, episodes=8, seed=0, hierarchy=data.of(protocol.target).hierarchy("test"))
     weights = folders[-1].measure_arrays(f"selection-{protocol.target}")["weights"]
 
-    def represent(places, weight):
-        images = (part.pixels[places].float() / 255 - 0.5) / 0.5
+    def represent(rows, weight):
+        images = (part.pixels[rows].float() / 255 - 0.5) / 0.5
         with torch.no_grad():
             units = [F.normalize(network(images).features, dim=1) for network in networks]
-        return torch.cat([float(w) * each for w, each in zip(weight, units, strict=True)], dim=1)
+        return torch.cat([float(w) * domain for w, domain in zip(weight, units, strict=True)], dim=1)
 
     for index in range(8):
         support, labels, queries, truth, way = drawn[index]
-        known, asked = represent(support, weights[index]), represent(queries, weights[index])
+        known, questions = represent(support, weights[index]), represent(queries, weights[index])
         centroids = torch.stack([known[labels == number].mean(0) for number in range(way)])
-        said = F.cosine_similarity(asked[:, None], centroids[None], dim=2).argmax(1)
-        yield 100 * (said == truth).float().mean().item()
+        predicted = F.cosine_similarity(questions[:, None], centroids[None], dim=2).argmax(1)
+        yield 100 * (predicted == truth).float().mean().item()
 
 
 def test_accuracies_equal_a_loop_over_episodes_and_are_written(runs, one_thread):
     numbers = evaluate_selection(runs["meta-pnf"], QUICK)
     folder, data = runs["meta-pnf"], paper.recipe("meta-pnf", "tiny").data
     for protocol in QUICK:
-        each = folder.measure_arrays(f"selection-{protocol.target}")["each"]
-        np.testing.assert_allclose(each, list(by_hand(list(runs.values()), protocol, data)), atol=1e-4)
-        assert numbers[protocol.metric] == pytest.approx(each.mean(), abs=1e-4)
+        stored = folder.measure_arrays(f"selection-{protocol.target}")["each"]
+        np.testing.assert_allclose(stored, list(by_hand(list(runs.values()), protocol, data)), atol=1e-4)
+        assert numbers[protocol.metric] == pytest.approx(stored.mean(), abs=1e-4)
         content = folder.measure(f"selection-{protocol.target}")
         assert set(content["members"]) == {"meta-base", "meta-pnf-omniglot-8"}
         assert set(content["weights"]) == {"cifar-fs", "omniglot-8", "pacs-sketch"}
@@ -131,7 +131,7 @@ def test_run_evaluated_with_a_refused_member_is_refused(runs, one_thread):
     evaluate_selection(runs["meta-pnf"], QUICK[:1])
     out = runs["meta-pnf"].path.parents[1]
     item = Item("x", "x", "x", {}, ())
-    states = {each.name: each.state for each in screen(read_runs(out), [item])}
+    states = {run.name: run.state for run in screen(read_runs(out), [item])}
     assert set(states.values()) == {"done"}
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
     other = replace(paper.recipe("meta-pnf-omniglot-8", "tiny"), batch_size=8)
@@ -158,8 +158,8 @@ def test_command_line_evaluates_several_targets(runs, capsys, one_thread):
         "3",
     ]
     assert cli.main(argv) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert {"selection/mnist", "selection/pacs-sketch", "selection/average-of-2", "selection/base"} <= set(said)
+    printed = json.loads(capsys.readouterr().out)
+    assert {"selection/mnist", "selection/pacs-sketch", "selection/average-of-2", "selection/base"} <= set(printed)
 
 
 def test_other_data_and_parts_without_classes_raise(runs, tmp_path, monkeypatch, one_thread):
@@ -195,12 +195,12 @@ def support_set(features, labels, way):
 
 def by_definition(features, labels, way, steps=40):
     """SUR as published: one episode, concatenated features, torch's optimizer, cosine similarities."""
-    units = [F.normalize(each.double(), dim=1) for each in features]
+    units = [F.normalize(domain.double(), dim=1) for domain in features]
     numbers = torch.zeros(len(units), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adadelta([numbers], lr=3000 / way)
     for _ in range(steps):
         optimizer.zero_grad()
-        together = torch.cat([weight * each for weight, each in zip(numbers.sigmoid(), units, strict=True)], dim=1)
+        together = torch.cat([weight * domain for weight, domain in zip(numbers.sigmoid(), units, strict=True)], dim=1)
         centroids = torch.stack([together[labels == number].mean(0) for number in range(way)])
         cosine = F.normalize(together, dim=1) @ F.normalize(centroids, dim=1).T
         F.cross_entropy(10 * cosine, labels).backward()
@@ -211,29 +211,29 @@ def by_definition(features, labels, way, steps=40):
 @pytest.mark.usefixtures("one_thread")
 def test_weights_of_many_episodes_equal_a_plain_loop():
     episodes = [make_episode(seed, way=5 + 3 * seed, good=seed % 3) for seed in range(5)]
-    found = fit_weights([support_set(*each) for each in episodes])
-    expected = torch.stack([by_definition(*each) for each in episodes])
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
-    alone = torch.cat([fit_weights([support_set(*each)]) for each in episodes])
-    torch.testing.assert_close(found, alone, atol=1e-12, rtol=0)
+    result = fit_weights([support_set(*episode) for episode in episodes])
+    expected = torch.stack([by_definition(*episode) for episode in episodes])
+    torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-6)
+    alone = torch.cat([fit_weights([support_set(*episode)]) for episode in episodes])
+    torch.testing.assert_close(result, alone, atol=1e-12, rtol=0)
 
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("domains", [3, 8])
 def test_informative_domain_gets_nine_tenths_of_the_weight(domains):
     episodes = [make_episode(seed, way=5 + seed % 4, domains=domains, good=seed % domains) for seed in range(24)]
-    found = fit_weights([support_set(*each) for each in episodes])
+    result = fit_weights([support_set(*episode) for episode in episodes])
     informative = torch.arange(24) % domains
-    counted = found.square() / found.square().sum(1, keepdim=True)  # a weight enters cosines as its square
+    counted = result.square() / result.square().sum(1, keepdim=True)  # a weight enters cosines as its square
     assert counted[torch.arange(24), informative].min() >= 0.9
-    shares = found / found.sum(1, keepdim=True)
+    shares = result / result.sum(1, keepdim=True)
     assert shares[torch.arange(24), informative].min() >= (0.9 if domains == 3 else 0.8)  # seven others keep 0.02 each
 
 
 @pytest.mark.usefixtures("one_thread")
 def test_zero_steps_give_equal_weights():
-    found = fit_weights([support_set(*make_episode(0)), support_set(*make_episode(1))], steps=0)
-    assert torch.equal(found, torch.full((2, 3), 0.5, dtype=torch.float64))
+    result = fit_weights([support_set(*make_episode(0)), support_set(*make_episode(1))], steps=0)
+    assert torch.equal(result, torch.full((2, 3), 0.5, dtype=torch.float64))
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -241,14 +241,14 @@ def test_cosines_equal_those_of_concatenated_features():
     features, labels, way = make_episode(3)
     weights = torch.tensor([0.2, 0.9, 0.05], dtype=torch.float64)
     queries = torch.randn(3, 7, 48).abs()
-    found = cosines(weights, products_of(queries, centroids_of(features, labels, way)))
-    support, asked = (
-        torch.cat([w * F.normalize(each.double(), dim=1) for w, each in zip(weights, part, strict=True)], dim=1)
+    result = cosines(weights, products_of(queries, centroids_of(features, labels, way)))
+    support, questions = (
+        torch.cat([w * F.normalize(domain.double(), dim=1) for w, domain in zip(weights, part, strict=True)], dim=1)
         for part in (features, queries)
     )
     centroids = torch.stack([support[labels == number].mean(0) for number in range(way)])
-    expected = F.cosine_similarity(asked[:, None], centroids[None], dim=2)
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+    expected = F.cosine_similarity(questions[:, None], centroids[None], dim=2)
+    torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -256,11 +256,11 @@ def test_zero_features_have_cosine_0_and_finite_weights():
     features, labels, way = make_episode(4)
     features[0] = 0
     features[2, 0] = 0
-    found = fit_weights([support_set(features, labels, way)])
-    assert found.isfinite().all()
-    assert found[0, 1] > 0.5
+    result = fit_weights([support_set(features, labels, way)])
+    assert result.isfinite().all()
+    assert result[0, 1] > 0.5
     everything = torch.zeros_like(features)
-    scores = cosines(found[0], products_of(everything, centroids_of(everything, labels, way)))
+    scores = cosines(result[0], products_of(everything, centroids_of(everything, labels, way)))
     assert (scores == 0).all()
 
 

@@ -1,4 +1,4 @@
-"""A tiny network that remembers what it was shown, and the adversarial methods built for it."""
+"""A tiny network that records its inputs, and the adversarial methods built for it."""
 
 import pytest
 import torch

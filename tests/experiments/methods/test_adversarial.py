@@ -34,7 +34,7 @@ def test_attack_equals_ten_signed_gradient_steps():
     method, batch = AdversarialTraining(random_start=False, inner="eval"), small_batch()
     model = TinyNet()
     built(method)(model, batch)
-    found = model.seen[-1][0]
+    result = model.seen[-1][0]
     model = TinyNet()
     model.eval()
     moved = batch.images.clone()
@@ -43,7 +43,7 @@ def test_attack_equals_ten_signed_gradient_steps():
         (gradient,) = torch.autograd.grad(F.cross_entropy(model(moved).logits, batch.labels), moved)
         moved = moved.detach() + 2 / 255 * gradient.sign()
         moved = torch.min(torch.max(moved, batch.images - 8 / 255), batch.images + 8 / 255).clamp(0, 1)
-    torch.testing.assert_close(found, moved)
+    torch.testing.assert_close(result, moved)
 
 
 def test_modes_and_requires_grad_are_restored_after_an_error():
@@ -62,7 +62,7 @@ def test_modes_and_requires_grad_are_restored_after_an_error():
         interrupted()
     assert [part.training for part in model.modules()].count(False) == 1
     assert not model.body[1].training
-    assert [name for name, each in model.named_parameters() if not each.requires_grad] == ["fc.weight"]
+    assert [name for name, parameter in model.named_parameters() if not parameter.requires_grad] == ["fc.weight"]
 
 
 @EVERY
@@ -136,10 +136,10 @@ def test_uneven_shards_sum_to_the_whole_batch():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
 )
-def test_invalid_attack_settings_are_refused(wrong, said):
+def test_invalid_attack_settings_are_refused(wrong, message):
     for method in (AdversarialTraining, MART, TRADES):
-        with pytest.raises(OptionError, match=said):
+        with pytest.raises(OptionError, match=message):
             method(**wrong)

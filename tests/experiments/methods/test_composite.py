@@ -26,7 +26,7 @@ def test_resume_is_bit_identical_for_every_method(tmp_path, stopped, name):
     stopped(recipe, tmp_path / "stopped", 1)
     torch.rand(1)  # whatever the global generator does in between
     run(recipe, tmp_path / "stopped")
-    whole, stopped = (RunFolder.of(tmp_path / each, recipe.name, 0) for each in ("whole", "stopped"))
+    whole, stopped = (RunFolder.of(tmp_path / name, recipe.name, 0) for name in ("whole", "stopped"))
     assert (whole.path / "model.safetensors").read_bytes() == (stopped.path / "model.safetensors").read_bytes()
 
 

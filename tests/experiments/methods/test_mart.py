@@ -19,7 +19,7 @@ def test_mart_equals_its_formula_written_as_loops():
     clean, moved = model(clean_images), model(moved_images)
     boost = weighted = 0.0
     for row, label in enumerate(batch.labels.tolist()):
-        p, q = (softmax(each.logits[row].tolist()) for each in (clean, moved))
+        p, q = (softmax(output.logits[row].tolist()) for output in (clean, moved))
         runner_up = max(q[j] for j in range(CLASSES) if j != label)
         boost += -math.log(q[label]) - math.log(1.0001 - runner_up + 1e-12)
         kl = sum(p[j] * (math.log(p[j]) - math.log(q[j] + 1e-12)) for j in range(CLASSES))

@@ -35,10 +35,10 @@ def test_parameters_reach_the_optimizer_with_their_options():
     model = build_model(recipe)
     objective, _ = objective_of(recipe, model)
     optimizer = recipe.optimizer.build(param_groups(model, objective, lr=0.1))
-    found = {id(p): group for group in optimizer.param_groups for p in group["params"]}
-    assert len(found) == len(list(model.parameters())) + len(list(objective.parameters()))
-    means = found[id(model.fc.means)]
-    centers = found[id(objective.terms["perpetual"].loss.centers)]
+    result = {id(p): group for group in optimizer.param_groups for p in group["params"]}
+    assert len(result) == len(list(model.parameters())) + len(list(objective.parameters()))
+    means = result[id(model.fc.means)]
+    centers = result[id(objective.terms["perpetual"].loss.centers)]
     assert (means["lr"], means["weight_decay"]) == (0.2, 5e-4)
     assert (centers["lr"], centers["weight_decay"]) == (0.5, 0.0)
     bias = build_model(replace(DIGITS, method=METHODS["cb-focal"])).fc

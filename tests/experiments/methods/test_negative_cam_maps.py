@@ -1,4 +1,4 @@
-"""The maps of negative CAM are those of the classifier."""
+"""The maps of negative CAM equal the maps of the classifier."""
 
 from dataclasses import replace
 

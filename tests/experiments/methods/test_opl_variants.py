@@ -1,4 +1,4 @@
-"""OPL and its variants as auxiliary losses: what they build and record, and their state after a kill."""
+"""OPL and its variants as auxiliary losses: their modules, records, and state after a kill."""
 
 from dataclasses import replace
 
@@ -123,8 +123,8 @@ def test_arms_of_the_screen_are_different_methods():
     from opl.experiments import methods
 
     made = [arm.method(methods, 0.3) for arm in ARMS.values()]
-    assert len({str(each) for each in made}) == len(ARMS)
-    assert all(each.opl.weight == 0.3 for each in made)
+    assert len({str(method) for method in made}) == len(ARMS)
+    assert all(method.opl.weight == 0.3 for method in made)
 
 
 def test_a_killed_run_resumes_with_the_state_of_its_variant(tmp_path, stopped, one_thread):

@@ -1,4 +1,4 @@
-"""Pruning: which filters are removed when, what is recorded, and when the search ends."""
+"""Pruning: the removed filters, the records, and the end of the search."""
 
 import pytest
 import torch
@@ -17,9 +17,9 @@ def network(*widths: int, gates: bool = True) -> Network:
     """A few convolutions with as many filters, and gates."""
     torch.manual_seed(0)
     parts = {}
-    for place, (before, width) in enumerate(zip((1, *widths), widths, strict=False)):
+    for index, (before, width) in enumerate(zip((1, *widths), widths, strict=False)):
         layers = [nn.Conv2d(before, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
-        parts[f"layer{place}"] = nn.Sequential(*layers)
+        parts[f"layer{index}"] = nn.Sequential(*layers)
     model = Network({**parts, "pool": nn.AdaptiveAvgPool2d(1), "flatten": nn.Flatten()}, widths[-1], 2)
     if gates:
         add_gates(model)

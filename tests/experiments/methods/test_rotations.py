@@ -40,9 +40,9 @@ def test_loss_equals_the_sum_of_both_entropies():
         for image, label in zip(batch.images, batch.labels.tolist(), strict=True):
             logits = model(torch.from_numpy(np.rot90(image[0].numpy(), turns).copy())[None, None]).logits[0]
             entropy -= math.log(softmax(logits.tolist())[label])
-            for place, score in enumerate((layer.weight @ logits + layer.bias).tolist()):
+            for turn, score in enumerate((layer.weight @ logits + layer.bias).tolist()):
                 p = 1 / (1 + math.exp(-score))
-                binary -= math.log(p if place == turns else 1 - p)
+                binary -= math.log(p if turn == turns else 1 - p)
     terms = objective(model, batch)
     assert terms.parts["entropy"].item() == pytest.approx(entropy / 24)
     assert terms.parts["rotation"].item() == pytest.approx(binary / 24 / 4)

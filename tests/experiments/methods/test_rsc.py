@@ -142,8 +142,8 @@ def test_domainbed_rule_equals_the_percentile_of_numpy():
     answers = [F.softmax(network.fc(x), 1)[range(9), labels] for x in (features, features * torch.from_numpy(mask))]
     drops = (answers[0] - answers[1]).detach().numpy()
     expected = mask | (drops < np.percentile(drops, 100 * (1 - 1 / 3)))[:, None]
-    found = built(RSC.domainbed(), 5, 12).challenge(network, maps, labels)
-    np.testing.assert_array_equal(found.flatten(1).numpy(), expected)
+    result = built(RSC.domainbed(), 5, 12).challenge(network, maps, labels)
+    np.testing.assert_array_equal(result.flatten(1).numpy(), expected)
     assert 0 < (~expected).any(1).sum() <= 3
 
 

@@ -1,4 +1,4 @@
-"""Settings generated from signatures have the keywords, types and defaults of what they build."""
+"""Settings generated from signatures have the keywords, types and defaults of the signature."""
 
 import inspect
 from dataclasses import FrozenInstanceError, fields
@@ -56,7 +56,7 @@ def test_fields_have_the_order_in_which_recipes_store_them(settings):
     assert [field.name for field in fields(settings)] == FIELDS[settings]
 
 
-def test_values_reach_what_is_built_and_the_task_supplies_the_rest():
+def test_values_are_passed_to_the_loss_and_the_task_supplies_the_rest():
     head = head_settings.ArcFace(scale=7.0, margin=0.25, warmup=3).build(SHAPE)
     assert (head.scale, head.margin, head.warmup, head.easy) == (7.0, 0.25, 3, False)
     assert (head.num_classes, head.feature_dim) == (5, 3)

@@ -16,7 +16,7 @@ def test_trades_equals_its_formula_written_as_loops():
     clean, moved = model(clean_images), model(moved_images)
     entropy = kl = 0.0
     for row, label in enumerate(batch.labels.tolist()):
-        p, q = (softmax(each.logits[row].tolist()) for each in (clean, moved))
+        p, q = (softmax(output.logits[row].tolist()) for output in (clean, moved))
         entropy -= math.log(p[label])
         kl += sum(p[j] * math.log(p[j] / q[j]) for j in range(CLASSES))
     projection = orthogonal_projection(moved.features, batch.labels, gamma=0.5, algorithm="pairs").loss.item()

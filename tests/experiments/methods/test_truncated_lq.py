@@ -257,7 +257,7 @@ def test_pruning_works_in_other_precisions(tmp_path, precision):
 
 def test_invalid_settings_of_truncated_lq_are_refused(tmp_path):
     shape = TaskShape(10, 4, (1,) * 10)
-    for settings, words in (
+    for settings, phrases in (
         ({"start": 0}, "start is 0"),
         ({"every": 0}, "every is 0"),
         ({"q": 2.0}, "q is 2.0"),
@@ -265,7 +265,7 @@ def test_invalid_settings_of_truncated_lq_are_refused(tmp_path):
         ({"select": "test"}, "did you mean"),
         ({"leave_out": True, "auxiliary": (Center(),)}, "OPL alone"),
     ):
-        with pytest.raises(OptionError, match=words):
+        with pytest.raises(OptionError, match=phrases):
             TruncatedLq(**settings).build(shape)
     with pytest.raises(OptionError, match=r"--data\.val"):
         run(replace(DIGITS, name="a", data=replace(DIGITS.data, val=0)), tmp_path)

@@ -65,7 +65,7 @@ def test_the_matrix_is_the_mean_over_the_seeds_everywhere(everything, page):
         mean = np.abs(np.mean(matrices, axis=0))
         assert f"{np.abs(matrices[0])[off].mean():.3f}" != f"{mean[off].mean():.3f}"  # the first seed's is another
         assert text[index] == f"{row.label}: mean of |cos| off the diagonal {mean[off].mean():.3f}"
-        assert f"{row.label} mean of 3 seeds, off-diagonal mean |cos| {mean[off].mean():.3f}" in read.words
+        assert f"{row.label} mean of 3 seeds, mean |cos| between class means {mean[off].mean():.3f}" in read.words
         for line, values in enumerate(cells[index]):
             np.testing.assert_allclose(np.abs(values), 1000 * mean[line, : line + 1], atol=0.6)
 

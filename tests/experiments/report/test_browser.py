@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from _browser import click, look, open_browser, point_at, press, settles, visit
 
+from _browser import click, look, open_browser, point_at, press, settles, visit
 from _runs import ITEM, ITEMS, write_everything
 from opl.experiments.report.page import write_report
 from opl.experiments.results.runs import read_runs

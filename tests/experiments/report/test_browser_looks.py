@@ -6,8 +6,8 @@ import subprocess
 import tarfile
 
 import pytest
-from _browser import look, open_browser, visit
 
+from _browser import look, open_browser, visit
 from _runs import ITEM, ITEMS, opl, write_everything, write_run
 from opl.experiments.report.page import write_report
 from opl.experiments.results.conformity import screen

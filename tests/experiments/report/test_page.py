@@ -40,7 +40,8 @@ def test_experiments_come_first_then_glossary_runs_and_commands(everything):
     assert all(after <= before + 1 for before, after in pairwise(levels))
     for words in ("06f8644cf3", "torch 2.13.0+cpu", "32 finished, 1 failed, 1 unfinished", "2026-11-15 21:00"):
         assert words in read.words
-    assert read.words.index("moved the classes apart") < read.words.index("06f8644cf3")  # the verdict before the commit
+    # the verdict before the commit
+    assert read.words.index("moved images of different classes apart") < read.words.index("06f8644cf3")
     assert "opl reproduce table-1 --scale small --seeds" in read.words
 
 

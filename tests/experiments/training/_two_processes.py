@@ -85,9 +85,9 @@ def skip(out: Path) -> None:
     """An image of the second process alone is not finite."""
     real = Batches.epoch
 
-    def epoch(own, number, start_step=0):
-        for at, batch in enumerate(real(own, number, start_step), start_step):
-            if (number, at, own.rank) == (0, 2, 1):
+    def epoch(batches, number, start_step=0):
+        for at, batch in enumerate(real(batches, number, start_step), start_step):
+            if (number, at, batches.rank) == (0, 2, 1):
                 batch.images[0, 0, 0, 0] = math.nan
             yield batch
 

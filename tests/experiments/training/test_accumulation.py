@@ -1,4 +1,4 @@
-"""Accumulated mini-batches as one exact batch: against one large batch, and against a graph of everything."""
+"""Exact accumulation of mini-batches vs one large batch and vs a single graph."""
 
 import copy
 from dataclasses import replace
@@ -55,7 +55,7 @@ def test_four_exact_batches_of_32_train_as_one_of_128(tmp_path, kind):
             torch.testing.assert_close(exact[name], value, rtol=0, atol=1e-6)
 
 
-def test_opl_over_micro_batches_is_another_loss(tmp_path):
+def test_opl_over_micro_batches_differs_from_the_whole_batch(tmp_path):
     whole = weights(tmp_path, "whole", WHOLE)
     micro = weights(tmp_path, "micro", replace(WHOLE, batch_size=32, accumulate=4))
     assert max((micro[name] - value).abs().max() for name, value in whole.items()) > 1e-4

@@ -36,12 +36,12 @@ def test_where_images_are_normalized_changes_no_number(tmp_path):
     assert losses[0] != pytest.approx(losses[2], rel=1e-4)  # other pixels
 
 
-def test_a_stopped_adversarial_run_goes_on_to_the_same_bytes(tmp_path, stopped):
+def test_resume_of_an_adversarial_run_is_bit_identical(tmp_path, stopped):
     run(ATTACKED, tmp_path / "whole")
     stopped(ATTACKED, tmp_path / "stopped", 1)
     torch.rand(3)
     run(ATTACKED, tmp_path / "stopped")
-    whole, again = (RunFolder.of(tmp_path / each, ATTACKED.name, 0) for each in ("whole", "stopped"))
+    whole, again = (RunFolder.of(tmp_path / name, ATTACKED.name, 0) for name in ("whole", "stopped"))
     assert (whole.path / "model.safetensors").read_bytes() == (again.path / "model.safetensors").read_bytes()
 
 
@@ -63,7 +63,7 @@ def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatc
         assert torch.equal(value, (new if name.startswith("fc.") else before)[name]), name
 
 
-def test_fine_tuning_normalizes_by_its_own_data(tmp_path):
+def test_fine_tuning_normalizes_by_the_new_data(tmp_path):
     loop = AdversarialTraining(steps=1)
     few = Synthetic(like="cifar10", rows=12, val=0, test=6, classes=3)
     network = ResNet(10, "half", width=8)
@@ -73,8 +73,8 @@ def test_fine_tuning_normalizes_by_its_own_data(tmp_path):
     run(second, tmp_path)
     before, tuned = (RunFolder.of(tmp_path, name, 0).weights() for name in ("first", "second"))
     for weights, published in ((before, (0.4914, 0.2470)), (tuned, (0.50708, 0.26733))):
-        found = [weights[f"standardize.{name}"][0].item() for name in ("mean", "std")]
-        assert found == pytest.approx(published)
+        result = [weights[f"standardize.{name}"][0].item() for name in ("mean", "std")]
+        assert result == pytest.approx(published)
     fresh = build_model(second).state_dict()
     kept, new = (
         sum((tuned[name] - weights[name]).abs().sum() for name in tuned if "conv" in name)
@@ -84,12 +84,12 @@ def test_fine_tuning_normalizes_by_its_own_data(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_train_against_attacks_as_one_does(tmp_path, one_thread):
+def test_two_processes_train_on_attacks_as_a_single_process(tmp_path, one_thread):
     base = replace(DIGITS, epochs=1, optimizer=SGD(lr=0.02), normalize="model")
     loop = {"random_start": False, "steps": 2}
     madry = replace(base, name="madry", method=AdversarialTraining(inner="eval", **loop, auxiliary=(OPL(),)))
     mart = replace(base, name="mart", method=MART(**loop))
-    data = replace(base.data, test_fraction=0.9, val=20)
+    data = replace(base.data, val=740)  # few images are left for training
     norms = replace(base, name="norms", model=CifarResNet(8, 8), data=data, method=TRADES(steps=1))
     alone_and_in_two(tmp_path, madry, mart, norms)  # norms: batch norms, two passes, one backward
     for name in ("madry", "mart"):

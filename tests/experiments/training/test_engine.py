@@ -6,7 +6,7 @@ from _python import python
 from opl.experiments.training.engine import commit
 
 
-def test_fabric_is_imported_without_torchmetrics_and_still_knows_that_it_is_installed():
+def test_fabric_is_imported_without_torchmetrics_but_detects_it():
     code = """
 import sys
 from opl.experiments.training.engine import import_fabric

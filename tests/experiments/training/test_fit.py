@@ -1,4 +1,4 @@
-"""The loop: accumulation, clipping, validation, precision and logging, each against something simpler."""
+"""The training loop: accumulation, clipping, validation, precision and logging vs simpler references."""
 
 import csv
 from dataclasses import replace
@@ -10,9 +10,10 @@ from opl.errors import OptionError
 from opl.experiments import paper
 from opl.experiments.data import Digits
 from opl.experiments.methods import CrossEntropy
+from opl.experiments.models import EfficientNetLite0
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training import progress
-from opl.experiments.training.build import build_model
+from opl.experiments.training.build import build_model, input_statistics
 from opl.experiments.training.run import run
 from opl.optim import SGD, Steps
 
@@ -56,6 +57,25 @@ def test_one_step_is_the_gradient_of_cross_entropy(tmp_path):
     after = trained(tmp_path, "one", recipe).weights()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(after[name], (parameter - 0.05 * parameter.grad).detach(), rtol=0, atol=1e-6)
+
+
+def test_the_classifier_has_its_multiple_of_the_learning_rate(tmp_path):
+    recipe = replace(PLAIN, batch_size=899)
+    before = build_model(recipe).state_dict()
+    plain = trained(tmp_path, "plain", recipe).weights()
+    faster = trained(tmp_path, "faster", replace(recipe, head_lr_mult=4.0)).weights()
+    for name, start in before.items():
+        mult = 4 if name.startswith("fc.") else 1
+        torch.testing.assert_close(faster[name] - start, mult * (plain[name] - start), rtol=0, atol=1e-6)
+
+
+def test_a_model_with_published_weights_gets_images_in_their_scaling():
+    digits = replace(PLAIN, model=EfficientNetLite0())
+    assert input_statistics(digits) == ((127 / 255,), (128 / 255,))
+    assert input_statistics(replace(digits, normalize="none")) == ((0.0,), (1.0,))
+    inside = build_model(replace(digits, normalize="model"))
+    assert inside.standardize.std.item() == pytest.approx(128 / 255)
+    assert input_statistics(PLAIN) == (PLAIN.data.mean, PLAIN.data.std)
 
 
 def test_validation_comes_every_n_epochs_and_after_the_last(tmp_path):

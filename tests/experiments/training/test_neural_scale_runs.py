@@ -57,16 +57,16 @@ def test_every_iteration_starts_from_the_fit_of_the_one_before_and_the_training_
     assert export_network(folder)[0].model == Vgg11(tuple(path[-1]))  # others need no run of the search
     count = sum(parameter.numel() for parameter in model.parameters())
     assert count == count_parameters("vgg11", path[-1], 10) <= count_parameters("vgg11", uniform, 10)
-    assert [found.state for found in screen(read_runs(tmp_path), paper.ITEMS.values())] == ["done"] * 3
+    assert [result.state for result in screen(read_runs(tmp_path), paper.ITEMS.values())] == ["done"] * 3
 
 
-def test_a_search_that_ends_early_says_so_and_may_be_compared(tmp_path):
+def test_a_search_that_ends_early_records_it_and_stays_comparable(tmp_path):
     name = SEARCH.name
     recipe = replace(SEARCH, method=Pruning(warmup=0, every=1, filters=20, until=0.3), epochs=4)
     result = run(recipe, tmp_path)
     assert result["ended_after"] == len(RunFolder.of(tmp_path, name, 0).metrics()) == 1
-    [found] = screen(read_runs(tmp_path), ())
-    assert found.state == "done"
+    [actual] = screen(read_runs(tmp_path), ())
+    assert actual.state == "done"
 
 
 def test_rows_differ_in_their_method_alone_and_searches_have_no_opl():

@@ -57,7 +57,7 @@ def test_an_older_run_is_resumed_to_the_same_weights(tmp_path, before, monkeypat
         with pytest.raises(KeyboardInterrupt):
             running.run(long, tmp_path / "old")
     running.run(long, tmp_path / "old")
-    new, old = ((tmp_path / each / "digits-ce" / "seed-0" / "model.safetensors") for each in ("new", "old"))
+    new, old = ((tmp_path / name / "digits-ce" / "seed-0" / "model.safetensors") for name in ("new", "old"))
     assert old.read_bytes() == new.read_bytes()
 
 

@@ -51,11 +51,11 @@ def test_the_network_is_trained_on_the_wrong_labels_and_tested_on_the_right_ones
     assert result["noise/train"] == 1.0
     assert result["val/top1"] > 70
     assert result["test/top1"] < 10
-    found = RunFolder.of(tmp_path, recipe.name, 0).outputs()
-    assert ((found["labels"] + 1) % 10 == found["top5"][:, 0]).mean() > 0.7
+    actual = RunFolder.of(tmp_path, recipe.name, 0).outputs()
+    assert ((actual["labels"] + 1) % 10 == actual["top5"][:, 0]).mean() > 0.7
 
 
-def test_a_run_does_not_go_on_with_another_matrix(tmp_path):
+def test_a_run_is_not_resumed_with_a_different_noise_matrix(tmp_path):
     file = tmp_path / "matrix.json"
     recipe = tiny("uniform-ce", noise=NoiseMatrix(str(file)))
     file.write_text(json.dumps(torch.eye(10).tolist()))

@@ -32,7 +32,7 @@ def test_recipes_whose_start_makes_no_sense_are_refused(changes, says):
         tiny(**changes)
 
 
-def test_a_run_starts_from_weights_says_so_and_resumes_without_them(tmp_path, monkeypatch):
+def test_a_run_records_its_initial_weights_and_resumes_without_them(tmp_path, monkeypatch):
     file = tmp_path / "weights.pth"
     trained = tiny().model.build(3, 1000)
     torch.save(trained.state_dict(), file)
@@ -61,7 +61,7 @@ def test_a_run_starts_from_weights_says_so_and_resumes_without_them(tmp_path, mo
     assert bytes_of("again") == bytes_of("whole") != bytes_of("scratch")
 
 
-def test_the_oracle_is_recorded_under_its_own_name_and_selects_nothing(tmp_path):
+def test_the_oracle_is_recorded_separately_and_never_used_for_selection(tmp_path):
     recipe = tiny(epochs=3, method=CrossEntropyOPL())
     plain, tested = run(recipe, tmp_path / "plain"), run(replace(recipe, oracle=True), tmp_path / "oracle")
     records = RunFolder.of(tmp_path / "oracle", recipe.name, 0).metrics()

@@ -43,23 +43,23 @@ def folder(out: Path, name: str) -> RunFolder:
 
 def test_parts_smaller_than_the_number_of_processes_are_trained_validated_and_tested(together):
     for train, val, test in ((1, 0, 0), (1, 1, 1), (5, 1, 0), (5, 0, 1), (5, 3, 2)):
-        found = folder(together, f"parts-{train}-{val}-{test}")
-        assert found.done
-        assert ("val/top1" in found.result()) == (val > 0)
-        assert ("test/top1" in found.result()) == (test > 0)
-        assert not test or len(found.outputs()["labels"]) == test
+        result = folder(together, f"parts-{train}-{val}-{test}")
+        assert result.done
+        assert ("val/top1" in result.result()) == (val > 0)
+        assert ("test/top1" in result.result()) == (test > 0)
+        assert not test or len(result.outputs()["labels"]) == test
 
 
 def test_every_kind_of_loss_gets_along_with_a_shard_without_images(together):
     names = json.loads((together / "methods.json").read_text())
     assert len(names) > 10
     for name in names:
-        found = folder(together, f"method-{name}")
-        assert found.done, name
-        assert all(torch.isfinite(value).all() for value in found.weights().values())
+        result = folder(together, f"method-{name}")
+        assert result.done, name
+        assert all(torch.isfinite(value).all() for value in result.weights().values())
 
 
-def test_two_processes_with_empty_shards_train_as_one(together, tmp_path):
+def test_two_processes_with_empty_shards_train_as_a_single_process(together, tmp_path):
     run(few(5, 1, 1, epochs=2), tmp_path)
     assert_equal(folder(together, "as-one-ddp"), folder(tmp_path, "."), 1e-5)
     assert_equal(folder(together, "as-one-fsdp"), folder(tmp_path, "."), 1e-5)
@@ -74,7 +74,7 @@ def test_gradients_of_shared_weights_are_those_of_one_process(together, tmp_path
 
 def test_opl_of_the_global_batch_is_that_of_one_process_at_every_step(together, tmp_path):
     run(STEPS, tmp_path)
-    alone, both = (each.metrics() for each in (folder(tmp_path, "."), folder(together, "steps")))
+    alone, both = (run.metrics() for run in (folder(tmp_path, "."), folder(together, "steps")))
     for ours, theirs in zip(both, alone, strict=True):
         assert ours["train/projection"] == pytest.approx(theirs["train/projection"], abs=1e-5)
 
@@ -85,19 +85,19 @@ def test_exact_accumulation_on_two_processes_is_one_large_batch(together, tmp_pa
 
 
 def test_a_step_that_is_not_finite_on_one_process_is_left_out_on_all(together):
-    found = folder(together, "skip")
-    assert found.result()["skipped_steps"] == 1
-    assert all(torch.isfinite(value).all() for value in found.weights().values())
+    result = folder(together, "skip")
+    assert result.result()["skipped_steps"] == 1
+    assert all(torch.isfinite(value).all() for value in result.weights().values())
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_all_stop_at_one_step_if_one_is_told_to_and_resume_to_the_same_bytes(together, strategy):
+def test_a_signal_to_one_process_stops_all_and_resume_is_bit_identical(together, strategy):
     ends = json.loads((together / f"stopped-{strategy}.json").read_text())
     assert ends == [["StoppedError", 143, [0, 6]], ["SystemExit", 143, [0, 6]]]
     whole, stopped = (folder(together, f"{name}-{strategy}") for name in ("whole", "stopped"))
-    contents = [(each.path / "model.safetensors").read_bytes() for each in (whole, stopped)]
+    contents = [(run.path / "model.safetensors").read_bytes() for run in (whole, stopped)]
     assert contents[0] == contents[1]
-    losses = [[record["train/loss"] for record in each.metrics()] for each in (whole, stopped)]
+    losses = [[record["train/loss"] for record in run.metrics()] for run in (whole, stopped)]
     assert losses[0] == losses[1]
 
 
@@ -114,13 +114,13 @@ def test_a_lost_process_ends_all_with_a_sentence(tmp_path, kind):
     done = start("lost", rank, signum, tmp_path, timeout=200)
     assert done.returncode in (1, -signal.SIGKILL)
     assert f"opl: {sentence}" in done.stderr.replace("opl: another process of this run did", "opl: did")
-    found = folder(tmp_path, ".")
-    assert sentence in found.error()
-    assert found.load()["step"] == 6
+    result = folder(tmp_path, ".")
+    assert sentence in result.error()
+    assert result.load()["step"] == 6
     assert not _left_over(tmp_path)
 
 
-def test_the_others_end_with_a_first_process_that_is_killed(tmp_path):
+def test_all_processes_end_when_the_first_is_killed(tmp_path):
     assert start("lost", 0, "SIGKILL", tmp_path).returncode == -signal.SIGKILL
     assert not _left_over(tmp_path)
 

@@ -99,7 +99,7 @@ def test_a_run_interrupted_after_any_epoch_resumes_bit_identically(tmp_path, sto
 
 
 @pytest.mark.slow
-def test_two_processes_train_as_one(tmp_path, one_thread):
+def test_two_processes_train_as_a_single_process(tmp_path, one_thread):
     argv = ["train", "digits-opl", "--scale", "small", "--epochs", "5", "--data.val", "100", "--out"]
     assert cli.main([*argv, str(tmp_path / "1")]) == 0
     done = command(*argv, str(tmp_path / "2"), "--devices", "2")

@@ -15,8 +15,8 @@ from opl.experiments.models import DigitsNet, PreActResNet18
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.training.validation import FEATURE_ROWS, FeatureSample, validate
-from opl.experiments.types import Batch, Output
+from opl.experiments.training.validation import FEATURE_ROWS, FeatureSample, pictures, validate
+from opl.experiments.types import Batch, Images, Output
 
 CLASSES, IMAGES = 4, 10
 
@@ -44,7 +44,7 @@ def work(rank: int, shares: list[list[int]], folder: str) -> None:
 
 
 @pytest.mark.parametrize("shares", [[[0, 5], [5, 10]], [[0, 0], [0, 10]], [[0, 7], [7, 7], [7, 10]]])
-def test_several_processes_give_the_numbers_and_predictions_of_one(tmp_path, shares):
+def test_several_processes_give_the_numbers_and_predictions_of_a_single_process(tmp_path, shares):
     together(work, len(shares), tmp_path, shares, str(tmp_path))
     whole = validate(signed_network(), [batch(slice(0, IMAGES))], CLASSES, keep=True)
     for rank in range(len(shares)):
@@ -84,7 +84,7 @@ def signed_network() -> torch.nn.Module:
     return PreActResNet18(widths=(8,) * 17).build(1, CLASSES)
 
 
-def test_d_is_what_the_loss_penalizes_on_signed_features_and_on_others():
+def test_d_equals_the_penalty_of_the_loss_on_signed_and_unsigned_features():
     everything = batch(slice(0, IMAGES))
     for net, signs in ((network(), 1), (signed_network(), 2)):
         numbers = validate(net, [batch(slice(0, 6)), batch(slice(6, 10))], CLASSES).numbers
@@ -138,7 +138,7 @@ def test_balanced_accuracy_is_that_of_scikit_learn():
     assert validate(net, batches, CLASSES).numbers["balanced"] == pytest.approx(100 * expected)
 
 
-def test_a_kept_pass_has_the_measures_of_features_and_predictions():
+def test_validation_with_keep_measures_features_and_predictions():
     model, everything = network().eval(), batch(slice(0, IMAGES))
     with torch.no_grad():
         features, logits = model(everything.images)
@@ -168,3 +168,11 @@ def test_a_finished_run_has_neighbor_accuracies_equal_to_scikit_learn(tmp_path):
     expected = NearestCentroid().fit(*units["train"]).score(*units["test"])
     assert result["test/ncm"] == pytest.approx(100 * expected, abs=0.3)  # stored features have half precision
     assert result["test/knn"] > 50
+
+
+@pytest.mark.parametrize(("images", "kept"), [(84, 84), (300, 300), (2000, 42)])
+def test_all_pictures_of_a_small_test_set_are_kept(images, kept):
+    pixels, labels = torch.zeros(images, 3, 96, 96, dtype=torch.uint8), torch.arange(images) % 7
+    arrays = pictures(Images(pixels, labels, torch.arange(images)))
+    assert arrays["pixels"].shape[1:] == (64, 64, 3)
+    assert len(set(arrays["pixel_rows"].tolist())) == kept

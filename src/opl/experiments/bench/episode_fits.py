@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..evaluation.classifiers import logistic, logistic_fit, sklearn_logistic
+from ..evaluation.classifiers import logistic, sklearn_logistic
+from ..evaluation.logistic import fit
 from . import Options, Tables
 from .measurement import measure_peak, memory_is_measurable, run_in_child
 
@@ -76,7 +77,7 @@ def compare_classifiers(case: Case, chunks: int = CHUNKS) -> dict[str, Any]:
             seconds[name] += time.perf_counter() - start
             right[name] += _share_equal(predicted[name], answers) / chunks
         same += _share_equal(*predicted.values()) / chunks
-        iterations.append(logistic_fit(support, labels, WAY).iterations.double())
+        iterations.append(fit(support, labels.expand(len(support), -1), WAY).iterations.double())
     counts = torch.cat(iterations)
     return {
         "case": f"{case.shots}-shot, {case.copies} copies",

@@ -128,6 +128,7 @@ def fit_loop(depth: int, steps: int, pixels: Tensor, labels: Tensor, method: Cro
     part = Images(pixels, labels, torch.arange(len(labels)))
     augment = (PadCrop(4), Flip(), ColorJitter(0.4, 0.4, 0.4))
     data = Batches(part, BATCH, seed=0, augment=augment, mean=(0.5,) * 3, std=(0.25,) * 3, device=torch.device("cpu"))
+    data.steps = steps
     net = to_channels_last(_network(depth))
     records: list[EpochRecord] = []
     fit(
@@ -135,33 +136,15 @@ def fit_loop(depth: int, steps: int, pixels: Tensor, labels: Tensor, method: Cro
         replace(recipe("cifar100-resnet56-ce", "tiny"), epochs=2),
         net,
         method.build(TaskShape(CLASSES, net.feature_dim)),
-        _FirstSteps(data, steps),
+        data,
         everything=lambda: data.plain(BATCH),
         state=None,
         validate=lambda _: {},
         save=lambda _, record: records.append(record or {}),
-        watcher=_NoWatcher(),
+        watch=lambda epoch, step, images, loss: None,
         stop=StopSignals(),
     )
     return float(records[-1]["images_per_second"])
-
-
-class _FirstSteps:
-    """Batches for `fit`: the first steps of each epoch."""
-
-    def __init__(self, data: Batches, steps: int) -> None:
-        self.data, self.steps = data, steps
-
-    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        for _, batch in zip(range(self.steps), self.data.epoch(epoch, start_step), strict=False):
-            yield batch
-
-
-class _NoWatcher:
-    """A progress display that shows nothing."""
-
-    def step(self, epoch: int, step: int, images: int, loss: float) -> None:
-        pass
 
 
 def _network(depth: int) -> Network:

@@ -10,8 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 from ...errors import OptionError
-from ..results.measures import ABSENT, BOARD, MeasureInfo, describe_change, describe_verdict
-from ..results.runs import Rows, number
+from ..item import Item
+from ..results.measures import ABSENT, BOARD, MeasureInfo, describe_change, describe_verdict, format_difference
+from ..results.runs import Rows, Run, number, select_runs
 from ..statistics import GAIN, LOSS, Decision, Interval
 from .figure import DIVERGING, Order, Rendering, paper
 from .forest import pair_rows
@@ -122,6 +123,45 @@ def _column(rows: Rows, name: str) -> dict[str, Cell]:
     measured = [(row, [run for run in runs if math.isfinite(number(run.result.get(name)))]) for row, runs in rows]
     pairs = pair_rows([(row, runs) for row, runs in measured if runs], name)
     return {pair.row.recipe: Cell(pair.difference, pair.decision) for pair in pairs if pair.pairs}
+
+
+def render_differences(item: Item, runs: Sequence[Run], scale: str) -> str:
+    """Every difference from the baseline in Markdown, significant ones in bold, and one sentence per loss."""
+    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
+    heading = ("loss", *(f"{info.title} {info.arrow}".strip() for info in values.infos))
+    means = [f"{mean:.{info.digits}f}" for mean, info in zip(values.means[0], values.infos, strict=True)]
+    rows = [heading, ("---",) * len(heading), (values.baseline, *means)]
+    rows += [
+        (label, *(_cell_text(cell, info) for cell, info in zip(cells, values.infos, strict=True)))
+        for label, cells in zip(values.labels, values.cells, strict=True)
+    ]
+    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return "\n\n".join([table, "\n".join(f"- {sentence}" for sentence in values.sentences())])
+
+
+def render_expectations(item: Item, runs: Sequence[Run], scale: str) -> str:
+    """What the headline row of an item buys, what it costs and what it leaves unchanged, in three rows of Markdown."""
+    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
+    [label] = [row.label for row in item.rows if row.recipe == item.headline]
+    texts: dict[str, list[str]] = {"better": [], "worse": [], "": []}
+    index = values.labels.index(label)
+    for cell, info, mean in zip(values.cells[index], values.infos, values.means[0], strict=True):
+        if cell and info.better:
+            verdict = describe_verdict(info, cell.decision)
+            change = f"{mean:.{info.digits}f}, {format_difference(info, cell.difference)}"
+            equal = f" ({verdict})" if cell.decision.equivalent else ""
+            texts[verdict if verdict in texts else ""].append(f"{info.title.removesuffix(' %')}: {change}{equal}")
+    titles = {"better": "**buys**", "worse": "**costs**", "": "**no clear change**"}
+    rows = [(titles[verdict], "<br>".join(lines) or "nothing significant") for verdict, lines in texts.items()]
+    ruled = [("", f"value of {values.baseline}, then {label} minus {values.baseline}"), ("---", "---"), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+
+
+def _cell_text(cell: Cell | None, info: MeasureInfo) -> str:
+    if cell is None:
+        return ABSENT
+    text = f"{cell.difference.mean:+.{info.digits}f}"
+    return f"**{text}**" if cell.significant else text
 
 
 def draw(values: Board) -> "Figure":

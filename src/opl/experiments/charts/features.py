@@ -34,7 +34,7 @@ NEEDS = ("test",)
 class View:
     """The features of some test images of one model as points in the plane.
 
-    Two-dimensional features are shown as they are, others on their two principal components.
+    Two-dimensional features are shown as they are, of others the unit features on their two principal components.
     """
 
     points: Array
@@ -67,8 +67,9 @@ def view(space: Space) -> View:
         positions, angle = to_positions(features, origin=True), mean_angle(Cloud(*vars(space).values()))
         note = f"mean angle between classes {angle:.1f}°" if np.isfinite(angle) else ""
         return View(features, positions[:-1], positions[-1], note)
-    points, share = principal_plane(features)
-    return View(points, to_positions(points), None, f"{100 * share:.0f} % of the variance")
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    points, share = principal_plane(features / np.where(lengths > 0, lengths, 1.0))  # a zero row stays at the origin
+    return View(points, to_positions(points), None, f"unit features, {100 * share:.0f} % of the variance")
 
 
 def compare(before: Run, after: Run) -> tuple[Samples, list[View]]:

@@ -1,5 +1,6 @@
 """The matplotlib renderer: from the runs of a figure to PDF, PNG and text files, with a footer that names the runs."""
 
+import io
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...errors import FolderError
+from ..files import write_whole
 from ..item import Item
 from ..results.runs import Run, inner, list_seeds, select_runs
 from ..results.tables import count_of, describe_network
@@ -72,7 +74,7 @@ def draw_item(
         add_footer(figure, describe_runs(rendered.runs.get(suffix, all_runs)))
         written += save(figure, folder / f"{item.name}{suffix}")
     text = folder / f"{item.name}.txt"
-    text.write_text("\n".join(rendered.text) + "\n")
+    write_whole(text, "\n".join(rendered.text) + "\n")
     return [*written, text], rendered.text
 
 
@@ -180,9 +182,6 @@ def _fix_layout(figure: "Figure") -> None:
 
 
 def _write(figure: "Figure", target: Path, **options: Any) -> None:
-    temporary = target.with_name(f".{target.name}.tmp")
-    try:
-        figure.savefig(temporary, format=target.suffix[1:], **options)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    data = io.BytesIO()
+    figure.savefig(data, format=target.suffix[1:], **options)
+    write_whole(target, data.getvalue())

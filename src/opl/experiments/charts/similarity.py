@@ -151,7 +151,7 @@ def compare(first: Matrix, second: Matrix, seeds: Sequence[Sequence[int]]) -> li
     scale = (-1.0, 1.0, data_uris.DIVERGING) if signed else (0.0, 1.0, data_uris.SEQUENTIAL)
     panels = []
     for matrix, behind in zip((first, second), seeds, strict=True):
-        note = f"{describe_seeds(behind)}, off-diagonal mean |cos| {off_diagonal_mean(matrix):.3f}"
+        note = f"{describe_seeds(behind)}, mean |cos| between class means {off_diagonal_mean(matrix):.3f}"
         panels.append(Panel(matrix.label, note, np.asarray(matrix.values, dtype=float), *scale))
     change = absolute(second) - absolute(first)
     largest = max(0.01, float(np.nanmax(np.abs(change), initial=0.0)))

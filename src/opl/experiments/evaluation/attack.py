@@ -23,15 +23,14 @@ from ..methods.ascent import ascend, check_pixels, random_point
 from ..models import Standardize
 from ..models.modes import evaluation_mode, frozen_parameters
 from ..radius import format_radius
-from ..recipe import Recipe
 from ..run_folder import RunFolder, measure_name
 from ..seeds import Purpose
 from ..settings import to_json
 from ..statistics import wilson
-from ..training.engine import commit
-from ..training.progress import Counter
+from ..training.build import image_statistics
+from ..training.progress import task_bars
 from ..types import Images
-from .features import Watch, reopen
+from .features import Watch, reopen, unwatched, write_numbers
 from .protocols import Attack, AttackKind
 
 ATTACKS = ("apgd-ce", "apgd-t", "fab-t", "square")  # of AutoAttack
@@ -147,7 +146,7 @@ def autoattack(
     *,
     state: AttackState | None = None,
     save: Callable[[AttackState], None] = lambda state: None,
-    watch: Watch = lambda task, done, total: None,
+    watch: Watch = unwatched,
 ) -> AttackState:
     """Run standard AutoAttack from `pyautoattack`, one attack and one batch at a time so that it can be resumed.
 
@@ -297,9 +296,11 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
     test = recipe.data.load(recipe.seed).test
     if not len(test):
         raise OptionError(f"{recipe.name} has no test images to attack: choose a run that holds out test images.")
-    classifier = PixelClassifier(model, _normalization(recipe)).to(fabric.device)
+    normalized = recipe.normalize == "data"  # attacks act on pixels in [0, 1]
+    normalization = Standardize(*image_statistics(recipe)) if normalized else None
+    classifier = PixelClassifier(model, normalization).to(fabric.device)
     numbers: dict[str, Any] = {}
-    with Counter() as watch:
+    with task_bars() as watch:
         for attack in settings:
             rows = choose_images(test, attack)
             pixels, labels = test.take(rows)
@@ -310,11 +311,6 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
             if attack.sanity:
                 run.check(outcomes)
     return numbers
-
-
-def _normalization(recipe: Recipe) -> Standardize | None:
-    """Return the normalization for networks that take normalized images, because attacks act on pixels in [0, 1]."""
-    return Standardize(recipe.data.mean, recipe.data.std) if recipe.normalize == "data" else None
 
 
 @dataclass(frozen=True)
@@ -345,9 +341,8 @@ class AttackRun:
             f"{metric}/high": 100 * high,
             f"{metric}/images": total,
         }
-        content = {"numbers": numbers, "settings": settings, "commit": commit(), **details}
         arrays = {"each": 100 * correct.float().cpu().numpy(), "places": self.rows.numpy()}
-        self.folder.write_measure(name, content, arrays)
+        content = write_numbers(self.folder, metric, numbers, settings, arrays, **details)
         self.folder.drop_part(name)
         return content
 
@@ -389,7 +384,7 @@ class AttackRun:
 
     def _accuracy_at(self, eps: float) -> float:
         """Return the accuracy in percent under PGD at another radius."""
-        correct, _ = replace(self, settings=replace(self.settings, eps=eps, step=0.0))._attack("pgd", "", Counter())
+        correct, _ = replace(self, settings=replace(self.settings, eps=eps, step=0.0))._attack("pgd", "", unwatched)
         return 100 * float(correct.float().mean())
 
     def _load(self, name: str) -> AttackState | None:

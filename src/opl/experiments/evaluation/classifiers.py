@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from ..._kernels.validate import check_positive
 from ...errors import FeatureError, LabelError, OplWarning, OptionError
-from .logistic import Fit, fit, float32_suffices, inner_products, not_finite_error, one_hot
+from .logistic import fit, float32_suffices, inner_products, not_finite_error, one_hot
 
 WORK_BYTES = 40 * 2**20  # of all running chunks, in their dtype; features that need float64 take five times more
 WORKERS = 6
@@ -32,7 +32,9 @@ _lock = threading.Lock()
 def logistic(
     support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5
 ) -> Tensor:
-    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `logistic_fit`.
+    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `fit`.
+
+    An `OplWarning` is issued for problems that do not converge.
 
     Args:
         support: (E, n, D).
@@ -46,7 +48,7 @@ def logistic(
         >>> logistic(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-    C = _per_class(C, way)
+    check_positive("C", C)
     check_positive("tol", tol)
     unconverged: list[int] = []
 
@@ -56,52 +58,14 @@ def logistic(
         return torch.baddbmm(result.intercepts[:, None], points, result.weights.mT)
 
     predictions = predict(scores, support, labels, queries, way)
-    _warn_unconverged(sum(unconverged))
-    return predictions
-
-
-def logistic_fit(support: Tensor, labels: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5) -> Fit:
-    """Minimize `½‖W‖² + C Σ cross-entropy` in each episode; the intercepts are not penalized and sum to 0.
-
-    For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
-    ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
-    converge slowly are solved by Newton's method; if that does not converge either, an `OplWarning` is issued.
-
-    Args:
-        support: (E, n, D).
-        labels: (E, n) or (n,), from 0 to way - 1.
-        way: number of classes.
-        C: weight of the cross-entropy relative to the penalty.
-        tol: allowed relative error of the weights.
-
-    Example:
-        >>> result = logistic_fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), way=2)
-        >>> result.weights.flatten(), result.intercepts
-        (tensor([-0.2223,  0.2223]), tensor([[ 0.1112, -0.1112]]))
-    """
-    C = _per_class(C, way)
-    check_positive("tol", tol)
-    labels, support = check_support(support, labels, way), support.detach()
-    empty = [fit(as_working_type(support[:0]), labels[:0], way, C, tol)]
-    fits = map_chunks(lambda part: fit(as_working_type(support[part]), labels[part], way, C, tol), support, way)
-    result = Fit(*(torch.cat(values) for values in zip(*(fits or empty), strict=True)))
-    _warn_unconverged(int(result.converged.logical_not().sum()))
-    return result
-
-
-def _warn_unconverged(count: int) -> None:
-    if count:
+    if any(unconverged):
         warnings.warn(
-            f"{count} logistic regressions did not converge, so their predictions may be wrong: divide the features by "
-            "their norm, or use a smaller C.",
+            f"{sum(unconverged)} logistic regressions did not converge, so their predictions may be wrong: divide the "
+            "features by their norm, or use a smaller C.",
             OplWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-
-
-def _per_class(C: float, way: int) -> float:
-    """Return C relative to the penalty `½‖W‖²`: for two classes, `½‖w‖²` of the difference w equals `‖W‖²`."""
-    return check_positive("C", C) / (2 if way == 2 else 1)
+    return predictions
 
 
 def prototypes(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor:

@@ -4,9 +4,9 @@ Every image and every augmented view is encoded once, then thousands of episodes
 not grow with the number of episodes, except for one accuracy per episode.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,20 +16,19 @@ from ...errors import OptionError
 from ..data.augment import ColorJitter, Normalize
 from ..data.episode_sampling import Episode, Episodes
 from ..models.modes import evaluation_mode
-from ..run_folder import RunFolder, measure_name
+from ..run_folder import RunFolder
 from ..seeds import Purpose
-from ..settings import to_json
-from ..statistics import interval
 from ..training.build import input_statistics
-from ..training.engine import commit
-from ..training.progress import Counter
+from ..training.progress import task_bars
 from ..types import Augmentation, Images
 from .classifiers import CLASSIFIERS
-from .features import Watch, reopen
+from .features import Watch, reopen, summarize_accuracies, unwatched, write_numbers
 from .protocols import FewShot
 
 CHUNK = 250  # episodes that are classified together
 BLOCK = 500  # images whose random numbers are drawn together
+SupportFeatures = Callable[[Episode, int], Tensor]
+"""Returns the (E, N, K, copies, D) support features of stacked episodes, given also the index of the first."""
 
 
 def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[str, Any]:
@@ -38,15 +37,13 @@ def evaluate_episodes(folder: RunFolder, settings: Sequence[FewShot]) -> dict[st
     part, _ = recipe.data.novel_classes(settings[0].part)
     mean, std = input_statistics(recipe)
     numbers: dict[str, Any] = {}
-    with Counter() as watch:
+    with task_bars() as watch:
         results = episode_accuracies(
             model, part, settings, augment=recipe.data.augment, mean=mean, std=std, device=fabric.device, watch=watch
         )
     for protocol, accuracies in zip(settings, results, strict=True):
-        confidence = interval(accuracies.tolist())
-        summary = {protocol.metric: confidence.mean, f"{protocol.metric}/half": confidence.half}
-        content = {"numbers": summary, "settings": to_json(protocol), "commit": commit()}
-        folder.write_measure(measure_name(protocol.metric), content, {"each": accuracies.float().numpy()})
+        summary = summarize_accuracies(protocol.metric, accuracies)
+        write_numbers(folder, protocol.metric, summary, protocol, {"each": accuracies.float().numpy()})
         numbers |= summary
     return numbers
 
@@ -61,7 +58,7 @@ def episode_accuracies(
     mean: tuple[float, ...],
     std: tuple[float, ...],
     device: torch.device | str = "cpu",
-    watch: Watch = lambda task, done, total: None,
+    watch: Watch = unwatched,
 ) -> list[Tensor]:
     """Return the accuracy in percent of every episode, (episodes,), for each of the settings.
 
@@ -83,9 +80,11 @@ def episode_accuracies(
     episodes = [_draw_episodes(part.labels[part.rows], protocol) for protocol in settings]
     with evaluation_mode(model):
         queries = encoder.plain(watch)
-        table = encoder.table(_needed_views(episodes, len(part), first.views), watch) if first.views else None
+        support_of: SupportFeatures = encoder.copies
+        if first.views:
+            support_of = encoder.views(_needed_views(episodes, len(part), first.views), watch)
         return [
-            _accuracies(drawn, protocol, encoder, queries, table, watch)
+            _accuracies(drawn, protocol, queries, support_of, watch)
             for drawn, protocol in zip(episodes, settings, strict=True)
         ]
 
@@ -94,13 +93,11 @@ def episode_accuracies(
 def feature_accuracies(features: Tensor, labels: Tensor, protocol: FewShot) -> Tensor:
     """Return the accuracy in percent of every episode, (episodes,), on (N, D) features without augmentation."""
     features = F.normalize(features, dim=1) if protocol.unit else features
-    episodes = _draw_episodes(labels, protocol)
-    accuracies = []
-    for start in range(0, len(episodes), CHUNK):
-        chunk = episodes.stack(start, min(start + CHUNK, len(episodes)))
-        support = features[chunk.support][:, :, :, None].expand(-1, -1, -1, protocol.repeats, -1)
-        accuracies.append(_accuracy(support, features[chunk.queries], protocol))
-    return 100 * torch.cat(accuracies)
+
+    def support_of(chunk: Episode, first: int) -> Tensor:
+        return features[chunk.support][:, :, :, None].expand(-1, -1, -1, protocol.repeats, -1)
+
+    return _accuracies(_draw_episodes(labels, protocol), protocol, features, support_of)
 
 
 def _augmentations(augment: tuple[Augmentation, ...], view: str) -> tuple[Augmentation, ...]:
@@ -132,15 +129,18 @@ def _needed_views(episodes: Sequence[Episodes], images: int, views: int) -> Tens
 
 
 def _accuracies(
-    episodes: Episodes, protocol: FewShot, encoder: "Encoder", queries: Tensor, table: "ViewTable | None", watch: Watch
+    episodes: Episodes,
+    protocol: FewShot,
+    queries: Tensor,
+    support_of: SupportFeatures,
+    watch: Watch = unwatched,
 ) -> Tensor:
     """Return (episodes,) accuracies in percent, computed in chunks."""
     accuracies = []
     for start in range(0, len(episodes), CHUNK):
         stop = min(start + CHUNK, len(episodes))
         chunk = episodes.stack(start, stop)
-        support = table[chunk.support[..., None], chunk.views] if table else encoder.copies(chunk, start)
-        accuracies.append(_accuracy(support, queries[chunk.queries.to(queries.device)], protocol))
+        accuracies.append(_accuracy(support_of(chunk, start), queries[chunk.queries.to(queries.device)], protocol))
         watch(protocol.name, stop, len(episodes))
     return 100 * torch.cat(accuracies)
 
@@ -155,22 +155,8 @@ def _accuracy(support: Tensor, queries: Tensor, protocol: FewShot) -> Tensor:
     return (predictions == truth).double().mean(1).cpu()
 
 
-class ViewTable:
-    """Features of augmented views: `table[images, views]` returns those of the given images and views."""
-
-    def __init__(self, index: Tensor, features: Tensor) -> None:
-        self.index, self.features = index, features
-
-    def __getitem__(self, key: tuple[Tensor, Tensor]) -> Tensor:
-        images, views = key
-        return self.features[self.index[images, views].to(self.features.device)]
-
-
-class Draw(NamedTuple):
-    """The purpose of a random draw, and the numbers that distinguish it from other draws with the same purpose."""
-
-    purpose: Purpose
-    numbers: tuple[int, ...]
+Draw = tuple[Purpose, *tuple[int, ...]]
+"""The purpose of a random draw, and the numbers that distinguish it from other draws with the same purpose."""
 
 
 @dataclass(frozen=True)
@@ -191,12 +177,12 @@ class Encoder:
         """Encode every image without augmentation: (N, D)."""
         features = []
         for start, rows in _blocks(len(self.part)):
-            features.append(self._encode(self._pixels(rows), Draw(Purpose.QUERY_IMAGES, (start,))))
+            features.append(self._encode(self._pixels(rows), (Purpose.QUERY_IMAGES, start)))
             watch("images", int(rows[-1]) + 1, len(self.part))
         return torch.cat(features)
 
-    def table(self, needed: Tensor, watch: Watch) -> ViewTable:
-        """Encode the views that `needed`, (N, V) bool, selects."""
+    def views(self, needed: Tensor, watch: Watch) -> SupportFeatures:
+        """Encode the views that `needed`, (N, V) bool, selects; return a function that looks up those of episodes."""
         index = torch.full(needed.shape, -1)
         index[needed] = torch.arange(int(needed.sum()))
         features: Tensor | None = None
@@ -206,7 +192,7 @@ class Encoder:
                 selected = needed[rows, view].nonzero().flatten()
                 if not len(selected):
                     continue
-                draw = Draw(Purpose.SUPPORT_VIEWS, (view, start))
+                draw: Draw = (Purpose.SUPPORT_VIEWS, view, start)
                 images = self._augmented(rows[selected], draw, selected, len(rows))
                 encoded = self._encode(images, draw, selected, len(rows))
                 if features is None:
@@ -215,14 +201,15 @@ class Encoder:
                 done += len(selected)
                 watch("views", done, len(features))
         assert features is not None
-        return ViewTable(index, features)
+        encoded_views = features
+        return lambda chunk, _: encoded_views[index[chunk.support[..., None], chunk.views].to(encoded_views.device)]
 
     def copies(self, chunk: Episode, first: int) -> Tensor:
         """Augment and encode every copy of every support image: (E, N, K, copies, D)."""
         features = []
         for number, images in enumerate(chunk.support, start=first):
             rows = images.flatten().repeat_interleave(chunk.views.shape[-1])
-            draw = Draw(Purpose.SUPPORT_COPIES, (number,))
+            draw: Draw = (Purpose.SUPPORT_COPIES, number)
             features.append(self._encode(self._augmented(rows, draw), draw))
         stacked = torch.stack(features)
         return stacked.view(len(features), *chunk.views.shape[1:], stacked.shape[-1])
@@ -231,7 +218,8 @@ class Encoder:
         return self.part.take(rows)[0].to(self.device).float().div_(255)
 
     def _augmented(self, rows: Tensor, draw: Draw, selected: Tensor | None = None, total: int = 0) -> Tensor:
-        images, generator = self._pixels(rows), draw.purpose.generator(self.settings.seed, *draw.numbers)
+        purpose, *numbers = draw
+        images, generator = self._pixels(rows), purpose.generator(self.settings.seed, *numbers)
         for augmentation in self.augment:
             images = augmentation(images, generator, selected, total or None)
         return images
@@ -253,7 +241,8 @@ class Encoder:
     def _noise(self, images: Tensor, draw: Draw, selected: Tensor | None, total: int) -> Tensor | None:
         if not self.settings.noise:
             return None
-        generator = Purpose.PIXEL_NOISE.generator(self.settings.seed, draw.purpose.number, *draw.numbers)
+        purpose, *numbers = draw
+        generator = Purpose.PIXEL_NOISE.generator(self.settings.seed, purpose.number, *numbers)
         noise = torch.randn(total or len(images), *images.shape[1:], generator=generator)
         return self.settings.noise * (noise if selected is None else noise[selected]).to(self.device)
 

@@ -28,15 +28,21 @@ from ..data import (
 )
 from ..models import Network
 from ..recipe import Recipe
-from ..run_folder import RunFolder
+from ..run_folder import RunFolder, measure_name
 from ..seeds import Purpose
+from ..settings import to_json
+from ..statistics import interval
 from ..training.build import batches, finished_model, parse_recipe
-from ..training.engine import launch
+from ..training.engine import commit, launch
 from ..training.validation import Predictions, Validation, collect, plain_batches, validate, validate_part
 from ..types import Images
 
 Watch = Callable[[str, int, int], None]
 """Called with the name of a task, the amount done, and the total."""
+
+
+def unwatched(task: str, done: int, total: int) -> None:
+    """Ignore the progress of a task."""
 
 
 def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
@@ -46,6 +52,22 @@ def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
     fabric = launch(recipe)
     model.to(fabric.device)
     return fabric, recipe, model
+
+
+def write_numbers(
+    folder: RunFolder, metric: str, numbers: dict[str, Any], settings: Any, arrays: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """Write a measure of a run: its numbers, the settings behind them, and arrays; return what was written."""
+    stored = settings if isinstance(settings, dict) else to_json(settings)
+    content = {"numbers": numbers, "settings": stored, "commit": commit(), **more}
+    folder.write_measure(measure_name(metric), content, arrays)
+    return content
+
+
+def summarize_accuracies(metric: str, accuracies: Tensor) -> dict[str, float]:
+    """Return the mean accuracy of some episodes under the name `metric`, and the half-width of its interval."""
+    confidence = interval(accuracies.tolist())
+    return {metric: confidence.mean, f"{metric}/half": confidence.half}
 
 
 def evaluate_geometry(folder: RunFolder) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Fit(NamedTuple):
     """The logistic regressions of E episodes: logits are `queries @ weights.mT + intercepts[:, None]`."""
 
     weights: Tensor
-    """(E, way, D)."""
+    """(E, way, D); while a problem is solved, the coefficients of its rows (`duals`), (E, way, n)."""
     intercepts: Tensor
     """(E, way)."""
     iterations: Tensor
@@ -35,34 +35,43 @@ class Fit(NamedTuple):
     converged: Tensor
     """(E,)."""
 
+    def put(self, rows: Tensor, update: "Fit") -> None:
+        """Replace the fits of some problems; iteration counts are added."""
+        update.iterations.add_(self.iterations[rows])
+        for values, replacement in zip(self, update, strict=True):
+            values[rows] = replacement.to(values)
 
-def fit(support: Tensor, labels: Tensor, way: int, C: float, tol: float) -> Fit:
-    """Fit one chunk of episodes: in float32 if the features are float32 and it is precise enough, otherwise in float64.
+
+def fit(support: Tensor, labels: Tensor, way: int, C: float = 1.0, tol: float = 1e-5) -> Fit:
+    """Minimize `½‖W‖² + C Σ cross-entropy` in each episode; the intercepts are not penalized and sum to 0.
+
+    For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
+    ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
+    converge slowly are solved by Newton's method.
 
     Args:
         support: (E, n, D), float32 or float64.
-        labels: (E, n).
+        labels: (E, n), from 0 to way - 1.
         way: number of classes.
         C: weight of the cross-entropy relative to the penalty.
         tol: allowed relative error of the weights.
 
     Example:
-        >>> fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=3, C=1.0, tol=1e-5).weights.shape
-        torch.Size([1, 3, 1])
+        >>> result = fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=2)
+        >>> result.weights.flatten(), result.intercepts
+        (tensor([-0.2223,  0.2223]), tensor([[ 0.1112, -0.1112]]))
     """
+    penalized = C / (2 if way == 2 else 1)  # relative to `½‖W‖²`: for two classes, `½‖w‖²` equals `‖W‖²`
     mean, centered, gram = inner_products(support)
     targets = one_hot(labels, way, support.dtype)
     double = support.dtype == torch.float64
-    solution = (_solve_carefully if double else _solve_quickly)(gram, targets, C, tol)
-    weights = torch.bmm(solution.duals, centered)
+    solution = (_solve_carefully if double else _solve_quickly)(gram, targets, penalized, tol)
+    weights = torch.bmm(solution.weights, centered)
     intercepts = solution.intercepts - torch.bmm(weights, mean.mT).squeeze(2)
     result = Fit(weights, intercepts, solution.iterations, solution.converged)
     unsolved = solution.converged.logical_not()
     if not double and unsolved.any():
-        precise = fit(support[unsolved].double(), labels[unsolved], way, C, tol)
-        precise.iterations.add_(result.iterations[unsolved])
-        for values, replacement in zip(result, precise, strict=True):
-            values[unsolved] = replacement.to(values)
+        result.put(unsolved, fit(support[unsolved].double(), labels[unsolved], way, C, tol))
     return result
 
 
@@ -98,7 +107,7 @@ def float32_suffices(gram: Tensor, C: float) -> Tensor:
     return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
 
 
-def _solve_quickly(gram: Tensor, targets: Tensor, C: float, tol: float) -> "Solution":
+def _solve_quickly(gram: Tensor, targets: Tensor, C: float, tol: float) -> Fit:
     """Solve the problems for which low precision and few iterations suffice."""
     precise = float32_suffices(gram, C)
     if precise.all():
@@ -108,7 +117,7 @@ def _solve_quickly(gram: Tensor, targets: Tensor, C: float, tol: float) -> "Solu
     return solution
 
 
-def _solve_carefully(gram: Tensor, targets: Tensor, C: float, tol: float) -> "Solution":
+def _solve_carefully(gram: Tensor, targets: Tensor, C: float, tol: float) -> Fit:
     """Solve by conjugate gradients, then by Newton's method for the problems that did not converge."""
     solution = solve(gram, targets, C, tol, LIMIT)
     size = targets.shape[1] * (targets.shape[2] + 1)
@@ -119,29 +128,14 @@ def _solve_carefully(gram: Tensor, targets: Tensor, C: float, tol: float) -> "So
     return solution
 
 
-class Solution(NamedTuple):
-    """The solutions of E problems: `duals` (E, way, n), `intercepts` (E, way), `iterations` and `converged` (E,)."""
-
-    duals: Tensor
-    intercepts: Tensor
-    iterations: Tensor
-    converged: Tensor
-
-    def put(self, rows: Tensor, update: "Solution") -> None:
-        """Replace the solutions of some problems; iteration counts are added."""
-        update.iterations.add_(self.iterations[rows])
-        for values, replacement in zip(self, update, strict=True):
-            values[rows] = replacement
-
-
-def empty_solution(targets: Tensor) -> Solution:
+def empty_solution(targets: Tensor) -> Fit:
     """Return zero solutions with zero iterations."""
     zeros = torch.zeros_like(targets)
     counts = torch.zeros(len(targets), dtype=torch.long, device=targets.device)
-    return Solution(zeros, zeros[:, :, 0].clone(), counts, counts.bool())
+    return Fit(zeros, zeros[:, :, 0].clone(), counts, counts.bool())
 
 
-def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newton: bool = False) -> Solution:
+def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newton: bool = False) -> Fit:
     """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, until `‖gradient‖ <= tol ‖W‖` or rounding dominates.
 
     The weights are `W = duals @ rows`. The objective is at least as convex as `½‖W‖²`, so W is then within about
@@ -158,7 +152,7 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
 
     Example:
         >>> gram = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]], dtype=torch.float64)
-        >>> solve(gram, torch.eye(2, dtype=torch.float64)[None], C=1.0, tol=1e-6, limit=50).duals
+        >>> solve(gram, torch.eye(2, dtype=torch.float64)[None], C=1.0, tol=1e-6, limit=50).weights
         tensor([[[ 0.2606, -0.2606],
                  [-0.2606,  0.2606]]], dtype=torch.float64)
     """
@@ -231,12 +225,12 @@ class _Search:
             done &= (self.slack.abs() <= self.C * (tol * bend + least)).all(1)[:, 0]
         return done
 
-    def record(self, solution: Solution, selected: Tensor, iteration: int, final: bool = True) -> None:
+    def record(self, solution: Fit, selected: Tensor, iteration: int, final: bool = True) -> None:
         """Store the selected solutions, for problems that have none yet."""
         selected = selected & solution.converged[self.problem].logical_not()
         if selected.any():
             rows = self.problem[selected]
-            solution.duals[rows], solution.intercepts[rows] = self.duals[selected], self.intercepts[selected, :, 0]
+            solution.weights[rows], solution.intercepts[rows] = self.duals[selected], self.intercepts[selected, :, 0]
             solution.iterations[rows], solution.converged[rows] = iteration, final
 
     def step(self, live: Tensor) -> None:

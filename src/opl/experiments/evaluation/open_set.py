@@ -17,12 +17,10 @@ from ...errors import OptionError
 from ...geometry import detection
 from ..data.split import stratified_rows
 from ..models import Network
-from ..run_folder import RunFolder, measure_name
-from ..settings import to_json
-from ..training.engine import commit
-from ..training.progress import Counter
+from ..run_folder import RunFolder
+from ..training.progress import task_bars
 from ..training.validation import FEATURE_ROWS, Predictions
-from .features import default_outside, outside_images, predictions, reopen
+from .features import default_outside, outside_images, predictions, reopen, write_numbers
 from .protocols import OpenSet
 
 ROWS = 1000  # images whose similarities to all training images are computed together
@@ -41,7 +39,7 @@ def evaluate_open_set(folder: RunFolder, settings: Sequence[OpenSet]) -> dict[st
     known = predictions(fabric, recipe, model, sample)
     inliers = predictions(fabric, recipe, model, splits.test)
     numbers: dict[str, Any] = {}
-    with Counter() as watch:
+    with task_bars() as watch:
         for index, protocol in enumerate(settings):
             scorer = Scorer(known, model, protocol.neighbors)
             inside = scorer(inliers)
@@ -55,8 +53,7 @@ def evaluate_open_set(folder: RunFolder, settings: Sequence[OpenSet]) -> dict[st
             }
             arrays = {f"in/{name}": score.float().numpy() for name, score in inside.items()}
             arrays |= {f"out/{name}": score.float().numpy() for name, score in outside.items()}
-            content = {"numbers": values, "settings": to_json(protocol), "commit": commit(), "outliers": len(part)}
-            folder.write_measure(measure_name(protocol.metric), content, arrays)
+            write_numbers(folder, protocol.metric, values, protocol, arrays, outliers=len(part))
             numbers |= values
             watch("data sets", index + 1, len(settings))
     return numbers

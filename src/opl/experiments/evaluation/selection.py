@@ -22,15 +22,13 @@ from ..data.augment import Normalize
 from ..data.episode_sampling import MetaEpisodes, VariableEpisode
 from ..data.meta_dataset import MetaDataSet
 from ..models import Network
-from ..run_folder import FEATURES, RunFolder, measure_name
-from ..settings import to_json
-from ..statistics import interval
+from ..run_folder import FEATURES, RunFolder
 from ..training.build import finished_model, input_statistics, parse_recipe
-from ..training.engine import commit, launch
-from ..training.progress import Counter
+from ..training.engine import launch
+from ..training.progress import task_bars
 from ..types import Images
 from .classifiers import first_best
-from .features import Watch
+from .features import Watch, summarize_accuracies, write_numbers
 from .protocols import BASE_METRIC, Selection, average_metric, average_settings, base_settings
 
 PRODUCTS = 1 << 19  # inner products that are processed together; more do not fit into a processor's cache
@@ -44,36 +42,27 @@ def evaluate_selection(folder: RunFolder, settings: Sequence[Selection]) -> dict
     members = {member.recipe.name: member.folder.weights_sum() for member in family[:-1]}
     numbers: dict[str, Any] = {}
 
-    def write(
-        metric: str, values: dict[str, float], settings: dict[str, Any], arrays: dict[str, Any], **more: Any
-    ) -> None:
-        content = {"numbers": values, "settings": settings, "members": members, "commit": commit(), **more}
-        folder.write_measure(measure_name(metric), content, arrays)
+    def write(metric: str, values: dict[str, float], settings: Any, arrays: dict[str, Any], **more: Any) -> None:
+        write_numbers(folder, metric, values, settings, arrays, members=members, **more)
         numbers.update(values)
 
     accuracies = []
-    with Counter() as watch:
+    with task_bars() as watch:
         for protocol in settings:
             result = target_accuracies(family, protocol, watch)
             accuracies.append(result.accuracies)
             means = result.weights.mean(0).tolist()
             arrays = {"each": result.accuracies.float().numpy(), "weights": result.weights.float().numpy()}
-            write(
-                protocol.metric, _summary(protocol.metric, result.accuracies), to_json(protocol), arrays,
-                weights=dict(zip((member.data.source for member in family), means, strict=True)),
-            )  # fmt: skip
+            weights = dict(zip((member.data.source for member in family), means, strict=True))
+            summary = summarize_accuracies(protocol.metric, result.accuracies)
+            write(protocol.metric, summary, protocol, arrays, weights=weights)
     if len({len(values) for values in accuracies}) == 1 < len(accuracies):
         metric, mean = average_metric(settings), torch.stack(accuracies).mean(0)
-        write(metric, _summary(metric, mean), average_settings(settings), {"each": mean.float().numpy()})
+        write(metric, summarize_accuracies(metric, mean), average_settings(settings), {"each": mean.float().numpy()})
     held_out = family[0].folder.result().get("test/top1")
     if held_out is not None:
         write(BASE_METRIC, {BASE_METRIC: held_out}, base_settings(family[0].data.source), {})
     return numbers
-
-
-def _summary(metric: str, accuracies: Tensor) -> dict[str, float]:
-    confidence = interval(accuracies.tolist())
-    return {metric: confidence.mean, f"{metric}/half": confidence.half}
 
 
 class Extractor:

@@ -11,13 +11,10 @@ from typing import Any
 import torch
 
 from ...geometry import retrieval
-from ..run_folder import RunFolder, measure_name
-from ..settings import to_json
-from ..statistics import interval
-from ..training.engine import commit
-from ..training.progress import Counter
+from ..run_folder import RunFolder
+from ..training.progress import task_bars
 from .episodes import feature_accuracies
-from .features import default_outside, outside_images, predictions, reopen
+from .features import default_outside, outside_images, predictions, reopen, summarize_accuracies, write_numbers
 from .protocols import FewShot, Transfer
 
 SHOTS = (1, 5)
@@ -29,7 +26,7 @@ def evaluate_transfer(folder: RunFolder, settings: Sequence[Transfer]) -> dict[s
     if settings[0].target == "default":
         settings = [replace(settings[0], target=name) for name in default_outside(recipe)]
     numbers: dict[str, Any] = {}
-    with Counter() as watch:
+    with task_bars() as watch:
         for index, protocol in enumerate(settings):
             part = outside_images(recipe, protocol.target, protocol.images, protocol.seed)
             images = predictions(fabric, recipe, model, part)
@@ -40,11 +37,9 @@ def evaluate_transfer(folder: RunFolder, settings: Sequence[Transfer]) -> dict[s
             for shot in SHOTS:
                 episodes = FewShot(shot=shot, copies=1, episodes=protocol.episodes, seed=protocol.seed)
                 accuracies = feature_accuracies(images.features, labels, episodes)
-                confidence, metric = interval(accuracies.tolist()), f"{protocol.metric}/5-way-{shot}-shot"
-                values |= {metric: confidence.mean, f"{metric}/half": confidence.half}
+                values |= summarize_accuracies(f"{protocol.metric}/5-way-{shot}-shot", accuracies)
                 arrays[f"{shot}-shot"] = accuracies.float().numpy()
-            content = {"numbers": values, "settings": to_json(protocol), "commit": commit(), "images": len(part)}
-            folder.write_measure(measure_name(protocol.metric), content, arrays)
+            write_numbers(folder, protocol.metric, values, protocol, arrays, images=len(part))
             numbers |= values
             watch("data sets", index + 1, len(settings))
     return numbers

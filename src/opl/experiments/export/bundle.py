@@ -19,10 +19,11 @@ from ..models import Network, ResNet
 from ..models.exported import CONFIG, WEIGHTS, HeadConfig, NetworkConfig, parse_config, read_config, rebuild
 from ..models.network import STANDARDIZE
 from ..recipe import Recipe
+from ..results.records import without_roots
 from ..run_folder import RunFolder
 from ..settings import to_json
-from ..training.build import finished_model, input_statistics, parse_recipe
-from .card import portable_about, write_card
+from ..training.build import finished_model, image_statistics, input_statistics, parse_recipe
+from .card import write_card
 from .drawings import PICTURES, draw_pictures
 from .subject import measure, read_subject
 
@@ -49,7 +50,7 @@ def export_run(path: Path, target: Path, *, license: str, source: str = "") -> l
     )
     files = {
         WEIGHTS: weights,
-        TRAINING: _json(portable_about(subject.run.about)),
+        TRAINING: _json(without_roots(subject.run.about)),
         **pictures,
         CARD: card.encode(),
         CONFIG: _json(to_json(config)),
@@ -100,7 +101,7 @@ def export_network(folder: RunFolder) -> tuple[NetworkConfig, bytes]:
     from safetensors.torch import load, save
 
     recipe, network = parse_recipe(folder.recipe()), finished_model(folder)
-    normalized = recipe.normalize != "none"
+    mean, std = image_statistics(recipe) if recipe.normalize != "none" else ((), ())
     config = NetworkConfig(
         recipe=recipe.name,
         seed=recipe.seed,
@@ -112,8 +113,8 @@ def export_network(folder: RunFolder) -> tuple[NetworkConfig, bytes]:
         size=recipe.data.size,
         num_classes=recipe.data.num_classes,
         class_names=folder.class_names(),
-        mean=recipe.data.mean if normalized else (),
-        std=recipe.data.std if normalized else (),
+        mean=mean,
+        std=std,
         torchvision=torchvision_name(recipe, network),
         precision=recipe.precision,
         opl_version=__version__,

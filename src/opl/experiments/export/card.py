@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Collection, Sequence
-from pathlib import PurePath, PureWindowsPath
 from typing import Any
 
 from ..data import CATALOG
@@ -208,14 +207,6 @@ def _limits(subject: Subject, config: NetworkConfig) -> str:
 NAMED = 20  # class names on a card; config.json has all of them
 
 
-def portable_about(about: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of `recipe.json` without paths of the machine."""
-    recipe = dict(about["recipe"])
-    recipe["data"] = {**inner(recipe, "data"), "root": ""}
-    recipe["weights"] = _portable(str(recipe.get("weights", "")))
-    return {**about, "recipe": recipe}
-
-
 def describe_data(subject: Subject, config: NetworkConfig) -> str:
     """Describe the data set, its license, the number of images per part, and the classes."""
     known, splits = CATALOG.get(config.data), subject.run.splits()
@@ -238,7 +229,6 @@ def describe_training(subject: Subject, config: NetworkConfig) -> str:
     """Describe how to train it again, and with which code, machine, time and settings it was trained."""
     about, run = subject.run.about, subject.run
     versions, machine = inner(about, "versions"), inner(about, "machine")
-    start = _start(str(run.result.get("start", "scratch")))
     facts = {
         "Code": f"{_commit(str(about.get('commit') or ''))}, opl {versions.get('opl', '?')}, torch "
         f"{versions.get('torch', '?')}, Python {versions.get('python', '?')}",
@@ -246,7 +236,7 @@ def describe_training(subject: Subject, config: NetworkConfig) -> str:
         f"threads, accelerator: {machine.get('accelerator', '?')}",
         "Time": f"{run.seconds:.0f} s of training, started {about.get('started', '?')}",
         "Settings": f"{run.recipe.get('epochs', '?')} epochs of batches of {run.recipe.get('batch_size', '?')}, "
-        f"precision {config.precision}, from {start}; all of them are in `training.json`",
+        f"precision {config.precision}, from {run.result.get('start', 'scratch')}; all of them are in `training.json`",
     }
     listed = "\n".join(f"- {name}: {text}." for name, text in facts.items())
     return f"{_command(subject)}\n\n{listed}"
@@ -281,17 +271,3 @@ def _images(splits: dict[str, Any]) -> str:
     sizes = {part: splits.get(part, 0) for part in ("train", "val", "test")}
     counts = {part: len(size) if isinstance(size, list) else size for part, size in sizes.items()}
     return f"{counts['train']:,} training, {counts['val']:,} validation and {counts['test']:,} test images"
-
-
-def _start(start: str) -> str:
-    """Return what a run started from, such as `weights.pth, SHA-256 ...`, without paths of the machine."""
-    weights, comma, checksum = start.partition(", SHA-256 ")
-    return f"{_portable(weights)}{comma}{checksum}"
-
-
-def _portable(source: str) -> str:
-    """Return a Hub id or a name unchanged, and the last part of an absolute path."""
-    for kind in (PurePath, PureWindowsPath):
-        if kind(source).is_absolute():
-            return kind(source).name
-    return source

@@ -82,29 +82,38 @@ def attack_loss(logits: Tensor, batch: Batch, clean: Tensor) -> Tensor:
     return F.cross_entropy(logits, batch.labels, reduction="sum")
 
 
-class TwoPassObjective(Objective):
-    """An objective on clean and adversarial images, in separate forward passes; terms use the adversarial ones."""
+@dataclass(frozen=True)
+class TwoPassMethod(NearInnerLoop, AuxiliaryMethod):
+    """A method on clean and adversarial images, in separate forward passes; terms use the adversarial ones."""
 
-    def __init__(self, settings: AuxiliaryMethod, shape: TaskShape) -> None:
+    def build(self, shape: TaskShape) -> Objective:
+        """Build the objective; only its auxiliary losses can have parameters."""
+        return TwoPassObjective(self, shape)
+
+    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return adversarial examples; by default, they increase the cross-entropy."""
+        return self.attack(model, batch, attack_loss)
+
+    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+        """Return, by name, the weight of a loss and its sum over images."""
+        raise NotImplementedError(f"{type(self).__name__} has no losses: define the method in the class.")
+
+
+class TwoPassObjective(Objective):
+    """The objective of a method with two forward passes."""
+
+    def __init__(self, settings: TwoPassMethod, shape: TaskShape) -> None:
         super().__init__(build_terms(settings.auxiliary, shape))
         self.settings = settings
 
-    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
-        """Return, by name, the weight of a loss and its sum over images."""
-        raise NotImplementedError(f"{type(self).__name__} has no two_pass_losses: define the method in the class.")
-
-    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return the adversarial examples."""
-        raise NotImplementedError(f"{type(self).__name__} has no perturb: define the method in the class.")
-
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Run both forward passes and compute the losses."""
-        images = self.perturb(model, batch)
+        images = self.settings.perturb(model, batch)
         clean: Output = model(batch.images)
         # With several processes, DDP overwrites the batch norm buffers before each of its forward passes, while the
         # first pass still needs them for backward: so the second bypasses DDP. Gradients accumulate either way.
         output: Output = (unwrap(model) if is_distributed() else model)(images)
-        return Losses(self.two_pass_losses(clean, output, batch), output, batch)
+        return Losses(self.settings.losses(clean, output, batch), output, batch)
 
 
 @dataclass(frozen=True)

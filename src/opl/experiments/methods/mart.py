@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..._ranges import NotNegative
-from ..types import Batch, Output, TaskShape
-from .adversarial import NearInnerLoop, TwoPassObjective, attack_loss
-from .auxiliaries import AuxiliaryMethod
-from .base import Objective
+from ..types import Batch, Output
+from .adversarial import TwoPassMethod
 
 TINY = 1e-12  # the constants of the published code, which are part of its formula
 ABOVE_ONE = 1.0001
@@ -18,7 +16,7 @@ BARELY_ABOVE_ONE = 1.0000001
 
 
 @dataclass(frozen=True)
-class MART(NearInnerLoop, AuxiliaryMethod):
+class MART(TwoPassMethod):
     """`boosted_cross_entropy(x') + weight * consistency(x, x')`; see `boosted_cross_entropy` and `consistency`.
 
     x' is the adversarial example of x. The published weight is 5 for ResNet-18 and 6 for WRN-34-10. Auxiliary losses
@@ -28,25 +26,11 @@ class MART(NearInnerLoop, AuxiliaryMethod):
     weight: NotNegative = 5.0
     """Weight of the consistency; MART's beta, or lambda."""
 
-    def build(self, shape: TaskShape) -> Objective:
-        """Build the objective; only its auxiliary losses can have parameters."""
-        return MARTObjective(self, shape)
-
-
-class MARTObjective(TwoPassObjective):
-    """The objective of MART."""
-
-    settings: MART
-
-    def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return examples that increase the cross-entropy."""
-        return self.settings.attack(model, batch, attack_loss)
-
-    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Return the boosted cross-entropy and the consistency."""
         return {
             "boosted": (1.0, boosted_cross_entropy(moved.logits, batch.labels).sum()),
-            "consistency": (self.settings.weight, consistency(clean.logits, moved.logits, batch.labels).sum()),
+            "consistency": (self.weight, consistency(clean.logits, moved.logits, batch.labels).sum()),
         }
 
 

@@ -152,7 +152,8 @@ def mask_largest(scores: Tensor, part: float, rule: Rule = "released") -> Tensor
     """
     if rule == "domainbed":
         return (scores < scores.quantile(1 - part, 1, keepdim=True)).to(scores.dtype)
-    border = scores.sort(1, descending=True).values[:, _clip(math.ceil(scores.shape[1] * part), scores.shape[1])]
+    rank = min(math.ceil(scores.shape[1] * part), scores.shape[1] - 1)
+    border = scores.sort(1, descending=True).values[:, rank]
     return (scores <= border[:, None]).to(scores.dtype)
 
 
@@ -173,9 +174,4 @@ def select_largest(drops: Tensor, share: float, rule: Rule = "released") -> Tens
     if rule == "domainbed":
         return drops >= drops.quantile(1 - share)
     drops = (drops - LEAST).clamp(min=0)
-    return drops > drops.sort(descending=True).values[_clip(round(len(drops) * share), len(drops))]
-
-
-def _clip(index: int, count: int) -> int:
-    """Return an index into `count` sorted entries, at most the last one."""
-    return min(index, count - 1)
+    return drops > drops.sort(descending=True).values[min(round(len(drops) * share), len(drops) - 1)]

@@ -101,17 +101,12 @@ class TwinObjective(Objective):
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Compute the distillation loss and the distance between images and twins."""
         both: Output = model(torch.cat([batch.images, batch.images.rot90(2, (2, 3))]))
-        output, twins = (Output(*(part[half] for part in both)) for half in halves(len(batch.labels)))
+        output, twins = map(Output, *(part.chunk(2) for part in both))
         sums = {
             "distillation": (1.0, self.loss(output.logits, self.teacher.logits(batch.images))),
             "twins": (self.weight, sum_of_distances(output.logits, twins.logits)),
         }
         return Losses(sums, output, batch)
-
-
-def halves(rows: int) -> tuple[slice, slice]:
-    """Return the slices of the images and of their twins."""
-    return slice(0, rows), slice(rows, 2 * rows)
 
 
 def sum_of_distances(logits: Tensor, twins: Tensor) -> Tensor:

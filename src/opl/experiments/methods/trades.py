@@ -6,41 +6,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..._ranges import NotNegative
-from ..types import Batch, Output, TaskShape
-from .adversarial import NearInnerLoop, TwoPassObjective
-from .auxiliaries import AuxiliaryMethod
-from .base import Objective
+from ..types import Batch, Output
+from .adversarial import TwoPassMethod
 
 
 @dataclass(frozen=True)
-class TRADES(NearInnerLoop, AuxiliaryMethod):
+class TRADES(TwoPassMethod):
     """`cross-entropy(x) + weight * KL(p(x) || p(x'))`, where the attack chooses x' to increase the same divergence.
 
-    Auxiliary losses use the features of x'.
+    Gradients flow through both sides of the divergence. Auxiliary losses use the features of x'.
     """
 
     weight: NotNegative = 6.0
     """Weight of the divergence; TRADES's beta, or 1 / lambda."""
 
-    def build(self, shape: TaskShape) -> Objective:
-        """Build the objective; only its auxiliary losses can have parameters."""
-        return TRADESObjective(self, shape)
-
-
-class TRADESObjective(TwoPassObjective):
-    """The objective of TRADES; gradients flow through both sides of the divergence."""
-
-    settings: TRADES
-
     def perturb(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return examples that increase the divergence from the clean prediction."""
-        return self.settings.attack(model, batch, lambda logits, _, clean: divergence(clean, logits).sum(), clean=True)
+        return self.attack(model, batch, lambda logits, _, clean: divergence(clean, logits).sum(), clean=True)
 
-    def two_pass_losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
+    def losses(self, clean: Output, moved: Output, batch: Batch) -> dict[str, tuple[float, Tensor]]:
         """Return the cross-entropy and the divergence."""
         return {
             "entropy": (1.0, F.cross_entropy(clean.logits, batch.labels, reduction="sum")),
-            "divergence": (self.settings.weight, divergence(clean.logits, moved.logits).sum()),
+            "divergence": (self.weight, divergence(clean.logits, moved.logits).sum()),
         }
 
 

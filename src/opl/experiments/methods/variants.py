@@ -130,30 +130,6 @@ class CenteredProjectionLoss(nn.Module):
         return sums / weight.where(weight > 0, 1)
 
 
-def prototype_projection(
-    features: Tensor, labels: Tensor, centers: Tensor, *, gamma: Tensor | float = 1.0, temperature: float = TEMPERATURE
-) -> Tensor:
-    """Compute the mean of `1 - u_i v_y + gamma tau log mean_{k != y} exp(u_i v_k / tau)` over the samples.
-
-    u_i are the unit features, v_k the unit centers and y the class of sample i. The logarithm is a smooth maximum: the
-    nearest other classes count most. So every sample has a positive, and every class is a negative of every sample.
-    Classes without a center, which is all zeros, are no negatives.
-
-    Args:
-        features: (B, D), any floating dtype; computed in fp64 for fp64 features, otherwise in fp32.
-        labels: (B,) class ids; rows with -100 are excluded.
-        centers: (C, D), the direction of each class; the lengths do not matter.
-        gamma: weight of the second part.
-        temperature: tau; the smaller, the more the nearest class alone counts.
-
-    Example:
-        >>> prototype_projection(torch.eye(2), torch.tensor([0, 1]), torch.eye(2))
-        tensor(0.)
-    """
-    loss, _, _, rows = _prototype_sums(features, labels, centers, gamma, temperature)
-    return loss / rows.clamp(min=1)
-
-
 def _prototype_sums(
     features: Tensor, labels: Tensor, centers: Tensor, gamma: Tensor | float, temperature: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -206,7 +182,12 @@ def update_prototypes(
 
 
 class PrototypeProjectionLoss(nn.Module):
-    """OPL with a memory of the classes and hard negatives: see `prototype_projection`.
+    """OPL with a memory of the classes and hard negatives.
+
+    It is the mean over samples i of `1 - u_i v_y + gamma tau log mean_{k != y} exp(u_i v_k / tau)`, where u_i are the
+    unit features, v_k the unit centers and y is the class of sample i. The logarithm is a smooth maximum: the nearest
+    other classes count most. So every sample has a positive, and every class is a negative of every sample. Classes
+    without a center, which is all zeros, are no negatives.
 
     The memory is the buffer `centers`, the running mean of the unit features of each class. In training mode the batch
     is added to it before the loss is computed, so that every sample has a positive from the start.

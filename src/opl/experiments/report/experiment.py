@@ -128,7 +128,7 @@ def make_experiment(group: Group, rows: Sequence[Row], runs: Sequence[Run], budg
 def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
     """The whole experiment, and the short titles of its parts by id."""
     parts: dict[str, tuple[str, str, Part]] = {
-        "table": ("Table", "Paper and ours", _table),
+        "table": ("Table", "Paper and ours" if any(line.paper for line in experiment.lines) else "Results", _table),
         "board": ("Board", "All measures", _board),
         "changes": ("Measures", "What else changed", lambda part: _by_pair(part, _changes)),
         "seeds": ("Seeds", "Seed by seed", _seeds),

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from ..charts.svg import DataTable
 from ..item import Row
+from ..results.portable import portable
 from ..results.runs import Run, inner
 from ..scales import MEANING, SCALES
 from .groups import Group
@@ -139,7 +140,7 @@ def _checkout(runs: Sequence[Run]) -> list[str]:
 
 def _commands(group: Group) -> list[str]:
     if group.item.command:
-        return [group.item.command]
+        return [portable(group.item.command)]
     if group.rows and group.item.dataset:
         seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
         return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]

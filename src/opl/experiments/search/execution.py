@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ...errors import FolderError, OptionError
-from ..files import write_whole
+from ..files import read_json, write_whole
 from ..run_folder import RunFolder
 from ..runner.executor import Executor, Resources
 from ..runner.jobs import Job, run_jobs
@@ -124,10 +124,10 @@ def claim_folder(folder: Path, definition: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not file.exists():
             write_whole(file, (json.dumps(definition, indent=1) + "\n").encode())
-        stored = json.loads(file.read_text())
+        stored = read_json(file)
     except (OSError, ValueError) as error:
         raise FolderError(f"cannot use {file} ({error}): give another folder with --out.") from error
-    different = [name for name in definition if stored.get(name) != definition[name]]
+    different = [name for name in definition if not isinstance(stored, dict) or stored.get(name) != definition[name]]
     if different:
         raise FolderError(
             f"{folder} holds another search ({', '.join(different)} differ): give another --out, or delete the folder."

@@ -57,7 +57,7 @@ def build_model(recipe: Recipe, settings: Model | None = None) -> Network:
         if recipe.method.head is not None:
             model.fc = recipe.method.head.build(TaskShape(recipe.data.num_classes, model.feature_dim))
     if recipe.normalize == "model":
-        model = prepend_standardize(model, recipe.data.mean, recipe.data.std)
+        model = prepend_standardize(model, *image_statistics(recipe))
     if recipe.channels_last:
         model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
@@ -85,7 +85,7 @@ def initialize(recipe: Recipe, model: Network, before: Network | None) -> str:
 def fit_first_layer(recipe: Recipe, model: Network, train: Images) -> None:
     """Compute the first layer of a model that has one from the first training images, normalized as in training."""
     if isinstance(model, WhitenedNetwork):
-        mean, std = input_statistics(recipe)
+        mean, std = (input_statistics if recipe.normalize == "none" else image_statistics)(recipe)
         pixels, _ = train.take(torch.arange(min(IMAGES, len(train))))
         model.fit_images(Normalize(mean, std)(pixels.float() / 255))
 
@@ -102,12 +102,12 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
             f"{recipe.after} has {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
             "add --new-head to initialize a new one."
         )
-    kept = {name: value for name, value in model.state_dict().items() if _is_kept(name)}
+    kept = {
+        name: value
+        for name, value in model.state_dict().items()
+        if name.startswith(f"{STANDARDIZE}.") or is_adapter(name)
+    }
     load_weights(model, {**before.state_dict(), **kept}, skip_classifier=recipe.new_head)
-
-
-def _is_kept(name: str) -> bool:
-    return name.startswith(f"{STANDARDIZE}.") or is_adapter(name)
 
 
 def _classes(network: Network) -> int:
@@ -167,5 +167,13 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
 def input_statistics(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and std that images are normalized with before the model; 0 and 1 if they are not."""
     if recipe.normalize == "data":
-        return recipe.data.mean, recipe.data.std
+        return image_statistics(recipe)
     return (0.0,) * recipe.data.channels, (1.0,) * recipe.data.channels
+
+
+def image_statistics(recipe: Recipe) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the mean and std of every channel that images are normalized with, wherever that happens."""
+    if recipe.model.scaling is None:
+        return recipe.data.mean, recipe.data.std
+    mean, std = recipe.model.scaling
+    return (mean,) * recipe.data.channels, (std,) * recipe.data.channels

@@ -103,7 +103,7 @@ def _shard(model: nn.Module, mesh: Any, timeout: timedelta) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
     _set_pg_timeout(timeout, mesh["data_parallel"].get_group())
-    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")  # nobody writes into features
+    warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view")  # features are never written to
     weighted = [part for part in model.children() if any(True for _ in part.parameters())]
     for part in (*weighted, model):
         fully_shard(part, mesh=mesh["data_parallel"])

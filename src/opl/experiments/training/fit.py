@@ -9,13 +9,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 
 from ...errors import DivergedError, FeatureError, StoppedError
 from ...schedules import StepCounter
+from ..data.batches import Batches
 from ..methods.base import Objective
 from ..recipe import Recipe, checkpoint_interval
 from ..seeds import Purpose
@@ -36,27 +37,8 @@ from .step import (
 from .stopping import StopSignals, stopped
 
 Save = Callable[[dict[str, Any], EpochRecord | None], None]
-
-
-class Data(Protocol):
-    """What the loop needs from its data: the number of steps per epoch, and the batches of an epoch."""
-
-    @property
-    def steps(self) -> int:
-        """Steps per epoch."""
-        ...
-
-    def epoch(self, epoch: int, start_step: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch, from `start_step` on."""
-        ...
-
-
-class Watcher(Protocol):
-    """Receives progress updates, for instance a progress bar."""
-
-    def step(self, epoch: int, step: int, images: int, loss: float) -> None:
-        """Report a finished step."""
-        ...
+Watch = Callable[[int, int, int, float], None]
+"""Called after each step with the epoch, the step, the number of images and the loss."""
 
 
 def fit(
@@ -64,13 +46,13 @@ def fit(
     recipe: Recipe,
     model: nn.Module,
     objective: Objective,
-    data: Data,
+    data: Batches,
     *,
     everything: Callable[[], Iterator[Batch]],
     state: dict[str, Any] | None,
     validate: Callable[[nn.Module], dict[str, float]],
     save: Save,
-    watcher: Watcher,
+    watch: Watch,
     stop: StopSignals,
 ) -> None:
     """Train from `state` (or from scratch) to the last epoch, or until the method ends training.
@@ -87,11 +69,11 @@ def fit(
         state: the state last passed to `save`, to resume from.
         validate: called every `eval_every` epochs and after the last; its numbers are added to the record.
         save: called with the state and the record of each epoch, and inside an epoch with a state and None.
-        watcher: receives an update after every step.
+        watch: called after every step, for instance by a progress bar.
         stop: the signals that end the run; the state is saved first.
     """
     trained = Trained(fabric, recipe, model, objective, state)
-    steps = _Steps(fabric, recipe, trained, data, watcher, stop, save)
+    steps = _Steps(fabric, recipe, trained, data, watch, stop, save)
     totals = EpochTotals(**(state or {}).get("totals", {}))
     for epoch in range(state["epoch"] if state else 0, recipe.epochs):
         if objective.ended:
@@ -144,10 +126,10 @@ class _Steps:
     """The steps of an epoch: gradients, agreement of all processes, the optimizer step, and checkpoints in between."""
 
     def __init__(
-        self, fabric: Any, recipe: Recipe, trained: Trained, data: Data, watcher: Watcher, stop: StopSignals, save: Save
+        self, fabric: Any, recipe: Recipe, trained: Trained, data: Batches, watch: Watch, stop: StopSignals, save: Save
     ) -> None:
         self.fabric, self.recipe, self.trained, self.data = fabric, recipe, trained, data
-        self.watcher, self.stop, self.save = watcher, stop, save
+        self.watch, self.stop, self.save = watch, stop, save
         self.model, self.objective, self.optimizer = trained.wrapped, trained.objective, trained.optimizer
         self.add_gradients = add_exact_gradients if recipe.accumulation == "exact" else add_gradients
         parts = (*self.model.modules(), *self.objective.modules())
@@ -168,7 +150,7 @@ class _Steps:
             agreed = self._step(epoch, first, count, islice(batches, count), totals)
             totals.step, totals.seconds = first + count, before + time.perf_counter() - started
             loss = agreed.sums.get("loss", math.nan) / max(1, agreed.images)
-            self.watcher.step(epoch, totals.step - 1, agreed.images, loss)
+            self.watch(epoch, totals.step - 1, agreed.images, loss)
             if agreed.signum:
                 raise stopped(agreed.signum, f"in epoch {epoch}")
             if agreed.due and totals.step < self.data.steps:

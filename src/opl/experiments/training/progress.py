@@ -1,7 +1,9 @@
-"""What a run reports while it trains: a progress bar, a line per epoch, and the loggers that its recipe asks for."""
+"""Reports of a run while it trains: a progress bar, a line per epoch, and the loggers of its recipe."""
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import nn
 from ...errors import OptionError
 from ..recipe import Log, Recipe
 from ..run_folder import RunFolder
+from ..terminal import make_console
 from ..types import EpochRecord, Splits
 from .validation import validate_part
 
@@ -45,9 +48,7 @@ def _print(sentence: str) -> None:
     if not _is_terminal():
         print(sentence, file=sys.stderr, flush=True)
         return
-    from rich.console import Console
-
-    Console(stderr=True).print(sentence, highlight=False, markup=False)
+    make_console(stderr=True).print(sentence)
 
 
 def _describe_start(recipe: Recipe) -> str:
@@ -86,19 +87,18 @@ class Progress:
     def __init__(self, recipe: Recipe, steps: int, first_epoch: int, speak: bool) -> None:
         self.recipe, self.steps, self.first, self.speak = recipe, steps, first_epoch, speak
         self.bar: Any = None
-        self.shown, self.images, self.since = 0.0, 0, time.monotonic()
+        self.updated, self.images, self.since = 0.0, 0, time.monotonic()
 
     def __enter__(self) -> "Progress":
         if not self.speak or not _is_terminal():
             return self
-        from rich.console import Console
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        console = Console(stderr=True)
+        console = make_console(stderr=True)
         if console.is_dumb_terminal:
             return self
-        texts = (TextColumn("{task.description}"), BarColumn(bar_width=None), TimeRemainingColumn())
+        texts = (TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), TimeRemainingColumn())
         numbers = (TextColumn("{task.fields[note]}"),) if console.width >= WIDE else ()
         self.bar = Bar(*texts, *numbers, console=console, expand=True, transient=True)
         self.bar.start()
@@ -121,11 +121,11 @@ class Progress:
         self.bar.update(self.task, completed=epoch * self.steps + step + 1)
         self.images += images
         now = time.monotonic()
-        if now - self.shown > 0.1:
+        if now - self.updated > 0.1:
             speed = self.images / max(1e-9, now - self.since)
             note = f"loss {loss:.3f} {speed:.0f} images/s"
             self.bar.update(self.task, description=self._epoch(epoch), note=note)
-            self.shown = now
+            self.updated = now
 
     def epoch(self, record: EpochRecord) -> None:
         """Report a finished epoch; time spent on validation does not lower the displayed speed of the next epoch."""
@@ -136,40 +136,27 @@ class Progress:
         if self.bar is None:
             print(f"{numbers}  {record['images_per_second']:.0f} images/s", file=sys.stderr, flush=True)
         else:
-            self.bar.console.print(numbers, highlight=False, markup=False)
+            self.bar.console.print(numbers)
 
     def _epoch(self, epoch: int) -> str:
         """The number of an epoch, padded to the width of the last."""
         return f"epoch {epoch + 1:>{len(str(self.recipe.epochs))}}/{self.recipe.epochs}"
 
 
-class Counter:
-    """A progress bar per task, on a terminal; otherwise nothing is shown."""
+@contextmanager
+def task_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function of the name of a task, the amount done, and the total: a bar per task, on a terminal alone."""
+    from rich.progress import Progress as Bar
 
-    def __init__(self) -> None:
-        self.bar: Any = None
-        self.tasks: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
+    with Bar(console=make_console(stderr=True), disable=not _is_terminal()) as bar:
 
-    def __enter__(self) -> "Counter":
-        if _is_terminal():
-            from rich.console import Console
-            from rich.progress import Progress as Bar
+        def show(task: str, done: int, total: int) -> None:
+            if task not in tasks:
+                tasks[task] = bar.add_task(task, total=total)
+            bar.update(tasks[task], completed=done)
 
-            self.bar = Bar(console=Console(stderr=True))
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def __call__(self, what: str, done: int, of: int) -> None:
-        """Report that `done` units out of `of` of the task `what` are finished."""
-        if self.bar is None:
-            return
-        if what not in self.tasks:
-            self.tasks[what] = self.bar.add_task(what, total=of)
-        self.bar.update(self.tasks[what], completed=done)
+        yield show
 
 
 class RunLogger:

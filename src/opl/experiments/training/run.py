@@ -1,7 +1,7 @@
 """From a recipe to a finished run folder: the only module that connects data, model, method and training."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from ...errors import DistributedError, FolderError, OplError, OptionError, Stop
 from ..data.noisy_labels import NoisyData, corrupt_labels, pruning_purity
 from ..failures import explain
 from ..methods.base import Objective
+from ..models import Network
 from ..recipe import Recipe
 from ..run_folder import ENDED_AFTER, RunFolder
 from ..settings import to_json
@@ -60,6 +61,8 @@ class Part:
     """Whether the finished run is tested; the trials of a search are not."""
     wait: float = 0.0
     """Seconds to wait for another process that trains in the folder."""
+    watch: Callable[[Network, Splits], None] | None = None
+    """Called after every epoch on the first process, for example to keep features; it must not change the model."""
 
 
 WHOLE = Part()
@@ -194,7 +197,7 @@ class _Training:
                 state=self.state,
                 validate=self._validate,
                 save=self._save_until,
-                watcher=self.bar,
+                watch=self.bar.step,
                 stop=self.stop,
             )
         self.fabric.barrier()
@@ -236,8 +239,10 @@ class _Training:
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
     def _save_until(self, state: dict[str, Any], record: EpochRecord | None) -> None:
-        """Save, and pause after the epoch that was asked for."""
+        """Save, and pause after the requested epoch."""
         self._save(state, record)
+        if record is not None and self.part.watch is not None and self.fabric.is_global_zero:
+            self.part.watch(self.model, self.splits)
         if record is not None and self.first < self.part.until <= state["epoch"]:
             raise Pause(f"paused after epoch {state['epoch']}.")
 
@@ -281,12 +286,13 @@ class _Training:
         """Return the final numbers and how they were obtained."""
         held_out = self._validate_part(model, self.splits.val).numbers
         records = self.folder.metrics()
+        oracles = [record[ORACLE] for record in records if ORACLE in record]
         skipped = [record["skipped_steps"] for record in records if "skipped_steps" in record]
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
         return {
             **{f"test/{name}": value for name, value in tested.items()},
             **{f"val/{name}": value for name, value in held_out.items() if name in ("top1", "top5", "loss")},
-            **({ORACLE: max(told)} if (told := [record[ORACLE] for record in records if ORACLE in record]) else {}),
+            **({ORACLE: max(oracles)} if oracles else {}),
             **{f"noise/{part}": rate for part, rate in (self.noisy.rates() if self.noisy else {}).items()},
             "selection": self.recipe.selection + guided,
             "scale": self.recipe.scale,
@@ -313,7 +319,7 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def _check_processes(devices: int, nodes: int, environment: Mapping[str, str]) -> None:
-    """Raise an error for more processes than this machine can hold, or for nodes that nobody starts."""
+    """Raise an error for more processes than this machine can hold, or for nodes without a launcher."""
     graphics, cores = torch.cuda.device_count(), os.cpu_count() or 1
     most = graphics or PROCESSES_PER_CORE * cores
     if devices > most:

@@ -65,10 +65,11 @@ class Trained:
         self.wrapped = fabric.setup_module(module)
         model.to(next(module.parameters()).dtype)
         rate = recipe.optimizer.lr
+        mults = {module.get_submodule("fc"): recipe.head_lr_mult}
         if self.shards:  # a group has one kind of tensor
-            groups = [*param_groups(module, lr=rate), *param_groups(objective, lr=rate)]
+            groups = [*param_groups(module, lr=rate, lr_mults=mults), *param_groups(objective, lr=rate)]
         else:
-            groups = param_groups(module, objective, lr=rate)
+            groups = param_groups(module, objective, lr=rate, lr_mults=mults)
         self.optimizer = fabric.setup_optimizers(recipe.optimizer.build(groups))
         if state is not None:
             self.optimizer.load_state_dict(self._shard(state["optimizer"]))

@@ -104,13 +104,13 @@ def child_environment(environment: Mapping[str, str] = os.environ, signum: int =
     """Return the environment for a child that calls `end_with_parent` and gets this signal when this process ends.
 
     Start the child from a thread that lives as long as the child: Linux sends the signal when that thread ends. A
-    process that a user started by hand has no such environment and outlives its shell as usual.
+    process that a user started has no such environment and outlives its shell as usual.
     """
     return {**environment, PARENT: f"{os.getpid()} {int(signum)}"}
 
 
 def end_with_parent() -> None:
-    """End this process together with its parent, however that ends, if the parent asked for it.
+    """End this process together with its parent, however the parent ends, if the parent requested it.
 
     Later calls, and the children of this process, do not see the request again.
     """

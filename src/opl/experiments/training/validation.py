@@ -238,10 +238,11 @@ def _gather(joined: dict[str, Tensor], group: Any) -> dict[str, Tensor]:
 def pictures(part: Images) -> dict[str, Any]:
     """Return `pixels` (P, H, W, channels) of a stratified sample that fits into 600 kB, and their `pixel_rows`.
 
-    Images above 64 pixels are reduced to that size first; of encoded images, 300 are kept.
+    Images above 64 pixels are reduced to that size first. All images of a part with at most 300 are kept, and 300 of a
+    larger part with encoded images.
     """
     size = _reduced(part.take(torch.arange(1))[0]).numel()
-    count = PICTURES if part.most_at_once else PICTURE_BYTES // max(1, size)
+    count = PICTURES if part.most_at_once or len(part) <= PICTURES else PICTURE_BYTES // max(1, size)
     rows = stratified_rows(part.labels[part.rows], count)
     most = part.most_at_once or len(rows)
     pixels = torch.cat([_reduced(part.take(rows[at : at + most])[0]) for at in range(0, len(rows), most)])
