@@ -19,6 +19,7 @@ from sphinx.util.docutils import SphinxTranslator
 from opl.experiments.charts.board import NOTE, Board, board
 from opl.experiments.charts.svg import element
 from opl.experiments.cli import COMMANDS
+from opl.experiments.cli.help import show_help
 from opl.experiments.evaluation.protocols import PROTOCOLS
 from opl.experiments.results.measures import ABSENT, describe_change
 
@@ -198,8 +199,8 @@ def help_of(name: str, *argv: str) -> str:
     os.environ |= {"COLUMNS": "88", "NO_COLOR": "1"}
     try:
         with redirect_stdout(printed), suppress(SystemExit):
-            parse = getattr(import_module(f"opl.experiments.cli.{command.module}"), command.name).parse
-            parse([*argv, "--help"])
+            kind = getattr(import_module(f"opl.experiments.cli.{command.module}"), command.name)
+            show_help(name, kind, list(argv))
     finally:
         for key, value in before.items():
             os.environ.pop(key) if value is None else os.environ.update({key: value})
