@@ -77,21 +77,21 @@ def global_similarities(
         )
     with torch.no_grad():
         local = batch.labels.long() if width == 0 else batch.labels.reshape(-1, width).to(x.dtype)
-        found: Found | None = None
+        result: Found | None = None
         if width == 0:
             every = _gather(local, sizes, group)
             classes = Hard.of(every, _left_out(every, ignore_index))
             fewer = sum(sizes) >= 2 * len(classes.counts)  # less data: an all-reduce sends its input about twice
             if straight and (algorithm == "class_sums" or (algorithm == "auto" and fewer)):
-                found = _by_sums(x, classes.part(rows), group, with_layout)
+                result = _by_sums(x, classes.part(rows), group, with_layout)
         elif straight and (algorithm == "class_sums" or (algorithm == "auto" and sum(sizes) >= 2 * width)):
-            found = _by_sums(x, Soft.of(local, batch.ignored), group, with_layout)
-        if found is None:
+            result = _by_sums(x, Soft.of(local, batch.ignored), group, with_layout)
+        if result is None:
             every = every if width == 0 else _gather(local, sizes, group)
             everything, left_out = _gather(x, sizes, group), _left_out(every, ignore_index)
             parts = _by_features(everything, every, left_out, rows, kind, straight, group)
-            found = parts, layout(everything, every, left_out) if with_layout else None
-    return *attach(x, *found[0], scale=float(world)), found[1]
+            result = parts, layout(everything, every, left_out) if with_layout else None
+    return *attach(x, *result[0], scale=float(world)), result[1]
 
 
 @outside_graphs
@@ -215,8 +215,8 @@ def agree(
     except OplError as error:
         problem = error
     device = features.device if isinstance(features, Tensor) else torch.device("cpu")
-    told = _gather_alike(torch.tensor([header], device=device), group)
-    headers = [Header(*row) for row in told.tolist()]
+    gathered = _gather_alike(torch.tensor([header], device=device), group)
+    headers = [Header(*row) for row in gathered.tolist()]
     if problem is not None:
         raise problem
     for rank, other in enumerate(headers):

@@ -92,7 +92,7 @@ class Average:
 class Measure:
     """A measure of finished runs: the arguments of `opl evaluate RUN`, and the names of the measures it writes."""
 
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     names: tuple[str, ...]
     scales: tuple[Scale, ...] = SCALES
     """The scales that use these arguments; a small scale may use fewer images, for instance."""
@@ -196,12 +196,12 @@ class Item:
         """The item without the columns of numbers that are measured at other scales only."""
         here = {name for measure in self.measures if scale in measure.scales for name in measure.names}
         elsewhere = {name for measure in self.measures for name in measure.names} - here
-        shown = {
+        metrics = {
             name: title
             for name, title in self.metrics.items()
             if not any(f"{measure_name(name)}/".startswith(f"{measure}/") for measure in elsewhere)
         }
-        return replace(self, metrics=shown, compared=tuple(name for name in self.compared if name in shown))
+        return replace(self, metrics=metrics, compared=tuple(name for name in self.compared if name in metrics))
 
     def at(self, scale: str) -> tuple[Row, ...]:
         """The rows that are run at a scale."""

@@ -108,8 +108,8 @@ class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-
         """Return the two parts of the loss, for the reducer."""
         within = indices_tuple is None and ref_emb is embeddings and ref_labels is labels
         if within and labels is not None and self._averages():  # then no list of all pairs is needed
-            found = orthogonal_projection(embeddings, labels, form=self.form, ignore_index=self.ignore_index)
-            return {"pos_loss": _reduced(1 - found.same), "neg_loss": _reduced(self.gamma * found.other)}
+            projection = orthogonal_projection(embeddings, labels, form=self.form, ignore_index=self.ignore_index)
+            return {"pos_loss": _reduced(1 - projection.same), "neg_loss": _reduced(self.gamma * projection.other)}
         first, positive, second, negative = convert_to_pairs(indices_tuple, labels, ref_labels)
         cosines = self.distance(embeddings, ref_emb)
         positives = self._counted((first, positive), labels, ref_labels)

@@ -125,7 +125,7 @@ def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_a
     assert printed.count("masked") == 1
     assert "numbers" not in printed
     assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
-    assert {argv for _, argv in measured} == {measure.words for measure in asked.measures if "tiny" in measure.scales}
+    assert {argv for _, argv in measured} == {measure.argv for measure in asked.measures if "tiny" in measure.scales}
     assert list(tmp_path.iterdir()) == []
 
 

@@ -94,12 +94,14 @@ class Board:
             for word, flags in zip(("best", "worst"), extremes, strict=True)
             if any(flags)
         ]
-        shown: dict[str, list[str]] = {}
+        titles_by_verdict: dict[str, list[str]] = {}
         for title, info, cell in zip(titles, self.infos, cells, strict=True):
             if cell and cell.significant:
-                shown.setdefault(describe_verdict(info, cell.decision), []).append(title)
-        found = "; ".join(f"{verdict} {_join(names)}" for verdict, names in shown.items())
-        compared = f"significantly {found} than {self.baseline}" if found else f"nothing significant vs {self.baseline}"
+                titles_by_verdict.setdefault(describe_verdict(info, cell.decision), []).append(title)
+        verdicts = "; ".join(f"{verdict} {_join(names)}" for verdict, names in titles_by_verdict.items())
+        compared = (
+            f"significantly {verdicts} than {self.baseline}" if verdicts else f"nothing significant vs {self.baseline}"
+        )
         if not any(cells):
             compared = "not measured"
         return f"{label}: {'; '.join([', '.join(parts), compared] if parts else [compared])}."

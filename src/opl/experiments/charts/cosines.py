@@ -92,7 +92,10 @@ def shares_of(values: Array, edges: Array) -> Array:
 
 def highest(made: list[Histogram]) -> float:
     """The largest share in several histograms, the top of their common axis."""
-    return max(float(max(part.max(initial=0.0) for part in (each.same, each.other))) for each in made) or 1.0
+    return (
+        max(float(max(part.max(initial=0.0) for part in (histogram.same, histogram.other))) for histogram in made)
+        or 1.0
+    )
 
 
 def to_svg(histogram: Histogram, top: float) -> Markup:

@@ -147,8 +147,8 @@ def add_footer(figure: "Figure", line: str) -> None:
         06f8644cf3
     """
     width, height = figure.get_size_inches()
-    shown = textwrap.fill(line, max(30, int(width * FOOTER_CHARACTERS))).replace("$", r"\$")
-    figure.text(0.01, -FOOTER_GAP / height, shown, fontsize=FOOTER_SIZE, color="0.35", va="top", ha="left")
+    text = textwrap.fill(line, max(30, int(width * FOOTER_CHARACTERS))).replace("$", r"\$")
+    figure.text(0.01, -FOOTER_GAP / height, text, fontsize=FOOTER_SIZE, color="0.35", va="top", ha="left")
 
 
 def _list_some(texts: Iterable[str]) -> str:

@@ -205,8 +205,8 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 def _draw_line(axes: "Axes", row: int, contrast: Contrast) -> None:
     """Draw one method, with its verdict at the right edge."""
-    shown = [value for value in contrast.pairs if math.isfinite(value)]
-    axes.plot(shown, [row] * len(shown), ".", color=ACCENT, markersize=5, alpha=0.5)
+    values = [value for value in contrast.pairs if math.isfinite(value)]
+    axes.plot(values, [row] * len(values), ".", color=ACCENT, markersize=5, alpha=0.5)
     mean, verdict = contrast.difference.mean, contrast.decision.verdict
     if math.isfinite(mean):
         axes.plot(mean, row, "|", color=ACCENT, markersize=11, markeredgewidth=2)

@@ -216,12 +216,12 @@ def _draw_pairs(axes: "Axes", angles: Array, class_names: Sequence[str]) -> None
     """
     count = len(class_names)
     below = np.tril(np.ones((count, count), dtype=bool), -1)
-    shown = np.where(below, angles, np.nan)[1:, :-1]
-    axes.imshow(shown, cmap=DIVERGING, vmin=0, vmax=180, interpolation="nearest")
+    degrees = np.where(below, angles, np.nan)[1:, :-1]
+    axes.imshow(degrees, cmap=DIVERGING, vmin=0, vmax=180, interpolation="nearest")
     size = 8 if count <= 4 else 6 if count <= NUMBERED else 4
-    for row, column in np.argwhere(np.isfinite(shown)) if count <= NUMBERED else ():
-        shade = "white" if abs(shown[row, column] - 90) > 60 else "black"
-        number = f"{shown[row, column]:.0f}"
+    for row, column in np.argwhere(np.isfinite(degrees)) if count <= NUMBERED else ():
+        shade = "white" if abs(degrees[row, column] - 90) > 60 else "black"
+        number = f"{degrees[row, column]:.0f}"
         axes.text(column, row, number, ha="center", va="center", fontsize=size, color=shade)
     names = [print_label(name, 12) for name in class_names]
     turn = 90 if max(map(len, names)) > (5 if count <= 4 else 3) else 0

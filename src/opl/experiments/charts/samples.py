@@ -71,10 +71,10 @@ def shared_samples(before: Run, after: Run) -> Samples:
         raise FolderError("the two runs keep no features of the same test images.")
     pixels, picture_of = _pictures(first, common)
     with_picture = np.array([row in picture_of for row in common.tolist()])
-    shown = _every_nth(common[with_picture], labels, PICTURES)
-    rest = _every_nth(np.setdiff1d(common, shown), labels, POINTS - len(shown))
-    rows = np.sort(np.concatenate([shown, rest]))
-    kept = np.sort(shown)
+    pictured = _every_nth(common[with_picture], labels, PICTURES)
+    rest = _every_nth(np.setdiff1d(common, pictured), labels, POINTS - len(pictured))
+    rows = np.sort(np.concatenate([pictured, rest]))
+    kept = np.sort(pictured)
     index_of = {row: index for index, row in enumerate(kept.tolist())}
     return Samples(
         rows,

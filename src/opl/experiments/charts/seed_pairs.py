@@ -47,8 +47,10 @@ def seed_pairs(
     metric: str, title: str, labels: tuple[str, str], before: Sequence[Run], after: Sequence[Run]
 ) -> SeedPairs | None:
     """The seeds of which both rows have a finite value of the metric; None without any."""
-    base, own = ({run.seed: number(run.result.get(metric)) for run in runs} for runs in (before, after))
-    values = [(seed, base[seed], value) for seed, value in own.items() if seed in base]
+    values_before, values_after = (
+        {run.seed: number(run.result.get(metric)) for run in runs} for runs in (before, after)
+    )
+    values = [(seed, values_before[seed], value) for seed, value in values_after.items() if seed in values_before]
     finite = tuple(value for value in values if math.isfinite(value[1]) and math.isfinite(value[2]))
     return SeedPairs(title, labels, finite, -1 if metric in LOWER_IS_BETTER else 1) if finite else None
 

@@ -280,8 +280,8 @@ def _draw_image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
 def _name_classes(axes: "Axes", matrix: Matrix, most: int) -> None:
     """Name the classes on both axes: all of them, or some if there are more than `most`."""
     count = len(matrix.class_names)
-    shown = list(range(0, count, 1 if count <= most else max(5, -(-count // MOST_NAMES))))
-    names = [print_label(matrix.class_names[index], 20) for index in shown]
+    indices = list(range(0, count, 1 if count <= most else max(5, -(-count // MOST_NAMES))))
+    names = [print_label(matrix.class_names[index], 20) for index in indices]
     size = 6 if count <= 20 else 5
-    axes.set_xticks(shown, names, rotation=90, fontsize=size)
-    axes.set_yticks(shown, names, fontsize=size)
+    axes.set_xticks(indices, names, rotation=90, fontsize=size)
+    axes.set_yticks(indices, names, fontsize=size)

@@ -59,9 +59,9 @@ def shorten(name: str, length: int = NAME_LENGTH) -> str:
         >>> shorten("a very long name", 8)
         'a very …'
     """
-    shown = "".join(letter if letter.isprintable() else " " for letter in str(name))
-    shown = " ".join(shown.split()) or "(no name)"
-    return shown if len(shown) <= length else shown[: length - 1] + "…"
+    text = "".join(letter if letter.isprintable() else " " for letter in str(name))
+    text = " ".join(text.split()) or "(no name)"
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) -> str:
@@ -76,8 +76,8 @@ def print_label(name: str, length: int = NAME_LENGTH, width: int = NAME_LENGTH) 
         >>> print(print_label("$5"))
         \\$5
     """
-    shown = textwrap.fill(shorten(name, length), width).replace("$", r"\$")
-    return " " + shown if shown.startswith("_") else shown  # legends omit labels that start with an underscore
+    text = textwrap.fill(shorten(name, length), width).replace("$", r"\$")
+    return " " + text if text.startswith("_") else text  # legends omit labels that start with an underscore
 
 
 def split_common(before: str, after: str) -> tuple[str, tuple[str, str]]:

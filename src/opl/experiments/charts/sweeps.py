@@ -152,7 +152,7 @@ def sweeps(runs: Iterable[Run], metric: str = "test/top1") -> dict[str, list[Swe
     scaled = {key.per_image(): values for key, values in results.items() if key.varied[BATCH] > 0 and key.lr > 0}
     varied = zip(SETTINGS, (WEIGHT, GAMMA, BATCH, BATCH), (results, results, results, scaled), strict=True)
     made = {name: _sweeps(values, index, SETTINGS[name]) for name, index, values in varied}
-    return {name: found for name, found in made.items() if found}
+    return {name: points for name, points in made.items() if points}
 
 
 def grids(runs: Iterable[Run], metric: str = "test/top1") -> list[Grid]:

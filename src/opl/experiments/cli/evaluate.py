@@ -58,7 +58,7 @@ class Evaluate:
         several = f"--{chosen.several} takes several values, which are evaluated together." if chosen.settings else ""
         sentence = f"Measure a finished run: {chosen.summary}."
         run, name = "opl evaluate runs/digits-opl/seed-0", known.protocol
-        guide = Guide((f"{run} {name}", f"opl evaluate runs {name} --jobs 2"), words=("RUN", name))
+        guide = Guide((f"{run} {name}", f"opl evaluate runs {name} --jobs 2"), argument_names=("RUN", name))
         more = [several] if several else []
         print_help("evaluate", sentence, settings or Parser(add_help=False), more, guide)
 
@@ -90,7 +90,7 @@ class EvaluateMany:
     folder: Path
     runs: tuple[RunFolder, ...]
     argv: tuple[str, ...]
-    place: Placement
+    placement: Placement
 
     @classmethod
     def find(cls, folder: Path, protocol: str, argv: list[str]) -> "EvaluateMany | None":
@@ -100,15 +100,15 @@ class EvaluateMany:
         runs = tuple(RunFolder(run.path.absolute()) for run in RunFolder.below(folder) if run.done)
         if not runs:
             return None
-        place, rest = read_flags(Placement, argv, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
-        check_settings(place, "--")
-        return cls(folder.absolute(), runs, (protocol, *rest), place)
+        placement, rest = read_flags(Placement, argv, prog="opl evaluate DIR PROTOCOL", return_unknown_args=True)
+        check_settings(placement, "--")
+        return cls(folder.absolute(), runs, (protocol, *rest), placement)
 
     def run(self) -> int:
         """Evaluate all runs; a failure does not stop the others."""
-        with self.place.executor(self.folder, short=False) as executor:
+        with self.placement.executor(self.folder, short=False) as executor:
             commands = [(run, self.argv) for run in self.runs]
-            failed = evaluate_all(commands, self.folder, executor, self.place.resources)
+            failed = evaluate_all(commands, self.folder, executor, self.placement.resources)
         print(f"{len(self.runs) - len(failed)} of {len(self.runs)} runs measured: {' '.join(self.argv)}")
         return 1 if failed else 0
 

@@ -58,7 +58,7 @@ class Guide:
     """The flags that people need first."""
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further flags by heading; flags of nested settings have the heading of these settings."""
-    words: tuple[str, ...] = ()
+    argument_names: tuple[str, ...] = ()
     """The names of the positional arguments, where their fields have others."""
 
 
@@ -71,13 +71,13 @@ GUIDES = {
             "The images": ("--images", "--size", "--flip", "--split-seed", "--image-column", "--label-column"),
             "Where and how it runs": ("--jobs", "--precision", "--json"),
         },
-        words=("FOLDER|FILE|HUB_ID",),
+        argument_names=("FOLDER|FILE|HUB_ID",),
     ),
-    "recipes": Guide(("opl recipes", "opl recipes table-3 opl"), words=("[ITEM]", "[TERM ...]")),
+    "recipes": Guide(("opl recipes", "opl recipes table-3 opl"), argument_names=("[ITEM]", "[TERM ...]")),
     "train": Guide(
         ("opl train digits-opl", "opl train mnist-opl --scale small --seed 1 --method.gamma 2"),
         ("--scale", "--out", "--dry-run", "--recipe", "--json"),
-        words=("RECIPE",),
+        argument_names=("RECIPE",),
     ),
     "reproduce": Guide(
         ("opl reproduce table-s1", "opl reproduce table-1 --scale tiny --dry-run"),
@@ -89,7 +89,7 @@ GUIDES = {
             "opl evaluate runs/digits-opl/seed-0 geometry",
             "opl evaluate runs/small/table-6/cifar-fs-rfs/seed-0 episodes --shot 1 5",
         ),
-        words=("RUN", "PROTOCOL"),
+        argument_names=("RUN", "PROTOCOL"),
     ),
     "check": Guide(("opl check runs", "opl check runs/small/table-1")),
     "search": Guide(
@@ -101,7 +101,9 @@ GUIDES = {
         {"Trials": ("--seeds", "--trials", "--batch", "--prune-at", "--metric")},
     ),
     "report": Guide(("opl report runs/small/demo", "opl report runs")),
-    "results": Guide(("opl results add runs/small/table-1", "opl results write --check"), words=("add|write|draw",)),
+    "results": Guide(
+        ("opl results add runs/small/table-1", "opl results write --check"), argument_names=("add|write|draw",)
+    ),
     "results add": Guide(
         ("opl results add runs/small/table-1", "opl results add runs --replace"), ("--to", "--replace")
     ),
@@ -112,13 +114,13 @@ GUIDES = {
     "export": Guide(
         ("opl export runs/digits-opl/seed-0 exported", "opl export runs/digits-opl/seed-0 --hub somebody/digits-opl"),
         ("--hub", "--private", "--license"),
-        words=("RUN", "[FOLDER]"),
+        argument_names=("RUN", "[FOLDER]"),
     ),
-    "data": Guide(("opl data", "opl data cifar100"), words=("[NAME]",)),
+    "data": Guide(("opl data", "opl data cifar100"), argument_names=("[NAME]",)),
     "bench": Guide(
         ("opl bench", "opl bench losses --seconds 1 --no-memory"),
         ("--seconds", "--threads", "--memory"),
-        words=("[WHAT]",),
+        argument_names=("[WHAT]",),
     ),
 }
 
@@ -169,13 +171,13 @@ def print_help(
     """
     guide, entries = guide or GUIDES[command], list(_entries(parser))
     arguments = [entry for entry in entries if not entry.flags]
-    words = guide.words or [entry.name for entry in arguments]
+    argument_names = guide.argument_names or [entry.name for entry in arguments]
     flags = [entry for entry in entries if entry.flags]
-    _print(" ".join(["usage: opl", command, *words, *(["[flags]"] if flags else [])]))
+    _print(" ".join(["usage: opl", command, *argument_names, *(["[flags]"] if flags else [])]))
     _print("", sentence, "")
     print("\n".join(f"  {example}" for example in guide.examples))
     _print(*["", *more] if more else [])
-    _print_entries("", [entry._replace(name=word) for entry, word in zip(arguments, words, strict=False)])
+    _print_entries("", [entry._replace(name=word) for entry, word in zip(arguments, argument_names, strict=False)])
     named = {name: entry for entry in flags for name in entry.flags}
     first = [named[name] for name in guide.first if name in named]
     _print_entries("Flags to start with", first)
@@ -246,10 +248,10 @@ def _metavar(action: argparse.Action) -> tuple[str, str]:
 
 def _join(text: str, choices: str, default: str) -> str:
     """Return the text of a flag with its choices and its default; those that say nothing are left out."""
-    shown = re.sub(r"^(-?\d+)\.0$", r"\1", default.strip("'\""))
-    told = f"(default: {shown})" if shown not in ("", "False", "None") else ""
+    value = re.sub(r"^(-?\d+)\.0$", r"\1", default.strip("'\""))
+    note = f"(default: {value})" if value not in ("", "False", "None") else ""
     listed = f"One of {choices.replace(',', ', ').replace('  ', ' ')}." if choices else ""
-    return " ".join(part for part in (text, listed, told) if part)
+    return " ".join(part for part in (text, listed, note) if part)
 
 
 def _first_sentence(text: str) -> str:

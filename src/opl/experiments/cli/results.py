@@ -151,8 +151,8 @@ class Draw:
             self.to.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): give another --to.") from error
-        files, words = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
-        print("\n".join([*words, f"drawn: {', '.join(map(str, files))}"]))
+        files, sentences = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
+        print("\n".join([*sentences, f"drawn: {', '.join(map(str, files))}"]))
         return 0
 
 

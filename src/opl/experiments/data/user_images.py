@@ -242,8 +242,8 @@ def short_name(target: str) -> str:
     path = Path(target).expanduser()
     path = path.with_suffix("") if path.suffix.lower() in (*CSV_SUFFIXES, ".parquet") else path
     parts = [part for part in path.parts if part not in ("/", ".", "..")]
-    words = parts if HUB_ID.fullmatch(target) and not Path(target).exists() else parts[-1:]
-    plain = unicodedata.normalize("NFKD", "-".join(words)).encode("ascii", "ignore").decode()
+    name_parts = parts if HUB_ID.fullmatch(target) and not Path(target).exists() else parts[-1:]
+    plain = unicodedata.normalize("NFKD", "-".join(name_parts)).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:60] or "images"
 
 
@@ -286,14 +286,14 @@ def _list_tables(files: DataFiles) -> Target:
         hint = " Or name it with --image-column or --label-column." if "no column" in str(error) else ""
         raise DataError(f"{error}{hint}") from error
     names = listing.names.get(listing.label, ())
-    words = [_word(value, names) for value in listing.labels[listing.label]]
-    unlabeled = [listing.row_name(row) for row, word in enumerate(words) if word is None]
-    rows = [row for row, word in enumerate(words) if word is not None]
+    class_names = [_word(value, names) for value in listing.labels[listing.label]]
+    unlabeled = [listing.row_name(row) for row, word in enumerate(class_names) if word is None]
+    rows = [row for row, word in enumerate(class_names) if word is not None]
     notes = [f"Left out: {count(len(unlabeled), 'row')} without a label ({name_some(unlabeled)})."] if unlabeled else []
     listing = replace(
         listing.take(rows),
         parts=[listing.parts[row] if len(files.known.images) > 1 else "" for row in rows],
-        labels={"label": [words[row] for row in rows]},
+        labels={"label": [class_names[row] for row in rows]},
         names={"label": names},
         notes=tuple(notes),
     )
@@ -408,9 +408,9 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
             notes.append(f"Left out: {count(len(unreadable), 'unreadable image')} ({some}).")
         kept = _clean(listing, sums, notes)
         listing = listing.take(kept)
-        words = listing.labels["label"]
-        names = _class_names(set(words), listing.names.get("label", ()))
-        labels = np.array([names.index(word) for word in words], np.int64)
+        class_labels = listing.labels["label"]
+        names = _class_names(set(class_labels), listing.names.get("label", ()))
+        labels = np.array([names.index(word) for word in class_labels], np.int64)
         parts, how = divide(listing.parts, labels, data.split_seed)
         final = pixels[kept][..., : 1 if gray else 3].transpose(0, 3, 1, 2)
         for name, array in (("pixels", final), ("labels", labels), ("parts", parts)):
@@ -427,12 +427,12 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
 def _clean(listing: Listing, sums: Sequence[str], notes: list[str]) -> list[int]:
     """Return the rows without copies and small classes; add sentences about them to `notes`."""
     parts, labels = listing.parts, listing.labels["label"]
-    kept, said = remove_copies(
+    kept, sentences = remove_copies(
         [(row, parts[row], labels[row], checksum) for row, checksum in enumerate(sums) if checksum]
     )
-    notes += said
-    kept, said = remove_small_classes([(row, parts[row], labels[row]) for row in kept])
-    notes += said
+    notes += sentences
+    kept, sentences = remove_small_classes([(row, parts[row], labels[row]) for row in kept])
+    notes += sentences
     if len(classes := {labels[row] for row in kept}) < 2:
         held = f"only one class, {classes.pop()!r}," if classes else "no class"
         raise DataError(

@@ -114,9 +114,9 @@ class Measurement:
 
 def measure(subject: Subject) -> list[Measurement]:
     """Return every metric for which the run has a finite number."""
-    shown = {**METRICS, **(subject.item.metrics if subject.item else {})}
+    titles = {**METRICS, **(subject.item.metrics if subject.item else {})}
     measured = []
-    for metric, title in shown.items():
+    for metric, title in titles.items():
         values, base = (_values(subject, runs, metric) for runs in (subject.seeds, subject.baseline))
         if subject.run.seed in values:
             paired = {seed: value - base[seed] for seed, value in values.items() if seed in base}

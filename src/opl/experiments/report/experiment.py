@@ -266,7 +266,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
         )
     )
     top = cosines.highest(made)
-    charts = [(each.label, cosines.to_svg(each, top), cosines.data_table(each)) for each in made]
+    charts = [(histogram.label, cosines.to_svg(histogram, top), cosines.data_table(histogram)) for histogram in made]
     return render("cosines", charts=charts, seed=runs[0].seed)
 
 
@@ -312,11 +312,11 @@ def _table(experiment: Experiment) -> Markup:
         reason = f"a result has no {error}." if isinstance(error, KeyError) else str(error)
         return absent(f"This table cannot be made: {reason}")
     averages = {average.row.recipe for average in group.item.averages_at(group.scale)}
-    shown = [line for line in table.lines if line.recipe in group.recipes | averages or line.quoted]
+    lines = [line for line in table.lines if line.recipe in group.recipes | averages or line.quoted]
     titles = table.item.metrics
-    metrics = [name for name in titles if any(name in line.numbers or name in line.paper for line in shown)]
+    metrics = [name for name in titles if any(name in line.numbers or name in line.paper for line in lines)]
     with_difference = [name for name in table.item.main if len(table.item.main) <= WIDEST and name in metrics]
-    hidden = len(table.lines) - len(shown)
+    hidden = len(table.lines) - len(lines)
     return render(
         "result_table",
         group=group,
@@ -330,7 +330,7 @@ def _table(experiment: Experiment) -> Markup:
                 "differences": [_difference(line, name) for name in with_difference],
                 "missing": line.missing,
             }
-            for line in shown
+            for line in lines
         ],
         notes=[
             *table.protocols,
@@ -392,12 +392,12 @@ def _seeds(experiment: Experiment) -> Markup | None:
     compared = [(rows, pairs) for rows in group.pairs() if (pairs := pairs_of(*rows, metric, item.metrics[metric]))]
     if not compared:
         return None
-    shown = [pairs for _, pairs in compared[:SEED_CHARTS]]
+    charts = [pairs for _, pairs in compared[:SEED_CHARTS]]
     if metric != "test/d" and (in_d := pairs_of(*compared[0][0], "test/d", "d")):
-        shown.insert(1, in_d)
+        charts.insert(1, in_d)
     return render(
         "seeds",
-        charts=[(pairs, seed_pairs.to_svg(pairs)) for pairs in shown],
+        charts=[(pairs, seed_pairs.to_svg(pairs)) for pairs in charts],
         more=max(0, len(compared) - SEED_CHARTS),
         data=seed_pairs.data_table([pairs for _, pairs in compared]),
     )
@@ -464,9 +464,9 @@ def _novel(experiment: Experiment, index: int) -> Markup | None:
     charts = []
     for panel in panels:
         label = f"Classes that were never trained on, {panel.label}: separation {panel.separation:.2f}."
-        shown, labels = points.finite(panel.points, panel.labels)
-        chart = points.to_svg(label, points.to_positions(shown), labels)
-        table = points.class_table(label, shown, labels, panel.class_names)
+        positions, labels = points.finite(panel.points, panel.labels)
+        chart = points.to_svg(label, points.to_positions(positions), labels)
+        table = points.class_table(label, positions, labels, panel.class_names)
         charts.append((panel.label, f"separation {panel.separation:.2f}", chart, table))
     names = max((panel.class_names for panel in panels), key=len)
     key = f"novel-{experiment.pair_key(index)}"

@@ -148,13 +148,13 @@ def render_short(
     rows, counted = [heading, ("---",) * len(heading)], []
     for item in chosen:
         pairs = _compare(item, runs, scale, folder, items)
-        shown = _select(item, pairs)
+        selected = _select(item, pairs)
         revisions = [
             revision for revision in item.revisions if not revision.metrics or {*revision.metrics} & {*item.main}
         ]
         stale = {run.name for revision in revisions for run in stale_runs(revision, runs) if run.scale == scale}
-        rows += [_short_row(pair, stale) for pair in shown]
-        if len(shown) < len(pairs):
+        rows += [_short_row(pair, stale) for pair in selected]
+        if len(selected) < len(pairs):
             counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
             counted.append(f"All {len(pairs)} comparisons of {item.name}: {list_verdicts(counts)}.")
     text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -228,8 +228,8 @@ def _shorten(baseline: str, row: str) -> str:
         >>> _shorten("MNIST, uniform, TL", "MNIST, uniform, TL+OPL"), _shorten("network alone", "network alone+OPL")
         ('TL', 'network alone')
     """
-    words = dropwhile(lambda pair: pair[0] == pair[1], zip_longest(baseline.split(), row.split()))
-    rest = " ".join(word for word, _ in words if word)
+    pairs = dropwhile(lambda pair: pair[0] == pair[1], zip_longest(baseline.split(), row.split()))
+    rest = " ".join(word for word, _ in pairs if word)
     return rest if rest[:1].isupper() else baseline
 
 

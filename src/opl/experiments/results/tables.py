@@ -109,7 +109,7 @@ def common_words(labels: Sequence[str]) -> str:
     """
     split = [label.split() for label in labels]
     most = min(map(len, split)) - 1 if len(split) > 1 else 0
-    same = next((index for index in range(most) if len({words[index] for words in split}) > 1), most)
+    same = next((index for index in range(most) if len({tokens[index] for tokens in split}) > 1), most)
     return " ".join(split[0][:same])
 
 
@@ -126,8 +126,11 @@ def short_label(label: str, heading: str) -> str:
 
 def cells(table: Table) -> tuple[list[str], list[list[str]]]:
     """Header and cells of a table as text; the differences are the last columns."""
-    item, told = table.item, table.with_paper
-    papers = [table.paper_title if len(told) == 1 else f"{table.paper_title}, {item.metrics[name]}" for name in told]
+    item, paper_metrics = table.item, table.with_paper
+    papers = [
+        table.paper_title if len(paper_metrics) == 1 else f"{table.paper_title}, {item.metrics[name]}"
+        for name in paper_metrics
+    ]
     differences = [f"difference in {item.metrics[name]}" for name in item.main]
     heading = [item.what, "seeds", *item.metrics.values(), *papers, *differences]
     body = [
@@ -135,7 +138,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
             line.label,
             describe_seeds_of(line),
             *(format_interval(line.numbers[name]) if name in line.numbers else "-" for name in item.metrics),
-            *(describe_paper(line, name) or "-" for name in told),
+            *(describe_paper(line, name) or "-" for name in paper_metrics),
             *(describe_line_difference(line, name) for name in item.main),
         ]
         for line in table.lines
@@ -160,7 +163,7 @@ def describe_line_difference(line: Line, name: str) -> str:
 
 def as_json(table: Table) -> dict[str, Any]:
     """The table as data."""
-    shown = [
+    rows = [
         {
             **asdict(line),
             "numbers": _plain(line.numbers),
@@ -177,7 +180,7 @@ def as_json(table: Table) -> dict[str, Any]:
         "paper": item.setting,
         "note": item.note,
         "protocols": table.protocols,
-        "rows": shown,
+        "rows": rows,
     }
 
 

@@ -328,13 +328,13 @@ def _describe_d(line: Line) -> str:
         return ""
     before, after = (f"{mean:.2f}" for mean in _means(line, D))
     change = f"d {before} → {after}"
-    words = {
+    sentences = {
         LOSS: f"moved images of different classes apart ({change})",
         GAIN: f"moved images of different classes closer together ({change})",
         UNDECIDED: f"had no clear effect on images of different classes ({change})",
         TOO_FEW: f"changed {change.replace('d ', 'd (', 1)})",
     }
-    return words.get(decision.verdict, f"left images of different classes where they were ({change})")
+    return sentences.get(decision.verdict, f"left images of different classes where they were ({change})")
 
 
 def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
@@ -351,13 +351,13 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
         UNDECIDED: f"no clear effect on {metric} yet: {values}",
         TOO_FEW: f"too few seeds to judge {metric}: {values}",
     }
-    words = {
+    sentences = {
         GAIN: f"raised {metric}: {values}",
         LOSS: f"lowered {metric}: {values}",
     }
     if decision.verdict in open_words:
         return "", open_words[decision.verdict]
-    return words.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
+    return sentences.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
 
 
 def _join(subject: str, about_d: str, known: str, unknown: str) -> str:
@@ -373,10 +373,10 @@ def describe_metric(title: str, percent: bool = True) -> str:
         >>> describe_metric("top-1 %"), describe_metric("1-shot %"), describe_metric("seconds", percent=False)
         ('accuracy', 'accuracy (1-shot)', 'seconds')
     """
-    words = title.replace("%", "").strip(" ,")
+    metric = title.replace("%", "").strip(" ,")
     if not percent:
-        return words
-    return "accuracy" if words in ("", "top-1") else f"accuracy ({words})"
+        return metric
+    return "accuracy" if metric in ("", "top-1") else f"accuracy ({metric})"
 
 
 def _describe_alone(item: Item, runs: Sequence[Run], scale: str) -> str:

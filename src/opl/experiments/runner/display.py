@@ -158,15 +158,15 @@ def render(console: "Console", lines: Sequence[Line], left: Callable[[int], floa
     time_left = ", estimating time…" if seconds is None else f", about {format_seconds(seconds)} left"
     head = Text(f"{count(lines)}{time_left}")
     most = console.height - 1
-    shown = min(len(running), most)
+    bars = min(len(running), most)
     while True:
-        more = len(running) - shown
+        more = len(running) - bars
         rest = [Text(f"and {more} more running")] if more else []
-        view = Group(head, *([_bars(console.width, running[:shown])] if shown else []), *rest)
+        view = Group(head, *([_bars(console.width, running[:bars])] if bars else []), *rest)
         taken = len(console.render_lines(view, pad=False))
-        if taken <= most or not shown:
+        if taken <= most or not bars:
             return view
-        shown = min(shown - 1, shown * most // taken)
+        bars = min(bars - 1, bars * most // taken)
 
 
 def _bars(width: int, lines: Sequence[Line]) -> "Table":

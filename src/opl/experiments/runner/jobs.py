@@ -201,8 +201,8 @@ def run_jobs(
         else:
             executor.submit(job.task(argv, resources))
     failed = []
-    own = Display(jobs, lambda running: seconds_left(jobs, running)) if display is None else nullcontext(display)
-    with own as opened:
+    screen = Display(jobs, lambda running: seconds_left(jobs, running)) if display is None else nullcontext(display)
+    with screen as opened:
         for event in executor.watch():
             job = named[event.name]
             job.follow(event)
@@ -344,7 +344,7 @@ def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
     """The arguments after `opl evaluate RUN` for all measures that the item needs and the run lacks."""
     arrays = [name for name in _arrays_of(item) if job.folder.outputs(name) is None]
     measures = [measure for measure in item.measures if scale in measure.scales]
-    missing = [measure.words for measure in measures if not _is_measured(job.folder, measure)]
+    missing = [measure.argv for measure in measures if not _is_measured(job.folder, measure)]
     return [*((protocol_of(name),) for name in arrays), *missing]
 
 

@@ -258,8 +258,8 @@ class OptunaSampler:
         if not old:
             made = len(self.study.get_trials(deepcopy=False))
             self.study.sampler = TPESampler(seed=self.seed + made, n_startup_trials=max(5, self.batch))
-            asked = [self.study.ask() for _ in range(min(self.batch, self.count - made))]
-            for trial in asked:
+            proposed = [self.study.ask() for _ in range(min(self.batch, self.count - made))]
+            for trial in proposed:
                 for setting in self.space:
                     _suggest(trial, setting)
             old = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]

@@ -169,11 +169,11 @@ def network_of(weights: str) -> tuple[str, Stem | None]:
     for name, (depth, width) in RESNETS.items():
         candidates |= {(name, stem): ResNet(depth=depth, stem=stem, width=width) for stem in STEMS}
     error: OptionError | None = None
-    for found, model in candidates.items():
+    for network, model in candidates.items():
         try:
             load_pretrained(model.build(3, 2), weights)
         except OptionError as refusal:
             error = refusal
         else:
-            return found
+            return network
     raise OptionError(f"--weights {weights!r} fits none of {IMAGENET}, {', '.join(RESNETS)}: {error}")

@@ -193,19 +193,19 @@ def run_rounds(
         expected: expected seconds of the first round.
     """
     outcome, started_any = Outcome(), False
-    shown = [job for jobs in rounds[:planned] for job in jobs]
+    displayed = [job for jobs in rounds[:planned] for job in jobs]
     alarm = threading.Timer(clock.until_late, executor.cancel)
     alarm.daemon = True
     alarm.start()
     try:
-        with Display(shown, lambda running: seconds_left(shown, running), whole=True) as display:
+        with Display(displayed, lambda running: seconds_left(displayed, running), whole=True) as display:
             for index, jobs in enumerate(rounds):
                 if all(job.folder.done for job in jobs):
                     continue
                 if started_any and clock.left < PATIENCE * expected:
                     outcome.skipped = max(0, planned - index)
                     break
-                shown += jobs if index >= planned else ()
+                displayed += jobs if index >= planned else ()
                 started = time.monotonic()
                 failed = run_jobs(jobs, [_argv(job, executor) for job in jobs], executor, SHARE, display)
                 outcome.late = not alarm.is_alive()

@@ -247,10 +247,10 @@ class Trial:
 
     def all_arms(self, choice: Choice) -> list[Arm]:
         """Return the arms of this folder: without OPL, with OPL in the first try and in every later try."""
-        baseline, own = self.arms(choice)
+        baseline, current = self.arms(choice)
         tries = {folder: read_chosen(folder) for folder in (self.home, *sorted(self.home.glob(FOLDERS)))}
         others = {folder: self._arm(chosen.choice, folder) for folder, chosen in tries.items() if chosen}
-        return [baseline, *{**others, self.folder: own}.values()]
+        return [baseline, *{**others, self.folder: current}.values()]
 
     def train(self, chosen: Chosen, executor: Executor) -> Outcome:
         """Train all arms, seed after seed."""
