@@ -83,7 +83,7 @@ def read_json(file: Path, limit: int = MOST_JSON, *, links: bool = True) -> Any:
 def parse_json(data: bytes) -> Any:
     """Parse JSON of limited depth; an integer of more than 64 bits becomes a float, which may be infinite."""
     try:
-        return json.loads(data, parse_int=lambda text: int(text) if len(text) <= DIGITS else float(text))
+        return json.loads(data, parse_int=lambda text: int(text) if len(text.lstrip("-")) <= DIGITS else float(text))
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
