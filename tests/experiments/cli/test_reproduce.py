@@ -175,10 +175,14 @@ def test_dry_run_prints_missing_data_sets_and_omitted_rows(apart, tmp_path, capf
     argv = ["reproduce", "table-3", "--scale", "small", "--out", str(tmp_path / "runs"), "--dry-run"]
     assert cli.main(argv) == 0
     printed = capfd.readouterr()
-    assert printed.err == "left out: 12 rows that need cifar10, which is missing (see opl data)\n"
+    table = paper.ITEMS["table-3"]
+    without, kept = ([row for row in table.at("small") if bool(row.needs) == needs] for needs in (True, False))
+    assert printed.err == f"left out: {len(without)} rows that need cifar10, which is missing (see opl data)\n"
     missing = "missing (opl data NAME explains how to get it)"
     assert f"data: cifar10 {missing}, cifar100 {missing}, mnist {missing}" in printed.out
-    assert "0/72 runs done, 72 to train: about 2 h 0 min (1 in parallel)" in printed.out
+    runs = sum(row.seeds or 3 for row in kept)
+    hours, minutes = divmod(runs * table.costs["small"].seconds // 60, 60)
+    assert f"0/{runs} runs done, {runs} to train: about {hours:.0f} h {minutes:.0f} min (1 in parallel)" in printed.out
     assert "opl evaluate measures each run" in printed.out
     assert not (tmp_path / "runs").exists()
 

@@ -8,7 +8,7 @@ from scipy import stats
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.comparisons import describe_difference, lines
 from opl.experiments.results.document import read_comparable
-from opl.experiments.results.summary import collect_settings, measure_effects, summarize, summarize_task
+from opl.experiments.results.summary import collect_settings, measure_effects, summarize
 from opl.experiments.results.tables import build_table
 from opl.experiments.statistics import interval
 
@@ -23,6 +23,11 @@ def runs():
 @pytest.fixture(scope="module")
 def settings(runs):
     return collect_settings(ITEMS.values(), runs, "small")
+
+
+@pytest.fixture(scope="module")
+def tasks(settings):
+    return summarize(settings)
 
 
 def of_task(settings, task):
@@ -50,8 +55,7 @@ def test_a_setting_is_counted_once_and_has_the_papers_opl(settings):
     assert ("cifar100-search-opl", "val/top1") not in keys  # counted by its test images
 
 
-def test_random_effects_follow_from_the_records_and_results_md_states_them(settings):
-    tasks = summarize(settings)
+def test_random_effects_follow_from_the_records_and_results_md_states_them(settings, tasks):
     assert {summary.task for summary in tasks} >= {"classification", "label noise", "few-shot learning"}
     text = (ROOT / "RESULTS.md").read_text()
     for summary in tasks:
@@ -59,16 +63,32 @@ def test_random_effects_follow_from_the_records_and_results_md_states_them(setti
         assert (summary.effect.mean, summary.effect.half) == pytest.approx(dersimonian_laird(measure_effects(chosen)))
         assert summary.settings == len(chosen)
         assert f"| {summary.task} | {len(chosen)} | {describe_difference(summary.effect)} |" in text
-    classification = of_task(settings, "classification")
-    same = [setting for setting in classification if setting.network == "CifarResNet-8"]
-    apart = ("cifar100-jpegs-vit-opl", "cifar100-neuralscale-resnet18-opl")
-    others = [setting for setting in classification if setting.recipe not in apart]
-    assert f"{len(same)} of the {len(classification)} settings are one ResNet-8" in text
-    for chosen in (same, others):
-        assert describe_difference(summarize_task("classification", chosen).effect) in text
-    batches = [setting for setting in classification if setting.recipe.startswith("cifar100-search-opl")]
+    batches = [setting for setting in of_task(settings, "classification") if setting.item == "figure-6"]
     over_settings = interval([interval(setting.pairs).mean for setting in batches])
     assert (len(batches), round(over_settings.mean, 2), round(over_settings.half, 2)) == (9, 1.27, 0.72)
+
+
+def test_sentences_of_the_summary_follow_from_the_records_and_results_md_has_them(settings, tasks):
+    text = (ROOT / "RESULTS.md").read_text()
+    for summary in tasks:
+        chosen = of_task(settings, summary.task)
+        [sentence] = [part for part in text.split("- **") if part.startswith(f"{summary.task.capitalize()}: ")]
+        sentence = " ".join(sentence.partition("\n\n")[0].split())
+        mean, half = dersimonian_laird(measure_effects(chosen))
+        word = "OPL gains" if mean > half else "OPL loses" if mean < -half else "no effect shown"
+        assert f": {word}.**" in sentence
+        sizes = {setting.network: sum(other.network == setting.network for other in chosen) for setting in chosen}
+        network = max(sizes, key=sizes.get)
+        assert network.rstrip("-") in sentence
+        for same in (True, False):
+            group = [setting for setting in chosen if (setting.network == network) is same]
+            if 1 < len(group) < len(chosen):
+                mean, half = dersimonian_laird(measure_effects(group))
+                assert f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]" in sentence
+        if len(sizes) > 1:
+            assert f"{sizes[network]} of the {len(chosen)} settings" in sentence
+        else:
+            assert f"All {len(chosen)} settings have the network" in sentence
 
 
 def test_table_8_is_analyzed_by_weight_and_gamma(runs):

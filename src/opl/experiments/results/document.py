@@ -29,7 +29,7 @@ from .comparisons import Line, decide_lines, describe_difference, family_of, ran
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
-from .summary import collect_settings, render_summary, summarize
+from .summary import collect_settings, render_summary
 from .tables import Table, build_table, describe_seeds_of
 from .text import document, list_verdicts
 
@@ -66,7 +66,7 @@ def render_document(
 
     def render(arguments: list[str], line: int) -> str:
         if arguments[:1] == [SUMMARY] and arguments[1:] and arguments[1] in SCALES:
-            return render_summary(summarize(collect_settings(items.values(), runs, arguments[1])))
+            return render_summary(collect_settings(items.values(), runs, arguments[1]))
         if arguments[:1] == [SHORT] and len(arguments) > 2:
             *names, scale = arguments[1:]
             chosen = [_chosen([name, scale], line, items)[0] for name in names]

@@ -5,6 +5,8 @@ baseline over seeds, with a variance that is moderated over all settings of the 
 """
 
 import math
+import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from .runs import Run, inner, select_runs
 
 PAPER = {"kind": "OPL", "weight": 1.0, "gamma": 0.5, "form": "mean_abs"}
 """The settings of OPL in the paper."""
+WIDTH = 140  # characters of a line of text
 
 
 class Setting(NamedTuple):
@@ -134,8 +137,9 @@ def _mean(effects: Sequence[Interval]) -> Interval:
     return random_effects(known) if known else effects[0]
 
 
-def render_summary(summaries: Sequence[Summary]) -> str:
-    """The summaries as a table in Markdown."""
+def render_summary(settings: Sequence[Setting]) -> str:
+    """The effect on each task in Markdown: a table, and one sentence per task."""
+    summaries = summarize(settings)
     heading = ("task", "settings", "mean effect", "networks", "by network", "P(improvement)", "interquartile mean")
     rows = [
         (
@@ -150,4 +154,35 @@ def render_summary(summaries: Sequence[Summary]) -> str:
         for summary in summaries
     ]
     ruled = [heading, ("---",) * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+    table = "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+    sentences = [
+        describe_task(summary, [setting for setting in settings if setting.task == summary.task])
+        for summary in summaries
+    ]
+    return "\n\n".join([table, "\n".join(map(list_entry, sentences))])
+
+
+def list_entry(text: str) -> str:
+    """A sentence as an entry of a Markdown list, in lines of at most `WIDTH` characters."""
+    return textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
+    """What OPL did on a task, and how much of it rests on one network."""
+    effect = summary.effect
+    words = "OPL gains" if effect.low > 0 else "OPL loses" if effect.high < 0 else "no effect shown"
+    network, count = Counter(setting.network for setting in settings).most_common(1)[0]
+    same, rest = ([setting for setting in settings if (setting.network == network) is equal] for equal in (True, False))
+    name = network.rstrip("-")
+    if not rest:
+        details = f" All {count} settings have the network {name}."
+    elif count == 1:
+        details = ""
+    else:
+        details = f" {count} of the {len(settings)} settings have the network {name}, with a mean of {_describe(same)}"
+        details += f"; the other {len(rest)} have a mean of {_describe(rest)}." if len(rest) > 1 else "."
+    return f"**{summary.task.capitalize()}: {words}.**{details}"
+
+
+def _describe(settings: Sequence[Setting]) -> str:
+    return describe_difference(random_effects(measure_effects(settings)))
