@@ -11,7 +11,7 @@ MODULES: dict[Subject, str] = {
     "attack": "steps",
     "episodes": "episode_fits",
 }
-"""The module of this package whose `SUBJECTS` has the function of a subject."""
+"""The module of this package with the function `measure_<subject>` of a subject."""
 
 Tables = dict[str, list[dict[str, Any]]]
 """Rows by the title of their table; a row has a value for every column."""

@@ -9,7 +9,6 @@ Peak memory is measured above the start of the call, in a new process, and given
 
 import os
 from collections.abc import Callable, Mapping
-from statistics import median
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +27,6 @@ from .measurement import (
     median_milliseconds,
     memory_is_measurable,
     run_in_child,
-    time_call,
     to_channels_last,
 )
 
@@ -189,24 +187,11 @@ BATCH, DIM, CLASSES, SIDE = 128, 64, 100, 8
 
 def measure_losses(options: Options) -> Tables:
     """Measure the losses of table 1 as shares of a training step."""
-    step, rows = compare_losses()
-    return {f"a ResNet-56 step at B={BATCH}: {step:.0f} ms, {torch.get_num_threads()} threads": rows}
-
-
-def compare_losses(rounds: int = 5, calls: int = 20) -> tuple[float, list[dict[str, Any]]]:
-    """Return the milliseconds of a step and of each loss, medians over rounds of one step and some calls of each."""
     torch.manual_seed(0)
-    step, by_name = _resnet56_step(), _table_losses()
-    for call in (step, *by_name.values()):
-        call()  # warm-up
-    seconds: dict[str, list[float]] = {name: [] for name in ("step", *by_name)}
-    for _ in range(rounds):
-        seconds["step"].append(time_call(step))
-        for name, call in by_name.items():
-            seconds[name] += [time_call(call) for _ in range(calls)]
-    ms = {name: 1e3 * median(values) for name, values in seconds.items()}
-    whole = ms.pop("step")
-    return whole, [{"loss": name, "ms": value, "% of a step": 100 * value / whole} for name, value in ms.items()]
+    ms = median_milliseconds({"step": _resnet56_step(), **_table_losses()}, options.seconds)
+    step = ms.pop("step")
+    rows = [{"loss": name, "ms": value, "% of a step": 100 * value / step} for name, value in ms.items()]
+    return {f"a ResNet-56 step at B={BATCH}: {step:.0f} ms, {torch.get_num_threads()} threads": rows}
 
 
 def _resnet56_step() -> Callable[[], None]:
@@ -264,6 +249,3 @@ def _table_losses() -> dict[str, Callable[[], None]]:
         "perpetual-2": beside(losses.PerpetualProjectionLoss(**shape, version=2)),
         "distillation": lambda: distilled(features, teacher).backward(),
     }
-
-
-SUBJECTS = {"loss": measure_loss, "variants": measure_variants, "losses": measure_losses}

@@ -52,7 +52,7 @@ def draw_episodes(case: Case, seed: int, count: int = CHUNK) -> tuple[Tensor, Te
     return support, torch.arange(WAY).repeat_interleave(case.shots * case.copies), query
 
 
-def measure(options: Options) -> Tables:
+def measure_episodes(options: Options) -> Tables:
     """Measure seconds, accuracies, iterations and peak memory of each case."""
     rows = [compare_classifiers(case) for case in CASES]
     if options.memory and memory_is_measurable():
@@ -99,6 +99,3 @@ def _peak(case: Case) -> int:
     logistic(*draw_episodes(case, -1, 20), WAY)
     episodes = draw_episodes(case, 0)
     return measure_peak(lambda: logistic(*episodes, WAY))
-
-
-SUBJECTS = {"episodes": measure}

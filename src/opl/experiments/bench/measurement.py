@@ -5,7 +5,8 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping
-from multiprocessing.connection import Connection
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ def time_call(call: Callable[[], object]) -> float:
 
 
 def median_milliseconds(
-    versions: Mapping[str, Callable[[], object]], seconds: float, *, reset: Callable[[], object]
+    versions: Mapping[str, Callable[[], object]], seconds: float, *, reset: Callable[[], object] = lambda: None
 ) -> dict[str, float]:
     """Return the median time of each version; the versions take turns in random order, so that all share disturbances.
 
@@ -69,22 +70,11 @@ def _status(field: str) -> int:
 
 def run_in_child(what: str, function: Callable[..., T], *arguments: Any) -> T:
     """Call an importable function in a new process; `what` names the measurement in the error if the process dies."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_send, args=(function, arguments, sender))
-    child.start()
-    sender.close()
-    try:
-        returned: T = receiver.recv()
-    except EOFError:
-        raise OptionError(f"the process that measured {what} died: free some memory, then run it again.") from None
-    finally:
-        child.join()
-    return returned
-
-
-def _send(function: Callable[..., Any], arguments: tuple[Any, ...], sender: "Connection[Any, Any]") -> None:
-    sender.send(function(*arguments))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(function, *arguments).result()
+        except BrokenProcessPool:
+            raise OptionError(f"the process that measured {what} died: free some memory, then run it again.") from None
 
 
 def show(tables: Tables) -> None:

@@ -30,13 +30,13 @@ from ..training.fit import fit
 from ..training.stopping import StopSignals
 from ..types import Batch, EpochRecord, Images, TaskShape
 from . import Options, Tables
-from .measurement import median_milliseconds, time_call, to_channels_last
+from .measurement import median_milliseconds, to_channels_last
 
 BATCH, CLASSES = 128, 100
 PASSES, WIDTH, DEPTH = 10, 16, 8  # of the attack, and of its ResNet
 
 
-def measure_training(options: Options) -> Tables:
+def measure_train(options: Options) -> Tables:
     """Measure images per second of the loops."""
     speeds, ratios = compare_loops()
     title = f"training loops, medians of rounds in turns, {torch.get_num_threads()} threads"
@@ -160,14 +160,16 @@ def _projection_seconds() -> float:
     def call() -> None:
         torch.autograd.backward(orthogonal_projection(features, labels).loss)
 
-    return median(time_call(call) for _ in range(200))
+    return median_milliseconds({"opl": call}, 0.1)["opl"] / 1e3
 
 
-def measure_attack(options: Options, seconds: float = 20.0) -> Tables:
-    """Measure a step of adversarial training vs the passes that it needs."""
+def measure_attack(options: Options) -> Tables:
+    """Measure a step of adversarial training vs the passes that it needs, for five times the minimum time."""
     network = CifarResNet(DEPTH, WIDTH).build(3, 10)
     model = to_channels_last(prepend_standardize(network, (0.5,) * 3, (0.25,) * 3)).train()
-    ms = median_milliseconds(_attack_versions(model), seconds, reset=lambda: model.zero_grad(set_to_none=True))
+    ms = median_milliseconds(
+        _attack_versions(model), 5 * options.seconds, reset=lambda: model.zero_grad(set_to_none=True)
+    )
     rows = [{"version": name, "ms": value, "step / version": ms["step"] / value} for name, value in ms.items()]
     return {f"PGD-10 of ResNet-{DEPTH}, width {WIDTH}, B={BATCH}, {torch.get_num_threads()} threads": rows}
 
@@ -193,6 +195,3 @@ def _attack_versions(model: Network) -> dict[str, Callable[[], None]]:
         torch.autograd.backward(F.cross_entropy(model(images).logits, labels))
 
     return {"step": step, "plain": plain, "floor": floor}
-
-
-SUBJECTS = {"train": measure_training, "attack": measure_attack}

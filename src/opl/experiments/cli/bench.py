@@ -37,9 +37,9 @@ class Bench(Flags):
 
         if self.threads:
             torch.set_num_threads(self.threads)
-        module = import_module(f"opl.experiments.bench.{MODULES[self.what]}")
+        measure = getattr(import_module(f"opl.experiments.bench.{MODULES[self.what]}"), f"measure_{self.what}")
         with show_status(f"measuring {self.what} (up to three minutes)"):
-            tables = module.SUBJECTS[self.what](Options(self.seconds, self.memory))
+            tables = measure(Options(self.seconds, self.memory))
         if self.json:
             print(json.dumps(tables, indent=1))
         else:
