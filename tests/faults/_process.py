@@ -7,18 +7,17 @@ themselves again by `sys.argv` run in a fresh Python process.
 import atexit
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import resource
 import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import IO, ClassVar, NoReturn
+from typing import IO, Any, ClassVar, NamedTuple
 
 import psutil
 
@@ -35,16 +34,14 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE":
 CRASHES = ("Traceback (most recent call last)", "Fatal Python error", "a defect of opl")
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
+class Ended(NamedTuple):
+    """How a command ended; `orphans` are the command lines of the processes that it left running."""
 
     code: int
     output: str
     seconds: float
     hung: bool = False
     orphans: tuple[str, ...] = ()
-    """Command lines of the processes that it left running."""
 
     @property
     def fault(self) -> str:
@@ -66,51 +63,39 @@ class Command:
 
     running: ClassVar[set[int]] = set()
 
-    def __init__(self, pid: int, output: IO[bytes]) -> None:
-        self.pid, self.output, self.started = pid, output, time.monotonic()
-        self.code: int | None = None
-        self.running.add(pid)
-
-    def poll(self) -> int | None:
-        """Its exit code, negative for a signal; None while it runs."""
-        if self.code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.code = os.waitstatus_to_exitcode(status)
-                self.running.discard(self.pid)
-        return self.code
+    def __init__(self, child: Any, output: IO[bytes]) -> None:
+        self.child, self.output, self.started = child, output, time.monotonic()
+        self.pid: int = child.pid
+        self.running.add(self.pid)
 
     def signal(self, number: int, *, group: bool = True) -> None:
         """Send a signal to all processes of the command, or only to the first."""
-        if self.poll() is None:
+        if self.child.exitcode is None:
             with contextlib.suppress(ProcessLookupError):
                 (os.killpg if group else os.kill)(self.pid, number)
 
     def wait_until(self, condition: Callable[[], bool], limit: float = TIME_LIMIT) -> bool:
         """Wait until the condition holds; False if the command ended or the time ran out before."""
         deadline = time.monotonic() + limit
-        while self.poll() is None and time.monotonic() < deadline:
+        while self.child.exitcode is None and time.monotonic() < deadline:
             if condition():
                 return True
-            time.sleep(0.0005)
+            time.sleep(0.001)
         return False
 
     def wait(self, limit: float = TIME_LIMIT) -> Ended:
         """Wait until it ends; kill it when the time is up."""
-        deadline = time.monotonic() + limit
-        while self.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.005)
-        hung = self.poll() is None
+        self.wait_until(lambda: False, limit)  # not `join`, which also waits for processes that the command has left
+        hung = self.child.exitcode is None
         if hung:
             self.signal(signal.SIGCONT)
             self.signal(signal.SIGKILL)
-            while self.poll() is None:
-                time.sleep(0.005)
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        self.running.discard(self.pid)
         seconds = time.monotonic() - self.started
         orphans = end_orphans(0.0 if hung else GRACE)
         self.output.seek(0)
-        assert self.code is not None
-        return Ended(self.code, self.output.read().decode(errors="replace"), seconds, hung, orphans)
+        return Ended(self.child.exitcode, self.output.read().decode(errors="replace"), seconds, hung, orphans)
 
 
 def preload() -> None:
@@ -118,10 +103,11 @@ def preload() -> None:
     os.environ.update(ENVIRONMENT)
     for name in PRELOADED:
         import_module(name)
-    _prctl(SUBREAPER, 1)
+    prctl(SUBREAPER, 1)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """Set an attribute of this process."""
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
@@ -137,12 +123,44 @@ def start(
 ) -> Command:
     """Start `opl argv`, or `call` in its place, in a forked child; `fresh` starts a new Python process."""
     output = tempfile.TemporaryFile()  # noqa: SIM115
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if not pid:
-        _become(list(argv), cwd, dict(environment or {}), output.fileno(), fresh, delay, call, memory)
-    return Command(pid, output)
+
+    def become() -> None:
+        """Turn the forked child into an `opl` command."""
+        os.setsid()
+        prctl(DEATH_SIGNAL, signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        Command.running.clear()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        os.environ.update(environment or {})
+        os.chdir(cwd or ".")
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        time.sleep(delay)
+        if fresh:
+            os.execv(sys.executable, [sys.executable, "-P", "-m", "opl", *argv])
+        try:
+            _execute(list(argv), call)
+        finally:
+            atexit._run_exitfuncs()  # which a forked child would not do
+
+    child = multiprocessing.get_context("fork").Process(target=become)
+    child.start()
+    return Command(child, output)
+
+
+def _execute(argv: list[str], call: Callable[[], object] | None) -> None:
+    from opl.errors import OplError
+    from opl.experiments.cli import main
+
+    sys.argv = ["opl", *argv]
+    if call is None:
+        sys.exit(main(argv))
+    try:
+        call()
+    except OplError as error:
+        sys.exit(f"opl: {error}")
 
 
 def run(argv: Sequence[str] = (), *, limit: float = TIME_LIMIT, **options: object) -> Ended:
@@ -156,65 +174,6 @@ def call_in_child(function: Callable[[], object]) -> str:
     if ended.code:
         raise RuntimeError(f"a case cannot be made: {ended.output}")
     return ended.output.splitlines()[-1]
-
-
-def _become(
-    argv: list[str],
-    cwd: Path | None,
-    environment: dict[str, str],
-    output: int,
-    fresh: bool,
-    delay: float,
-    call: Callable[[], object] | None,
-    memory: int,
-) -> NoReturn:
-    """Turn a forked child into an `opl` command."""
-    code = 70
-    try:
-        os.setsid()
-        _prctl(DEATH_SIGNAL, signal.SIGKILL)
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        Command.running.clear()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.environ.update(environment)
-        os.chdir(cwd or ".")
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        time.sleep(delay)
-        if fresh:
-            os.execv(sys.executable, [sys.executable, "-P", "-m", "opl", *argv])
-        code = _execute(argv, call)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code & 255)
-
-
-def _execute(argv: list[str], call: Callable[[], object] | None) -> int:
-    from opl.errors import OplError
-    from opl.experiments.cli import main
-
-    sys.argv = ["opl", *argv]
-    code = 0
-    try:
-        if call is None:
-            code = main(argv)
-        else:
-            call()
-    except OplError as error:
-        print(f"opl: {error}", file=sys.stderr)
-        code = 1
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    atexit._run_exitfuncs()
-    return code
 
 
 def end_orphans(grace: float) -> tuple[str, ...]:
@@ -239,10 +198,5 @@ def _orphans() -> list[psutil.Process]:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, os.WNOHANG)
             with contextlib.suppress(psutil.Error):
-                left += [each for each in (child, *child.children(recursive=True)) if each.is_running()]
+                left += [part for part in (child, *child.children(recursive=True)) if part.is_running()]
     return left
-
-
-def descendants(pid: int) -> list[int]:
-    """The processes that a process has started, directly or not."""
-    return [process.pid for process in psutil.Process(pid).children(recursive=True)]

@@ -56,15 +56,7 @@ def table(sections: list[dict]) -> str:
         rows.append((section["name"], sum(counts), *counts, round(section["seconds"])))
     rows.append(("all", *(sum(column) for column in list(zip(*rows[1:], strict=True))[1:])))
     widths = [max(len(str(row[index])) for row in rows) for index in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [
-                row[0].ljust(widths[0]),
-                *(str(cell).rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        )
-        for row in rows
-    ]
+    lines = ["  ".join(f"{cell!s:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
     for section in sections:
         lines += [f"{section['name']}: {text}" for text in (*section["notes"], *section["faults"][:12])]
     return "\n".join(lines)

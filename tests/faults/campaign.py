@@ -49,7 +49,7 @@ def main() -> int:
                 _run_in_child(name, scratch / name, log, options.share)
             finished += [json.loads(file.read_text())] if file.exists() else []
     finally:
-        shutil.rmtree(scratch, onerror=_force)
+        shutil.rmtree(scratch, ignore_errors=True)
     print(table(finished))
     complete = len(finished) == len(options.sections or SECTIONS)
     return 0 if complete and not any(section["faults"] for section in finished) else 1
@@ -63,8 +63,8 @@ def _run_in_child(name: str, scratch: Path, log: Path, share: float) -> None:
         return
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        _process._prctl(_process.DEATH_SIGNAL, signal.SIGTERM)
-        _process._prctl(_process.SUBREAPER, 1)
+        _process.prctl(_process.DEATH_SIGNAL, signal.SIGTERM)
+        _process.prctl(_process.SUBREAPER, 1)
         scratch.mkdir(parents=True)
         (log / f"{name}.log").unlink(missing_ok=True)
         tally = Tally(name, log / f"{name}.log")
@@ -76,15 +76,6 @@ def _run_in_child(name: str, scratch: Path, log: Path, share: float) -> None:
         _process.Command.running.clear()
         _process.end_orphans(0.0)
         os._exit(0)
-
-
-def _force(remove, path: str, _: object) -> None:
-    """Delete what a case has made unreadable."""
-    for folder in (Path(path).parent, Path(path)):
-        if folder.is_dir() and not folder.is_symlink():
-            folder.chmod(0o700)
-    if os.path.lexists(path):
-        shutil.rmtree(path, ignore_errors=True) if os.path.isdir(path) else remove(path)
 
 
 if __name__ == "__main__":

@@ -14,38 +14,49 @@ import os
 import pickle
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from _damages import DAMAGES, VISIBLE
 from _process import Ended, call_in_child, run
 from _run_files import epochs, read_json
 from _tally import Tally
 from PIL import Image
 
 LIMIT = 60.0  # seconds; the plain folder takes a few
+DATA = ("--data.root", "{}", "--out", "{out}")
 DOMAINS = (
     "train", "domains-erm", "--model.depth", "18", "--epochs", "1", "--weights", "", "--data.target", "b",
     "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
 )  # fmt: skip
-MNIST = ("train", "mnist-ce", "--epochs", "1", "--data.val", "4", "--batch-size", "8")
+READERS = {  # `{}` stands for the data folder, `{file}` for a file in it, `{out}` for the runs
+    "table": (*DOMAINS, *DATA),
+    "domains": (*DOMAINS, *DATA),
+    "lists": (*DOMAINS, *DATA, "--data.lists", "{}"),
+    "mnist": ("train", "mnist-ce", "--epochs", "1", "--data.val", "4", "--batch-size", "8", *DATA),
+    "weights": (*DOMAINS, "--data.root", "{}/../images", "--out", "{out}", "--weights", "{file}"),
+    "noise": (),
+    **{f"{name}-rfs": ("train", f"{name}-rfs", "--epochs", "1", *DATA) for name in ("cifar-fs", "tiered-imagenet")},
+    "mini-imagenet-rfs": ("train", "mini-imagenet-rfs", "--epochs", "1", *DATA),
+}
 SHARD = "train-00000-of-00001.parquet"
 LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
 Make = Callable[[Path], object]
 
 
 class Case(NamedTuple):
-    """A data folder, the command that reads it, and what is expected."""
+    """A data folder, the reader of it, and what is expected."""
 
     reader: str
     name: str
     make: Make
     expect: str = "refused"
-    flags: tuple[str, ...] = ()
 
 
 def random_image(seed: int, size: int = 16, mode: str = "RGB") -> Image.Image:
@@ -72,14 +83,19 @@ def domain_folder(folder: Path, *, seed: int = 0, per_class: int = 6) -> None:
                 number += 1
 
 
+def fill(argv: Sequence[str], folder: Path, out: Path) -> list[str]:
+    """Arguments with the paths that their placeholders stand for."""
+    paths = {"{out}": out, "{file}": next(folder.iterdir(), folder / "missing.safetensors"), "{}": folder}
+    return [reduce(lambda text, mark: text.replace(mark, str(paths[mark])), paths, argument) for argument in argv]
+
+
 def data_folders(scratch: Path, tally: Tally, share: float) -> None:
     """Make every folder and train on it."""
     usual = {}
-    for kind, make in (("domains", _with_images(lambda folder: None)), ("table", _table())):
-        plain = Case(kind, f"the plain {kind}", make)
-        ended = _read(plain, scratch / kind)
+    for kind, make in (("domains", _with_images()), ("table", _table())):
+        ended = _read(Case(kind, "", make), scratch / kind)
         usual[kind] = epochs(scratch / kind / "out" / "domains-erm" / "seed-0")
-        tally.add("lost" if ended.code else "right", plain.name, ended)
+        tally.add("lost" if ended.code else "right", f"the plain {kind}", ended)
     cases = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
     for number, case in enumerate(cases[:: max(1, round(1 / share / 2))]):
         ended = _read(case, scratch / str(number))
@@ -92,26 +108,10 @@ def _read(case: Case, folder: Path) -> Ended:
     data = folder / "data"
     data.mkdir(parents=True)
     (folder / "count").write_text(call_in_child(lambda: case.make(data)))
-    argv, call = _argv(case, folder, data), None
-    if case.reader == "noise":
-        argv, call = (), lambda: _read_noise(next(data.iterdir()))
+    argv = fill(READERS[case.reader], data, folder / "out")
+    call = (lambda: _read_noise(next(data.iterdir()))) if case.reader == "noise" else None
     environment = {"OPL_CACHE": str(folder / "cache"), "HF_HOME": str(folder), "HF_DATASETS_CACHE": str(folder)}
     return run(argv, cwd=folder, environment=environment, limit=LIMIT, call=call)
-
-
-def _argv(case: Case, folder: Path, data: Path) -> tuple[str, ...]:
-    out = ("--out", str(folder / "out"), *case.flags)
-    if case.reader == "weights":
-        call_in_child(lambda: domain_folder(folder / "images", per_class=4))
-        weights = str(next(data.iterdir(), data / "missing.safetensors"))
-        argv = [
-            weights if before == "--weights" else word for before, word in zip(("", *DOMAINS), DOMAINS, strict=False)
-        ]
-        return (*argv, "--data.root", str(folder / "images"), *out)
-    base = {"mnist": MNIST, "domains": DOMAINS, "table": DOMAINS}.get(
-        case.reader, ("train", case.reader, "--epochs", "1")
-    )
-    return (*base, "--data.root", str(data), *out)
 
 
 def _read_noise(file: Path) -> None:
@@ -239,51 +239,38 @@ def _tables() -> Iterator[Case]:
     changes |= {name: (lambda c, new=new: {**c, **new}, expect) for name, (new, expect) in columns.items()}
     for name, (change, expect) in changes.items():
         yield Case("table", name, _table(change), expect)
-    for name, damage, expect in _file_damages(binary=True):
-        yield Case("table", name, _then(_table(), SHARD, damage), expect)
+    yield from _damaged("table", _table(), SHARD)
     yield Case("table", "the second shard missing", _table(file="train-00000-of-00002.parquet"))
     yield Case("table", "an empty folder", lambda folder: None)
     yield Case("table", "a CSV file", lambda folder: (folder / "train.csv").write_text("image,label,domain\nx,1,a\n"))
 
 
-def _file_damages(*, binary: bool) -> Iterator[tuple[str, Callable[[Path], object], str]]:
-    """Ways to damage a file, and what is expected of its reader."""
-
-    def edit(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
-        return lambda file: file.write_bytes(change(file.read_bytes()))
-
-    def replace(make: Callable[[Path], object]) -> Callable[[Path], object]:
-        return lambda file: (file.unlink(), make(file))
-
-    def flip(share: float) -> Callable[[bytes], bytes]:
-        def change(data: bytes) -> bytes:
-            index = int(share * (len(data) - 1))
-            return data[:index] + bytes([data[index] ^ 4]) + data[index + 1 :]
-
-        return change
-
-    for share in (0.0, 0.1, 0.5, 0.9) if binary else (0.0, 0.5):
-        yield f"cut at {share:.0%}", edit(lambda data, share=share: data[: int(share * len(data))]), "refused"
-    yield "text", edit(lambda data: b"text " * 40), "refused"
-    yield "zeros", edit(lambda data: bytes(len(data))), "refused"
-    yield "deleted", lambda file: file.unlink(), "refused"
-    yield "a folder in its place", replace(lambda file: file.mkdir()), "refused"
-    yield "a pipe in its place", replace(os.mkfifo), "refused"
-    yield "a link to itself", replace(lambda file: file.symlink_to(file.name)), "refused"
-    yield "a link to an endless file", replace(lambda file: file.symlink_to("/dev/zero")), "refused"
-    for share in (0.0, 0.2, 0.5, 0.8, 0.99) if binary else ():
-        yield f"a bit flipped at {share:.0%}", edit(flip(share)), "any"
+def _damaged(reader: str, make: Make, file: str, *, what: str = "", flips: bool = True) -> Iterator[Case]:
+    """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
+    for name in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
+        yield Case(reader, f"{what or file}, {name}", _then(make, file, name), "refused" if name in VISIBLE else "any")
 
 
-def _then(make: Make, name: str, damage: Callable[[Path], object]) -> Make:
-    """Make a folder, and damage one of its files."""
+def _then(make: Make, file: str, change: str | Callable[[Path], object]) -> Make:
+    """Make a folder, and change one of its files, by the name of a kind of damage or by a function."""
 
     def both(folder: Path) -> object:
         count = make(folder)
-        damage(folder / name)
+        DAMAGES[change](folder / file, folder) if isinstance(change, str) else change(folder / file)
         return count
 
     return both
+
+
+def for_parts(**contents: bytes) -> Make:
+    """Write files whose names have `{}` in place of a part: train, val and test."""
+
+    def make(folder: Path) -> None:
+        for name, data in contents.items():
+            for part in ("train", "val", "test"):
+                (folder / name.format(part)).write_bytes(data)
+
+    return make
 
 
 def _encodings() -> Iterator[Case]:
@@ -308,7 +295,7 @@ def _encodings() -> Iterator[Case]:
         yield Case("table", f"{content[:8]!r} as an image", table(content))
 
 
-def _with_images(change: Callable[[Path], object], added: int = 0) -> Make:
+def _with_images(change: Callable[[Path], object] = lambda folder: None, added: int = 0) -> Make:
     """The plain folder of images, changed; by how many images it grows."""
 
     def make(folder: Path) -> int:
@@ -342,18 +329,14 @@ def _folders() -> Iterator[Case]:
     for name in ("3", "3.txt", ".3.png"):
         yield Case("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name), -2), "right")
     one = "a/class-1/3.png"
-    for name, damage, expect in _file_damages(binary=False):
-        if name != "deleted":
-            yield Case("domains", f"an image, {name}", _then(_with_images(lambda f: None), one, damage), expect)
-    for kind, expect in (
-        ("GIF", "right"),
-        ("JPEG", "right"),
-        ("PPM", "refused"),
-        ("EPS", "refused"),
-        ("PDF", "refused"),
-    ):
-        change = _then(_with_images(lambda f: None), one, lambda file, kind=kind: random_image(1).save(file, kind))
-        yield Case("domains", f"a {kind} named png", change, expect)
+    yield from (
+        case
+        for case in _damaged("domains", _with_images(), one, what="an image", flips=False)
+        if "deleted" not in case.name
+    )
+    for kind in ("GIF", "JPEG", "PPM", "EPS", "PDF"):
+        change = _then(_with_images(), one, lambda file, kind=kind: random_image(1).save(file, kind))
+        yield Case("domains", f"a {kind} named png", change, "right" if kind in ("GIF", "JPEG") else "refused")
     layouts: dict[str, tuple[Callable[[Path], object], int, str]] = {
         "a text file beside images": (lambda f: (f / "a/class-0/labels.csv").write_text("x"), 0, "same"),
         "a text file beside domains": (lambda f: (f / "LICENSE.txt").write_text("free"), 0, "same"),
@@ -371,12 +354,11 @@ def _folders() -> Iterator[Case]:
     }
     for name, (change, added, expect) in layouts.items():
         yield Case("domains", name, _with_images(change, added), expect)
-    lists = (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n")
-    for lines in lists:
+    for lines in (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
         make = _with_images(
             lambda f, lines=lines: [(f / f"a_{k}_kfold.txt").write_bytes(lines) for k in ("train", "crossval")]
         )
-        yield Case("domains", f"a list with {lines[:20]!r}", make, "refused", ("--data.lists", "data"))
+        yield Case("lists", f"a list with {lines[:20]!r}", make)
 
 
 def idx_bytes(values: np.ndarray) -> bytes:
@@ -415,8 +397,7 @@ def _array_files() -> Iterator[Case]:
         for name, edit in edits.items():
             damage = lambda path, edit=edit: path.write_bytes(edit(path.read_bytes()))  # noqa: E731
             yield Case("mnist", f"{file}, {name}", _then(_idx_files(), file, damage))
-        for name, damage, expect in _file_damages(binary=False):
-            yield Case("mnist", f"{file}, {name}", _then(_idx_files(), file, damage), expect)
+        yield from _damaged("mnist", _idx_files(), file, flips=False)
 
 
 def _few_shot() -> Iterator[Case]:
@@ -425,14 +406,8 @@ def _few_shot() -> Iterator[Case]:
     loop: dict[str, Any] = {}
     loop["data"] = loop["labels"] = loop
     labels = (None, ["a"] * 6, [0.5] * 6, [math.nan] * 6, [-1] * 6, [0] * 7, [[0]] * 6, [2**70] * 6)
-    arrays = (
-        images.astype(np.float32),
-        images.reshape(6, -1),
-        images[:, :20],
-        "images",
-        np.array([None] * 6),
-        images[:0],
-    )
+    flat, none = images.reshape(6, -1), np.array([None] * 6)
+    arrays = (images.astype(np.float32), flat, images[:, :20], "images", none, images[:0])
     contents = [good, {}, [1, 2], 7, {"data": images}, {"labels": [0]}, {b"data": images, b"labels": [0] * 6}, loop]
     contents += [{**good, "labels": values} for values in labels] + [{**good, "data": values} for values in arrays]
     files = [pickle.dumps(content) for content in contents]
@@ -440,40 +415,26 @@ def _few_shot() -> Iterator[Case]:
     files += [b"", b"text", whole[: len(whole) // 2]]
     files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
     for number, data in enumerate(files):
-
-        def write_pickles(folder: Path, data: bytes = data) -> None:
-            for part in ("train", "val", "test"):
-                (folder / f"CIFAR_FS_{part}.pickle").write_bytes(data)
-
-        yield Case("cifar-fs-rfs", f"pickle {number}", write_pickles)
+        yield Case("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
     stream = io.BytesIO()
     np.savez(stream, images=np.zeros((4, 84, 84, 3), np.uint8))
-    archive, answers = (
-        stream.getvalue(),
-        pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]}),
-    )
+    archive = stream.getvalue()
+    answers = pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]})
     pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
     for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
-
-        def make(folder: Path, first: bytes = first, second: bytes = second) -> None:
-            for part in ("train", "val", "test"):
-                (folder / f"{part}_images.npz").write_bytes(first)
-                (folder / f"{part}_labels.pkl").write_bytes(second)
-
+        make = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
         yield Case("tiered-imagenet-rfs", f"archive {number}", make)
-    rows = (b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n")
-    rows += (
-        b"filename,label\n../../0.jpg,n01532829\n",
-        b"filename,label\n1.jpg,n01532829\n",
+    rows = (
+        b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
+        b"filename,label\n../../0.jpg,n01532829\n", b"filename,label\n1.jpg,n01532829\n",
         b'filename,label\n"0.jpg,n\n',
-    )
+    )  # fmt: skip
     for text in rows:
 
         def write(folder: Path, text: bytes = text) -> None:
+            for_parts(**{"{}.csv": text})(folder)
             (folder / "images").mkdir()
             (folder / "images" / "0.jpg").touch()
-            for part in ("train", "val", "test"):
-                (folder / f"{part}.csv").write_bytes(text)
 
         yield Case("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", write)
 
@@ -520,6 +481,7 @@ def _weights() -> Iterator[Case]:
 
             from opl.experiments.models import ResNet
 
+            domain_folder(folder.parent / "images", per_class=4)
             torch.manual_seed(0)
             weights = change({key: v.clone() for key, v in ResNet(depth=18).build(3, 3).state_dict().items()})
             save_file(weights, folder / name) if name.endswith("safetensors") else torch.save(weights, folder / name)
@@ -530,7 +492,6 @@ def _weights() -> Iterator[Case]:
         yield from (
             Case("weights", f"{name}, {what}", save(change, name), expect) for what, (change, expect) in states.items()
         )
-        for what, damage, expect in _file_damages(binary=False):
-            yield Case("weights", f"{name}, {what}", _then(save(dict, name), name, damage), expect)
+        yield from _damaged("weights", save(dict, name), name, flips=False)
     for content in ([1, 2], {"fc": "text"}, {"call": print}):
         yield Case("weights", f"a pickle of {content}", save(lambda state, content=content: content, "w.pth"))

@@ -122,7 +122,7 @@ def _kill(job: Job, out: Path, seconds: float, rng: random.Random, tally: Tally)
     writing, gentle = rng.random() < 1 / 3, rng.random() < 1 / 8
     if writing:
         process.wait_until(lambda: _is_writing(folder))
-    if process.poll() is not None:
+    if process.child.exitcode is not None:
         process.wait()
         return ""
     case = f"{'SIGTERM' if gentle else 'SIGKILL'} after {len(epochs(folder))} epochs{' during a write' * writing}"

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import psutil
 import torch
-from _process import Command, Ended, descendants, start
+from _process import Command, Ended, start
 from _run_files import epochs, read_json
 from _tally import Tally
 from torch import Tensor, nn
@@ -194,11 +195,11 @@ def _lose(out: Path, name: str, number: int, first: bool, tally: Tally) -> None:
     process = start([*argv, "--out", str(out)], cwd=out, fresh=True)
     folder = out / "digits-opl" / "seed-0"
     process.wait_until(lambda: len(epochs(folder)) >= 2)
-    others = descendants(process.pid) if process.poll() is None else []
+    others = psutil.Process(process.pid).children(recursive=True) if process.child.exitcode is None else []
     if not others:
         tally.add("lost", f"{name}: there is no training on two processes", process.wait(0.0))
         return
-    os.kill(process.pid if first else others[0], number)
+    os.kill(process.pid if first else others[0].pid, number)
     ended = process.wait(TIMEOUT + SLACK)
     tally.add(_judge_loss(name, ended, folder), name, ended)
 
