@@ -1,5 +1,6 @@
 """Output to the terminal: text from files and names of files cannot control it. Does not import torch."""
 
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,23 @@ def escape(text: str) -> str:
         'cat\\\\x1b[31m'
     """
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def open_closed_streams() -> None:
+    """Connect standard streams that were closed, as by `2>&-`, to the null device.
+
+    Python sets a closed stream to None, and the next file that anything opens, such as a checkpoint, would get its
+    number, and with it all that libraries and child processes print.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it gets the lowest free number
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            stream = open(number, mode, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
 
 
 class Escaping:
@@ -45,7 +63,7 @@ class Escaping:
 def escaped_output() -> Iterator[None]:
     """Escape everything that is printed; only the console of `make_console` writes control characters, of its own."""
     usual = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and Escaping(stream) for stream in usual)
+    sys.stdout, sys.stderr = map(Escaping, usual)
     try:
         yield
     finally:

@@ -58,13 +58,13 @@ def memory_is_measurable() -> bool:
 def measure_peak(call: Callable[[], object]) -> int:
     """Return the peak memory of a call in bytes, above what this process used before it."""
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     call()
     return _status("VmHWM") - before
 
 
 def _status(field: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ... import __version__
 from ...errors import WARNING, OplError, OplWarning, OptionError, StoppedError, did_you_mean
-from ..terminal import escape, escaped_output
+from ..terminal import escape, escaped_output, open_closed_streams
 from ..training.stopping import StopSignals, end_with_parent
 
 
@@ -51,6 +51,7 @@ PATHS = ("--out", "--to", "--records", "--file")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code: 0 done, 1 failed, 2 usage error."""
+    open_closed_streams()
     end_with_parent()
     if arguments is None:  # Python processes started by this one do not look for modules in the working folder
         os.environ["PYTHONSAFEPATH"] = "1"
@@ -65,8 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with escaped_output(), stopping:
             code = _answer(argv)
-        if sys.stdout is not None:  # None if it was closed before
-            sys.stdout.flush()
+        sys.stdout.flush()
         return code
     except StoppedError as error:
         return _say(str(error), error.code)
@@ -168,7 +168,8 @@ def _format_warning(
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"opl: {escape(sentence)}", file=sys.stderr)
+    with suppress(OSError):  # there may be no space for it either
+        print(f"opl: {escape(sentence)}", file=sys.stderr)
     return code
 
 

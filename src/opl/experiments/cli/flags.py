@@ -314,7 +314,7 @@ def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int
 @contextmanager
 def show_status(sentence: str) -> Iterator[None]:
     """Show a sentence on a terminal while libraries are loaded; it is erased afterwards."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not sys.stderr.isatty():
         yield
         return
     from rich.text import Text

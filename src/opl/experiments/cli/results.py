@@ -74,7 +74,7 @@ class Write:
             return 1
         for file in stale:
             try:
-                write_whole(file, rendered[file].encode())
+                write_whole(file, rendered[file])
             except OSError as error:
                 raise FolderError(f"cannot write {file} ({error.strerror}): check the disk and permissions.") from error
         print(f"written from the records in {self.records}: {_describe_files(stale)}")

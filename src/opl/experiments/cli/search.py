@@ -115,7 +115,7 @@ class Search:
         best = goal.best(trials)
         importance = sampler.importance(trials)
         title = f"{self.recipe}, scale {self.scale}: search by {self.by}"
-        write_whole(folder / "trials.md", markdown(trials, goal, importance, title).encode())
+        write_whole(folder / "trials.md", markdown(trials, goal, importance, title))
         write_whole(folder / "trials.json", (json.dumps(as_json(trials, goal, importance), indent=1) + "\n").encode())
         show_rows(title, *table_of(trials, goal))
         show_lines(sentences(trials, goal, importance))

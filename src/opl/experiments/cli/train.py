@@ -87,7 +87,7 @@ class Train:
     def _announce(self) -> None:
         """Print the cost of a long run on a terminal before it starts."""
         seconds = seconds_of(self.recipe.name, self.recipe.scale)
-        if seconds >= LONG and sys.stderr is not None and sys.stderr.isatty():
+        if seconds >= LONG and sys.stderr.isatty():
             from ..results.text import show_lines
             from ..runner.display import format_seconds
 

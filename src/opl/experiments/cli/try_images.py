@@ -76,7 +76,7 @@ class Try(Flags):
 
         if facts.left_out:
             folder.mkdir(parents=True, exist_ok=True)
-            write_whole(folder / LEFT_OUT, ("\n".join(facts.left_out) + "\n").encode(errors="backslashreplace"))
+            write_whole(folder / LEFT_OUT, "\n".join(facts.left_out) + "\n")
             self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
     def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:

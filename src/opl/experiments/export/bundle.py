@@ -52,7 +52,7 @@ def export_run(path: Path, target: Path, *, license: str, source: str = "") -> l
         WEIGHTS: weights,
         TRAINING: _json(without_roots(subject.run.about)),
         **pictures,
-        CARD: card.encode(),
+        CARD: card.encode(errors="backslashreplace"),
         CONFIG: _json(to_json(config)),
     }
     return _write(files, target)

@@ -67,7 +67,7 @@ class Display:
 
     def __init__(self, lines: Sequence[Line], left: Callable[[int], float | None], whole: bool = False) -> None:
         self.lines, self.left, self.whole = lines, left, whole
-        self.live = sys.stderr is not None and sys.stderr.isatty() and any(not line.ended for line in lines)
+        self.live = sys.stderr.isatty() and any(not line.ended for line in lines)
         self.drawing, self.stopping = threading.Lock(), threading.Event()
 
     def __enter__(self) -> "Display":

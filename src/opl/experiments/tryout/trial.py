@@ -259,7 +259,7 @@ class Trial:
         write_whole(self.folder / CHOSEN, (json.dumps(asdict(chosen), indent=1) + "\n").encode())
         for arm in arms:
             content = json.dumps(to_json(arm.recipe), indent=1)
-            write_whole(arm.out / f"{arm.recipe.name}.json", f"{content}\n".encode())
+            write_whole(arm.out / f"{arm.recipe.name}.json", f"{content}\n")
         planned = self.planned_seeds(chosen)
         more = [] if self.wanted.seeds or self.is_later or self._is_done(arms, planned) else range(MOST_SEEDS)
         seeds = [*planned, *(seed for seed in more if seed not in planned)]

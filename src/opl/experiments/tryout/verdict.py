@@ -269,7 +269,7 @@ def write_results(folder: Path, item: Item, verdict: Verdict, command: str, item
     step = f"Next: {verdict.step.sentence}{f': {command}' if command else '.'}"
     item = replace(item, advice=(verdict.geometry, *([verdict.first] if verdict.first else []), step))
     write_item(folder, item)
-    write_whole(folder / "table.md", f"{document(verdict.table)}\n".encode())
+    write_whole(folder / "table.md", f"{document(verdict.table)}\n")
     write_whole(folder / "table.json", f"{json.dumps(as_json(verdict.table), indent=1)}\n".encode())
     return write_report(folder, {**items, item.name: item}, runs=verdict.runs)
 

@@ -112,7 +112,7 @@ def _build(folder: Path, build: Callable[[Path], Contents]) -> Contents:
             for file in sorted(temporary.iterdir())
             if file.is_file()
         }
-        (temporary / CONTENTS).write_text(_seal(contents))
+        (temporary / CONTENTS).write_text(_seal(contents), encoding="utf-8")
         temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
         shutil.rmtree(folder, ignore_errors=True)  # a damaged one
         temporary.rename(folder)

@@ -45,9 +45,9 @@ class CatalogEntry:
 def _few_shot_classes() -> dict[str, dict[str, tuple[str, ...]]]:
     """The classes of each part of the few-shot data sets, in alphabetical order, as published; WordNet ids or names."""
     read, lists = Path(__file__).parent, {}
-    for name, parts in json.loads((read / "few_shot_classes.json").read_text()).items():
+    for name, parts in json.loads((read / "few_shot_classes.json").read_text(encoding="utf-8")).items():
         lists[name] = {part: tuple(names) for part, names in parts.items()}
-    splits = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text())["splits"]
+    splits = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text(encoding="utf-8"))["splits"]
     return lists | {"cifar-fs": {part: tuple(names) for part, names in splits.items()}}
 
 

@@ -207,7 +207,7 @@ def _list_encoded(files: DataFiles, part: str) -> FilePart:
 def _list_csv(files: DataFiles, part: str) -> FilePart:
     """A CSV file of file names and classes, and a folder of images."""
     [file] = files.files[part]
-    with file.open(newline="") as stream:
+    with file.open(newline="", encoding="utf-8") as stream:
         table = [(row["filename"], row["label"]) for row in csv.DictReader(stream)]
     there = {image.name: image for image in files.files["images"]}
     if missing := [name for name, _ in table if name not in there]:
