@@ -38,20 +38,39 @@ def write_whole(file: Path, data: bytes | str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def make_folder(root: Path, *names: str) -> Path:
+    """Create a folder and the folders above it; a link among `names` is an OSError, since it may lead anywhere.
+
+    Args:
+        root: a folder that the user has named; it may be a link.
+        names: folders below it, of which a downloaded folder may contain links.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    folder = root
+    for name in names:
+        folder = folder / name
+        if folder.is_symlink():
+            raise OSError(errno.ELOOP, f"{folder.name} is a link, and nothing is written behind links", str(folder))
+        folder.mkdir(exist_ok=True)
+    return folder
+
+
 def open_to_append(file: Path) -> BinaryIO:
     """Open a regular file to append to it, or create it; a link, pipe or device is an OSError."""
     number = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY | NO_LINKS | NO_WAIT, 0o666)
-    return _regular(number, "ab")
+    stream: BinaryIO = _regular(number, "ab")
+    return stream
 
 
-def open_regular(file: Path, *, links: bool = True) -> BinaryIO:
+def open_regular(file: Path, *, links: bool = True) -> io.BufferedReader:
     """Open a regular file to read it; anything else, such as a pipe or device, is an OSError."""
-    return _regular(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb")
+    stream: io.BufferedReader = _regular(os.open(file, os.O_RDONLY | NO_WAIT | (0 if links else NO_LINKS)), "rb")
+    return stream
 
 
-def _regular(number: int, mode: str) -> BinaryIO:
+def _regular(number: int, mode: str) -> Any:
     if stat.S_ISREG(os.fstat(number).st_mode):
-        return os.fdopen(number, mode)  # type: ignore[return-value]
+        return os.fdopen(number, mode)
     os.close(number)
     raise OSError(errno.EINVAL, "it is not a regular file")
 

@@ -386,3 +386,35 @@ def test_the_note_of_an_owner_that_died_after_its_last_write_is_deleted(started)
     with started.owned():
         started.sweep()
         assert (started.path / "owner.json").exists()
+
+
+@pytest.mark.parametrize("owner", [b"", b"{}", b'{"process": 1e999, "host": "h", "since": "s"}', b"[" * 10_000])
+def test_a_foreign_lock_blocks_nobody_whatever_its_time_and_content(owner, started):
+    """Only a lock that a living process holds counts."""
+    for name, content in ((".owner.lock", owner), (".manifest.lock", owner), ("owner.json", owner)):
+        (started.path / name).write_bytes(content)
+        os.utime(started.path / name, (4e9, 4e9))
+    with started.owned():
+        started.manifest.write("file", b"content")
+        with pytest.raises(FolderError, match="in use by process"), started.owned():
+            pass
+
+
+@pytest.mark.parametrize("link", ["digits-ce", "digits-ce/seed-0"])
+def test_no_run_starts_behind_a_link_below_the_output_folder(link, tmp_path):
+    (tmp_path / "outside").mkdir()
+    place = tmp_path / "runs" / link
+    place.parent.mkdir(parents=True)
+    place.symlink_to(tmp_path / "outside")
+    folder = RunFolder.of(tmp_path / "runs", "digits-ce", 0)
+    with pytest.raises(FolderError, match="is a link"), folder.owned():
+        pass
+    with pytest.raises(FolderError, match="is a link"):
+        folder.start({"name": "digits-ce"}, {})
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [".", "..", "seed-0", "a/seed-0", "/tmp"])
+def test_every_folder_has_a_place(path):
+    root, *names = RunFolder(path)._place()
+    assert root.joinpath(*names) == RunFolder(path).path

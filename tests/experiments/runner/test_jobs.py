@@ -1,5 +1,6 @@
 """Runs and measures of an item: order, failures, estimated time, and what is printed."""
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,7 +127,7 @@ def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_a
     assert "numbers" not in printed
     assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
     assert {argv for _, argv in measured} == {measure.argv for measure in asked.measures if "tiny" in measure.scales}
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.rglob("*.txt")) == []
 
 
 def test_the_output_of_a_failed_measure_is_printed_and_its_run_returned(tmp_path, capsys):
@@ -148,5 +149,43 @@ def test_measures_are_not_written_behind_a_link(tmp_path):
     (outside / "0.txt").write_text("not ours")
     (tmp_path / ".measures").symlink_to(outside)
     with Instant(1, lambda argv, log: 0) as executor, pytest.raises(FolderError, match="is a link"):
-        evaluate_all([(RunFolder(tmp_path / "r"), ("geometry",))], tmp_path, executor, SHARE)
-    assert (outside / "0.txt").read_text() == "not ours"
+        evaluate_all(lambda: [(RunFolder(tmp_path / "r"), ("geometry",))], tmp_path, executor, SHARE)
+    assert [(file.name, file.read_text()) for file in outside.iterdir()] == [("0.txt", "not ours")]
+
+
+def test_a_second_process_waits_and_measures_only_what_is_left(tmp_path):
+    """The first process measures A and B; the second waits for it, and then finds nothing left."""
+    wanted = [(RunFolder(tmp_path / name), ("geometry",)) for name in "ab"]
+    measured, entered, end = [], threading.Event(), threading.Event()
+
+    def evaluate(argv, log):
+        entered.set()
+        end.wait(10)
+        measured.append(argv[1])
+        return 0
+
+    def measure():
+        with Instant(1, evaluate) as executor:
+            left = lambda: [(run, argv) for run, argv in wanted if str(run.path) not in measured]  # noqa: E731
+            evaluate_all(left, tmp_path, executor, SHARE)
+
+    first, second = threading.Thread(target=measure), threading.Thread(target=measure)
+    first.start()
+    entered.wait(10)
+    second.start()
+    second.join(0.3)
+    assert second.is_alive()
+    end.set()
+    first.join(10)
+    second.join(10)
+    assert sorted(measured) == [str(tmp_path / "a"), str(tmp_path / "b")]
+
+
+def test_a_run_is_not_trained_behind_a_link(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "digits-ce").symlink_to(tmp_path / "outside")
+    job = Job("digits-ce", 0, 1, RunFolder.of(tmp_path / "out", "digits-ce", 0))
+    with Instant(1, lambda argv, log: 0) as executor, pytest.raises(FolderError, match="digits-ce is a link"):
+        run_all([job], "tiny", tmp_path / "out", executor)
+    assert list((tmp_path / "outside").iterdir()) == []

@@ -108,7 +108,7 @@ class EvaluateMany:
         """Evaluate all runs; a failure does not stop the others."""
         with self.placement.executor(self.folder, short=False) as executor:
             commands = [(run, self.argv) for run in self.runs]
-            failed = evaluate_all(commands, self.folder, executor, self.placement.resources)
+            failed = evaluate_all(lambda: commands, self.folder, executor, self.placement.resources)
         print(f"{len(self.runs) - len(failed)} of {len(self.runs)} runs measured: {' '.join(self.argv)}")
         return 1 if failed else 0
 

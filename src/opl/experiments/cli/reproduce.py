@@ -10,10 +10,11 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from ...errors import FolderError, OptionError
 from ..charts.figure import Order
-from ..files import write_whole
+from ..files import make_folder, write_whole
 from ..item import Item
 from ..paper import ITEMS, item, recipe
 from ..results.text import show_lines
+from ..run_folder import unwritable
 from ..runner.display import format_seconds
 from ..runner.jobs import Job, jobs_of, measure_all, run_all, seconds_left
 from ..runner.placement import HERE, Placement
@@ -82,14 +83,11 @@ class Reproduce(Flags):
 
     def _make_folder(self, chosen: Item) -> Path:
         """Create the folder of its runs."""
-        folder = self.out / self.scale / (chosen.home or chosen.name)
+        names = self.scale, chosen.home or chosen.name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            return make_folder(self.out, *names)
         except OSError as error:
-            raise FolderError(
-                f"cannot write to {folder} ({error.strerror}): choose another folder with --out."
-            ) from error
-        return folder
+            raise unwritable(self.out.joinpath(*names), error) from error
 
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
         """Raise an error before anything is trained if an existing run of the item is incomparable or damaged."""

@@ -14,6 +14,7 @@ from ..._ranges import Range
 from ...errors import OplError
 from ..files import write_whole
 from ..paper import check_recipe_name, cost_of, recipe
+from ..run_folder import own
 from ..runner.placement import HERE, Jobs, Placement
 from ..scales import Scale
 from ..search.execution import Search as Execution
@@ -74,12 +75,13 @@ class Search:
         for setting in space:  # a wrong name or value ends the search before anything is trained
             for value in setting.grid():
                 check_recipe(self._build([f"--{setting.name}", value]), self.prune_at)
-        claim_folder(folder, self._definition(base))
-        sampler = self._sampler(space, goal, folder, base.seed)
-        self._announce(space)
-        with self.placement.executor(folder, self.scale == "tiny") as executor:
-            trials = execution.run(sampler, executor, self.placement.resources)
-        return self._finish(trials, sampler, space, goal, folder)
+        with own(self.out.absolute(), "search", base.name):
+            claim_folder(folder, self._definition(base))
+            sampler = self._sampler(space, goal, folder, base.seed)
+            self._announce(space)
+            with self.placement.executor(folder, self.scale == "tiny") as executor:
+                trials = execution.run(sampler, executor, self.placement.resources)
+            return self._finish(trials, sampler, space, goal, folder)
 
     def _announce(self, space: tuple[Setting, ...]) -> None:
         """Print the cost of the search before it starts."""

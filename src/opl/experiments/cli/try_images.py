@@ -45,7 +45,7 @@ class Try(Flags):
     def run(self) -> int:
         """Decode the images, train what fits into the time, and print the comparison."""
         from ..data.user_images import short_name
-        from ..runner.placement import Placement
+        from ..run_folder import own
         from ..tryout.plan import Clock
         from ..tryout.trial import Trial
 
@@ -56,8 +56,16 @@ class Try(Flags):
         trial = Trial(self.target, name, self.out / "try" / name, self.settings, jobs, clock)
         self._say(f"reading the images of {self.target} ...")
         facts = trial.prepare(accelerators > 0)
+        with own(self.out, "try", name):
+            trial.check_unchanged()
+            return self._compare(trial, facts)
+
+    def _compare(self, trial: "Trial", facts: "ImageFacts") -> int:
+        """Choose all settings, train what fits into the time, and print the comparison."""
+        from ..runner.placement import Placement
+
         self._list_left_out(trial.home, facts)
-        with Placement(jobs=jobs).executor(trial.home, short=False) as executor:
+        with Placement(jobs=trial.jobs).executor(trial.home, short=False) as executor:
             measuring = "" if trial.earlier else "; measuring the speed of this machine ..."
             self._say(f"{sum(facts.sizes):,} images decoded{measuring}")
             chosen = trial.choose(facts, executor)
@@ -75,7 +83,6 @@ class Try(Flags):
         from ..tryout.overview import LEFT_OUT
 
         if facts.left_out:
-            folder.mkdir(parents=True, exist_ok=True)
             write_whole(folder / LEFT_OUT, "\n".join(facts.left_out) + "\n")
             self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 

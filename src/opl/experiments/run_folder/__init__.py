@@ -9,13 +9,14 @@ are in `measures/`: a `.json` file per measure, with its arrays in a `.npz` file
 
 A file under its final name is complete, except for `metrics.jsonl` and logs. `done` lists the SHA-256 of every other
 file of a finished run, and `sums.json` does so until then (`manifest`): no file is read that does not match.
-`owner.json` names the process that trains in the folder, which holds the lock `.owner.lock`.
+`owner.json` names the process that trains, searches or tries in a folder, which holds the lock `.owner.lock`.
 """
 
 from .checkpoints import BEFORE, CHECKPOINT, NEW
 from .facts import check_about, check_measure, check_result
 from .folder import ENDED_AFTER, FEATURES, MODEL, RESULT, RunFolder, measure_name
 from .manifest import RECIPE
+from .owner import own, unwritable
 
 __all__ = [
     "BEFORE",
@@ -31,4 +32,6 @@ __all__ = [
     "check_measure",
     "check_result",
     "measure_name",
+    "own",
+    "unwritable",
 ]

@@ -147,6 +147,6 @@ def _sum_file(path: Path) -> Path:
 def _sums(path: Path) -> list[str]:
     """The stored checksums of a file; none if they cannot be read."""
     try:
-        return read_limited(_sum_file(path), 4096).decode(errors="replace").split()
+        return read_limited(_sum_file(path), 4096, links=False).decode(errors="replace").split()
     except OSError:
         return []

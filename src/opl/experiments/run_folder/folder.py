@@ -3,28 +3,25 @@
 import io
 import json
 import os
-import socket
-import time
 import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from ...errors import DamagedError, FolderError
-from ..files import MOST_JSON, open_regular, open_to_append, read_json, read_limited, sweep, write_whole
+from ..files import MOST_JSON, make_folder, open_regular, open_to_append, read_json, read_limited, sweep, write_whole
 from ..settings import differences
 from . import checkpoints
 from .facts import check_about, check_measure, check_noise, check_result, check_splits
 from .manifest import DONE, RECIPE, RUNNING, Manifest, damaged, json_bytes, settings_of
+from .owner import own, unwritable
 
 RESULT, MODEL, METRICS = "result.json", "model.safetensors", "metrics.jsonl"
-SPLITS, NOISE, ERROR, OWNER = "splits.json", "noise.json", "error.json", "owner.json"
+SPLITS, NOISE, ERROR = "splits.json", "noise.json", "error.json"
 TRACES = (RECIPE, DONE, checkpoints.CHECKPOINT)  # the folder of every run has at least one of these files
 DERIVED = ("changes", "scale")  # settings that follow from others
 RESUMABLE = ("timeout", "checkpoint_every")  # settings that a resumed run may change, since they change no number
@@ -93,51 +90,33 @@ class RunFolder:
         """Whether a run exists in this folder, finished or not."""
         return any((self.path / name).exists() for name in TRACES)
 
-    @contextmanager
-    def owned(self, wait: float = 0.0) -> Iterator[None]:
-        """Own the folder while the run is trained: a second process waits, then gets an error that names the first.
+    def owned(self, wait: float = 0.0) -> AbstractContextManager[Path]:
+        """Own the folder while the run is trained: a second process waits, then gets an error that names the first."""
+        return own(*self._place(), wait=wait)
 
-        The lock is free as soon as its owner has ended, however it ended.
-        """
+    def create(self) -> None:
+        """Create the folder; an error if it, or the folder of its recipe, is a link."""
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / ".owner.lock")
-            lock.acquire(timeout=wait, poll_interval=0.02)
-        except Timeout as error:
-            raise FolderError(
-                f"{self.path} is in use by {self._owner()}: wait until it ends, or choose another folder with --out."
-            ) from error
+            make_folder(*self._place())
         except OSError as error:
-            raise self._unwritable(error) from error
-        try:
-            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
-            facts = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
-            write_whole(self.path / OWNER, json_bytes(facts))
-            yield
-        finally:
-            with suppress(OSError):  # the folder may be gone
-                (self.path / OWNER).unlink(missing_ok=True)
-            lock.release()
+            raise unwritable(self.path, error) from error
 
-    def _owner(self) -> str:
-        """The process that owns the folder, in words."""
-        try:
-            owner = read_json(self.path / OWNER, 4096, links=False)
-            return f"process {int(owner['process'])} on {owner['host']!s} since {owner['since']!s}"
-        except (OSError, ValueError, LookupError, TypeError):
-            return "another process"
+    def _place(self) -> tuple[Path, *tuple[str, ...]]:
+        """The output folder, and below it the folders of the recipe and of the seed."""
+        root = [self.path, *self.path.parents][:3][-1]
+        return root, *self.path.relative_to(root).parts
 
     def start(self, recipe: Settings, about: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Write `recipe.json`, before any other file; raise if the folder holds a run with a different recipe."""
+        self.create()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
             if self.begun:
                 self.check_settings(recipe, complete)
                 (self.path / ERROR).unlink(missing_ok=True)
             else:
                 self.manifest.write_json(RECIPE, {"recipe": recipe, **about})
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise unwritable(self.path, error) from error
 
     def check_settings(self, recipe: Settings, complete: Callable[[Settings], Settings] = dict) -> None:
         """Raise if the run in this folder has another recipe; `complete` adds the settings that are newer than it."""
@@ -396,9 +375,6 @@ class RunFolder:
         ) as error:
             raise damaged(self.path, name, "holds no arrays") from error
         raise damaged(self.path, name, f"would take {size:,} bytes of memory")
-
-    def _unwritable(self, error: OSError) -> FolderError:
-        return FolderError(f"cannot write to {self.path} ({error.strerror}): choose another folder with --out.")
 
 
 def measure_name(metric: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from filelock import FileLock
 
 from ...errors import DamagedError
-from ..files import LARGEST, parse_json, read_json, read_limited, sweep, write_whole
+from ..files import LARGEST, open_regular, parse_json, read_json, read_limited, sweep, write_whole
 
 RUNNING, DONE, RECIPE = "sums.json", "done", "recipe.json"
 NONE_YET = ""  # listed for a file that is about to be written for the first time
@@ -171,7 +171,8 @@ class Manifest:
     def _actual(self, name: str) -> str:
         """The SHA-256 of a file's content; `NONE_YET` if there is no file."""
         try:
-            return hashlib.sha256(read_limited(self.path(name), links=False)).hexdigest()
+            with open_regular(self.path(name), links=False) as stream:
+                return hashlib.file_digest(stream, "sha256").hexdigest()
         except FileNotFoundError:
             return NONE_YET
         except (OSError, DamagedError):
@@ -200,7 +201,7 @@ def _is_inside(name: str) -> bool:
 def settings_of(folder: Path) -> bytes:
     """The bytes of `recipe.json`, which distinguish files from those of another run; none if it cannot be read."""
     try:
-        return read_limited(folder / RECIPE, links=False)
+        return read_limited(folder / RECIPE, MOST_FACTS, links=False)
     except OSError:
         return b""
 

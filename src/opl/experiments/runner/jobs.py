@@ -9,11 +9,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...errors import WARNING, FolderError, OplError
+from ...errors import WARNING, OplError
 from ..evaluation.protocols import protocol_of
 from ..files import read_limited
 from ..item import Item, Measure
-from ..run_folder import RunFolder
+from ..run_folder import RunFolder, own
 from .display import Display, Step, format_seconds
 from .executor import ENDED, SHARE, Event, Executor, Resources, Task
 
@@ -24,6 +24,8 @@ FRESH = 1.0
 """Seconds for which the progress that was read from a run folder is not read again."""
 LOGS = ".measures"
 """The folder beside the runs for the output of measures."""
+Wanted = tuple[RunFolder, tuple[str, ...]]
+"""A run, and the arguments that follow `opl evaluate RUN`."""
 
 
 class Reached(NamedTuple):
@@ -121,7 +123,7 @@ class Job:
 
     def task(self, argv: tuple[str, ...], resources: Resources) -> Task:
         """The command that trains it."""
-        self.folder.path.mkdir(parents=True, exist_ok=True)
+        self.folder.create()
         before = (name_of(self.after, self.seed),) if self.after else ()
         return Task(self.name, argv, self.folder.log_file, before, resources)
 
@@ -299,24 +301,33 @@ def measure_all(
     Only rows are measured, not the runs that they need.
     """
     rows = {row.recipe for row in item.at(scale)}
-    wanted = [(job, argv) for job in jobs if job.recipe in rows for argv in _unmeasured(item, job, scale)]
-    failed = evaluate_all([(job.folder, argv) for job, argv in wanted], out, executor, resources)
-    return [job for job, argv in wanted if (job.folder, argv) in failed]
+
+    def unmeasured() -> list[Wanted]:
+        return [(job.folder, argv) for job in jobs if job.recipe in rows for argv in _unmeasured(item, job, scale)]
+
+    failed = evaluate_all(unmeasured, out, executor, resources)
+    return [job for job in jobs if any(folder is job.folder for folder, _ in failed)]
 
 
 def evaluate_all(
-    wanted: Iterable[tuple[RunFolder, tuple[str, ...]]], out: Path, executor: Executor, resources: Resources
-) -> list[tuple[RunFolder, tuple[str, ...]]]:
-    """Evaluate runs with the arguments that follow `opl evaluate RUN`; returns those that failed."""
-    logs = out / LOGS
-    if logs.is_symlink():
-        raise FolderError(f"{logs} is a link, and the output of measures is not written behind links: delete it.")
+    wanted: Callable[[], list[Wanted]], out: Path, executor: Executor, resources: Resources
+) -> list[Wanted]:
+    """Evaluate runs with the arguments that follow `opl evaluate RUN`; returns those that failed.
+
+    One process at a time evaluates the runs of a folder. What is `wanted` is asked again after waiting for another.
+    """
+    if not wanted():
+        return []
+    with own(out, LOGS, wait=executor.patience) as logs:
+        return _evaluate_all(wanted(), logs, executor, resources)
+
+
+def _evaluate_all(wanted: list[Wanted], logs: Path, executor: Executor, resources: Resources) -> list[Wanted]:
     measures: dict[str, Measuring] = {}
     for folder, argv in wanted:
-        logs.mkdir(exist_ok=True)
         name = f"{folder.path.parent.name} {folder.path.name} {' '.join(argv)}"
         measures[name] = measure = Measuring(name, folder, argv, logs / f"{len(measures)}.txt")
-        measure.log.unlink(missing_ok=True)
+        measure.log.unlink(missing_ok=True)  # of a process that was killed
         executor.submit(Task(name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
     listed = list(measures.values())
     with Display(listed, lambda running: _measuring_left(listed, running)) as display:
@@ -327,8 +338,6 @@ def evaluate_all(
                 display.update(measure)
             if measure.ended and (output := measure.output(event.reason)):
                 display.print(output)
-    if logs.exists() and not any(logs.iterdir()):
-        logs.rmdir()
     return [(measure.folder, measure.argv) for measure in listed if measure.state in ("failed", "skipped")]
 
 

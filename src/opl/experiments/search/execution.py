@@ -118,13 +118,12 @@ def check_recipe(recipe: "Recipe", prune_at: Sequence[int]) -> None:
 
 
 def claim_folder(folder: Path, definition: dict[str, Any]) -> None:
-    """Write the definition of the search into its folder; raise an error if the folder holds another search."""
+    """Write the definition of the search into its folder; raise an error if it holds another search."""
     file = folder / DEFINITION
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         if not file.exists():
             write_whole(file, (json.dumps(definition, indent=1) + "\n").encode())
-        stored = read_json(file)
+        stored = read_json(file, links=False)
     except (OSError, ValueError) as error:
         raise FolderError(f"cannot use {file} ({error}): give another folder with --out.") from error
     different = [name for name in definition if not isinstance(stored, dict) or stored.get(name) != definition[name]]

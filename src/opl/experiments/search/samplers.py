@@ -1,5 +1,6 @@
 """The settings to search with their values, trials, and the samplers that propose them: a grid and Optuna."""
 
+import contextlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from statistics import fmean, pvariance
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ...errors import OplError, OptionError
+from ..files import open_regular
 
 POINTS = 5
 """The number of values of a range on a grid, unless the range says how many."""
@@ -241,6 +243,8 @@ class OptunaSampler:
         from optuna.storages.journal import JournalFileBackend
 
         self.space, self.count, self.batch, self.seed = space, trials, batch, seed
+        with contextlib.suppress(FileNotFoundError), open_regular(folder / JOURNAL, links=False):
+            pass  # Optuna would follow a link, and wait for a pipe
         self.study = optuna.create_study(
             study_name="opl",
             storage=JournalStorage(JournalFileBackend(str(folder / JOURNAL))),

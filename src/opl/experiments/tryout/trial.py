@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from ...errors import FolderError, OplError, OptionError
 from ...functional import GAMMA, WEIGHT
 from ..data.user_images import ImageFacts, UserImages, list_target, measure_sample
-from ..files import read_json, write_whole
+from ..files import make_folder, read_json, write_whole
 from ..methods import CrossEntropy, CrossEntropyOPL
 from ..recipe import Precision, Recipe
 from ..run_folder import RunFolder
@@ -76,6 +77,11 @@ class Trial:
         if self.first and (changed := self._changed(self.first.choice)) != self.first.choice:
             self.folder = self.home / folder_name(changed)
             self.earlier = read_chosen(self.folder) or replace(self.first, choice=changed)
+
+    def check_unchanged(self) -> None:
+        """Raise an error if another process has trained in this folder since its settings were read."""
+        if read_chosen(self.home) != self.first:
+            raise FolderError(f"another `opl try` has just used {self.home}: run the same command again.")
 
     def _changed(self, choice: Choice) -> Choice:
         """Return a choice with the weight and the gamma that the user has set."""
@@ -215,8 +221,8 @@ class Trial:
 
     def _measure_groups(self, content: dict[str, Any], executor: Executor) -> tuple[list[list[list[float]]], float]:
         """Return what each of the parallel processes measured, and the seconds that a process takes to start."""
-        folder = self.folder / "speed"
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.home)
+        folder = Path(tempfile.mkdtemp(prefix=".speed-", dir=self.folder))
         write_whole(folder / "recipes.json", json.dumps(content).encode())
         results = [folder / f"speed-{index}.json" for index in range(self.jobs)]
         tasks = [
@@ -255,7 +261,7 @@ class Trial:
     def train(self, chosen: Chosen, executor: Executor) -> Outcome:
         """Train all arms, seed after seed."""
         arms = self.arms(chosen.choice)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.home, *self.folder.relative_to(self.home).parts)
         write_whole(self.folder / CHOSEN, (json.dumps(asdict(chosen), indent=1) + "\n").encode())
         for arm in arms:
             content = json.dumps(to_json(arm.recipe), indent=1)
@@ -318,7 +324,7 @@ def read_chosen(folder: Path) -> Chosen | None:
     if not (folder / CHOSEN).exists():
         return None
     try:
-        content = read_json(folder / CHOSEN)
+        content = read_json(folder / CHOSEN, links=False)
         choice, images = Choice(**content["choice"]), UserImages(**content["images"])
         return Chosen(**{**content, "choice": choice, "images": images})
     except (OSError, ValueError, LookupError, TypeError) as error:
