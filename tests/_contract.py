@@ -23,7 +23,9 @@ from opl.losses.class_balanced import ClassBalancedFocalLoss
 from opl.losses.distillation import DistillationProjectionLoss
 from opl.losses.focal import FocalLoss
 from opl.losses.knowledge import KnowledgeDistillationLoss
+from opl.losses.logit_adjustment import LogitAdjustmentLoss
 from opl.losses.negative_cam import NegativeCAMLoss
+from opl.losses.nt_xent import NTXentLoss
 from opl.losses.ole import OLELoss
 from opl.losses.perpetual import PerpetualProjectionLoss
 from opl.losses.projection import OrthogonalProjectionLoss
@@ -85,10 +87,12 @@ LOSSES = {
     "FocalLoss": Case(lambda: FocalLoss(), shape=LOGITS),
     "FocalLoss, sigmoid": Case(lambda: FocalLoss(form="sigmoid"), shape=LOGITS),
     "ClassBalancedFocalLoss": Case(lambda: ClassBalancedFocalLoss([1, 2, 4, 8, 16], beta=0.9), shape=LOGITS),
+    "LogitAdjustmentLoss": Case(lambda: LogitAdjustmentLoss([1, 2, 4, 8, 16]), shape=LOGITS),
     "AnchorLoss": Case(lambda: AnchorLoss(warmup=2), shape=LOGITS),
     "GeneralizedCrossEntropyLoss": Case(lambda: GeneralizedCrossEntropyLoss(), shape=LOGITS),
     "TruncatedLoss": Case(lambda: TruncatedLoss(k=0.2), shape=LOGITS),
     "CenterLoss": Case(lambda: CenterLoss(DIM, num_classes=CLASSES)),
+    "NTXentLoss": Case(lambda: NTXentLoss(temperature=0.5)),
     "OLELoss": Case(lambda: OLELoss()),
     "NegativeCAMLoss, kd": Case(lambda: NegativeCAMLoss(k=2, form="kd"), shape=MAPS),
     "NegativeCAMLoss, mse": Case(lambda: NegativeCAMLoss(k=2, form="mse"), shape=MAPS),

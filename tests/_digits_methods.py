@@ -20,7 +20,9 @@ from opl.experiments.methods import (
     CosFace,
     Focal,
     Linear,
+    LogitAdjustment,
     NegativeCAM,
+    NTXent,
     Perpetual,
 )
 from opl.experiments.training.build import batches, build_objective
@@ -35,6 +37,8 @@ METHODS = {
     "focal": Composite(criterion=Focal()),
     "anchor": Composite(criterion=Anchor(warmup=1.5)),
     "cb-focal": Composite(head=Linear(), criterion=ClassBalancedFocal()),
+    "logit-adjustment": Composite(criterion=LogitAdjustment()),
+    "nt-xent": Composite(auxiliary=(NTXent(weight=0.1),)),
     "a-softmax": Composite(head=ASoftmax(gamma=1.0)),
     "lmc": Composite(head=CosFace(scale=10.0)),
     "aam": Composite(head=ArcFace(scale=10.0, margin=0.1, warmup=30)),

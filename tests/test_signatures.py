@@ -130,6 +130,7 @@ WITHOUT_REDUCTION = {
     "OrthogonalProjectionLoss",
     "OLELoss",
     "PerpetualProjectionLoss",
+    "NTXentLoss",
 }
 LOSSES = sorted(name for name in opl.losses.__all__ if name.endswith("Loss"))
 

@@ -12,6 +12,7 @@ from _loss_features import CENTERS, CLASSES, DIM, batch
 from opl.losses.center import CenterLoss, center
 from opl.losses.distillation import distillation_projection
 from opl.losses.negative_cam import negative_cam
+from opl.losses.nt_xent import nt_xent
 from opl.losses.ole import ole
 from opl.losses.perpetual import perpetual
 
@@ -32,6 +33,7 @@ LOSSES = {
     "center": lambda x, y: center(x, y, CENTERS),
     "center, moving": with_moving_centers,
     "ole": ole,
+    "nt-xent": nt_xent,
     "hnc, kd": lambda x, y: negative_cam(as_maps(x), y, k=2),
     "hnc, mse": lambda x, y: negative_cam(as_maps(x), y, k=2, form="mse"),
     "perpetual 1": lambda x, y: perpetual(x, y, CENTERS),
@@ -98,7 +100,7 @@ def test_compiled_it_is_the_same(name):
     torch.testing.assert_close(traced.grad, eager.grad)
 
 
-@pytest.mark.parametrize("name", ["center", "ole", "negative_cam", "perpetual", "distillation"])
+@pytest.mark.parametrize("name", ["center", "ole", "negative_cam", "perpetual", "distillation", "nt_xent"])
 def test_the_docstrings_examples_are_true(name):
     module = importlib.import_module(f"opl.losses.{name}")
     result = doctest.testmod(module, extraglobs={"torch": torch, "nn": nn, "F": F})

@@ -14,7 +14,9 @@ from opl.losses import (
     FocalLoss,
     GeneralizedCrossEntropyLoss,
     KnowledgeDistillationLoss,
+    LogitAdjustmentLoss,
     NegativeCAMLoss,
+    NTXentLoss,
     OLELoss,
     OrthogonalProjectionLoss,
     PerpetualProjectionLoss,
@@ -50,6 +52,7 @@ SAMPLES = {  # by name, the shape of a sample and how to build the loss
     "focal": (LOGITS, FocalLoss),
     "sigmoid focal": (LOGITS, lambda **options: FocalLoss(form="sigmoid", **options)),
     "class-balanced focal": (LOGITS, lambda **options: ClassBalancedFocalLoss([1, 2, 3, 4, 5], **options)),
+    "logit adjustment": (LOGITS, lambda **options: LogitAdjustmentLoss([1, 2, 3, 4, 5], **options)),
     "anchor": (LOGITS, AnchorLoss),
     "pos anchor": (LOGITS, lambda **options: AnchorLoss(variant="pos", **options)),
     "warming anchor": (LOGITS, lambda **options: AnchorLoss(warmup=1000, **options)),
@@ -63,6 +66,7 @@ SAMPLES = {  # by name, the shape of a sample and how to build the loss
 BATCHES = {
     "opl": OrthogonalProjectionLoss,
     "ole": OLELoss,
+    "nt-xent": NTXentLoss,
     "perpetual 1": lambda **options: directions(1, **options),
     "perpetual 2": lambda **options: directions(2, **options),
 }
@@ -107,6 +111,7 @@ def test_mean_sum_and_none_are_those_of_a_loop_over_the_kept_samples(name, ignor
 
 ENTROPIES = {
     "focal": lambda **options: FocalLoss(gamma=0.0, **options),
+    "logit adjustment": lambda **options: LogitAdjustmentLoss([7] * CLASSES, **options),
     "lq": lambda **options: GeneralizedCrossEntropyLoss(q=0.0, **options),
     "truncated lq": lambda **options: TruncatedLoss(q=0.0, k=1e-9, **options),
     "warming anchor": lambda **options: AnchorLoss(warmup=1000, **options),
@@ -182,7 +187,7 @@ def test_cross_entropies_and_pruning_know_ignored_rows():
     assert 0 < sum(expected) < len(kept)
 
 
-@pytest.mark.parametrize("name", ["focal", "truncated lq", "knowledge", "center", "hnc, mse", "perpetual 2"])
+@pytest.mark.parametrize("name", ["focal", "truncated lq", "knowledge", "center", "hnc, mse", "perpetual 2", "nt-xent"])
 def test_compiled_where_no_label_can_be_read_it_ignores_the_same_rows(name):
     torch._dynamo.reset()
     shape, build = SAMPLES[name] if name in SAMPLES else ((DIM,), BATCHES[name])

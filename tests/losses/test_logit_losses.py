@@ -7,11 +7,13 @@ from _loss_logits import batch
 from opl.losses.anchor import AnchorLoss
 from opl.losses.class_balanced import ClassBalancedFocalLoss
 from opl.losses.focal import FocalLoss
+from opl.losses.logit_adjustment import LogitAdjustmentLoss
 
 LOSSES = {
     "focal": lambda **options: FocalLoss(**options),
     "sigmoid focal": lambda **options: FocalLoss(form="sigmoid", **options),
     "class-balanced focal": lambda **options: ClassBalancedFocalLoss([1, 2, 3, 4, 5, 6], **options),
+    "logit adjustment": lambda **options: LogitAdjustmentLoss([1, 2, 3, 4, 5, 6], **options),
     "anchor": lambda **options: AnchorLoss(**options),
     "pos anchor": lambda **options: AnchorLoss(variant="pos", **options),
     "warming anchor": lambda **options: AnchorLoss(warmup=1, **options),

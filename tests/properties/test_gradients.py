@@ -27,6 +27,7 @@ NOT_LOSSES = {
     "Head": "the base class, which has no formula",
     "Queue": "stored features, without a gradient",
     "class_balanced_weights": "constants made of counts",
+    "class_log_priors": "constants made of counts",
     "update_centers": "a rule for the centers, which are no parameters",
 }
 ROWS = 8

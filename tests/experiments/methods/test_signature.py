@@ -23,9 +23,11 @@ BUILDS = {
     head_settings.RBF: heads.RBFHead,
     criteria.Focal: losses.FocalLoss,
     criteria.ClassBalancedFocal: losses.ClassBalancedFocalLoss,
+    criteria.LogitAdjustment: losses.LogitAdjustmentLoss,
     criteria.Anchor: losses.AnchorLoss,
     auxiliaries.Center: losses.CenterLoss,
     auxiliaries.OLE: losses.OLELoss,
+    auxiliaries.NTXent: losses.NTXentLoss,
     auxiliaries.Perpetual: losses.PerpetualProjectionLoss,
     auxiliaries.NegativeCAM: losses.NegativeCAMLoss,
 }

@@ -5,9 +5,9 @@ An objective is called as `objective(model, batch) -> Terms`. Settings of auxili
 """
 
 from .adversarial import AdversarialTraining
-from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, OPLVariant, Perpetual
+from .auxiliaries import OLE, OPL, Auxiliary, Center, NegativeCAM, NTXent, OPLVariant, Perpetual
 from .composite import Composite
-from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, Softmax
+from .criteria import Anchor, ClassBalancedFocal, Criterion, Focal, LogitAdjustment, Softmax
 from .cross_entropy import CrossEntropy, CrossEntropyOPL
 from .heads import LGM, RBF, ArcFace, ASoftmax, CosFace, HeadChoice, Linear, LSoftmax
 from .mart import MART
@@ -60,6 +60,8 @@ __all__ = [
     "HeadChoice",
     "LSoftmax",
     "Linear",
+    "LogitAdjustment",
+    "NTXent",
     "NegativeCAM",
     "OPLVariant",
     "Perpetual",

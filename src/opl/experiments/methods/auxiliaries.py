@@ -10,7 +10,14 @@ from ..._ranges import Count, NotNegative
 from ...errors import OptionError
 from ...functional import FORM, GAMMA, WEIGHT, Form
 from ...heads import LinearHead
-from ...losses import CenterLoss, NegativeCAMLoss, OLELoss, OrthogonalProjectionLoss, PerpetualProjectionLoss
+from ...losses import (
+    CenterLoss,
+    NegativeCAMLoss,
+    NTXentLoss,
+    OLELoss,
+    OrthogonalProjectionLoss,
+    PerpetualProjectionLoss,
+)
 from ...losses.negative_cam import class_activation_maps
 from ...plugin import FeatureTap
 from ...plugin.criterion import DIAGNOSED, GammaWatch
@@ -174,6 +181,14 @@ class OLE(GeneratedAuxiliary):
     weight: NotNegative = 0.1
 
 
+@from_signature(NTXentLoss)
+class NTXent(GeneratedAuxiliary):
+    """NT-Xent, the contrastive loss of SimCLR; with several processes, computed on each local batch."""
+
+    name: ClassVar[str] = "nt_xent"
+    weight: NotNegative = 1.0
+
+
 @from_signature(PerpetualProjectionLoss)
 class Perpetual(GeneratedAuxiliary):
     """Perpetual OPL of the released code: learned class directions instead of pairs in the batch."""
@@ -229,7 +244,7 @@ class ActivationMapTerm(Term):
         return value * batch_share(batch)
 
 
-Auxiliary = OPL | OPLVariant | Center | OLE | NegativeCAM | Perpetual
+Auxiliary = OPL | OPLVariant | Center | OLE | NTXent | NegativeCAM | Perpetual
 
 
 def build_terms(auxiliary: tuple[Auxiliary, ...], shape: TaskShape) -> WeightedTerms:

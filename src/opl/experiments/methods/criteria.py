@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from ..._ranges import FractionBelowOne, NotNegative
-from ...losses import AnchorLoss, ClassBalancedFocalLoss, FocalLoss
+from ...losses import AnchorLoss, ClassBalancedFocalLoss, FocalLoss, LogitAdjustmentLoss
 from ..types import TaskShape
 from .signature import SignatureSettings, from_signature
 
@@ -46,6 +46,13 @@ class ClassBalancedFocal(GeneratedCriterion):
     name: ClassVar[str] = "class_balanced_focal"
 
 
+@from_signature(LogitAdjustmentLoss)
+class LogitAdjustment(GeneratedCriterion):
+    """Cross-entropy whose logits are shifted by the log-frequencies of the classes in training."""
+
+    name: ClassVar[str] = "logit_adjustment"
+
+
 @from_signature(AnchorLoss)
 class Anchor(GeneratedCriterion):
     """Anchor loss after some epochs of softmax cross-entropy.
@@ -62,4 +69,4 @@ class Anchor(GeneratedCriterion):
         return super().construct(shape, warmup=round(self.warmup * shape.steps), **options)  # type: ignore[no-any-return]
 
 
-Criterion = Softmax | Focal | ClassBalancedFocal | Anchor
+Criterion = Softmax | Focal | ClassBalancedFocal | LogitAdjustment | Anchor
