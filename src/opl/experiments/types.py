@@ -188,6 +188,11 @@ class DataSet(Protocol):
         return False
 
     @property
+    def views(self) -> int:
+        """How many independently augmented copies of each image a training batch has."""
+        return 1
+
+    @property
     def alternate_flip(self) -> bool:
         """Whether images are flipped in every second epoch, half of them in the even ones."""
         return False

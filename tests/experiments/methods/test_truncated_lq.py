@@ -62,6 +62,24 @@ def objective_of(rows=4, **settings):
     return TruncatedLq(**{"start": 2, "every": 2, **settings}).build(TaskShape(2, 2, (rows, 0)))
 
 
+# The warm-up
+
+
+def test_warm_up_epochs_have_cross_entropy_and_the_others_lq():
+    model, objective = Table([SURE, UNSURE, TIE, WRONG]), objective_of(warmup=2, start=5)
+    batch = table_batch([0, 1, 0, 0])
+    logits = model.logits.detach()
+    expected = [nn.functional.cross_entropy(logits, batch.labels)] * 2
+    expected += [generalized_cross_entropy(logits, batch.labels, q=0.7)] * 2
+    for epoch, value in enumerate(expected):
+        objective.before_epoch(epoch, model, lambda: iter([]))
+        torch.testing.assert_close(objective(model, batch).total, value)
+    objective.before_epoch(0, model, lambda: iter([]))
+    resumed = objective_of(warmup=2, start=5)
+    resumed.load_state_dict(objective.state_dict())  # as a run does that was stopped inside the first epoch
+    torch.testing.assert_close(resumed(model, batch).total, expected[0])
+
+
 # Who is pruned
 
 

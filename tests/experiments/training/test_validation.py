@@ -15,7 +15,7 @@ from opl.experiments.models import DigitsNet, PreActResNet18
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.training.validation import FEATURE_ROWS, FeatureSample, pictures, validate
+from opl.experiments.training.validation import FEATURE_ROWS, FeatureSample, pictures, shot_accuracies, validate
 from opl.experiments.types import Batch, Images, Output
 
 CLASSES, IMAGES = 4, 10
@@ -176,3 +176,21 @@ def test_all_pictures_of_a_small_test_set_are_kept(images, kept):
     arrays = pictures(Images(pixels, labels, torch.arange(images)))
     assert arrays["pixels"].shape[1:] == (64, 64, 3)
     assert len(set(arrays["pixel_rows"].tolist())) == kept
+
+
+def test_accuracies_of_many_medium_and_few_are_means_over_classes():
+    counts = torch.tensor([500, 101, 100, 20, 19, 1])
+    labels = np.array([0, 0, 1, 2, 3, 3, 3, 4, 5, 5])
+    first = np.array([0, 1, 1, 2, 0, 3, 3, 0, 5, 5])
+    arrays = {"labels": labels, "top5": np.stack([first, first], 1)}
+    by_class = [50.0, 100.0, 100.0, 200 / 3, 0.0, 100.0]
+    many, medium, few = (sum(by_class[2 * group : 2 * group + 2]) / 2 for group in range(3))
+    expected = {"many": many, "medium": medium, "few": few}
+    assert shot_accuracies(counts, arrays) == pytest.approx(expected)
+
+
+def test_groups_of_classes_without_test_images_are_omitted_and_one_group_is_none():
+    labels = np.array([0, 1])
+    arrays = {"labels": labels, "top5": labels[:, None]}
+    assert shot_accuracies(torch.tensor([500, 50, 5]), arrays) == {"many": 100.0, "medium": 100.0}
+    assert shot_accuracies(torch.tensor([500, 500]), arrays) == {}

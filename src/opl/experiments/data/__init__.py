@@ -15,6 +15,7 @@ from .batches import Batches
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
+from .long_tail import LongTailedCifar100, SyntheticLongTail
 from .meta_dataset import MetaSource
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .read.catalog import CATALOG
@@ -23,6 +24,7 @@ from .read.parquet import count_rows
 from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FastCifar10, FastCifar100, Mnist
 from .split import split
 from .synthetic import Synthetic, SyntheticDomains, SyntheticSource
+from .two_views import SyntheticTwoViews, TwoViewsCifar10
 from .user_images import UserImages
 
 DATA_SETS = (
@@ -47,6 +49,10 @@ DATA_SETS = (
     Synthetic,
     SyntheticDomains,
     SyntheticSource,
+    LongTailedCifar100,
+    SyntheticLongTail,
+    TwoViewsCifar10,
+    SyntheticTwoViews,
 )
 """The data sets that a recipe may name."""
 
@@ -71,6 +77,7 @@ __all__ = [
     "ImageFolder",
     "ImageNet",
     "JpegCopies",
+    "LongTailedCifar100",
     "MetaSource",
     "MiniImageNet",
     "Mnist",
@@ -82,8 +89,11 @@ __all__ = [
     "RandomResizedCrop",
     "Synthetic",
     "SyntheticDomains",
+    "SyntheticLongTail",
     "SyntheticSource",
+    "SyntheticTwoViews",
     "TieredImageNet",
+    "TwoViewsCifar10",
     "UniformNoise",
     "UserImages",
     "describe",

@@ -34,6 +34,7 @@ class Batches:
         world: number of processes.
         balance_domains: draw equally many images of each domain into every batch (see `balanced_order`); needs domains.
         mirror_batches: append the mirror images of every batch to it, with the same labels.
+        views: independently augmented copies of each image in a batch, one after the other; labels and rows repeat.
         alternate_flip: flip a random half of the images in even epochs, and the other half in odd ones.
         growing_sizes: fractions of training, and the size that images are reduced to until then.
         epochs: number of training epochs, for `growing_sizes`.
@@ -61,6 +62,7 @@ class Batches:
         world: int = 1,
         balance_domains: bool = False,
         mirror_batches: bool = False,
+        views: int = 1,
         alternate_flip: bool = False,
         growing_sizes: tuple[tuple[float, int], ...] = (),
         epochs: int = 1,
@@ -71,7 +73,7 @@ class Batches:
                 "these images have no domains to balance: leave balance_domains out, or use data with domains."
             )
         self.part, self.batch_size, self.seed, self.augment = part, batch_size, seed, augment
-        self.balance_domains, self.mirror_batches = balance_domains, mirror_batches
+        self.balance_domains, self.mirror_batches, self.views = balance_domains, mirror_batches, views
         self.alternate_flip, self.growing_sizes, self.epochs = alternate_flip, growing_sizes, epochs
         self.normalize, self.device = Normalize(mean, std), torch.device(device)
         self.rank, self.world = rank, world
@@ -86,16 +88,21 @@ class Batches:
         requests = (self._request(order, epoch, step) for step in steps)
         for step, (pixels, labels) in zip(steps, self.part.serve(requests), strict=True):
             rows, _, mine, total = self._request(order, epoch, step)
-            images = pixels.to(self.device)
             generator = Purpose.AUGMENT.generator(self.seed, epoch, step)
-            for augmentation in self.augment:
-                if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
-                    images = self._floats(images)
-                images = augmentation(images, generator, mine, total)
-            images = self._floats(images) if images.dtype == torch.uint8 else images
-            images = self._resize(self._flip(images, rows, epoch), epoch, step)
-            batch = self._batch(images, labels, rows, self.world / total)
+            views = [self._augment(pixels.to(self.device), generator, mine, total) for _ in range(self.views)]
+            views = [self._resize(self._flip(images, rows, epoch), epoch, step) for images in views]
+            weight = self.world / total / self.views
+            images = torch.cat(views) if self.views > 1 else views[0]
+            batch = self._batch(images, labels.repeat(self.views), rows.repeat(self.views), weight)
             yield append_mirror_images(batch) if self.mirror_batches else batch
+
+    def _augment(self, images: Tensor, generator: torch.Generator, mine: slice, total: int) -> Tensor:
+        """Return one view of the images, as floats in [0, 1]."""
+        for augmentation in self.augment:
+            if not isinstance(augmentation, MOVES) and images.dtype == torch.uint8:
+                images = self._floats(images)
+            images = augmentation(images, generator, mine, total)
+        return self._floats(images) if images.dtype == torch.uint8 else images
 
     def _flip(self, images: Tensor, rows: Tensor, epoch: int) -> Tensor:
         """Flip the images that are due in this epoch."""

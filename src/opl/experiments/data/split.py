@@ -1,5 +1,7 @@
 """Splitting labels: hold out a validation set, or select a subset for a smaller experiment."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -46,6 +48,19 @@ def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 
     if per_class:
         kept &= _rank_in_class(shuffled) < per_class
     return order[kept].sort().values
+
+
+def keep_counts(labels: Tensor, counts: Sequence[int], *, seed: int = 0) -> Tensor:
+    """Return rows with at most `counts[c]` images of each class c, chosen by `seed`, in ascending order.
+
+    Example:
+        >>> labels = torch.tensor([0, 0, 0, 1, 1])
+        >>> labels[keep_counts(labels, [2, 1])]
+        tensor([0, 0, 1])
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    shuffled = labels[order]
+    return order[_rank_in_class(shuffled) < torch.tensor(counts)[shuffled]].sort().values
 
 
 def stratified_rows(labels: Tensor, count: int) -> Tensor:

@@ -14,6 +14,7 @@ from .mart import MART
 from .pruning import Pruning
 from .rotations import Rotations
 from .rsc import RSC
+from .self_supervision import SelfSupervision
 from .teacher_student import Distillation, TwinDistillation
 from .trades import TRADES
 from .truncated_lq import TruncatedLq
@@ -31,6 +32,7 @@ METHODS = (
     TRADES,
     RSC,
     Pruning,
+    SelfSupervision,
 )
 """The methods available to recipes."""
 
@@ -67,6 +69,7 @@ __all__ = [
     "Perpetual",
     "Pruning",
     "Rotations",
+    "SelfSupervision",
     "Softmax",
     "TruncatedLq",
     "TwinDistillation",

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..._ranges import Count, Fraction, Range, check_settings
+from ..._ranges import Count, CountOrZero, Fraction, Range, check_settings
 from ...errors import OptionError
 from ...functional import IGNORE_INDEX
 from ...losses import truncated
@@ -41,6 +41,8 @@ class TruncatedLq(AuxiliaryMethod):
     """The first epoch, counted from 0, that starts with pruning."""
     every: Count = 10
     """Epochs between prunings."""
+    warmup: CountOrZero = 0
+    """Epochs of cross-entropy before Lq, whose gradient is small as long as all labels are improbable."""
     select: Select = "noisy-val"
     """Data that selects the best model: held-out images with labels as noisy as in training, or the *test set*, as in
     the released code, which biases its test accuracy upward."""
@@ -83,7 +85,8 @@ class TruncatedObjective(SupervisedObjective):
         return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORE_INDEX))
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
-        """Prune, if the epoch is due."""
+        """Switch from cross-entropy to Lq after the warm-up; prune, if the epoch is due."""
+        self.criterion.q = 0.0 if epoch < self.settings.warmup else self.settings.q
         late = epoch - self.settings.start
         if late < 0 or late % self.settings.every:
             return
@@ -123,10 +126,11 @@ class TruncatedObjective(SupervisedObjective):
                     dist.broadcast(value, 0)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return the best model so far and its score, so that a resumed run prunes with them."""
-        return {"best": self.best, "score": self.score}
+        """Return the best model so far, its score and the current q, so that a run can resume inside an epoch."""
+        return {"best": self.best, "score": self.score, "q": self.criterion.q}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Restore the best model and its score."""
+        """Restore the best model, its score and q."""
+        self.criterion.q = float(state["q"])
         self.best = {name: value.to(self.kept.device) for name, value in state["best"].items()}
         self.score = float(state["score"])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ...errors import FolderError, OplError, OptionError
 from ..data import DATA_SETS, NOISES, Normalize
@@ -131,14 +131,19 @@ def build_objective(
     recipe: Recipe, model: Network, train: Images, steps: int, teacher: Network | None = None
 ) -> Objective:
     """Build the objective of a recipe; its parameters depend on the recipe's seed, not on the global random state."""
-    counts = torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes).tolist()
-    shape = TaskShape(recipe.data.num_classes, model.feature_dim, tuple(counts), steps, teacher, recipe.epochs)
+    counts = tuple(class_counts(recipe, train).tolist())
+    shape = TaskShape(recipe.data.num_classes, model.feature_dim, counts, steps, teacher, recipe.epochs)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(Purpose.OBJECTIVE.seed(recipe.seed))
         objective = recipe.method.build(shape)
     if not isinstance(objective, Objective):
         raise OptionError(f"{type(recipe.method).__name__} builds no Objective: let its build return one.")
     return objective
+
+
+def class_counts(recipe: Recipe, train: Images) -> Tensor:
+    """Return the (C,) number of training images of each class."""
+    return torch.bincount(train.labels[train.rows], minlength=recipe.data.num_classes)
 
 
 def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> Batches:
@@ -157,6 +162,7 @@ def batches(fabric: Any, recipe: Recipe, part: Images, alone: bool = False) -> B
         world=1 if alone else fabric.world_size,
         balance_domains=recipe.data.balance_domains,
         mirror_batches=recipe.data.mirror_batches,
+        views=recipe.data.views,
         alternate_flip=recipe.data.alternate_flip,
         growing_sizes=recipe.data.growing_sizes,
         epochs=recipe.epochs,

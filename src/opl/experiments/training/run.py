@@ -23,6 +23,7 @@ from .build import (
     batches,
     build_model,
     build_objective,
+    class_counts,
     complete_settings,
     finished_model,
     fit_first_layer,
@@ -33,7 +34,7 @@ from .engine import describe_environment, describe_loss, end_run, is_first, laun
 from .fit import fit
 from .progress import Progress, RunLogger, announce_parts, announce_start
 from .stopping import StopSignals, end_with_parent
-from .validation import Validation, neighbor_accuracies, plain_batches, validate_part
+from .validation import Validation, neighbor_accuracies, plain_batches, shot_accuracies, validate_part
 
 ORACLE = "ORACLE/test/top1"  # capitalized, so that it is not mistaken for a result
 PROCESSES_PER_CORE = 4
@@ -207,6 +208,8 @@ class _Training:
         if test and len(self.splits.test):
             neighbors = neighbor_accuracies(self.fabric, self.recipe, self.model, self.splits.train, tested)
             tested.numbers.update(neighbors)
+            if tested.arrays:
+                tested.numbers.update(shot_accuracies(class_counts(self.recipe, self.splits.train), tested.arrays))
         result = self._result(self.model, tested.numbers) | selected
         if self.fabric.is_global_zero:
             if tested.arrays:

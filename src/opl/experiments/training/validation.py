@@ -1,7 +1,7 @@
 """One pass of images through a model: accuracies, loss, feature geometry, and the predictions behind them."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -275,6 +275,25 @@ def neighbor_accuracies(
     truth = torch.from_numpy(tested.arrays["labels"][tested.arrays["feature_rows"]]).to(fabric.device).long()
     features, labels = joined["features"].to(fabric.device).float(), joined["labels"].to(fabric.device).long()
     return {name: 100 * value for name, value in neighbors(features, labels, queries, truth)._asdict().items()}
+
+
+SHOTS = {"many": (101, math.inf), "medium": (20, 101), "few": (0, 20)}
+"""Groups of classes by their number of training images, from the first number to below the second."""
+
+
+def shot_accuracies(counts: Tensor, arrays: Mapping[str, Any]) -> dict[str, float]:
+    """Return the top-1 of classes with `many` (above 100), `medium` and `few` (below 20) training images, in percent.
+
+    Each is the mean over its classes; a group without classes is omitted, and all are if there is only one group. The
+    `counts` are (C,) training images per class, the arrays those of a `Validation`.
+    """
+    labels = torch.from_numpy(arrays["labels"]).long()
+    hits = (torch.from_numpy(arrays["top5"][:, 0]).long() == labels).double()
+    images = labels.bincount(minlength=len(counts))
+    accuracies = labels.bincount(hits, minlength=len(counts)) / images
+    groups = {name: (counts >= low) & (counts < high) & (images > 0) for name, (low, high) in SHOTS.items()}
+    found = {name: 100 * float(accuracies[group].mean()) for name, group in groups.items() if group.any()}
+    return found if len(found) > 1 else {}
 
 
 class Predictions(NamedTuple):
