@@ -1,7 +1,5 @@
-"""Texts rendered from records: blocks, the text outside of them, short tables, and transcribed tables."""
+"""Texts rendered from records: blocks, the text outside of them, and short tables."""
 
-import json
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from _finished_runs import dump, load, write_finished
+from _finished_runs import write_finished
 from _said import says
-from opl.errors import FolderError, OptionError
+from opl.errors import OptionError
 from opl.experiments.item import Revision
 from opl.experiments.paper import ITEMS
-from opl.experiments.results.document import read_transcription, render_blocks, render_document
+from opl.experiments.results.document import render_blocks, render_document
 from opl.experiments.results.records import add_runs
 from opl.experiments.results.runs import read_runs
-from opl.experiments.statistics import holm
 
 ROOT = Path(__file__).parents[3]
-TRANSCRIBED = sorted((ROOT / "results" / "transcribed").glob("*.json"))
 BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
 
 
@@ -76,7 +72,7 @@ def test_blocks_get_the_arguments_and_the_line_of_their_marker():
         (f"<!-- opl results: demo huge -->\n{END}\n", ("line 1", "huge", "did you mean")),
         (f"<!-- opl results: demo tiny -->\n{END}\n", ("line 1", "tiny")),
         (f"<!-- opl results: demo -->\n{END}\n", ("line 1", "an item and a scale")),
-        (f"<!-- opl results: transcribed demo -->\n{END}\n", ("line 1", "an item and a scale")),
+        (f"<!-- opl results: transcribed demo small -->\n{END}\n", ("line 1", "an item and a scale")),
         (f"<!-- opl results: short demo -->\n{END}\n", ("line 1", "table or figure", "short")),
         (f"<!-- opl results: short demo table-99 small -->\n{END}\n", ("line 1", "table-99", "did you mean")),
         (f"<!-- opl results: short demo huge -->\n{END}\n", ("line 1", "huge", "did you mean")),
@@ -86,10 +82,14 @@ def test_a_broken_marker_is_one_sentence(records, text, said):
     says(lambda: render(text, records), OptionError, said)
 
 
-def test_a_block_without_records_is_one_sentence(records):
-    says(lambda: render(f"<!-- opl results: table-1 small -->\n{END}\n", records), FolderError, ("table-1", "add DIR"))
-    text = f"<!-- opl results: transcribed demo small -->\n{END}\n"
-    says(lambda: render(text, records), FolderError, ("there is no", "demo-small.json"))
+def test_a_block_without_records_names_the_command(records):
+    for kind in ("", "short "):
+        text = render(f"<!-- opl results: {kind}table-s1 paper -->\n{END}\n", records)
+        assert "No runs are recorded yet: `opl reproduce table-s1 --scale paper`." in text
+        assert "|" not in text
+    both = render(f"<!-- opl results: short demo table-8 small -->\n{END}\n", records)
+    assert "| CE+OPL vs CE | 2 |" in both
+    assert "table-8: No runs are recorded yet: `opl reproduce table-8 --scale small`." in both
 
 
 def test_a_short_table_has_both_numbers_the_difference_and_the_verdict(records):
@@ -141,73 +141,3 @@ def test_links_of_results_md_and_its_pages_lead_to_files():
         if file.name == "RESULTS.md":
             pages = {Path(target).name for target in targets if target.startswith("docs/results/")}
             assert pages == {page.name for page in (ROOT / "docs" / "results").iterdir()}
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"rows": [{"recipe": "gone"}]}'])
-def test_a_damaged_transcription_is_one_sentence(tmp_path, content):
-    (tmp_path / "transcribed").mkdir()
-    (tmp_path / "transcribed" / "demo-small.json").write_text(content)
-    says(lambda: read_transcription(tmp_path, ITEMS["demo"], "small"), FolderError, ("not a transcribed table",))
-
-
-def test_a_transcribed_table_is_decided_like_any_other(tmp_path):
-    """The p-value follows from mean, half-width and size; Holm's adjustment counts the comparisons of the table."""
-    ours = [(1.0, 1.1, 0.9), (1.0, 2.0, 3.0)]
-    halves = [stats.t.ppf(0.975, 2) * stats.sem(values) for values in ours]
-    rows = [{"recipe": "digits-ce", "difference": {}}] + [
-        {"recipe": "digits-opl", "difference": {"test/top1": {"mean": np.mean(values), "half": half, "size": 3}}}
-        for values, half in zip(ours, halves, strict=True)
-    ]
-    shared = {"label": "x", "seeds": [0, 1, 2], "values": {}, "numbers": {"test/top1": _number(97.0)}}
-    (tmp_path / "transcribed").mkdir()
-    content = {"command": "c", "commit": "d", "seeds": [0, 1, 2], "time": "t", "rows": [row | shared for row in rows]}
-    dump(tmp_path / "transcribed" / "demo-small.json", content)
-    table = read_transcription(tmp_path, ITEMS["demo"], "small")
-    p_values = [stats.ttest_1samp(values, 0).pvalue for values in ours]
-    decisions = [line.decisions["test/top1"] for line in table.lines[1:]]
-    assert [decision.adjusted for decision in decisions] == pytest.approx(holm(p_values))
-    assert [decision.verdict for decision in decisions] == ["a gain", "undecided"]
-    assert list(table.item.metrics) == ["test/top1"]
-    assert math.isnan(table.lines[0].numbers["test/top1"].half)
-
-
-def test_a_transcribed_row_of_a_recipe_with_records_is_refused(tmp_path, records):
-    """Records win: one recipe has one set of numbers."""
-    (records / "transcribed").mkdir()
-    row = {"label": "x", "seeds": [0], "values": {}, "numbers": {"test/top1": _number(97.0)}, "difference": {}}
-    content = {"command": "c", "commit": "d", "seeds": [0], "time": "t", "rows": [{"recipe": "digits-ce", **row}]}
-    dump(records / "transcribed" / "demo-small.json", content)
-    text = f"<!-- opl results: transcribed demo small -->\n{END}\n"
-    says(lambda: render(text, records), FolderError, ("digits-ce", "records win"))
-
-
-def _number(mean: float) -> dict:
-    return {"mean": mean, "half": None, "size": 3}
-
-
-@pytest.mark.parametrize("file", TRANSCRIBED, ids=lambda file: file.stem)
-def test_a_transcription_agrees_with_itself_and_is_marked(file):
-    content = load(file)
-    assert content["transcribed"] is True
-    table = read_transcription(file.parents[1], ITEMS[content["item"]], content["scale"])
-    assert all(line.transcribed for line in table.lines)
-    values = {row["recipe"]: row["values"] for row in content["rows"]}
-    baselines = {row.recipe: row.baseline for row in ITEMS[content["item"]].rows}
-    for row in content["rows"]:
-        for name, each in row["values"].items():
-            assert row["numbers"][name]["mean"] == pytest.approx(np.mean(list(each.values())), abs=0.005)
-        for name, difference in row["difference"].items():
-            theirs = values.get(baselines.get(row["recipe"], ""), {}).get(name, {})
-            pairs = [value - theirs[seed] for seed, value in row["values"].get(name, {}).items() if seed in theirs]
-            if pairs:
-                assert difference["mean"] == pytest.approx(np.mean(pairs), abs=0.005)
-            if len(pairs) > 1:
-                half = stats.t.ppf(0.975, len(pairs) - 1) * stats.sem(pairs)
-                assert difference["half"] == pytest.approx(half, abs=0.01)
-
-
-def test_transcriptions_are_sorted_json():
-    assert len(TRANSCRIBED) == 3
-    for file in TRANSCRIBED:
-        text = json.dumps(load(file), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        assert file.read_text() == f"{text}\n"

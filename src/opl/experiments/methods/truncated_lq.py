@@ -64,6 +64,7 @@ class TruncatedObjective(SupervisedObjective):
     """Truncated Lq and auxiliary losses; `kept` is a mask over the training images by row, equal on all processes."""
 
     kept: Tensor
+    criterion: TruncatedLoss
 
     def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
         loss = TruncatedLoss(q=settings.q, k=settings.k, reduction="sum")

@@ -108,8 +108,6 @@ class Line:
     """What the differences in the compared metrics show, given all comparisons of the table."""
     quoted: bool = False
     """Whether the line only has the paper's numbers, of a method that is not run."""
-    transcribed: bool = False
-    """Whether the numbers were copied from a text, because the runs behind them are gone."""
     baseline: str = ""
     """The label of the row that it is compared with; empty for a baseline."""
     paper_margins: dict[str, float] = field(default_factory=dict)

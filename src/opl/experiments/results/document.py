@@ -6,26 +6,23 @@ Each table stands between two marker lines, and everything else stays as it is:
 (the table)
 <!-- end -->
 
-Other blocks are `transcribed ITEM SCALE` (the rows whose run folders are gone), `short ITEM ... SCALE` (the comparisons
-of some items, recorded and transcribed, in a small table), `summary SCALE` (the effect of OPL over all tables), and the
-kinds that the caller adds, such as `differences board SCALE`.
+Other blocks are `short ITEM ... SCALE` (the comparisons of some items in a small table), `summary SCALE` (the effect of
+OPL over all tables), and the kinds that the caller adds, such as `differences board SCALE`. A block of an item without
+records says so, with the command that makes its runs.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from itertools import dropwhile, takewhile, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...errors import FolderError, OptionError, did_you_mean
-from ..files import read_json
 from ..item import Item, Row
-from ..statistics import GAIN, LOSS, Interval, Range
-from .comparisons import Line, decide_lines, describe_difference, family_of, range_of, stale_runs
+from ..statistics import GAIN, LOSS
+from .comparisons import Line, describe_difference, family_of, stale_runs
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
@@ -34,7 +31,7 @@ from .tables import Table, build_table, describe_seeds_of
 from .text import document, list_verdicts
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
-TRANSCRIBED, SHORT, SUMMARY = "transcribed", "short", "summary"
+SHORT, SUMMARY = "short", "summary"
 MOST = 6  # comparisons of a short table; of more, it has the decided ones, or the means
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
 END = "<!-- end -->"
@@ -70,14 +67,12 @@ def render_document(
         if arguments[:1] == [SHORT] and len(arguments) > 2:
             *names, scale = arguments[1:]
             chosen = [_chosen([name, scale], line, items)[0] for name in names]
-            return render_short(chosen, runs, scale, folder, items)
+            return render_short(chosen, runs, scale, items)
         if arguments and blocks and arguments[0] in blocks:
             item, scale = _chosen(arguments[1:], line, items)
             return blocks[arguments[0]](item, runs, scale)
         item, scale = _chosen(arguments, line, items)
-        if arguments[0] == TRANSCRIBED:
-            return document(read_transcription(folder, item, scale, runs))
-        return render_table(item, runs, scale, folder)
+        return render_table(item, runs, scale)
 
     return render_blocks(text, render)
 
@@ -89,24 +84,17 @@ def read_comparable(folder: Path, items: Mapping[str, Item]) -> list[Run]:
     return screen(read_records(folder), items.values())
 
 
-def render_table(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> str:
+def render_table(item: Item, runs: Sequence[Run], scale: str) -> str:
     """The table of an item, and the origin of its numbers."""
-    item = _recorded_part(item, runs, scale, folder)
     used = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     if not used:
-        raise FolderError(
-            f"{folder} has no records of {item.name} at scale {scale}: add some with `opl results add DIR`, or "
-            "remove its block."
-        )
+        return describe_absence(item, scale)
     return "\n\n".join([document(build_table(item, runs, scale)), describe_origin(used)])
 
 
-def _recorded_part(item: Item, runs: Sequence[Run], scale: str, folder: Path) -> Item:
-    """The item without the rows that are in its transcription."""
-    if not (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():
-        return item
-    recorded = {run.name for run in runs if run.scale == scale}
-    return replace(item, rows=tuple(row for row in item.rows if row.recipe in recorded), averages=(), quoted=())
+def describe_absence(item: Item, scale: str) -> str:
+    """The sentence in place of a table without records."""
+    return f"No runs are recorded yet: `{item.command or f'opl reproduce {item.name} --scale {scale}'}`."
 
 
 class Compared(NamedTuple):
@@ -116,8 +104,7 @@ class Compared(NamedTuple):
     row: Row
     baseline: Row
     line: Line
-    base: Line | None
-    """The line of the baseline, which a transcription may lack."""
+    base: Line
     metric: str
 
     @property
@@ -136,9 +123,7 @@ class Compared(NamedTuple):
         return family_of(self.table.item, self.line, self.metric)
 
 
-def render_short(
-    chosen: Sequence[Item], runs: Sequence[Run], scale: str, folder: Path, items: Mapping[str, Item]
-) -> str:
+def render_short(chosen: Sequence[Item], runs: Sequence[Run], scale: str, items: Mapping[str, Item]) -> str:
     """The comparisons of some items with their baselines: our numbers, the paper's, the difference and the verdict.
 
     Of many comparisons of an item, the table has the means of rows or columns, or else the decided ones and the
@@ -147,7 +132,10 @@ def render_short(
     heading = ("comparison", "seeds", "ours", "paper", "difference", "verdict")
     rows, counted = [heading, ("---",) * len(heading)], []
     for item in chosen:
-        pairs = _compare(item, runs, scale, folder, items)
+        pairs = _compare(item, runs, scale, items)
+        if not pairs:
+            counted.append(f"{item.name}: {describe_absence(item, scale)}")
+            continue
         selected = _select(item, pairs)
         revisions = [
             revision for revision in item.revisions if not revision.metrics or {*revision.metrics} & {*item.main}
@@ -157,8 +145,8 @@ def render_short(
         if len(selected) < len(pairs):
             counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
             counted.append(f"All {len(pairs)} comparisons of {item.name}: {list_verdicts(counts)}.")
-    text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return "\n\n".join([text, *([" ".join(counted)] if counted else [])])
+    table = ["\n".join(f"| {' | '.join(row)} |" for row in rows)] if len(rows) > 2 else []
+    return "\n\n".join([*table, *([" ".join(counted)] if counted else [])])
 
 
 def _select(item: Item, pairs: Sequence[Compared]) -> Sequence[Compared]:
@@ -170,25 +158,14 @@ def _select(item: Item, pairs: Sequence[Compared]) -> Sequence[Compared]:
     return means or [pair for pair in pairs if pair.decided or pair.row.recipe == headline]
 
 
-def _compare(
-    item: Item, runs: Sequence[Run], scale: str, folder: Path, items: Mapping[str, Item]
-) -> Sequence[Compared]:
-    """The comparisons of an item that have runs, from records and from its transcription.
+def _compare(item: Item, runs: Sequence[Run], scale: str, items: Mapping[str, Item]) -> Sequence[Compared]:
+    """The comparisons of an item that have runs.
 
     Numbers of selected weights are left out, and so are comparisons that an earlier item has.
     """
-    tables = [build_table(_recorded_part(item, runs, scale, folder), runs, scale)]
-    if (folder / TRANSCRIBED / f"{item.name}-{scale}.json").exists():
-        tables.append(read_transcription(folder, item, scale, runs))
     earlier = list(takewhile(lambda other: other.name != item.name, items.values()))
     known = {(row.recipe, row.baseline, metric) for other in earlier for row in other.rows for metric in other.main}
-    pairs = [pair for table in tables for pair in _pairs(table) if pair.key not in known]
-    if not pairs:
-        raise FolderError(
-            f"{folder} has no comparison of {item.name} at scale {scale}: add runs with `opl results add DIR`, or "
-            "remove its block."
-        )
-    return pairs
+    return [pair for pair in _pairs(build_table(item, runs, scale)) if pair.key not in known]
 
 
 def _pairs(table: Table) -> list[Compared]:
@@ -196,7 +173,7 @@ def _pairs(table: Table) -> list[Compared]:
     by_recipe = {line.recipe: line for line in table.lines}
     rows = {row.recipe: row for row in (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))}
     pairs = [
-        Compared(table, row, rows[row.baseline], line, by_recipe.get(row.baseline), name)
+        Compared(table, row, rows[row.baseline], line, by_recipe[row.baseline], name)
         for line in table.lines
         if (row := rows.get(line.recipe)) and row.baseline
         for name in table.item.main
@@ -210,11 +187,10 @@ def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
     line, base, metric = pair.line, pair.base, pair.metric
     several = sum(not name.startswith("selected/") for name in pair.table.item.main) > 1
     title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
-    label = base.label if base else pair.baseline.label
     return (
-        f"{line.label} vs {_shorten(label, line.label)}" + (f", {title}" if several else ""),
+        f"{line.label} vs {_shorten(base.label, line.label)}" + (f", {title}" if several else ""),
         describe_seeds_of(line) + (", stale" if {pair.row.recipe, pair.baseline.recipe} & stale else ""),
-        _pair(base.numbers[metric].mean if base else None, line.numbers[metric].mean),
+        _pair(base.numbers[metric].mean, line.numbers[metric].mean),
         _pair(pair.baseline.paper.get(metric), line.paper.get(metric)),
         describe_difference(line.difference[metric]),
         line.decisions[metric].verdict,
@@ -271,10 +247,9 @@ def describe_seconds(seconds: float) -> str:
 
 def _chosen(arguments: list[str], line: int, items: Mapping[str, Item]) -> tuple[Item, str]:
     """The item and scale that a marker names."""
-    names = arguments[1:] if arguments[:1] == [TRANSCRIBED] else arguments
-    if len(names) != 2:
+    if len(arguments) != 2:
         raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: give an item and a scale.")
-    name, scale = names
+    name, scale = arguments
     if name not in items:
         raise OptionError(f"line {line}: {did_you_mean('table or figure', name, items)}")
     if scale not in SCALES:
@@ -332,70 +307,3 @@ def _problem(line: int, start: int) -> str:
         f"line {line} is not a valid marker: write `<!-- opl results: ITEM SCALE -->` on a separate line, and {END} "
         "after the block."
     )
-
-
-def read_transcription(folder: Path, item: Item, scale: str, runs: Sequence[Run] = ()) -> Table:
-    """Read the transcribed table of an item from `<folder>/transcribed/<item>-<scale>.json`.
-
-    Verdicts are computed as for runs, and the paper's numbers are the item's. Records win: a transcription may have no
-    row of a recipe that has records.
-    """
-    file = folder / TRANSCRIBED / f"{item.name}-{scale}.json"
-    try:
-        content = read_json(file)
-        table = _table(content, item, scale)
-    except OSError as error:
-        raise FolderError(f"there is no {file}: remove the block, or restore the file.") from error
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise FolderError(
-            f"{file} is not a transcribed table of {item.name}: restore it from the repository."
-        ) from error
-    recorded = {run.name for run in runs if run.scale == scale and run.state == "done"}
-    repeated = [line.recipe for line in table.lines if line.recipe in recorded]
-    if repeated:
-        raise FolderError(
-            f"{file} has rows of recipes that have records ({', '.join(repeated[:3])}): delete these rows, records win."
-        )
-    return table
-
-
-def _table(content: dict[str, Any], item: Item, scale: str) -> Table:
-    rows = {row.recipe: row for row in (*item.rows, *(average.row for average in item.averages_at(scale)))}
-    ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
-    lines = [_line(row, rows[row["recipe"]], ranges) for row in content["rows"]]
-    metrics = {name: title for name, title in item.metrics.items() if any(name in line.numbers for line in lines)}
-    compared = tuple(name for name in item.main if name in metrics)
-    narrow = replace(item, metrics=metrics, compared=compared, note="")  # the note is about today's runs
-    return Table(narrow, scale, decide_lines(narrow, lines), [_describe(content)], [])
-
-
-def _describe(content: dict[str, Any]) -> str:
-    """The origin of transcribed numbers."""
-    return (
-        f"Transcribed, because the run folders are gone: `{content['command']}`, commit {content['commit']}, "
-        f"{list_seeds(content['seeds'])}, {content['time']}. {content.get('note', '')}"
-    ).rstrip()
-
-
-def _line(content: dict[str, Any], row: Row, ranges: dict[str, Range]) -> Line:
-    values = {name: tuple(by_seed.values()) for name, by_seed in content["values"].items()}
-    numbers = {name: _interval(part, ranges[name]) for name, part in content["numbers"].items()}
-    difference = {name: _interval(part, ranges[name].of_differences) for name, part in content["difference"].items()}
-    seeds = tuple(content["seeds"])
-    return Line(
-        content["label"],
-        row.recipe,
-        seeds,
-        numbers,
-        values,
-        row.paper,
-        difference,
-        "",
-        transcribed=True,
-        paper_margins=row.paper_margins,
-    )
-
-
-def _interval(content: dict[str, Any], within: Range) -> Interval:
-    """An interval from JSON, in which an unknown half-width is null."""
-    return Interval(content["mean"], math.nan if content["half"] is None else content["half"], content["size"], within)

@@ -148,9 +148,7 @@ def cells(table: Table) -> tuple[list[str], list[list[str]]]:
 
 def describe_seeds_of(line: Line) -> str:
     """The number of seeds of a line, or that its numbers are not from runs."""
-    if line.quoted:
-        return "quoted"
-    return f"{len(line.seeds)}, transcribed" if line.transcribed else str(len(line.seeds))
+    return "quoted" if line.quoted else str(len(line.seeds))
 
 
 def describe_line_difference(line: Line, name: str) -> str:
