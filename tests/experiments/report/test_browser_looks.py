@@ -7,8 +7,9 @@ import tarfile
 
 import pytest
 
-from _browser import look, open_browser, visit
+from _browser import click, look, open_browser, settles, visit
 from _runs import ITEM, ITEMS, opl, write_everything, write_run
+from opl.experiments.paper import ITEMS as PAPER
 from opl.experiments.report.page import write_report
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
@@ -51,6 +52,56 @@ def chromium(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     return write_report(write_everything(tmp_path_factory.mktemp("runs")), ITEMS)
+
+
+@pytest.fixture(scope="module")
+def table_1(tmp_path_factory):
+    """All rows of table 1 at the paper's scale, with both networks; the first comparison has all outputs."""
+    folder, item = tmp_path_factory.mktemp("table-1"), PAPER["table-1"]
+    for index, row in enumerate(item.at("paper")):
+        method = opl(1.0) if row.recipe.endswith("opl") else None
+        for seed in range(2):
+            more = {"method": method, "gain": 2 - index / 5, "outputs": index < 2}
+            write_run(folder, row.recipe, seed, scale="paper", **more)
+    return write_report(folder, {"table-1": item}, runs=read_runs(folder))
+
+
+def test_table_1_fits_on_a_phone_with_every_mean_beside_its_interval(chromium, table_1):
+    visit(chromium, table_1, 390)
+    assert chromium.execute_script("return document.documentElement.scrollHeight") < 12_000
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= 390
+    lines = """return [...document.querySelectorAll("#table-1-paper-table .value")].map((value) => {
+        const range = document.createRange(); range.selectNodeContents(value);
+        return new Set([...range.getClientRects()].map((box) => Math.round(box.bottom))).size })"""
+    counted = chromium.execute_script(lines)
+    assert len(counted) == 4 * len(PAPER["table-1"].at("paper"))
+    assert set(counted) == {1}
+
+
+def test_a_phone_shows_headings_first_and_links_open_their_parts(chromium, table_1):
+    folded = "return [...document.querySelectorAll('details.part')].map((part) => part.open)"
+    visit(chromium, table_1, 1400)
+    assert all(chromium.execute_script(folded))
+    visit(chromium, table_1, 390)
+    assert not any(chromium.execute_script(folded))
+    chromium.execute_script("document.querySelector('.thumbnail').click()")
+    opened = chromium.execute_script("return [...document.querySelectorAll('details.part[open]')].map((e) => e.id)")
+    assert opened == ["table-1-paper-features"]
+    look(chromium, "light", media="print")
+    settles(chromium, True, "return [...document.querySelectorAll('details.part')].every((part) => part.open)")
+    look(chromium, "light")
+
+
+def test_sorting_keeps_the_groups_together(chromium, table_1):
+    visit(chromium, table_1, 1400)
+    texts = """return [...document.querySelectorAll("#table-1-paper-table tbody")].map((body) => [...body.rows].map(
+        (row) => row.cells[row.matches(".group") ? 0 : 2].textContent))"""
+    before = chromium.execute_script(texts)
+    assert [group[0].split()[0] for group in before] == ["ResNet-56", "ResNet-110"]
+    click(chromium, "#table-1-paper-table thead th:nth-child(3) .sort")
+    assert chromium.execute_script(texts) == [
+        [heading, *sorted(values, key=lambda text: float(text.split()[0]))] for heading, *values in before
+    ]
 
 
 @pytest.mark.parametrize("width", [1400, 1280, 800, 390])

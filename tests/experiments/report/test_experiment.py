@@ -12,7 +12,7 @@ from _written_page import chart_of, page_of, table_of
 from _page import Reader
 from _runs import ITEM, METRICS, PLANE, opl, write_everything, write_run, write_table
 from _vouched import vouch
-from opl.experiments.results.comparisons import format_interval
+from opl.experiments.results.comparisons import describe_tests, format_interval
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import document
@@ -46,6 +46,45 @@ def test_numbers_are_those_of_the_table_and_can_be_copied(tmp_path):
     assert f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]" in text
     copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
     assert html.unescape(copied) == document(table)
+
+
+def test_p_values_are_in_the_details_alone_and_every_difference_names_its_baseline(tmp_path):
+    write_table(tmp_path)
+    page = page_of(tmp_path, ONE)
+    line = build_table(ITEM, read_runs(tmp_path), "small").lines[1]
+    tests = describe_tests(line.decisions["test/top1"])
+    assert "Holm" in tests
+    before_copy = page[: page.index('<pre id="copy-table-1-small"')]
+    details = page[page.index("<summary>Details: p-values</summary>") :]
+    details = details[: details.index("</details>")]
+    assert before_copy.count(html.escape(tests)) == details.count(html.escape(tests)) == 1
+    assert part_of(page, "table").count('<span class="quiet versus"> vs CE</span>') == 3
+
+
+def test_networks_are_groups_whose_words_the_labels_do_not_repeat(tmp_path):
+    write_table(tmp_path, seeds=2)
+    wide = {
+        row.recipe: replace(
+            row,
+            label=f"wide {row.label}",
+            recipe=f"{row.recipe}-wide",
+            baseline="cifar100-ce-wide" if row.baseline else "",
+        )
+        for row in ITEM.rows[:2]
+    }
+    for recipe in wide:
+        for seed in range(2):
+            write_run(tmp_path, f"{recipe}-wide", seed, method=opl(1.0) if recipe.endswith("opl") else None)
+    page = page_of(tmp_path, {"table-1": replace(ITEM, rows=(*ITEM.rows, *wide.values()))})
+    for start in ("opening", "table-1-small-table"):
+        table = page[page.index(start, page.index("<main")) :]
+        table = table[table.index('class="cards') if start != "opening" else table.index("cards forest") :]
+        table = table[: table.index("</table>")]
+        assert re.findall(r'class="group"><th[^>]*>([^<]*)', table) == ["wide"]
+        assert "wide CE" not in table
+        last = table[table.index('class="group"') :]
+        assert re.findall(r'role="rowheader">([^<]+)', last)[-1] == "CE+OPL"
+        assert "vs CE" in last
 
 
 def test_a_menu_lists_the_comparisons_and_the_headline_is_first(tmp_path):

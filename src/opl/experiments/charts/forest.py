@@ -11,6 +11,7 @@ from ...errors import OptionError
 from ..item import Item, Row
 from ..results.comparisons import Line, describe_decision, range_of
 from ..results.runs import Rows, Run, number
+from ..results.tables import short_label
 from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval, moderate
 from .figure import Order, Rendering, paper
 from .style import ACCENT, print_label
@@ -40,6 +41,7 @@ class Contrast:
         decision: what the difference shows.
         pairs: the difference of each seed.
         versus: what it is compared with, and in which metric if there are several; empty if that is clear.
+        group: the heading that it belongs to, whose words are not in its label; empty without groups.
     """
 
     label: str
@@ -47,6 +49,7 @@ class Contrast:
     decision: Decision
     pairs: tuple[float, ...] = ()
     versus: str = ""
+    group: str = ""
 
     @property
     def has_interval(self) -> bool:
@@ -87,21 +90,28 @@ def pair_rows(rows: Rows, metric: str) -> list[Paired]:
     return [Paired(row, runs, values, difference, decision) for (row, runs), values, difference, decision in decided]
 
 
-def contrasts(item: Item, lines: Sequence[Line], scale: str) -> list[Contrast]:
-    """Every comparison of a table that has a value, in the order of the table."""
+def contrasts(item: Item, lines: Sequence[Line], scale: str, headings: Sequence[str] = ()) -> list[Contrast]:
+    """Every comparison of a table that has a value, in the order of the table.
+
+    Args:
+        item: the table.
+        lines: its rows.
+        scale: of the rows.
+        headings: the group of each row, whose words its label does not repeat; empty without groups.
+    """
     by_recipe = {line.recipe: line for line in lines}
     baselines = {row.recipe: row.baseline for row in (*item.rows, *(mean.row for mean in item.averages_at(scale)))}
     made = []
-    for line in lines:
+    for line, group in zip(lines, headings or [""] * len(lines), strict=True):
         for name in item.main:
             difference = line.difference.get(name)
             if difference is None or not math.isfinite(difference.mean):
                 continue
             base = by_recipe.get(baselines.get(line.recipe, ""))
-            versus = f" vs {base.label}" if base else ""
+            versus = f" vs {short_label(base.label, group)}" if base else ""
             metric = "" if len(item.main) == 1 else f", {item.metrics[name]}"
-            pairs = line.pairs.get(name, ())
-            made.append(Contrast(line.label, difference, line.decisions[name], pairs, f"{versus}{metric}"))
+            decided = (difference, line.decisions[name], line.pairs.get(name, ()))
+            made.append(Contrast(short_label(line.label, group), *decided, f"{versus}{metric}", group))
     return made
 
 

@@ -1,7 +1,7 @@
 """One experiment of the page, part by part: from runs to the values of charts and tables, and from these to markup."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,14 +35,14 @@ from ..results.comparisons import (
     comparison_verdict,
     describe_difference,
     describe_paper,
+    describe_tests,
     format_interval,
-    lines,
     range_of,
 )
 from ..results.measures import MEASURES, Change, describe_largest, format_difference
 from ..results.measures import changes as measure_changes
 from ..results.runs import BROKEN, Run
-from ..results.tables import build_table, describe_seeds_of
+from ..results.tables import QUOTED, Table, build_table, describe_seeds_of, headings_of, short_label
 from ..results.text import count_verdicts, describe_effect, document
 from ..settings import FREE, differences
 from ..statistics import sign_test
@@ -88,8 +88,8 @@ class Experiment:
     group: Group
     rows: Sequence[Row]
     """The rows that no earlier experiment has shown in detail."""
-    lines: Sequence[Line]
-    """The rows of its table; empty if it cannot be made."""
+    table: Table | None
+    """Its table; None if it cannot be made."""
     pairs: Sequence[tuple[Row, Row]]
     """A baseline and a row compared with it, for each comparison that has its own charts; OPL first."""
     runs: Sequence[Run]
@@ -100,6 +100,17 @@ class Experiment:
     def key(self) -> str:
         """Prefix of its element ids."""
         return self.group.key
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        """The rows of its table."""
+        return self.table.lines if self.table else ()
+
+    @property
+    def headings(self) -> list[str]:
+        """The group of each line, such as its network; empty without groups."""
+        headings = headings_of(self.table) if self.table else []
+        return headings if len({*headings} - {QUOTED}) > 1 else []
 
     def pair_key(self, index: int) -> str:
         """Prefix of the element ids of a comparison."""
@@ -118,9 +129,9 @@ PairPart = Callable[..., Markup | None]
 def make_experiment(group: Group, rows: Sequence[Row], runs: Sequence[Run], budget: Budget) -> Experiment:
     """Compute what the parts of an experiment share."""
     try:
-        made = lines(group.item, runs, group.scale) if group.item.metrics else []
+        made = build_table(group.item, runs, group.scale) if group.item.metrics else None
     except BROKEN:
-        made = []
+        made = None
     pairs = [(base, row) for base, row in group.pairs() if row in rows]
     return Experiment(group, rows, made, pairs[:PAIRS], runs, budget)
 
@@ -273,7 +284,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
 def _forest(experiment: Experiment) -> Markup | None:
     """The plot as a table, so that its numbers are beside the drawing and can be sorted; None without comparisons."""
     group = experiment.group
-    contrasts = forest.contrasts(group.item, experiment.lines, group.scale)
+    contrasts = forest.contrasts(group.item, experiment.lines, group.scale, experiment.headings)
     if not contrasts:
         return None
     x, margin = forest.axis_of(contrasts), forest.margin_of(contrasts)
@@ -283,9 +294,28 @@ def _forest(experiment: Experiment) -> Markup | None:
         label=f"Differences, {group.title}, scale {group.scale}",
         title=f"difference{metric}",
         axis=forest.axis_svg(x),
-        rows=[(contrast, forest.to_svg(contrast, x, margin)) for contrast in contrasts],
+        groups=_group_rows((contrast.group, (contrast, forest.to_svg(contrast, x, margin))) for contrast in contrasts),
         note=forest.describe_marks(contrasts),
+        tests=_tests(contrasts),
     )
+
+
+def _tests(contrasts: Sequence[forest.Contrast]) -> DataTable:
+    """The p-values of all comparisons that have some."""
+    rows = [
+        (f"{contrast.group} {contrast.label}{contrast.versus}".strip(), tests)
+        for contrast in contrasts
+        if (tests := describe_tests(contrast.decision))
+    ]
+    return DataTable("p-values", ("comparison", "p-values"), rows, ("p-values",))
+
+
+def _group_rows(rows: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
+    """Rows by their headings, in the order in which these appear first."""
+    grouped: dict[str, list[Any]] = {}
+    for heading, row in rows:
+        grouped.setdefault(heading, []).append(row)
+    return list(grouped.items())
 
 
 def _thumbnails(experiment: Experiment) -> Markup | None:
@@ -306,32 +336,41 @@ def _table(experiment: Experiment) -> Markup:
     if not group.item.metrics:
         return absent("No finished run has numbers for this table yet.")
     try:
-        table = build_table(group.item, experiment.runs, group.scale)
+        table = experiment.table or build_table(group.item, experiment.runs, group.scale)
         compared = compare(group.item, experiment.runs, group.scale)
     except BROKEN as error:
         reason = f"a result has no {error}." if isinstance(error, KeyError) else str(error)
         return absent(f"This table cannot be made: {reason}")
     averages = {average.row.recipe for average in group.item.averages_at(group.scale)}
-    lines = [line for line in table.lines if line.recipe in group.recipes | averages or line.quoted]
+    headings = experiment.headings or [""] * len(table.lines)
+    rows = [
+        (line, heading)
+        for line, heading in zip(table.lines, headings, strict=True)
+        if line.recipe in group.recipes | averages or line.quoted
+    ]
     titles = table.item.metrics
-    metrics = [name for name in titles if any(name in line.numbers or name in line.paper for line in lines)]
+    metrics = [name for name in titles if any(name in line.numbers or name in line.paper for line, _ in rows)]
     with_difference = [name for name in table.item.main if len(table.item.main) <= WIDEST and name in metrics]
-    hidden = len(table.lines) - len(lines)
+    hidden = len(table.lines) - len(rows)
     return render(
         "result_table",
         group=group,
         metrics=[titles[name] for name in metrics],
         differences=[f"difference in {titles[name]}" for name in with_difference],
-        rows=[
-            {
-                "label": line.label,
-                "seeds": describe_seeds_of(line),
-                "numbers": [_number(line, name) for name in metrics],
-                "differences": [_difference(line, name) for name in with_difference],
-                "missing": line.missing,
-            }
-            for line in lines
-        ],
+        groups=_group_rows(
+            (
+                heading,
+                {
+                    "label": short_label(line.label, heading),
+                    "seeds": describe_seeds_of(line),
+                    "numbers": [_number(line, name) for name in metrics],
+                    "differences": [_difference(line, name) for name in with_difference],
+                    "versus": short_label(line.baseline, heading),
+                    "missing": line.missing,
+                },
+            )
+            for line, heading in rows
+        ),
         notes=[
             *table.protocols,
             *([f"The paper's numbers: {group.item.setting}."] if group.item.setting and table.with_paper else []),

@@ -54,6 +54,20 @@ for (const copyButton of all("[data-copy]")) {
   });
 }
 
+// Parts are folded on a phone, so that their headings are within reach; a link to a part opens it.
+const phone = matchMedia("screen and (max-width: 46rem)");
+const fold = () => { for (const part of all("details.part")) part.open = !phone.matches; };
+const open = (hash) => {
+  const target = hash && document.getElementById(hash.slice(1));
+  const part = target && (target.matches("details.part") ? target : target.querySelector(":scope > details.part"));
+  if (part) part.open = true;
+};
+fold();
+open(location.hash);
+phone.addEventListener("change", fold);
+addEventListener("hashchange", () => open(location.hash));
+for (const link of all('a[href^="#"]')) link.addEventListener("click", () => open(link.hash));
+
 // The link of the section in view.
 const links = new Map(all(".bar nav a").map((link) => [link.hash.slice(1), link]));
 const inView = new Set();
@@ -101,7 +115,8 @@ addEventListener("beforeprint", () => {
 const valueOf = (row, column) => row.cells[column].textContent.trim();
 const numberOf = (text) => Number.parseFloat(text.replace(/,/g, "").replace("−", "-"));
 const sortBy = (table, column, down) => {
-  const rows = [...table.tBodies[0].rows];
+  const bodies = [...table.tBodies].map((body) => [body, [...body.rows].filter((row) => !row.matches(".group"))]);
+  const rows = bodies.flatMap(([, inside]) => inside);
   const known = rows.map((row) => valueOf(row, column)).filter((text) => text !== "-" && text !== "");
   const numeric = known.length > 0 && known.every((text) => !Number.isNaN(numberOf(text)));
   const sign = down ? -1 : 1;
@@ -112,7 +127,7 @@ const sortBy = (table, column, down) => {
     if (Number.isNaN(x) || Number.isNaN(y)) return Number.isNaN(x) - Number.isNaN(y); // missing values come last
     return sign * (x - y);
   };
-  table.tBodies[0].append(...rows.sort(compare));
+  for (const [body, inside] of bodies) body.append(...inside.sort(compare)); // groups stay together
 };
 for (const sortButton of all("th .sort")) {
   const heading = sortButton.closest("th");

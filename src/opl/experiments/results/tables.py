@@ -97,7 +97,10 @@ def _with_network(table: Table, heading: str, headings: list[str]) -> str:
             by_heading.setdefault(group, set()).add(table.networks[line.recipe])
     ours = by_heading.get(heading, set())
     alike = len({frozenset(networks) for networks in by_heading.values()}) < 2
-    return heading.rstrip(",") if alike or len(ours) != 1 else f"{heading.rstrip(',')} (here {min(ours)})".lstrip()
+    if alike or len(ours) != 1:
+        return heading.rstrip(",")
+    network = min(ours).replace(" (", ", ").removesuffix(")")
+    return f"{heading.rstrip(',')} (here {network})".lstrip()
 
 
 def common_words(labels: Sequence[str]) -> str:
