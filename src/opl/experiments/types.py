@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from .._ranges import check_settings
 from ..errors import OptionError
 
 
@@ -203,8 +204,8 @@ class DataSet(Protocol):
         return ()
 
     def check(self) -> None:
-        """Raise `OptionError` for settings that no data can fulfil; nothing is read."""
-        return
+        """Raise `OptionError` for settings out of range, or that no data can fulfil; nothing is read."""
+        check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
         """Read the data set and divide it into parts."""

@@ -59,7 +59,6 @@ def test_models_are_drawn_side_by_side_on_the_same_axes():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: features.draw([]),
         lambda: Space("CE", np.zeros((0, 4)), np.zeros(0), ("a",)),
         lambda: Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
     ],

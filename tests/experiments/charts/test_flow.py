@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from _chart_values import path
 
-from opl.errors import OptionError
 from opl.experiments.charts import flow
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -44,10 +43,3 @@ def test_every_panel_has_arrows_a_line_and_all_paths():
     for axes in figure.axes:
         assert len(axes.get_lines()) == 5
         assert len(axes.collections) == 1
-
-
-def test_an_empty_path_is_refused():
-    with pytest.raises(OptionError, match="give"):
-        flow.Path("CE", np.zeros(0), np.zeros(0))
-    with pytest.raises(OptionError, match="give"):
-        flow.draw([])

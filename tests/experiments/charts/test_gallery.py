@@ -7,7 +7,7 @@ import pytest
 from _chart_values import DRAWN, predictions, rng, written
 
 from _runs import write_run
-from opl.errors import FolderError, OptionError
+from opl.errors import FolderError
 from opl.experiments.charts import gallery, style
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs
@@ -40,8 +40,6 @@ def test_fixed_pictures_equal_a_loop():
         picture.truth for picture in got[:3]
     ]
     assert gallery.find_fixed(run_with(labels, old, old_p, pixels[:0]), after) == []
-    with pytest.raises(OptionError, match="limit is -1"):
-        gallery.find_fixed(before, after, limit=-1)
     with pytest.raises(FolderError, match="tested on different images"):
         gallery.find_fixed(before, run_with(labels[:20], new[:20], new_p[:20], pixels[:20]))
 

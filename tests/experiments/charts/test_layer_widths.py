@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from _runs import write_run
-from opl.errors import OptionError
 from opl.experiments.charts import layer_widths
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs, select_runs
@@ -41,9 +40,3 @@ def test_without_a_search_the_published_widths_follow_the_uniform_widths(tmp_pat
         "uniform": [uniform_widths("vgg11", 0.25)] * 2,
         "published": [(80,) * 8] * 2,
     }
-
-
-def test_a_network_without_widths_is_refused():
-    for nothing in ({}, {"VGG-11": {}}):
-        with pytest.raises(OptionError, match="give at least one"):
-            layer_widths.draw(nothing)

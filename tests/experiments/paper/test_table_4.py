@@ -18,7 +18,7 @@ def flags_of(measure):
     """The settings that `opl evaluate` makes of the words of a measure."""
     from opl.experiments.cli.evaluate import Evaluate
 
-    return Evaluate.parse(["somewhere", *measure.words]).settings
+    return Evaluate.parse(["somewhere", *measure.argv]).settings
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -33,7 +33,7 @@ def test_what_is_shown_is_what_is_measured(scale):
     assert {name.replace("/", "-", 1) for name in shown.metrics} == set(measure.names)
     assert len(measure.names) == len(measure.settings)
     assert set(shown.main) == set(shown.metrics) - {"selection/base"}
-    assert int(measure.words[measure.words.index("--episodes") + 1]) >= (20 if scale == "tiny" else 200)
+    assert int(measure.argv[measure.argv.index("--episodes") + 1]) >= (20 if scale == "tiny" else 200)
 
 
 @pytest.mark.parametrize("scale", SCALES)

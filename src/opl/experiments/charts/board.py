@@ -204,7 +204,7 @@ def to_svg(values: Board) -> Markup:
     parts, shades = [], values.shades()
     for column, info in enumerate(values.infos):
         x = LEFT + (column + 0.5) * WIDTH
-        for line, text in enumerate((*_lines(info.title), info.arrow)):
+        for line, text in enumerate((*textwrap.wrap(info.title, 11)[:3], info.arrow)):
             parts.append(element("text", text, x=short(x), y=14 + 13 * line, text_anchor="middle", class_="name"))
     for row, (label, cells) in enumerate(zip(values.labels, values.cells, strict=True)):
         y = TOP + row * HEIGHT
@@ -262,10 +262,6 @@ def _only_index(column: Array, end: Callable[[Array], float]) -> int:
 def _mean(values: Sequence[object]) -> float:
     known = [number(value) for value in values if math.isfinite(number(value))]
     return sum(known) / len(known) if known else math.nan
-
-
-def _lines(title: str) -> list[str]:
-    return textwrap.wrap(title, 11)[:3]
 
 
 def _join(names: Sequence[str]) -> str:

@@ -76,14 +76,6 @@ class Curve:
     values: Array
     within: Range = ANY
 
-    def __post_init__(self) -> None:
-        expected = (len(self.seeds), len(self.epochs))
-        if np.shape(self.values) != expected or 0 in expected:
-            raise OptionError(
-                f"the values of {self.label!r} have shape {np.shape(self.values)} for {expected[0]} seeds and "
-                f"{expected[1]} epochs: give a row for each seed and a column for each epoch, at least one of both."
-            )
-
     @property
     def has_band(self) -> bool:
         """Whether there are enough seeds to draw an interval; otherwise each seed is a line."""
@@ -170,7 +162,7 @@ def panels(rows: Rows) -> tuple[list[Panel], list[Panel]]:
             Panel(name, title, [curve(row.label, runs, name, most) for row, runs in rows])
             for name, title in names.items()
         ]
-        made.append([panel for panel in candidates if _has_values(panel)])
+        made.append([panel for panel in candidates if any(np.isfinite(curve.values).any() for curve in panel.curves)])
     return made[0], made[1]
 
 
@@ -286,10 +278,6 @@ def _svg_line(curve: Curve, index: int, x: Scale, y: Scale) -> Markup:
     parts.append(element("path", d=line_path(mean), class_="thick", stroke=color(index)))
     parts.append(element("path", d=symbols, class_="marks", fill=color(index)))
     return element("g", *parts, data_series=index, class_=None if index < AT_FIRST else "off")
-
-
-def _has_values(panel: Panel) -> bool:
-    return any(np.isfinite(curve.values).any() for curve in panel.curves)
 
 
 def _describe_end(curve: Curve) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import OptionError
 from ..results.runs import Rows, Run
 from .cosines import Cosines, draw_cosines, unit_features
 from .figure import Order, Rendering, paper
@@ -105,8 +104,6 @@ def draw(spaces: Sequence[Space]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    if not spaces:
-        raise OptionError("there are no features to draw: give the features of at least one model.")
     names = max((space.class_names for space in spaces), key=len)
     with paper():
         figure = Figure(figsize=(max(4.2, 3.3 * len(spaces)), 5.6), layout="constrained")

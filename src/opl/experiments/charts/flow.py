@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import FolderError, OptionError
+from ...errors import FolderError
 from ..results.runs import Rows
 from .curves import band, curve
 from .figure import Order, Rendering, paper
@@ -36,13 +36,6 @@ class Path:
     same: Array
     other: Array
 
-    def __post_init__(self) -> None:
-        if np.shape(self.same) != np.shape(self.other) or np.ndim(self.same) != 1 or not len(self.same):
-            raise OptionError(
-                f"the path of {self.label!r} has s of shape {np.shape(self.same)} and d of {np.shape(self.other)}: "
-                "give both for every epoch, at least one."
-            )
-
 
 def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> tuple[Array, Array]:
     """The rates at which OPL moves s and d of free unit features in many balanced classes, up to a common factor.
@@ -67,8 +60,6 @@ def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    if not paths:
-        raise OptionError("there is no path to draw: give at least one.")
     with paper():
         figure = Figure(figsize=(2.5 * len(gammas), 2.9), layout="constrained")
         grid = figure.subplots(1, len(gammas), squeeze=False, sharey=True)[0]

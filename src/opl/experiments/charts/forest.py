@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from ...errors import OptionError
 from ..item import Item, Row
 from ..results.comparisons import Line, describe_decision, range_of
 from ..results.runs import Rows, Run, number
@@ -187,8 +186,6 @@ def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    if not contrasts:
-        raise OptionError("there is no difference to draw: give at least one method with a baseline.")
     with paper():
         figure = Figure(figsize=(6.4, 0.9 + 0.34 * len(contrasts)), layout="constrained")
         axes = figure.subplots()

@@ -89,8 +89,6 @@ def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
         after: the second run, tested on the same images.
         limit: the maximum number of pictures.
     """
-    if limit < 0:
-        raise OptionError(f"limit is {limit}: give the number of pictures to show, 0 or more.")
     first, second = arrays_of(before), arrays_of(after)
     if not np.array_equal(first["labels"], second["labels"]):
         raise FolderError(
@@ -158,8 +156,6 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
     """
     from matplotlib.figure import Figure
 
-    if not any(parts.values()):
-        raise OptionError("there is no picture to show: give at least one, or leave the figure out if none was fixed.")
     with paper():
         rows = sum(-(-len(part) // ACROSS) for part in parts.values())
         figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))

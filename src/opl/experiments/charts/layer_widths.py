@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...errors import OptionError
 from ..results.runs import Rows, Run, inner
 from ..widths import SCALING, uniform_widths
 from .figure import BELOW, Order, Rendering, paper
@@ -29,8 +28,6 @@ def draw(networks: Mapping[str, Lines]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    if not networks or not all(networks.values()):
-        raise OptionError("a network has no widths to draw: give at least one network, with at least one stage.")
     with paper():
         figure = Figure(figsize=(3.6 * len(networks), 3.0), layout="constrained")
         for axes, (name, lines) in zip(

@@ -130,8 +130,6 @@ def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    if not panels or not all(panels):
-        raise OptionError("a row has no panel to draw: give at least one row, with at least one panel in each.")
     across = max(map(len, panels))
     with paper():
         figure = Figure(figsize=(2.8 * across + 1, 2.7 * len(panels)), layout="constrained")

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import OptionError
 from ..results.runs import Rows
 from .figure import Order, Rendering, paper
 from .similarity import ALL_NAMES, NEEDS, SIDE, Matrix, absolute, draw_matrices, matrix
@@ -29,8 +28,6 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
         >>> describe_neighbors(Matrix("OPL", values, ("dolphin", "whale", "pear")), n=1)[0]
         'dolphin: nearest whale 0.71; farthest pear 0.02'
     """
-    if n < 1:
-        raise OptionError(f"n is {n}: give the number of neighbors to name, at least 1.")
     return [_describe_class(matrix, index, n) for index in range(len(matrix.class_names))]
 
 

@@ -170,8 +170,6 @@ def _describe_angle(cloud: Cloud) -> str:
 
 
 def _common_names(clouds: Sequence[Cloud]) -> tuple[str, ...]:
-    if not clouds:
-        raise OptionError("there is no cloud to draw: give at least one.")
     for cloud in clouds[1:]:
         if tuple(cloud.class_names) != tuple(clouds[0].class_names):
             raise OptionError(

@@ -57,19 +57,6 @@ class Sweep:
     values: tuple[tuple[float, ...], ...]
     baseline: tuple[float, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if not self.xs or len(self.xs) != len(self.values):
-            raise OptionError(
-                f"the sweep of {self.label!r} has {len(self.xs)} values of {self.setting} and results for "
-                f"{len(self.values)}: give results for each value, and at least one."
-            )
-        wrong = [x for x in self.xs if not (x > 0 and math.isfinite(x))]
-        if wrong:
-            raise OptionError(
-                f"{self.setting} {wrong[0]} cannot be drawn on a logarithmic axis: give values above 0, and a method "
-                "without the setting as the baseline."
-            )
-
     def means(self, within: Range = PERCENT) -> list[tuple[float, Interval]]:
         """The values of the setting that have a result, sorted, with the mean over the seeds and its interval."""
         pairs = sorted(zip(self.xs, self.values, strict=True))
@@ -312,7 +299,7 @@ def _results(runs: Iterable[Run], metric: str) -> dict[Settings, tuple[float, ..
 def _sweeps(results: dict[Settings, tuple[float, ...]], index: int, name: str) -> list[Sweep]:
     alike: dict[Settings, dict[float, tuple[float, ...]]] = defaultdict(dict)
     for key, values in results.items():
-        if key.varied[index] > 0:
+        if 0 < key.varied[index] < math.inf:  # the axis is logarithmic
             alike[key.without(index)][key.varied[index]] = values
     several = {key: reached for key, reached in alike.items() if len(reached) > 1}
     if index == BATCH:

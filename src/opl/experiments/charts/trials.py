@@ -53,7 +53,7 @@ def draw(
             axes.plot(positions[winner], values[winner], "*", color=color(2), markersize=11, label="winner")
             if name in log:
                 axes.set_xscale("log")
-                axes.xaxis.set_major_formatter(_plain_number)
+                axes.xaxis.set_major_formatter("{x:g}")
                 axes.xaxis.set_minor_formatter("")
             elif not _are_numbers(texts):
                 names = [print_label(text, NAME) for text in dict.fromkeys(texts)]
@@ -70,10 +70,6 @@ def draw(
 def _characters(texts: Sequence[str]) -> int:
     """The number of characters of all different texts."""
     return sum(min(NAME, len(text)) for text in dict.fromkeys(texts))
-
-
-def _plain_number(value: float, _: int | None = None) -> str:
-    return f"{value:g}"
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:

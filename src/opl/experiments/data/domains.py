@@ -20,7 +20,6 @@ from ..._ranges import (
     Pixels,
     PositiveFraction,
     SeedOrOfRun,
-    check_settings,
 )
 from ...errors import DataError, OptionError, did_you_mean
 from ..files import read_limited
@@ -91,10 +90,6 @@ class DomainDataSet(DataSet):
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, flip, jitter and grayscale, in this order; each can be disabled."""
         return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
-
-    def check(self) -> None:
-        """Raise an error for settings out of their range."""
-        check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""

@@ -21,7 +21,6 @@ from ..._ranges import (
     PositiveFraction,
     Range,
     SeedOrOfRun,
-    check_settings,
 )
 from ...errors import OptionError
 from ..types import Augmentation, DataSet, Images, Splits
@@ -110,10 +109,6 @@ class LargeImages(DataSet):
     def std(self) -> tuple[float, ...]:
         """Standard deviation of each channel."""
         return self._index().std
-
-    def check(self) -> None:
-        """Raise an error for settings out of their range."""
-        check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
         """Split the images; none is decoded here."""
@@ -265,7 +260,10 @@ class JpegCopies(LargeImages):
         parts = {"train": splits.train, "test": splits.test}
         if self.of == "cifar20":
             chosen = torch.tensor([splits.groups.index(group) for group in range(20)])
-            parts = {name: _of_classes(part, chosen) for name, part in parts.items()}
+            parts = {
+                name: replace(part, rows=part.rows[torch.isin(part.labels[part.rows], chosen)])
+                for name, part in parts.items()
+            }
         return splits.class_names, parts
 
     def _shape(self, number: int) -> tuple[int, int]:
@@ -286,10 +284,6 @@ def _write_jpegs(
         image = Image.fromarray(part.pixels[row].permute(1, 2, 0).contiguous().numpy())
         resized = image.resize(shape_of(number), Image.Resampling.BICUBIC)
         resized.save(target / f"{number:05d}.jpg", quality=JPEG_QUALITY)
-
-
-def _of_classes(part: Images, classes: Tensor) -> Images:
-    return replace(part, rows=part.rows[torch.isin(part.labels[part.rows], classes)])
 
 
 def _hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun, check_settings
+from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun
 from ...errors import DataError, OptionError, did_you_mean
 from ..files import read_json
 from ..types import Augmentation, DataSet, Images, Splits, empty_part
@@ -105,10 +105,6 @@ class MetaDataSet(DataSet):
         jitter = (ColorJitter(0.0, self.jitter, self.jitter, self.hue),) if self.jitter or self.hue else ()
         crop, flip = (PadCrop(self.padding),) if self.padding else (), (Flip(self.flip),) if self.flip else ()
         return (*crop, *flip, *jitter)
-
-    def check(self) -> None:
-        """Raise an error for settings that are out of their range."""
-        check_settings(self, "data.")
 
     def of(self, source: str) -> Self:
         """Return another source in the same form."""

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed, check_settings
+from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed
 from ...errors import DataError
 from ..types import Augmentation, DataSet, Images, Splits
 from .augment import Flip, PadCrop
@@ -107,10 +107,6 @@ class UserImages(DataSet):
     def std(self) -> tuple[float, ...]:
         """Standard deviation of each channel."""
         return self.facts().std
-
-    def check(self) -> None:
-        """Raise an error for settings out of their range."""
-        check_settings(self, "data.")
 
     def load(self, seed: int) -> Splits:
         """Open the decoded images; their split does not depend on `seed`."""

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..._kernels.validate import check_positive
-from ...errors import FeatureError, LabelError, OplWarning, OptionError
+from ...errors import OplWarning
 from .logistic import fit, float32_suffices, inner_products, not_finite_error, one_hot
 
 WORK_BYTES = 40 * 2**20  # of all running chunks, in their dtype; features that need float64 take five times more
@@ -48,8 +47,6 @@ def logistic(
         >>> logistic(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-    check_positive("C", C)
-    check_positive("tol", tol)
     unconverged: list[int] = []
 
     def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
@@ -130,7 +127,6 @@ def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: 
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-    check_positive("alpha", alpha)
 
     def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
         return ridge_scores(rows, ids, points, way, alpha)
@@ -179,8 +175,6 @@ def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int,
     from sklearn.linear_model import LogisticRegression
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    check_positive("C", C)
-
     def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
         if not (rows.sum() + points.sum()).isfinite():
             raise not_finite_error(rows, points)
@@ -225,19 +219,13 @@ def predict(
         by_row: whether scores belong to the support rows, whose classes are then predicted.
         threaded: process several chunks in parallel.
     """
-    labels = check_support(support, labels, way)
-    _check_features(queries, "queries", "(E, q, D)")
-    if (len(queries), queries.shape[2]) != (len(support), support.shape[2]):
-        raise FeatureError(
-            f"queries have shape {tuple(queries.shape)} but the support has {tuple(support.shape)}: pass both for the "
-            "same episodes, with the same feature dimension."
-        )
+    labels = labels.to(support.device).long().expand(support.shape[:2])
     predictions = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
     if not predictions.numel():
         return predictions
 
     def work(part: slice) -> None:
-        rows = as_working_type(support[part])
+        rows = support[part] if support.dtype == torch.float64 else support[part].float()
         values = scores(rows, labels[part], queries[part].to(rows))
         if not values.isfinite().all():
             raise not_finite_error(support[part], queries[part])
@@ -303,49 +291,3 @@ def first_best(scores: Tensor) -> Tensor:
     """
     slack = TIE * torch.finfo(scores.dtype).eps * scores.abs().amax(-1, keepdim=True)
     return (scores >= scores.amax(-1, keepdim=True) - slack).to(torch.uint8).argmax(-1)
-
-
-def as_working_type(x: Tensor) -> Tensor:
-    """Convert to float32, unless the tensor is float64."""
-    return x if x.dtype == torch.float64 else x.float()
-
-
-def check_support(support: Tensor, labels: Tensor, way: int) -> Tensor:
-    """Check the support features and labels; return the labels as (E, n)."""
-    if way < 2:
-        raise OptionError(f"way is {way} but must be at least 2.")
-    _check_features(support, "support", "(E, n, D)")
-    if not isinstance(labels, Tensor):
-        raise LabelError(f"labels are a {type(labels).__name__}: pass a torch.Tensor of class ids.")
-    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise LabelError(f"labels are {labels.dtype}: pass integer class ids, for example labels.long().")
-    count, rows, _ = support.shape
-    if tuple(labels.shape) not in ((rows,), (count, rows)):
-        raise LabelError(
-            f"labels have shape {tuple(labels.shape)} for a support of {tuple(support.shape)}: pass one per row, "
-            f"({rows},) or ({count}, {rows})."
-        )
-    labels = labels.to(support.device).long()
-    low, high = (int(value) for value in labels.aminmax()) if labels.numel() else (0, 0)
-    if low < 0 or high >= way:
-        raise LabelError(
-            f"label {low if low < 0 else high} does not exist: there are {way} classes (0 to {way - 1}); number the "
-            "classes within each episode."
-        )
-    missing = one_hot(labels if labels.ndim == 2 else labels[None], way, torch.bool).any(2).logical_not()
-    if missing.any():
-        episode, label = missing.nonzero()[0].tolist()
-        raise LabelError(
-            f"class {label} has no row in the support of episode {episode}: include each of the {way} classes, or pass "
-            "a smaller way."
-        )
-    return labels.expand(count, rows)
-
-
-def _check_features(x: Tensor, name: str, shape: str) -> None:
-    if not isinstance(x, Tensor):
-        raise FeatureError(f"{name} is a {type(x).__name__}: pass a torch.Tensor {shape}.")
-    if x.ndim != 3 or not x.shape[2]:
-        raise FeatureError(f"{name} has shape {tuple(x.shape)}: pass {shape}; a single episode is {name}[None].")
-    if not x.is_floating_point():
-        raise FeatureError(f"{name} is {x.dtype}: pass floating-point features, for example {name}.float().")

@@ -100,7 +100,8 @@ def _hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
 
     tuned = replace(_pretrained(madry, settings), data=_data(madry.name), epochs=5, batch_size=128)
     optimizer = SGD(lr=0.001, weight_decay=5e-4, nesterov=True)
-    return replace(tuned, optimizer=optimizer, schedule=Cosine(floor=1e-3), **_fine_tuning(madry))
+    start = name_of(madry.name, PRETRAINED)
+    return replace(tuned, optimizer=optimizer, schedule=Cosine(floor=1e-3), after=start, inherit=True, new_head=True)
 
 
 def _small_hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
@@ -110,11 +111,6 @@ def _small_hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
     after = name_of(BENCHMARKS[madry.name].other, "madry")
     tuned = replace(_madry(madry, settings), optimizer=SGD(lr=0.02), schedule=Cosine(), epochs=2)
     return replace(tuned, after=after, inherit=True, new_head=True)
-
-
-def _fine_tuning(madry: "Recipe") -> dict[str, Any]:
-    """Recipe fields that start fine-tuning from the pre-trained network of the data set."""
-    return {"after": name_of(madry.name, PRETRAINED), "inherit": True, "new_head": True}
 
 
 def _mart(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
