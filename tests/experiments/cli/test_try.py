@@ -114,18 +114,24 @@ def test_another_gamma_has_its_own_folder_and_is_compared_with_the_first(tried, 
     before = sorted((tmp_path / "runs/try/shapes").glob("try-shapes-*/seed-*"))
     assert try_images(monkeypatch, argv) == (0, [f"{name} seed {seed}" for seed in before_seeds(before)])
     box = " ".join(capsys.readouterr().out.rpartition("(arrow: better)")[2].split())
-    assert "Compared with the first CE+OPL on the same seeds: accuracy " in box
+    assert "Compared with the first CE+OPL (weight 1, gamma 5) on the same seeds: accuracy " in box
     home = tmp_path / "runs/try/shapes"
     assert (home / f"weight-1-gamma-2/{name}/seed-0/done").exists()
     assert sorted(home.glob("try-shapes-*/seed-*")) == before
     labels = [row["label"] for row in json.loads((home / "table.json").read_text())["rows"]]
-    assert labels == ["CE", "CE+OPL", "CE+OPL (weight 1, gamma 2)"]
+    assert labels == ["CE", "CE+OPL (weight 1, gamma 5)", "CE+OPL (weight 1, gamma 2)"]
     page = (home / "report.html").read_text()
     assert "CE+OPL (weight 1, gamma 2)" in page
     assert "Next: " in page
     assert try_images(monkeypatch, argv) == (0, [])
     opl = json.loads((home / f"weight-1-gamma-2/{name}/seed-0/recipe.json").read_text())["recipe"]["method"]
     assert opl["gamma"] == 2
+    capsys.readouterr()
+    for more, label in (("--gamma", "1"), "gamma 1"), ((), "gamma 5"):  # the verdict is about the try of the command
+        assert try_images(monkeypatch, (*argv[:-2], *more))[0] == 0
+        box = " ".join(capsys.readouterr().out.rpartition("(arrow: better)")[2].split())
+        assert f" % with CE+OPL (weight 1, {label}), " in box
+        assert ("Compared with the first" in box) == bool(more)
 
 
 def before_seeds(folders):

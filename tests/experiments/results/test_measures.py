@@ -72,5 +72,7 @@ def test_the_measures_that_moved_most_are_ranked_by_the_spread_of_the_seeds():
     ranked = measures.compare_values("test/nc1", {0: 1.0, 1: 1.0}, {0: 0.0, 1: 0.0})  # no good direction
     text = measures.describe_largest([small, middle, ranked, clear])
     assert text.startswith("Moved most: ECE 0.0105 → 0.0305 (worse, 2 of 2 seeds), MAP@R 75.50 → 80.50 (better")
+    alone = measures.compare_values("test/nll", {0: 0.5}, {0: 0.4})
+    assert measures.describe_largest([alone]) == "Moved most: NLL 0.500 → 0.400 (better)."
     one = measures.compare_values("test/nll", {0: 0.5}, {0: 0.5})
     assert measures.describe_largest([one]) == "Moved most: NLL 0.500 → 0.500 (unchanged)."

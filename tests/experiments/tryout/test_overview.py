@@ -47,6 +47,7 @@ def test_the_command_has_the_settings_that_differ_from_the_defaults():
     assert command("my images", Path("runs"), 5.0, Preferences(seeds=3, image_column="my image")) == (
         f"opl try 'my images' {flags}"
     )
+    assert command("a", Path("b"), 0.5, Preferences(weight=0.1, gamma=1.0)).endswith("--weight 0.1 --gamma 1")
 
 
 def test_class_names_that_look_like_markup_are_printed_as_they_are(capsys):

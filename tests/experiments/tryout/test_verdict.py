@@ -1,16 +1,21 @@
 """The end of `opl try`: directions, the next step, and a box whose lines break between words."""
 
+import math
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from opl._advice import LOWER_D
-from opl.experiments.statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
+from opl.experiments.item import Row
+from opl.experiments.results.comparisons import Line
+from opl.experiments.statistics import GAIN, LOSS, TOO_FEW, UNDECIDED, Decision, interval
 from opl.experiments.tryout.verdict import (
     Step,
     Verdict,
     build_item,
+    describe_accuracy,
     describe_verdict,
     next_step,
     read_items,
@@ -24,21 +29,22 @@ SAFER = {"weight": LOWER_D.weight, "gamma": LOWER_D.gamma}
 
 
 @pytest.mark.parametrize(
-    ("verdict", "d_rose", "tried", "expected"),
+    ("verdict", "d_rose", "seeds", "tried", "expected"),
     [
-        (UNDECIDED, False, [], {"seeds": 4}),
-        (UNDECIDED, True, [], SAFER),
-        (UNDECIDED, True, [SAFER], {"seeds": 4}),
-        (TOO_FEW, False, [], {"seeds": 4}),
-        (LOSS, False, [], SAFER),
-        (LOSS, True, [SAFER], None),
-        ("equivalent within ±0.5", False, [], None),
-        ("equivalent within ±0.5", True, [], SAFER),
+        (UNDECIDED, False, 2, [], {"seeds": 4}),
+        (UNDECIDED, True, 2, [], SAFER),
+        (UNDECIDED, True, 2, [SAFER], {"seeds": 4}),
+        (TOO_FEW, False, 1, [], {"seeds": 3}),
+        (LOSS, False, 2, [], SAFER),
+        (LOSS, True, 2, [SAFER], None),
+        ("equivalent within ±0.5", False, 2, [], {"seeds": 4}),
+        ("equivalent within ±0.5", False, 3, [], None),
+        ("equivalent within ±0.5", True, 3, [], SAFER),
     ],
 )
-def test_the_next_step_follows_from_verdict_direction_and_what_was_tried(verdict, d_rose, tried, expected):
+def test_the_next_step_follows_from_verdict_direction_and_what_was_tried(verdict, d_rose, seeds, tried, expected):
     pairs = {tuple(settings.values()) for settings in (DEFAULTS, *tried)}
-    step = next_step(verdict, d_rose, 2, DEFAULTS, pairs)
+    step = next_step(verdict, d_rose, seeds, DEFAULTS, pairs)
     assert step.flags == expected
     assert step.code == ""
     assert ("keep cross-entropy" in step.sentence) == (expected is None)
@@ -55,6 +61,19 @@ def test_every_verdict_says_better_worse_unknown_or_no_difference(verdict):
     assert sum(word in describe_verdict(verdict) for word in ("better", "worse", "Unknown", "No difference")) == 1
 
 
+@pytest.mark.parametrize(("verdict", "unsure"), [(UNDECIDED, True), ("equivalent within ±0.5", False), (GAIN, False)])
+def test_two_seeds_are_called_too_few_only_if_they_decide_nothing(verdict, unsure):
+    pairs = (0.5, 0.4)
+    line = Line(
+        label="CE+OPL", recipe="opl", seeds=(0, 1), numbers={}, values={"test/top1": (90.5, 91.4)}, paper={},
+        missing="", difference={"test/top1": interval(pairs)}, pairs={"test/top1": pairs}, paired=(0, 1),
+        decisions={"test/top1": Decision(0.1, 0.1, 1, math.nan, verdict)},
+    )  # fmt: skip
+    text = describe_accuracy(line, Row("CE", "ce", {}))
+    assert "(90.0 → 90.5, 91.0 → 91.4 %, two seeds" in text
+    assert ("too few" in text) == unsure
+
+
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_lines_of_the_box_break_between_words_and_the_command_can_be_copied(width, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -65,13 +84,22 @@ def test_lines_of_the_box_break_between_words_and_the_command_can_be_copied(widt
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert set(" ".join(lines).split()) >= {*sentence.split(), "runs/report.html", "photos/été'"}
+    assert all(line == line.rstrip() for line in lines)  # a space after a backslash would end the command
     first = next(index for index, line in enumerate(lines) if line.strip().startswith("opl try"))
-    copied = []
-    for line in lines[first:]:
-        copied.append(line.strip().removesuffix("\\"))
-        if not line.strip().endswith("\\"):
-            break
-    assert shlex.split(" ".join(copied)) == shlex.split(command)
+    last = next(index for index, line in enumerate(lines[first:], first) if not line.endswith("\\"))
+    script = "\n".join(lines[first : last + 1]).replace("opl try", "printf '%s\\n' opl try", 1)
+    printed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == shlex.split(command)
+    for line in lines[first:last]:  # a flag and its value are on one line
+        assert not line.removesuffix("\\").split()[-1].startswith("--")
+
+
+def test_a_word_wider_than_the_box_is_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    target, page = f"/{'images' * 20}/photos", Path(f"/{'results' * 20}/report.html")
+    verdict = Verdict("Unknown", "Accuracy.", "", "", "", Step("train more seeds", {}), None, [], [])
+    show_box(verdict, f"opl try {target} --seeds 4", page)
+    assert {target, str(page)} <= set(capsys.readouterr().out.split())
 
 
 def test_an_argument_wider_than_the_box_has_a_line_of_its_own():
@@ -81,7 +109,7 @@ def test_an_argument_wider_than_the_box_has_a_line_of_its_own():
 
 def test_the_table_of_a_folder_is_kept_and_other_files_are_skipped(tmp_path):
     arms = [("CE", "try-a-ce"), ("CE+OPL", "try-a-opl"), ("CE+OPL (weight 1, gamma 2)", "try-a-opl-g2")]
-    item = build_item("try-a", arms, True, "note", "opl try a")
+    item = build_item("try-a", arms, "try-a-opl-g2", True, "note", "opl try a")
     (tmp_path / "try/a").mkdir(parents=True)
     (tmp_path / "try/b").mkdir()
     (tmp_path / "try/b/item.json").write_text("[1]")

@@ -88,6 +88,7 @@ class Try(Flags):
 
     def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:
         from ..tryout.overview import describe_images, print_choice, warnings_about
+        from ..tryout.trial import BASELINE, METHOD
 
         choice, seeds = chosen.choice, trial.planned_seeds(chosen)
         rows = {name: (text, "") for name, text in describe_images(facts).items()}
@@ -104,8 +105,7 @@ class Try(Flags):
                 "--epochs --batch-size --lr --flip --precision",
             ),
             "methods": (
-                f"{' and '.join(arm.label for arm in trial.arms(choice))}: weight {choice.weight:g}, gamma "
-                f"{choice.gamma:g}",
+                f"{BASELINE}, and {METHOD} with weight {choice.weight:g}, gamma {choice.gamma:g}",
                 "--weight --gamma",
             ),
             "seeds": (f"{len(seeds)} per method{more} ({trial.jobs} in parallel)", "--seeds --jobs"),
@@ -131,7 +131,8 @@ class Try(Flags):
                 f"no seed finished with all methods in {self.minutes:g} minutes{why}; resume with {self._command()}"
             )
         arms = [(arm.label, arm.recipe.name) for arm in trial.all_arms(chosen.choice)]
-        item = build_item(trial.name, arms, is_imbalanced(facts), describe_data(facts), self._command())
+        current = trial.arms(chosen.choice)[-1].recipe.name
+        item = build_item(trial.name, arms, current, is_imbalanced(facts), describe_data(facts), self._command())
         stopped = f"time was up after {len(seeds)} of {planned} seeds" if outcome.late or outcome.skipped else ""
         verdict = judge(trial.home, item, ITEMS.values(), stopped)
         flags = verdict.step.flags

@@ -172,5 +172,5 @@ def _describe_change(change: Change) -> str:
     word = "better" if direction > 0 else "worse" if direction < 0 else "unchanged"
     agreeing = sum(change.info.better * pair * direction > 0 for pair in change.pairs)
     title = change.info.title.removesuffix(" %")
-    counted = f", {agreeing} of {len(change.pairs)} seeds" if direction else ""
+    counted = f", {agreeing} of {len(change.pairs)} seeds" if direction and len(change.pairs) > 1 else ""
     return f"{title} {change.values} ({word}{counted})"

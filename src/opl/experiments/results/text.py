@@ -52,15 +52,15 @@ class Column(NamedTuple):
 
     def natural(self, lines: int = 1) -> int:
         """The width at which no cell wraps, and the heading takes at most so many lines."""
-        longest = max(map(len, (*self.cells, *_wrap(self.heading, 1))))
-        while len(_wrap(self.heading, longest)) > lines:
+        longest = max(map(len, (*self.cells, *wrap_words(self.heading, 1))))
+        while len(wrap_words(self.heading, longest)) > lines:
             longest += 1
         return longest
 
     def least(self, comfort: int = 0) -> int:
         """The smallest width that breaks no word; cells that wrap get `comfort` characters if they have so many."""
         parts = [part for cell in self.cells for part in (cell.split() if self.wraps else [cell])]
-        longest = max(map(len, (*parts, *_wrap(self.heading, 1))), default=0)
+        longest = max(map(len, (*parts, *wrap_words(self.heading, 1))), default=0)
         return max(longest, min(comfort, self.natural(2))) if self.wraps else longest
 
 
@@ -186,14 +186,14 @@ def _print_grid(width: int, columns: Sequence[Column], headings: Sequence[str], 
 
 
 def _print_row(cells: Sequence[str], widths: Sequence[int]) -> None:
-    parts = [_wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    parts = [wrap_words(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for line in zip_longest(*parts, fillvalue=""):
         texts = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
         print(escape((" " * GAP).join(texts).rstrip()))
 
 
-def _wrap(text: str, width: int) -> list[str]:
-    """The lines of a text; a percent sign stays with the word before it."""
+def wrap_words(text: str, width: int) -> list[str]:
+    """The lines of a text, broken between words; a percent sign stays with the word before it."""
     joined = text.replace(" %", "\N{NO-BREAK SPACE}%")
     lines = textwrap.wrap(joined, max(1, width), break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines] or [""]
@@ -226,7 +226,7 @@ def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
     """Print lines, which wrap between words on a terminal."""
     console = _console(stderr)
     for line in lines:
-        for part in _wrap(line, console.width) if console.terminal else [line]:
+        for part in wrap_words(line, console.width) if console.terminal else [line]:
             print(escape(part), file=sys.stderr if stderr else sys.stdout)
 
 

@@ -98,6 +98,6 @@ def command(target: str, out: Path, minutes: float, wanted: Preferences) -> str:
         argument
         for name, value in vars(wanted).items()
         if value != default[name]
-        for argument in (f"--{name.replace('_', '-')}", str(value))
+        for argument in (f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value))
     ]
     return shlex.join(["opl", "try", target, "--out", str(out), "--minutes", f"{minutes:g}", *flags])

@@ -245,18 +245,21 @@ class Trial:
     def _arm(self, choice: Choice, folder: Path) -> Arm:
         """Return the method with OPL of a try."""
         method = CrossEntropyOPL(weight=choice.weight, gamma=choice.gamma)
-        label, name = METHOD, f"{self.name}-opl"
+        label, name = f"{METHOD} (weight {choice.weight:g}, gamma {choice.gamma:g})", f"{self.name}-opl"
         if folder != self.home:
-            label = f"{METHOD} (weight {choice.weight:g}, gamma {choice.gamma:g})"
             name = f"{name}-{folder.name}"
         return Arm(label, choice.recipe(name, method, self.images), folder)
 
     def all_arms(self, choice: Choice) -> list[Arm]:
-        """Return the arms of this folder: without OPL, with OPL in the first try and in every later try."""
+        """Return the arms of this folder: without OPL, with OPL in the first try and in every later try.
+
+        Labels have weight and gamma where there are several tries.
+        """
         baseline, current = self.arms(choice)
         tries = {folder: read_chosen(folder) for folder in (self.home, *sorted(self.home.glob(FOLDERS)))}
         others = {folder: self._arm(chosen.choice, folder) for folder, chosen in tries.items() if chosen}
-        return [baseline, *{**others, self.folder: current}.values()]
+        arms = {**others, self.folder: current}
+        return [baseline, *(arms.values() if len(arms) > 1 else [current._replace(label=METHOD)])]
 
     def train(self, chosen: Chosen, executor: Executor) -> Outcome:
         """Train all arms, seed after seed."""

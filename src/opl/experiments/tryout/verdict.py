@@ -3,6 +3,7 @@
 import json
 import math
 import shlex
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from ..item import Item, Row
 from ..results.comparisons import Line, describe_tests, lines
 from ..results.measures import ABSENT, Change, changes, describe_change, describe_largest
 from ..results.runs import Run, select_runs
+from ..results.text import wrap_words
 from ..scales import TRY
 from ..settings import from_json, to_json
 from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
-from ..terminal import make_console
+from ..terminal import escape, make_console
 
 if TYPE_CHECKING:
     from ..results.tables import Table
@@ -30,13 +32,24 @@ FEW_SEEDS = 3  # below this number the values of all seeds are listed, above it 
 BOX_WIDTH = 100  # columns
 
 
-def build_item(name: str, arms: Sequence[tuple[str, str]], imbalanced: bool, note: str, command: str) -> Item:
-    """Return the table of a folder; arms are pairs of label and recipe: the baseline first, the newest try last."""
+def build_item(
+    name: str, arms: Sequence[tuple[str, str]], current: str, imbalanced: bool, note: str, command: str
+) -> Item:
+    """Return the table of a folder.
+
+    Args:
+        name: of the table.
+        arms: label and recipe of each: the baseline first, then the first try.
+        current: the recipe that the verdict is about.
+        imbalanced: whether the balanced accuracy is compared too.
+        note: about the images.
+        command: makes the table.
+    """
     balanced = {BALANCED: "balanced top-1 %"} if imbalanced else {}
     first = arms[0][1]
     return Item(
         name=name,
-        title=f"{arms[0][0]} vs {arms[1][0]} on your images",
+        title="CE vs CE+OPL on your images",
         dataset="your images",
         metrics={TOP1: "top-1 %", **balanced, "test/loss": "cross-entropy", "test/s": "s", "test/d": "d"},
         rows=tuple(
@@ -45,7 +58,7 @@ def build_item(name: str, arms: Sequence[tuple[str, str]], imbalanced: bool, not
         compared=(TOP1, *balanced),
         note=note,
         command=command,
-        headline=arms[-1][1],
+        headline=current,
     )
 
 
@@ -95,7 +108,7 @@ class Verdict(NamedTuple):
 
 
 def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "") -> Verdict:
-    """Compare the newest try of a folder with the baseline and with the first try.
+    """Compare the current try of a folder with the baseline and with the first try.
 
     Args:
         folder: contains the runs.
@@ -109,19 +122,19 @@ def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "")
 
     runs = screen(read_runs(folder), [*items, item])
     table = build_table(item, runs, TRY)
-    base, first, newest = item.rows[0], item.rows[1], item.rows[-1]
-    before, after = (select_runs(runs, row.recipe, TRY) for row in (base, newest))
+    base, first, current = item.rows[0], item.rows[1], _headline(item)
+    before, after = (select_runs(runs, row.recipe, TRY) for row in (base, current))
     made = changes(before, after)
-    line = next(line for line in lines(item, runs, TRY) if line.recipe == newest.recipe)
+    line = next(line for line in lines(item, runs, TRY) if line.recipe == current.recipe)
     verdict, settings = line.decisions[TOP1].verdict, after[0].opl or {}
     tried = {_settings_of(select_runs(runs, row.recipe, TRY)) for row in item.rows[1:]}
     d_rose = _direction(*_means(line, "test/d")) > 0
     return Verdict(
         describe_verdict(verdict),
-        _describe_accuracy(line, base),
+        describe_accuracy(line, base),
         _describe_geometry(line, after),
         describe_largest(made),
-        _describe_first(table.lines, first, newest) if newest != first else "",
+        _describe_first(table.lines, first, current) if current != first else "",
         next_step(verdict, d_rose, len(line.paired), settings, tried, unfinished),
         table,
         [(f"{change.info.title} {change.info.arrow}".strip(), change.values, _describe(change)) for change in made],
@@ -169,9 +182,14 @@ def next_step(
         why = "d rose" if d_rose else "OPL lowered the accuracy"
         flags = {"weight": LOWER_D.weight, "gamma": LOWER_D.gamma}
         return Step(f"{why}: compare with {LOWER_D.take}, which lowers d at little cost in accuracy", flags)
-    if verdict in (UNDECIDED, TOO_FEW):
+    if verdict in (UNDECIDED, TOO_FEW) or (verdict != LOSS and seeds < FEW_SEEDS):
         return Step("train more seeds, to be surer", {"seeds": max(FEW_SEEDS, 2 * seeds)})
     return Step("keep cross-entropy for these images")
+
+
+def _headline(item: Item) -> Row:
+    """Return the row that the verdict is about."""
+    return next(row for row in item.rows if row.recipe == item.headline)
 
 
 def _describe(change: Change) -> str:
@@ -192,7 +210,7 @@ def _means(line: Line, name: str) -> tuple[float, float]:
     return after - line.difference[name].mean, after
 
 
-def _describe_accuracy(line: Line, base: Row) -> str:
+def describe_accuracy(line: Line, base: Row) -> str:
     """Return the accuracy of both, and how sure the difference is."""
     before, after = _means(line, TOP1)
     pairs, difference, decision = line.pairs[TOP1], line.difference[TOP1], line.decisions[TOP1]
@@ -200,7 +218,8 @@ def _describe_accuracy(line: Line, base: Row) -> str:
     if len(pairs) < FEW_SEEDS:
         values = [value for seed, value in zip(line.seeds, line.values[TOP1], strict=True) if seed in line.paired]
         listed = ", ".join(f"{value - pair:.1f} → {value:.1f}" for value, pair in zip(values, pairs, strict=True))
-        text += f" ({listed} %, {'one seed' if len(pairs) == 1 else 'two seeds: too few to be sure'})"
+        unsure = "two seeds: too few to be sure" if decision.verdict == UNDECIDED else "two seeds"
+        text += f" ({listed} %, {'one seed' if len(pairs) == 1 else unsure})"
     else:
         tests = describe_tests(decision)
         interval = f"{difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]"
@@ -243,10 +262,10 @@ def _direction(before: float, after: float) -> int:
     return (last > first) - (last < first)
 
 
-def _describe_first(table: Sequence[Line], first: Row, newest: Row) -> str:
-    """Compare the newest try with the first one, over the seeds that both have."""
+def _describe_first(table: Sequence[Line], first: Row, current: Row) -> str:
+    """Compare the current try with the first one, over the seeds that both have."""
     by_recipe = {line.recipe: dict(zip(line.seeds, range(len(line.seeds)), strict=True)) for line in table}
-    one, two = (next(line for line in table if line.recipe == row.recipe) for row in (first, newest))
+    one, two = (next(line for line in table if line.recipe == row.recipe) for row in (first, current))
     seeds = [seed for seed in one.seeds if seed in two.seeds]
     if not seeds:
         return ""
@@ -275,14 +294,14 @@ def write_results(folder: Path, item: Item, verdict: Verdict, command: str, item
 
 
 def show_tables(item: Item, verdict: Verdict) -> None:
-    """Print the numbers of all arms, and the other measures of the newest try."""
+    """Print the numbers of all arms, and the other measures of the current try."""
     from ..results.text import show_rows
 
     heading = [item.what, "seeds", *item.metrics.values()]
     made = verdict.table.lines
     body = [[line.label, str(len(line.seeds)), *(_cell(line, name) for name in item.metrics)] for line in made]
     show_rows(item.title, heading, body)
-    title = f"What else changed: {item.rows[-1].label} vs {item.rows[0].label} (arrow: better)"
+    title = f"What else changed: {_headline(item).label} vs {item.rows[0].label} (arrow: better)"
     few = any(0 < len(line.seeds) < FEW_SEEDS for line in made)
     difference = "difference of each seed" if few else "difference"
     show_rows(title, ("measure", "before → after", difference), verdict.measures)
@@ -302,16 +321,20 @@ def _cell(line: Line, name: str) -> str:
 
 
 def show_box(verdict: Verdict, command: str, page: Path, *, stderr: bool = False) -> None:
-    """Print the verdict, how sure it is, and the next step; lines wrap between words, and the command can be copied."""
-    from rich.box import HORIZONTALS
-    from rich.panel import Panel
+    """Print the verdict, how sure it is, and the next step between two rules.
 
+    Lines wrap between words; a longer word, such as a path, has its own line. No line ends with spaces, because after a
+    backslash they would end a command that is copied.
+    """
     console = make_console(stderr=stderr)
     width = min(console.width, BOX_WIDTH)
+    title = f"── {verdict.title} "
     parts = [part for part in (verdict.accuracy, verdict.geometry, verdict.others, verdict.first) if part]
     parts.append(f"Next: {verdict.step.sentence}{':' if command else '.'}")
-    text = "\n".join([*parts, *wrap_command(command, width - 6), f"Page: {page}"])
-    console.print(Panel(text, box=HORIZONTALS, title=verdict.title, title_align="left", width=width))
+    wrapped = [line for part in parts for line in wrap_words(part, width - 4)]
+    body = [*wrapped, *wrap_command(command, width - 4), *wrap_words(f"Page: {page}", width - 4)]
+    lines = [title.ljust(width, "─"), *(f"  {line}" for line in body), "─" * width]
+    print("\n".join(map(escape, lines)), file=sys.stderr if stderr else sys.stdout)
 
 
 def wrap_command(command: str, width: int) -> list[str]:
@@ -323,10 +346,14 @@ def wrap_command(command: str, width: int) -> list[str]:
     """
     if " = " in command or not command:  # a line of code
         return [f"  {command}"] if command else []
+    pieces = [shlex.quote(argument) for argument in shlex.split(command)]
+    for index in range(len(pieces) - 2, 0, -1):  # a flag stays with its value
+        if pieces[index].startswith("--") and not pieces[index + 1].startswith("--"):
+            pieces[index : index + 2] = [f"{pieces[index]} {pieces[index + 1]}"]
     made = [" "]
-    for argument in map(shlex.quote, shlex.split(command)):
-        if len(made[-1]) + len(argument) + 3 > width and made[-1].strip():
+    for piece in pieces:
+        if len(made[-1]) + len(piece) + 3 > width and made[-1].strip():
             made[-1] += " \\"
             made.append("   ")
-        made[-1] += f" {argument}"
+        made[-1] += f" {piece}"
     return made
