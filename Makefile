@@ -3,11 +3,12 @@
 # make bench   speed and memory of the loss               make faults    kill runs, damage files, try hostile input
 # make fuzz    20,000 random examples of all properties   make matrix    the library with old and new torch
 # make package build, check, install and test wheel+sdist  make docs      build the site in docs/_build, without network
+# make notebooks  execute the notebooks of the site and store their outputs
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
 
-.PHONY: setup demo test test-all fuzz faults lint docs bench matrix package clean
+.PHONY: setup demo test test-all fuzz faults lint docs notebooks bench matrix package clean
 
 setup: .venv/.dev
 
@@ -51,6 +52,9 @@ lint: .venv/.dev
 docs: .venv/.docs
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
 	@echo "open docs/_build/index.html"
+
+notebooks: .venv/.docs
+	$(BIN)/python docs/_notebooks.py
 
 bench: .venv/.base
 	$(BIN)/opl bench
