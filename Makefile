@@ -50,8 +50,8 @@ lint: .venv/.dev
 	@touch $@
 
 docs: .venv/.docs
-	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build
-	@echo "open docs/_build/index.html"
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 notebooks: .venv/.docs
 	$(BIN)/python docs/_notebooks.py

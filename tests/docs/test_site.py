@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    out = tmp_path_factory.mktemp("site")
+    out = tmp_path_factory.mktemp("site") / "html"
     argv = ["--fail-on-warning", "--keep-going", "--quiet", "--builder", "html", str(DOCS), str(out)]
     done = subprocess.run([sys.executable, "-m", "sphinx", *argv], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
