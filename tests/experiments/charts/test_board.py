@@ -56,6 +56,29 @@ def test_the_sentence_of_a_loss_names_where_it_is_best_and_worst_and_what_is_sig
     assert "better MAP@R" in opl
 
 
+def test_losses_are_ranked_by_the_seeds_that_they_share_with_the_baseline(rows):
+    """The mean of the third seed alone is above that of three seeds of CE, and below CE with the same seed."""
+    (_, ce), (_, opl), _ = rows
+    for run, accuracy in zip(ce, (60.0, 61.0, 72.0), strict=True):
+        run.result["test/top1"] = accuracy
+    opl[2].result["test/top1"] = 71.0
+    del opl[:2]
+    sentence = board.board(rows).sentences()[0]
+    assert "worst top-1" in sentence
+    assert "best top-1" not in sentence
+
+
+def test_a_loss_that_alone_was_measured_is_neither_best_nor_worst(rows):
+    for run in rows[2][1]:
+        del run.result["test/map_at_r"]
+    opl, _ = board.board(rows).sentences()
+    assert "best MAP@R" not in opl
+
+
+def test_the_headline_is_the_sentence_of_its_row(item_and_runs, rows):
+    assert board.render_headline(*item_and_runs, "small") == board.board(rows).sentences()[0]
+
+
 def test_measures_that_runs_lack_are_dashes(rows):
     for _, runs in rows[1:2]:
         for run in runs:

@@ -13,7 +13,7 @@ from _said import says
 from opl.errors import OptionError
 from opl.experiments.item import Revision
 from opl.experiments.paper import ITEMS
-from opl.experiments.results.document import render_blocks, render_document
+from opl.experiments.results.document import read_comparable, render_blocks, render_document
 from opl.experiments.results.records import add_runs
 from opl.experiments.results.runs import read_runs
 
@@ -57,7 +57,7 @@ def test_blocks_get_the_arguments_and_the_line_of_their_marker():
     seen = []
     made = render_blocks(f"a\n{BEGIN}\n{END}\n", lambda arguments, line: seen.append((arguments, line)) or "made")
     assert seen == [(["demo", "small"], 2)]
-    assert made == f"a\n{BEGIN}\n\nmade\n\n{END}\n"
+    assert made == f"a\n{BEGIN}\nmade\n{END}\n"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,16 @@ def test_a_short_table_has_both_numbers_the_difference_and_the_verdict(records):
     low, high = stats.t.interval(0.95, 1, pairs.mean(), stats.sem(pairs))
     cells = f"96.75 → 98.38 | - | {pairs.mean():+.2f} [{low:+.2f}, {high:+.2f}] | a gain |"
     assert f"| CE+OPL vs CE | 2 | {cells}" in text
-    assert "All" not in text
+    counts = "- demo: 1 gain; 2 of 2 per-seed differences above zero; d lower in 0 of 2 pairs of runs."
+    assert text.rstrip().endswith(f"{counts}\n{END}")
+
+
+def test_a_short_table_has_the_means_of_the_seeds_that_both_rows_have(records, tmp_path):
+    for recipe, seed, accuracy in (("digits-ce", 2, 10.0), ("digits-opl", 3, 20.0), ("digits-opl", 4, 20.0)):
+        write_finished(tmp_path / "runs", recipe, seed, accuracy)
+    add_runs(read_runs(tmp_path / "runs"), records, list(ITEMS.values()))
+    text = render(f"<!-- opl results: short demo small -->\n{END}\n", records)
+    assert "| CE+OPL vs CE | 2 | 96.75 → 98.38 | - | +1.62 [" in text
 
 
 def test_a_short_table_of_many_comparisons_shows_the_decided_ones_and_counts_all():
@@ -107,12 +116,21 @@ def test_a_short_table_of_many_comparisons_shows_the_decided_ones_and_counts_all
     rows = [line for line in text.splitlines() if " vs CE |" in line]
     assert [row.endswith("| a loss |") for row in rows] == [True, True, False, True, True]
     assert "CE+OPL, weight 1, gamma 0.5 vs CE" in rows[2]
-    assert "All 15 comparisons of table-8: 4 losses, 11 undecided." in text
+    runs = [run for run in read_comparable(ROOT / "results", ITEMS) if run.scale == "small"]
+    by_recipe = {}
+    for run in runs:
+        by_recipe.setdefault(run.name, {})[run.seed] = run.result
+    rows = [row for row in ITEMS["table-8"].at("small") if row.baseline]
+    pairs = [(result, by_recipe[row.baseline][seed]) for row in rows for seed, result in by_recipe[row.recipe].items()]
+    above = sum(ours["val/top1"] > base["val/top1"] for ours, base in pairs)
+    lower = sum(ours["test/d"] < base["test/d"] for ours, base in pairs)
+    counts = f"{above} of 45 per-seed differences above zero; d lower in {lower} of 45 pairs of runs"
+    assert f"- table-8: 4 losses, 11 undecided; {counts}." in " ".join(text.split())
 
 
 def test_a_short_table_shows_means_and_skips_comparisons_of_earlier_items():
     text = render(f"<!-- opl results: short table-7 study-few-shot small -->\n{END}\n", ROOT / "results")
-    labels = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[4:-2] if line.startswith("| ")]
+    labels = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines()[3:-2] if line.startswith("| ")]
     assert [label.rpartition(", ")[2] for label in labels] == ["average", "average", "1-shot", "5-shot"]
     assert not any(label.startswith("CIFAR-FS SKD Gen-0+OPL vs") for label in labels)  # in table 6
 
@@ -128,9 +146,26 @@ def test_a_short_table_marks_comparisons_of_stale_runs(records):
 def test_results_md_is_short_and_narrow():
     """One page that is read in five minutes: about 250 lines, no wide table, no long line outside of tables."""
     text = (ROOT / "RESULTS.md").read_text().splitlines()
-    assert len(text) <= 265
+    assert len(text) <= 255
     assert max(len(line) for line in text if not line.startswith("|")) <= 160
     assert max(line.count("|") - 1 for line in text if line.startswith("|")) <= 7
+
+
+MEASURED = re.compile(r"[+-]\d+\.\d|\d+ of (the )?\d+|(?<![\d.])\d\d\.\d")
+
+
+@pytest.mark.parametrize("name", ["RESULTS.md", "README.md"])
+def test_prose_has_no_number_of_a_run(name):
+    """Numbers that come from records stand in rendered blocks alone, so they cannot become outdated."""
+    prose = re.sub(r"<!-- opl results.*?<!-- end -->", "", (ROOT / name).read_text(), flags=re.DOTALL)
+    assert [line for line in prose.splitlines() if MEASURED.search(line)] == []
+
+
+def test_costs_have_the_command_the_rows_and_the_measured_time(records):
+    text = render(f"<!-- opl results: costs table-1 table-2 paper -->\n{END}\n", records)
+    rows = len(ITEMS["table-1"].at("paper"))
+    assert f"| `opl reproduce table-1 --scale paper` | cifar100 | {rows} x 3 | up to 22 h on 2 cores |" in text
+    assert "| `opl reproduce table-2 --scale paper` | imagenet | 9 x 3 | not measured |" in text
 
 
 def test_links_of_results_md_and_its_pages_lead_to_files():

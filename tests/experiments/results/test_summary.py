@@ -1,13 +1,16 @@
 """The effect of the paper's OPL over all tables, from the records of this repository."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.comparisons import describe_difference, lines
-from opl.experiments.results.document import read_comparable
+from opl.experiments.results.document import collect_verdicts, read_comparable
 from opl.experiments.results.summary import collect_settings, measure_effects, summarize
 from opl.experiments.results.tables import build_table
 from opl.experiments.statistics import interval
@@ -126,3 +129,61 @@ def test_every_comparison_names_the_baseline_that_it_was_computed_with(runs):
     assert by_recipe["cifar100-neuralscale-vgg11-opl"].baseline == "VGG-11"
     [drawn] = [contrast for contrast in contrasts(item, table, "small") if contrast.label == "VGG-11+OPL"]
     assert drawn.versus == " vs VGG-11"
+
+
+def test_numbers_of_the_audit_are_computed_with_one_variance_and_marked_where_they_differ(settings):
+    """Few-shot learning and figure 6 follow from today's records; the removed rows of table 1 change the others."""
+    page = (ROOT / "docs" / "results" / "effects.md").read_text()
+    pairs = [setting.pairs for setting in of_task(settings, "few-shot learning")]
+    pooled = sum((len(p) - 1) * np.var(p, ddof=1) for p in pairs) / sum(len(p) - 1 for p in pairs)
+    effects = [SimpleNamespace(mean=np.mean(p), variance=pooled, size=len(p)) for p in pairs]
+    mean, half = dersimonian_laird(effects)
+    assert f"| {len(pairs)} | {mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}] |" in page
+    for line in (line for line in page.splitlines() if line.endswith(("| yes |", "| no |"))):
+        stated, today = (re.findall(r"[+-][0-9.]+", line.split(" | ")[column]) for column in (1, 3))
+        apart = max(abs(float(one) - float(two)) for one, two in zip(stated, today, strict=True))
+        assert line.endswith("| yes |") is (apart < 0.011)
+
+
+def test_a_setting_with_one_seed_has_no_effect_of_its_own(runs):
+    first = [run for run in runs if run.seed == 0]
+    assert collect_settings(ITEMS.values(), first, "small") == []
+    assert collect_settings(ITEMS.values(), runs, "small")
+
+
+def holm_loop(p_values):
+    """Holm's step-down adjustment as published, in a loop."""
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def test_both_verdicts_of_every_comparison_are_listed_and_changes_are_bold(runs):
+    """The verdicts by rows alone are t-tests of SciPy, Holm-adjusted over all comparisons of the table."""
+    page = (ROOT / "docs" / "results" / "verdicts.md").read_text()
+    listed = {(one.item, one.label): one for one in collect_verdicts(runs, ITEMS)}
+    for name in ("table-7", "table-8", "study"):
+        item = ITEMS[name].for_scale("small")
+        table = [line for line in lines(item, runs, "small") if line.decisions]
+        pairs = {(line.label, metric): line.pairs[metric] for line in table for metric in item.main}
+        adjusted = holm_loop([stats.ttest_1samp(values, 0).pvalue for values in pairs.values()])
+        for ((label, metric), values), p in zip(pairs.items(), adjusted, strict=True):
+            title = item.metrics[metric].removesuffix(" %")
+            [one] = [
+                one
+                for (place, text), one in listed.items()
+                if place == f"{name}, small" and text.startswith(f"{label} vs ") and text.endswith(f", {title}")
+            ]
+            expected = ("a gain" if sum(values) > 0 else "a loss") if p < 0.05 else None
+            assert one.single == expected or (expected is None and one.single[:2] in ("un", "eq"))
+            [line] = [line for line in table if line.label == label]
+            assert one.moderated == line.decisions[metric].verdict
+            cell = one.moderated if one.single == one.moderated else f"**{one.moderated}**"
+            assert (
+                f"| {name}, small | {one.label} | {describe_difference(one.difference)} | {one.single} | {cell} |"
+                in page
+            )
+    changed = sum(one.single != one.moderated for one in listed.values())
+    assert f"{changed} of {len(listed)} verdicts differ" in page

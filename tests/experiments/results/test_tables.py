@@ -17,6 +17,7 @@ from opl.experiments.results.comparisons import Line, format_interval, lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import Table, as_json, build_table, cells
 from opl.experiments.results.text import document, markdown, show
+from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import Interval
 
 SETTING = "ResNet-56, 100 classes, 200 epochs"
@@ -154,3 +155,26 @@ def test_docstring_examples_are_true():
     for module in (comparisons, results_document, runs, tables, text):
         failed, attempted = doctest.testmod(module)
         assert (failed, attempted > 0) == (0, True), module.__name__
+
+
+def test_a_measure_that_no_run_has_is_a_dash_and_hides_nothing_else(tmp_path):
+    metrics = {"test/top1": "top-1 %", "test/map_at_r": "MAP@R %", "open-set/cifar10/knn/auroc": "open-set AUROC %"}
+    item = Item("x", "x", "x", metrics, (Row("A", "a", {}), Row("B", "b", {}, "a"), Row("C", "c", {}, "a")))
+    for recipe, seed, numbers in (
+        ("a", 0, {"test/top1": 60.0, "test/map_at_r": 20.0}),
+        ("a", 1, {"test/top1": 62.0, "test/map_at_r": 30.0}),
+        ("b", 0, {"test/top1": 65.0, "test/map_at_r": 40.0}),
+        ("b", 1, {"test/top1": 67.0}),
+    ):
+        folder = RunFolder.of(tmp_path, recipe, seed)
+        folder.start({"name": recipe, "seed": seed, "scale": "small"}, {})
+        folder.finish({}, numbers)
+    heading, body = cells(build_table(item, read_runs(tmp_path), "small"))
+    columns = {row[0]: dict(zip(heading, row, strict=True)) for row in body}
+    assert {label: row["seeds"] for label, row in columns.items()} == {"A": "2", "B": "2", "C": "0"}
+    assert {row["open-set AUROC %"] for row in columns.values()} == {"-"}
+    assert columns["A"]["MAP@R %"].startswith("25.00 [")
+    assert columns["B"]["MAP@R %"] == "40.00"
+    assert columns["B"]["difference in top-1 %"].startswith("+5.00 [")
+    assert columns["B"]["difference in top-1 %"].endswith("(MAP@R % of 1 of 2 seeds)")
+    assert columns["C"]["difference in top-1 %"] == "-"

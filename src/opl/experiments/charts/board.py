@@ -76,9 +76,13 @@ class Board:
     def sentences(self) -> list[str]:
         """One sentence per loss: where it is best and worst of all, and what differs significantly from the baseline.
 
-        Measures without a good direction are not ranked, and of several losses with the same mean none is the best.
+        Losses are ranked by their difference from the baseline, which is 0 for the baseline itself: they may have
+        different seeds. Measures without a good direction are not ranked, and of several losses with the same
+        difference none is the best.
         """
-        ranked = self.means * np.array([info.better or math.nan for info in self.infos])
+        differences = np.array([[cell.difference.mean if cell else math.nan for cell in row] for row in self.cells])
+        with_baseline = np.vstack([np.zeros(len(self.infos)), differences.reshape(len(self.labels), len(self.infos))])
+        ranked = with_baseline * np.array([info.better or math.nan for info in self.infos])
         best, worst = ([_only_index(column, end) for column in ranked.T] for end in (np.nanmax, np.nanmin))
         return [
             self._sentence(
@@ -139,6 +143,13 @@ def render_differences(item: Item, runs: Sequence[Run], scale: str) -> str:
     ]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return "\n\n".join([table, "\n".join(f"- {sentence}" for sentence in values.sentences())])
+
+
+def render_headline(item: Item, runs: Sequence[Run], scale: str) -> str:
+    """The sentence about the headline row of an item."""
+    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
+    [label] = [row.label for row in item.rows if row.recipe == item.headline]
+    return values.sentences()[values.labels.index(label)]
 
 
 def render_expectations(item: Item, runs: Sequence[Run], scale: str) -> str:
@@ -252,8 +263,8 @@ def render(rows: Rows, order: Order) -> Rendering:
 
 
 def _only_index(column: Array, end: Callable[[Array], float]) -> int:
-    """The row that alone has the largest or smallest value; -1 if there is none, or only one value."""
-    if np.isfinite(column).sum() < 2:
+    """The row that alone has the largest or smallest value; -1 if there is none, or fewer than three values."""
+    if np.isfinite(column).sum() < 3:
         return -1
     [rows] = np.nonzero(column == end(column))
     return int(rows[0]) if len(rows) == 1 else -1

@@ -82,14 +82,18 @@ class Write:
 
     def _render(self, texts: dict[Path, str]) -> dict[Path, str]:
         """The new content of every file, with the forest plot if there is a folder for it."""
-        from ..charts.board import render_differences, render_expectations
+        from ..charts.board import render_differences, render_expectations, render_headline
         from ..charts.effects import draw_effects
         from ..paper import ITEMS
         from ..results.document import read_comparable, render_document
         from ..results.summary import collect_settings
 
         runs = read_comparable(self.records, ITEMS)
-        blocks = {"differences": render_differences, "expectations": render_expectations}
+        blocks = {
+            "differences": render_differences,
+            "expectations": render_expectations,
+            "headline": render_headline,
+        }
         rendered = {}
         for file, text in texts.items():
             try:

@@ -95,7 +95,7 @@ class Line:
     seeds: tuple[int, ...]
     numbers: dict[str, Interval]
     values: dict[str, tuple[float, ...]]
-    """The numbers of each metric, seed by seed."""
+    """The numbers of each metric, seed by seed; a metric that is not compared may lack seeds."""
     paper: dict[str, float]
     difference: dict[str, Interval]
     missing: str
@@ -114,8 +114,11 @@ class Line:
     """The ± of the paper's numbers, where it gives them."""
 
 
-def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
-    """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs."""
+def lines(item: Item, runs: Sequence[Run], scale: str, moderated: bool = True) -> list[Line]:
+    """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs.
+
+    `moderated` is that of `decide_lines`.
+    """
     results: Results = {}
     problems: dict[str, list[str]] = {}
     for run in (run for run in runs if run.scale == scale):
@@ -133,24 +136,32 @@ def lines(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
         results[average.row.recipe], problems[average.row.recipe] = _average(item, average, results)
     rows = (*item.at(scale), *(average.row for average in averages))
     quoted = () if scale == "tiny" else item.quoted
-    return decide_lines(item, [*(_line(item, row, results, problems) for row in rows), *map(_quote, quoted)])
+    undecided = [*(_line(item, row, results, problems) for row in rows), *map(_quote, quoted)]
+    return decide_lines(item, undecided, moderated)
 
 
-def decide_lines(item: Item, undecided: Sequence[Line]) -> list[Line]:
-    """Add what the differences show, adjusted for all comparisons of the table."""
+def decide_lines(item: Item, undecided: Sequence[Line], moderated: bool = True) -> list[Line]:
+    """Add what the differences show, adjusted for all comparisons of the table.
+
+    Args:
+        item: the table.
+        undecided: its rows.
+        moderated: whether variances are moderated inside families of comparisons. Otherwise each row has its own
+            variance and all comparisons of the table are one family, as verdicts were made before.
+    """
     cells = [(index, name) for index, line in enumerate(undecided) for name in item.main if name in line.difference]
-    families = [family_of(item, undecided[index], name) for index, name in cells]
-    moderated = dict(zip(cells, _moderate_families(undecided, cells, families), strict=True))
-    decisions = decide(
-        list(moderated.values()), [undecided[index].pairs.get(name, ()) for index, name in cells], families
-    )
+    families = [family_of(item, undecided[index], name) if moderated else "" for index, name in cells]
+    plain = [undecided[index].difference[name] for index, name in cells]
+    used = _moderate_families(plain, families) if moderated else plain
+    differences = dict(zip(cells, used, strict=True))
+    decisions = decide(used, [undecided[index].pairs.get(name, ()) for index, name in cells], families)
     by_line: dict[int, dict[str, Decision]] = {}
     for (index, name), decision in zip(cells, decisions, strict=True):
         by_line.setdefault(index, {})[name] = decision
     return [
         replace(
             line,
-            difference=line.difference | {name: moderated[index, name] for name in by_line.get(index, {})},
+            difference=line.difference | {name: differences[index, name] for name in by_line.get(index, {})},
             decisions=by_line.get(index, {}),
         )
         for index, line in enumerate(undecided)
@@ -168,10 +179,7 @@ def family_of(item: Item, line: Line, metric: str) -> str:
     return "selected" if metric.startswith("selected/") else ""
 
 
-def _moderate_families(
-    undecided: Sequence[Line], cells: Sequence[tuple[int, str]], families: Sequence[str]
-) -> list[Interval]:
-    plain = [undecided[index].difference[name] for index, name in cells]
+def _moderate_families(plain: Sequence[Interval], families: Sequence[str]) -> list[Interval]:
     moderated = list(plain)
     for family in dict.fromkeys(families):
         members = [index for index, name in enumerate(families) if name == family]
@@ -192,7 +200,8 @@ def _average(item: Item, average: Average, results: Results) -> tuple[dict[int, 
     parts = [_complete(item, results.get(recipe, {}))[0] for recipe in average.of]
     means = {}
     for seed in sorted(set.intersection(*(set(part) for part in parts))):
-        numbers: dict[str, Any] = {name: fmean(part[seed][name] for part in parts) for name in item.metrics}
+        known = [name for name in item.metrics if all(name in part[seed] for part in parts)]
+        numbers: dict[str, Any] = {name: fmean(part[seed][name] for part in parts) for name in known}
         means[seed] = {**numbers, "start": parts[0][seed].get("start", "")}
     some = sorted(set.union(*(set(part) for part in parts)) - set(means))
     return means, [f"seed {seed} incomplete" for seed in some]
@@ -202,15 +211,23 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
     ours, unmeasured = _complete(item, results.get(row.recipe, {}))
     base, _ = _complete(item, results.get(row.baseline, {}))
     seeds, shared = tuple(sorted(ours)), sorted(ours.keys() & base.keys())
-    values = {name: tuple(ours[seed][name] for seed in seeds) for name in item.metrics}
+    values = {name: tuple(ours[seed][name] for seed in seeds if name in ours[seed]) for name in item.metrics}
     compared, paired = (item.metrics, tuple(shared)) if row.baseline else ((), ())
-    pairs = {name: tuple(ours[seed][name] - base[seed][name] for seed in shared) for name in compared}
+    pairs = {
+        name: tuple(ours[seed][name] - base[seed][name] for seed in shared if name in ours[seed] and name in base[seed])
+        for name in compared
+    }
     alone = sorted(ours.keys() - base.keys()) if row.baseline and base else []
     missing = ", ".join(
         [
             *problems.get(row.recipe, []),
             *(f"seed {seed} not measured" for seed in unmeasured),
             *(f"seed {seed} without its baseline" for seed in alone),
+            *(
+                f"{item.metrics[name]} of {len(numbers)} of {len(seeds)} seeds"
+                for name, numbers in values.items()
+                if 0 < len(numbers) < len(seeds)
+            ),
         ]
     )
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in ours.values())
@@ -245,9 +262,15 @@ def describe_paper(line: Line, name: str) -> str:
 
 
 def _complete(item: Item, results: dict[int, dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], list[int]]:
-    """The results that have every metric of the table, and the seeds of the other results."""
-    whole = {seed: result for seed, result in results.items() if item.metrics.keys() <= result.keys()}
+    """The results that have every compared metric of the table, and the seeds of the other results."""
+    whole = {seed: result for seed, result in results.items() if {*item.main} <= result.keys()}
     return whole, sorted(results.keys() - whole.keys())
+
+
+def paired_means(line: Line, name: str) -> tuple[float, float]:
+    """The means of the baseline and of the row in a compared metric, over the seeds that both have."""
+    shared = fmean(value for seed, value in zip(line.seeds, line.values[name], strict=True) if seed in line.paired)
+    return shared - line.difference[name].mean, shared
 
 
 class Comparison(NamedTuple):

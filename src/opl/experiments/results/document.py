@@ -7,8 +7,10 @@ Each table stands between two marker lines, and everything else stays as it is:
 <!-- end -->
 
 Other blocks are `short ITEM ... SCALE` (the comparisons of some items in a small table), `summary SCALE` (the effect of
-OPL over all tables), and the kinds that the caller adds, such as `differences board SCALE`. A block of an item without
-records says so, with the command that makes its runs.
+OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside those of today's
+records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM ... SCALE`
+(commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of an item
+without records says so, with the command that makes its runs.
 """
 
 import re
@@ -20,18 +22,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import FolderError, OptionError, did_you_mean
-from ..item import Item, Row
-from ..statistics import GAIN, LOSS
-from .comparisons import Line, describe_difference, family_of, stale_runs
+from ..item import Item, Row, describe_costs
+from ..statistics import GAIN, LOSS, Interval
+from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
-from .summary import collect_settings, render_summary
-from .tables import Table, build_table, describe_seeds_of
-from .text import document, list_verdicts
+from .summary import collect_settings, list_entry, render_facts, render_settings, render_summary
+from .tables import Table, build_table
+from .text import D, document, lines_of_d, list_verdicts
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
-SHORT, SUMMARY = "short", "summary"
+SHORT, VERDICTS, COSTS = "short", "verdicts", "costs"
+OVERVIEWS = {"summary": render_summary, "settings": render_settings, "facts": render_facts}
+"""Blocks over all settings of OPL."""
 MOST = 6  # comparisons of a short table; of more, it has the decided ones, or the means
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
 END = "<!-- end -->"
@@ -62,11 +66,15 @@ def render_document(
     runs = read_comparable(folder, items) if records is None else records
 
     def render(arguments: list[str], line: int) -> str:
-        if arguments[:1] == [SUMMARY] and arguments[1:] and arguments[1] in SCALES:
-            return render_summary(collect_settings(items.values(), runs, arguments[1]))
-        if arguments[:1] == [SHORT] and len(arguments) > 2:
+        if len(arguments) == 2 and arguments[0] in OVERVIEWS and arguments[1] in SCALES:
+            return OVERVIEWS[arguments[0]](collect_settings(items.values(), runs, arguments[1]))
+        if arguments == [VERDICTS]:
+            return render_verdicts(runs, items)
+        if arguments[:1] in ([SHORT], [COSTS]) and len(arguments) > 2:
             *names, scale = arguments[1:]
             chosen = [_chosen([name, scale], line, items)[0] for name in names]
+            if arguments[0] == COSTS:
+                return render_costs(chosen, scale)
             return render_short(chosen, runs, scale, items)
         if arguments and blocks and arguments[0] in blocks:
             item, scale = _chosen(arguments[1:], line, items)
@@ -89,7 +97,9 @@ def render_table(item: Item, runs: Sequence[Run], scale: str) -> str:
     used = [run for row in item.at(scale) for run in select_runs(runs, row.recipe, scale)]
     if not used:
         return describe_absence(item, scale)
-    return "\n\n".join([document(build_table(item, runs, scale)), describe_origin(used)])
+    table = build_table(item, runs, scale)
+    counts = describe_counts(item, _pairs(table), runs, scale)
+    return "\n\n".join([document(table), *counts, describe_origin(used)])
 
 
 def describe_absence(item: Item, scale: str) -> str:
@@ -127,14 +137,14 @@ def render_short(chosen: Sequence[Item], runs: Sequence[Run], scale: str, items:
     """The comparisons of some items with their baselines: our numbers, the paper's, the difference and the verdict.
 
     Of many comparisons of an item, the table has the means of rows or columns, or else the decided ones and the
-    headline; a sentence below the table counts all of them.
+    headline; a sentence per item below the table counts all of them.
     """
     heading = ("comparison", "seeds", "ours", "paper", "difference", "verdict")
-    rows, counted = [heading, ("---",) * len(heading)], []
+    rows, sentences = [heading, ("---",) * len(heading)], []
     for item in chosen:
         pairs = _compare(item, runs, scale, items)
         if not pairs:
-            counted.append(f"{item.name}: {describe_absence(item, scale)}")
+            sentences.append(f"{item.name}: {describe_absence(item, scale)}")
             continue
         selected = _select(item, pairs)
         revisions = [
@@ -142,11 +152,86 @@ def render_short(chosen: Sequence[Item], runs: Sequence[Run], scale: str, items:
         ]
         stale = {run.name for revision in revisions for run in stale_runs(revision, runs) if run.scale == scale}
         rows += [_short_row(pair, stale) for pair in selected]
-        if len(selected) < len(pairs):
-            counts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
-            counted.append(f"All {len(pairs)} comparisons of {item.name}: {list_verdicts(counts)}.")
+        sentences += describe_counts(item, pairs, runs, scale)
     table = ["\n".join(f"| {' | '.join(row)} |" for row in rows)] if len(rows) > 2 else []
-    return "\n\n".join([*table, *([" ".join(counted)] if counted else [])])
+    return "\n\n".join([*table, "\n".join(map(list_entry, sentences))])
+
+
+def describe_counts(item: Item, pairs: Sequence[Compared], runs: Sequence[Run], scale: str) -> list[str]:
+    """The number of comparisons with each verdict, and of single seeds that agree; empty without a comparison."""
+    if not pairs:
+        return []
+    verdicts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
+    differences = [value for pair in pairs if not pair.family for value in pair.line.pairs[pair.metric]]
+    compared = {pair.row.recipe for pair in pairs}
+    changes_of_d = [
+        value for line in lines_of_d(item, runs, scale) if line.recipe in compared for value in line.pairs[D]
+    ]
+    above = f"; {sum(value > 0 for value in differences)} of {len(differences)} per-seed differences above zero"
+    lower = f"; d lower in {sum(value < 0 for value in changes_of_d)} of {len(changes_of_d)} pairs of runs"
+    parts = (above if differences else "", lower if changes_of_d else "")
+    return [f"{item.name}: {list_verdicts(verdicts)}{''.join(parts)}."]
+
+
+def render_costs(chosen: Sequence[Item], scale: str) -> str:
+    """How to run some items at a scale, and what it costs, in Markdown."""
+    heading = ("command", "data", "rows and seeds", "time per run")
+    rows = [heading, ("---",) * len(heading)]
+    for item in chosen:
+        cost = describe_costs({name: cost for name, cost in item.costs.items() if name == scale})
+        time = cost.partition(": ")[2] or "not measured"
+        runs = f"{len(item.at(scale))} x {item.seeds_at(scale)}"
+        rows.append((f"`opl reproduce {item.name} --scale {scale}`", item.dataset.partition(";")[0], runs, time))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+class Verdicts(NamedTuple):
+    """One comparison of a table, decided in two ways."""
+
+    item: str
+    label: str
+    difference: Interval
+    single: str
+    """The verdict with the variance of the row alone, and all comparisons of the table as one family."""
+    moderated: str
+    """The verdict of the tables: variances moderated over the rows, by families of comparisons."""
+
+
+def collect_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> list[Verdicts]:
+    """Every comparison of all tables with at least one seed, decided in both ways; of repeated ones, the first."""
+    collected: dict[tuple[str, ...], Verdicts] = {}
+    for scale in SCALES:
+        for item in (item.for_scale(scale) for item in items.values() if item.metrics):
+            both = (lines(item, runs, scale, moderated) for moderated in (False, True))
+            for single, line in zip(*both, strict=True):
+                for name, decision in line.decisions.items():
+                    if line.difference[name].size:
+                        title = item.metrics[name].replace("%", "").strip(" ,")
+                        label = f"{line.label} vs {_shorten(line.baseline, line.label)}, {title}"
+                        verdicts = single.decisions[name].verdict, decision.verdict
+                        found = Verdicts(f"{item.name}, {scale}", label, line.difference[name], *verdicts)
+                        collected.setdefault((scale, line.recipe, line.baseline, name, *verdicts), found)
+    return list(collected.values())
+
+
+def render_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> str:
+    """Every comparison with both verdicts; changed ones are bold."""
+    verdicts = collect_verdicts(runs, items)
+    changed = Counter((one.single, one.moderated) for one in verdicts if one.single != one.moderated)
+    heading = ("table", "comparison", "difference", "variance of the row alone", "moderated variance")
+    rows = [
+        (
+            one.item,
+            one.label,
+            describe_difference(one.difference),
+            one.single,
+            one.moderated if one.single == one.moderated else f"**{one.moderated}**",
+        )
+        for one in verdicts
+    ]
+    text = "\n".join(f"| {' | '.join(row)} |" for row in (heading, ("---",) * len(heading), *rows))
+    counts = ", ".join(f"{count} from {single} to {moderated}" for (single, moderated), count in changed.items())
+    return f"{changed.total()} of {len(verdicts)} verdicts differ: {counts or 'none'}.\n\n{text}"
 
 
 def _select(item: Item, pairs: Sequence[Compared]) -> Sequence[Compared]:
@@ -189,8 +274,8 @@ def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
     title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
     return (
         f"{line.label} vs {_shorten(base.label, line.label)}" + (f", {title}" if several else ""),
-        describe_seeds_of(line) + (", stale" if {pair.row.recipe, pair.baseline.recipe} & stale else ""),
-        _pair(base.numbers[metric].mean, line.numbers[metric].mean),
+        str(len(line.paired)) + (", stale" if {pair.row.recipe, pair.baseline.recipe} & stale else ""),
+        _pair(*paired_means(line, metric)),
         _pair(pair.baseline.paper.get(metric), line.paper.get(metric)),
         describe_difference(line.difference[metric]),
         line.decisions[metric].verdict,
@@ -281,23 +366,23 @@ def _machine(run: Run) -> str:
 
 def render_blocks(text: str, render: Render) -> str:
     """The text with every block rendered again, and everything else unchanged."""
-    lines: list[str] = []
+    result: list[str] = []
     start = 0  # line number of the marker of the current block; 0 outside of blocks
     for number, line in enumerate(text.split("\n"), start=1):
         marker = BEGIN.fullmatch(line.strip())
         if marker and not start:
-            lines += [line, "", render(marker["arguments"].split(), number), ""]
+            result += [line, render(marker["arguments"].split(), number)]
             start = number
         elif line.strip() == END and start:
-            lines.append(line)
+            result.append(line)
             start = 0
         elif LIKE_A_MARKER.search(line):
             raise OptionError(_problem(number, start))
         elif not start:
-            lines.append(line)
+            result.append(line)
     if start:
         raise OptionError(f"the block that starts in line {start} has no {END} line: add one where the block ends.")
-    return "\n".join(lines)
+    return "\n".join(result)
 
 
 def _problem(line: int, start: int) -> str:

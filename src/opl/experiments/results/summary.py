@@ -5,9 +5,11 @@ baseline over seeds, with a variance that is moderated over all settings of the 
 """
 
 import math
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from ..item import Item
@@ -58,7 +60,8 @@ def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> 
     """Every comparison of the paper's OPL with a baseline of the same method without it, each once.
 
     Means of rows or columns and numbers of selected weights are left out, and so are runs that another compared row
-    starts from, which are a part of its method. A recipe with a test number is not counted by validation too.
+    starts from, which are a part of its method. A recipe with a test number is not counted by validation too. A single
+    seed has no variance, so a setting has at least two.
     """
     settings: dict[tuple[str, str], Setting] = {}
     for item in (item.for_scale(scale) for item in items):
@@ -72,7 +75,7 @@ def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> 
                 continue
             base = table.get(baselines.get(recipe, ""))
             for metric in item.main:
-                if base is not None and line.pairs.get(metric) and not family_of(item, line, metric):
+                if base is not None and len(line.pairs.get(metric, ())) > 1 and not family_of(item, line, metric):
                     model = inner(run.recipe, "model")
                     settings.setdefault(
                         (recipe, metric),
@@ -153,8 +156,7 @@ def render_summary(settings: Sequence[Setting]) -> str:
         )
         for summary in summaries
     ]
-    ruled = [heading, ("---",) * len(heading), *rows]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+    table = _table([heading, ("---",) * len(heading), *rows])
     sentences = [
         describe_task(summary, [setting for setting in settings if setting.task == summary.task])
         for summary in summaries
@@ -186,3 +188,100 @@ def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
 
 def _describe(settings: Sequence[Setting]) -> str:
     return describe_difference(random_effects(measure_effects(settings)))
+
+
+class Fact(NamedTuple):
+    """A number that an audit computed from the records of its day."""
+
+    text: str
+    task: str
+    stated: str
+    compute: Callable[[Sequence[Setting]], Interval]
+    """The same number, from the settings of the task."""
+
+
+def pooled_effect(settings: Sequence[Setting]) -> Interval:
+    """The random-effects mean with one variance for all settings, instead of moderated ones."""
+    plain = [interval(setting.pairs) for setting in settings]
+    degrees = sum(effect.freedom for effect in plain)
+    variance = sum(effect.variance * effect.freedom for effect in plain) / degrees
+    return random_effects(
+        [effect._replace(half=effect.half * math.sqrt(variance / effect.variance)) for effect in plain]
+    )
+
+
+def _by_network(settings: Sequence[Setting]) -> Interval:
+    means: dict[str, list[float]] = {}
+    for setting in settings:
+        means.setdefault(setting.network, []).append(fmean(setting.pairs))
+    return interval([fmean(values) for values in means.values()])
+
+
+def _of_figure_6(settings: Sequence[Setting]) -> Interval:
+    return interval([fmean(setting.pairs) for setting in settings if setting.item == "figure-6"])
+
+
+OUTSIDE_THE_AUDIT = ("cifar100-jpegs-vit-opl", "cifar100-neuralscale-resnet18-opl")
+
+
+def _audited(settings: Sequence[Setting]) -> list[Setting]:
+    return [setting for setting in settings if setting.recipe not in OUTSIDE_THE_AUDIT]
+
+
+FACTS = (
+    Fact(
+        "classification without the ViT of table 2 and the ResNet-18 of table s2, random effects",
+        "classification",
+        "+0.82 [+0.32, +1.32]",
+        lambda settings: pooled_effect(_audited(settings)),
+    ),
+    Fact(
+        "the same settings, mean over networks",
+        "classification",
+        "+0.26 [-0.31, +0.83]",
+        lambda settings: _by_network(_audited(settings)),
+    ),
+    Fact("few-shot learning and SUR, random effects", "few-shot learning", "-2.58 [-3.75, -1.41]", pooled_effect),
+    Fact("figure 6, mean over settings", "classification", "+1.27 [+0.55, +1.99]", _of_figure_6),
+)
+
+
+def render_facts(settings: Sequence[Setting]) -> str:
+    """What the audit stated beside the same numbers from the records, in Markdown."""
+    heading = ("fact", "the audit", "settings", "today's records", "reproduced")
+    rows = [heading, ("---",) * len(heading)]
+    for fact in FACTS:
+        effect = fact.compute([setting for setting in settings if setting.task == fact.task])
+        today = describe_difference(effect)
+        rows.append((fact.text, fact.stated, str(effect.size), today, "yes" if _close(today, fact.stated) else "no"))
+    return _table(rows)
+
+
+def _close(first: str, second: str) -> bool:
+    """Whether the numbers of two texts differ by at most the last decimal."""
+    numbers = [[float(number) for number in re.findall(r"[+-]\d+\.\d+", text)] for text in (first, second)]
+    return all(abs(one - two) < 0.015 for one, two in zip(*numbers, strict=True))
+
+
+def render_settings(settings: Sequence[Setting]) -> str:
+    """Every setting with its difference, variances moderated over its task, in Markdown."""
+    heading = ("task", "table", "setting", "network", "seeds", "difference")
+    rows = [heading, ("---",) * len(heading)]
+    for task in dict.fromkeys(setting.task for setting in settings):
+        chosen = [setting for setting in settings if setting.task == task]
+        rows += [
+            (
+                task,
+                setting.item,
+                f"{setting.label}, {setting.metric.rpartition('/')[2]}",
+                setting.network.rstrip("-"),
+                str(len(setting.pairs)),
+                describe_difference(effect),
+            )
+            for setting, effect in zip(chosen, measure_effects(chosen), strict=True)
+        ]
+    return _table(rows)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

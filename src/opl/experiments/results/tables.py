@@ -156,7 +156,7 @@ def describe_seeds_of(line: Line) -> str:
 
 def describe_line_difference(line: Line, name: str) -> str:
     """The difference of a line in one metric, what it shows, and which runs it lacks."""
-    if name not in line.decisions or (line.missing and not line.difference[name].size):
+    if name not in line.decisions or not line.difference[name].size:
         return line.missing or "-"
     text = describe_decision(line.difference[name], line.decisions[name])
     return f"{text} ({line.missing})" if line.missing else text

@@ -10,13 +10,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from statistics import fmean
 from typing import NamedTuple
 
 from ..item import Item, Row
 from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
 from ..terminal import escape, make_console
-from .comparisons import PERCENT, Line, describe_difference, describe_paper, format_interval, lines, range_of
+from .comparisons import (
+    PERCENT,
+    Line,
+    describe_difference,
+    describe_paper,
+    format_interval,
+    lines,
+    paired_means,
+    range_of,
+)
 from .runs import Run, select_runs
 from .tables import PAPER, Table, cells, describe_seeds_of, headings_of, list_rows, short_label
 
@@ -268,7 +276,7 @@ def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
         return f"{row.label} and {base.label} have no finished run with the same seed yet, so they are not compared."
     name = item.main[0]
     main = _line_of(lines(item, runs, scale), row)
-    geometry = _line_of(_geometry(item, runs, scale), row)
+    geometry = _line_of(lines_of_d(item, runs, scale), row)
     subject = "OPL" if (base.label, row.label) == ("CE", "CE+OPL") else row.label
     about_d = _describe_d(geometry)
     counted = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}"
@@ -306,7 +314,7 @@ def _rank(verdict: str) -> int:
     return next(index for index, start in enumerate(order) if verdict.startswith(start))
 
 
-def _geometry(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
+def lines_of_d(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
     """The same table with d as its only number, so that its differences are decided together."""
     of_d = replace(item, metrics={D: "d"}, compared=(D,), averages=(), measures=(), quoted=())
     return lines(of_d, [run for run in runs if run.state != "done" or D in run.result], scale)
@@ -316,17 +324,11 @@ def _line_of(table: Sequence[Line], row: Row) -> Line:
     return next(line for line in table if line.recipe == row.recipe)
 
 
-def _means(line: Line, name: str) -> tuple[float, float]:
-    """The means of the baseline and of the row over the seeds that both have."""
-    shared = fmean(line.values[name][index] for index, seed in enumerate(line.seeds) if seed in line.paired)
-    return shared - line.difference[name].mean, shared
-
-
 def _describe_d(line: Line) -> str:
     difference, decision = line.difference.get(D), line.decisions.get(D)
     if difference is None or decision is None or not math.isfinite(difference.mean):
         return ""
-    before, after = (f"{mean:.2f}" for mean in _means(line, D))
+    before, after = (f"{mean:.2f}" for mean in paired_means(line, D))
     change = f"d {before} → {after}"
     sentences = {
         LOSS: f"moved images of different classes apart ({change})",
@@ -344,7 +346,7 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     metric = describe_metric(title, percent)
     if difference is None or decision is None or not math.isfinite(difference.mean):
         return "", f"{metric} was not measured"
-    before, after = _means(line, name)
+    before, after = paired_means(line, name)
     digits = 1 if abs(difference.mean) >= 0.05 else 2
     values = f"{after:.{digits}f} vs {before:.{digits}f}{' %' if percent else ''}"
     open_words = {
