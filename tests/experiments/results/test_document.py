@@ -151,7 +151,7 @@ def test_results_md_is_short_and_narrow():
     assert max(line.count("|") - 1 for line in text if line.startswith("|")) <= 7
 
 
-MEASURED = re.compile(r"[+-]\d+\.\d|\d+ of (the )?\d+|(?<![\d.])\d\d\.\d")
+MEASURED = re.compile(r"(?<!\w)[+-]\d+\.\d|\d+ of (the )?\d+|(?<![\d.])\d\d\.\d")
 
 
 @pytest.mark.parametrize("name", ["RESULTS.md", "README.md"])
