@@ -72,7 +72,7 @@ MEMORIES = (
     ("CenterLoss", "centers"),
     ("PrototypeProjectionLoss", "centers"),
     ("CenteredProjectionLoss", "sums"),
-    ("OrthogonalProjectionLoss, auto", "rule.within"),
+    ("OrthogonalProjectionLoss, auto", "rule.sums"),
     ("OrthogonalProjectionLoss, ramp", "rule.step"),
 )
 STEPPED = ("ASoftmaxHead", "LSoftmaxHead", "ArcFaceHead", "CosFaceHead", "LGMHead", "AnchorLoss")

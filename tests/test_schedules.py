@@ -8,28 +8,42 @@ import torch
 from torch import nn
 
 import opl
+from _free_features import features_with
 from _gloo import together
 from _loss_features import batch, compare_with_one_process, pairs_by_loops, same_by_value_and_gradient
 from _said import says
 from opl import AutoGamma, OrthogonalProjectionLoss, Ramp, errors, schedules
 
 
-@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
-def test_gamma_auto_is_what_the_running_means_need(readable, monkeypatch):
-    monkeypatch.setattr(schedules, "is_readable", lambda value: readable)
-    loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.2, margin=0.3, momentum=0.5)).double()
-    sums, weight = torch.zeros(2, dtype=torch.float64), 0.0
+def threshold(s, d, classes, each):
+    """The gamma at which the pull on d of OPL is 0, for free features in classes of the same size."""
+    within = s + (1 - s) / each
+    return d * (1 - s) / (d * (1 - d) + (within - d) / (classes - 1))
+
+
+def positive_batch(seed):
+    torch.manual_seed(seed)
+    features, labels = batch()
+    return features.abs(), labels
+
+
+@pytest.mark.parametrize("same_weight", [1.0, 2.5])
+@pytest.mark.parametrize("form", ["mean_abs", "abs_mean", "mean"])
+def test_gamma_auto_is_what_the_running_means_need(form, same_weight):
+    rule = AutoGamma(floor=0.2, margin=0.3, momentum=0.5)
+    loss = OrthogonalProjectionLoss(gamma=rule, form=form, same_weight=same_weight).double()
+    sums, weight = torch.zeros(4, dtype=torch.float64), 0.0
     for seed in range(3):
-        torch.manual_seed(seed)
-        features, labels = batch()
+        features, labels = positive_batch(seed)
         s, d, _ = pairs_by_loops(features, labels)
-        sums, weight = 0.5 * sums + 0.5 * torch.stack([s, d]), 0.5 * weight + 0.5
-        mean_s, mean_d = sums / weight
-        gamma = max(0.2, float((1 - mean_s) / (1 - mean_d)) + 0.3)
+        classes = len(set(labels.tolist()))
+        sums = 0.5 * sums + 0.5 * torch.tensor([s, d, classes, len(labels) / classes])
+        weight = 0.5 * weight + 0.5
+        gamma = max(0.2, same_weight * float(threshold(*(sums / weight))) + 0.3)
 
         def by_loops(x, gamma=gamma, labels=labels):
             s, d, _ = pairs_by_loops(x, labels)
-            return 1 - s + gamma * d
+            return same_weight * (1 - s) + gamma * d
 
         same_by_value_and_gradient(loss, by_loops, features, labels)
     before = copy.deepcopy(loss.state_dict())
@@ -37,22 +51,61 @@ def test_gamma_auto_is_what_the_running_means_need(readable, monkeypatch):
     torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
 
 
+def test_gamma_auto_of_few_classes_is_far_below_the_limit_of_many():
+    x = features_with(0.424, 0.02, 20, 4).double()
+    labels = torch.arange(20).repeat_interleave(4)
+    loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.0, margin=0.0)).double()
+    gamma = float(loss.diagnose(x, labels).gamma)
+    assert gamma == pytest.approx(threshold(0.424, 0.02, 20, 4), rel=1e-6)
+    assert gamma < 0.5 * (1 - 0.424) / (1 - 0.02)
+
+
+SIGNED = (torch.randn(40, 16, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 8)
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [("mean_abs", SIGNED), ("squared", (SIGNED[0].abs(), SIGNED[1]))],
+    ids=["cosines of both signs", "squared cosines"],
+)
+def test_gamma_auto_is_its_floor_where_the_rule_does_not_apply(form, given):
+    loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.7, margin=0.3), form=form)
+    found = loss.diagnose(*given)
+    assert float(found.gamma) == pytest.approx(0.7)
+    assert found.gamma_needed.isnan()
+    assert not loss.rule.sums.any()
+
+
+def test_gamma_auto_of_references_gets_a_sentence():
+    features, labels = positive_batch(0)
+    loss = OrthogonalProjectionLoss(gamma="auto").double()
+    says(lambda: loss(features, labels, (features, labels)), errors.OptionError, ["references", "number"])
+
+
+def test_the_gamma_needed_is_relative_to_the_weight_of_s():
+    features, labels = positive_batch(0)
+    once, twice = (
+        OrthogonalProjectionLoss(same_weight=weight).diagnose(features, labels).gamma_needed for weight in (1.0, 2.0)
+    )
+    torch.testing.assert_close(twice, 2 * once)
+
+
 def test_a_batch_without_pairs_of_both_kinds_does_not_move_gamma():
     loss = OrthogonalProjectionLoss(gamma="auto")
-    loss(*batch())
+    loss(*positive_batch(0))
     before = copy.deepcopy(loss.state_dict())
     loss(torch.randn(4, 3).abs(), torch.arange(4))
     loss(torch.randn(4, 3).abs(), torch.zeros(4, dtype=torch.long))
-    assert loss.state_dict() == before
-    loss(*batch())
-    assert loss.state_dict() != before
+    torch.testing.assert_close(loss.state_dict(), before, rtol=0, atol=0)
+    loss(*positive_batch(1))
+    assert (loss.rule.sums != before["rule.sums"]).all()
 
 
 def test_gamma_auto_of_features_in_one_direction_is_finite():
-    loss = OrthogonalProjectionLoss(gamma="auto")
+    loss = OrthogonalProjectionLoss(gamma=AutoGamma(floor=0.0))
     for _ in range(3):
         value = loss(torch.ones(4, 3), torch.tensor([0, 0, 1, 1]))
-    torch.testing.assert_close(value, torch.tensor(1.1))  # 1 - 1 + (1 + 0.1) * 1
+    torch.testing.assert_close(value, torch.tensor(2 / 3 + 0.1))  # two classes of two: e / (e + e / 2), e = 1 - s
 
 
 @pytest.mark.parametrize("shape", ["linear", "cosine"])
@@ -73,16 +126,16 @@ def test_a_ramp_starts_after_its_delay():
     assert [rule(torch.zeros(())).item() for _ in range(6)] == [1, 1, 1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("readable", [True, False], ids=["numbers", "tensors"])
+@pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
-def test_a_batch_that_is_not_finite_does_not_move_gamma(readable, broken, monkeypatch):
-    monkeypatch.setattr(schedules, "is_readable", lambda value: readable)
+def test_a_batch_that_is_not_finite_does_not_move_gamma(place, broken):
     rule = schedules.gamma_rule("auto")
-    expected = float(rule(torch.tensor(0.3), torch.tensor(0.2)))
+    inputs = torch.tensor([0.3, 0.2, 4.0, 3.0])
+    expected = float(rule(inputs))
     before = copy.deepcopy(rule.state_dict())
-    assert float(rule(torch.tensor(broken), torch.tensor(0.2))) == pytest.approx(expected)
-    assert float(rule(torch.tensor(0.3), torch.tensor(broken))) == pytest.approx(expected)
-    assert rule.state_dict() == before
+    inputs[place] = broken
+    assert float(rule(inputs)) == pytest.approx(expected)
+    torch.testing.assert_close(rule.state_dict(), before, rtol=0, atol=0)
 
 
 RULES = {

@@ -20,12 +20,14 @@ only larger batches have their classes counted and their signs read. Under `torc
 smaller batches are traced as pairs, larger ones run as one opaque operator. `torch.func` transforms always use the
 plain operations of `"pairs"`.
 
-**Edge cases.** A zero feature vector has no direction: its cosines are 0 and it gets no gradient. A mean over no pairs
-is 0: d = 0 if the batch has one class, s = 0 if every class has one sample, and the loss is 1 without a gradient if at
-most one row remains after `ignore_index`. At a cosine of exactly 0, |cos| has no derivative: pairs and tiles use 0,
-class sums use the derivative of cos. On non-negative features this affects only entries that are 0, where a ReLU passes
-no gradient. Invalid values (NaN, negative labels) raise an error on the CPU. On an accelerator the check would force a
-synchronization, so a NaN feature gives a NaN loss instead.
+**Edge cases.** A zero feature vector has no direction: its cosines are 0 and it gets no gradient. A vector shorter than
+5e-38 (fp32 and bf16), 1e-300 (fp64) or 6.2e-5 (fp16) counts as zero, because its gradient would overflow. Vectors of
+any other length have exact cosines, even if their squares overflow. A mean over no pairs is 0: d = 0 if the batch has
+one class, s = 0 if every class has one sample, and the loss is 1 without a gradient if at most one row remains after
+`ignore_index`. At a cosine of exactly 0, |cos| has no derivative: pairs and tiles use 0, class sums use the derivative
+of cos. On non-negative features this affects only entries that are 0, where a ReLU passes no gradient. Invalid values
+(NaN, negative labels) raise an error on the CPU. On an accelerator the check would force a synchronization, so a NaN
+feature gives a NaN loss instead.
 """
 
 import math
@@ -219,9 +221,12 @@ def similarities(
             if algorithm not in ALGORITHMS:
                 raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
             batch = validate(features, labels, ignore_index)
-            parts = _local_similarities(batch, form, _choose(batch, form) if algorithm == "auto" else algorithm)
-            parts = parts._replace(layout=layout(*batch[:3])) if with_layout else parts
-    return parts._replace(other=parts.other.abs()) if form == "abs_mean" else parts
+            chosen = _choose(batch, form) if algorithm == "auto" else algorithm
+            parts = _local_similarities(batch, form, chosen)
+            if with_layout:
+                parts = Similarities(*parts[:3], layout(*batch[:3]))
+    # torch 2.6 cannot trace _replace
+    return Similarities(*parts[:2], parts.other.abs(), parts.layout) if form == "abs_mean" else parts
 
 
 def _with_references(

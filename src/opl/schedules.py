@@ -7,14 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ._kernels.validate import is_number, is_readable
+from ._kernels.validate import is_number
 from ._ranges import Count, CountOrZero, FractionBelowOne, NotNegative, check_settings
 from .errors import OptionError, did_you_mean
-from .functional import GAMMA
+from .functional import GAMMA, gamma_needed
 
 Shape = Literal["linear", "cosine"]
 MOMENTUM = 0.99  # about the last hundred batches
-_TINY = 1e-6  # all features in one direction: s = d = 1
 
 
 def ramp(step: Tensor, steps: int) -> Tensor | float:
@@ -78,10 +77,12 @@ class Ramp:
 
 @dataclass(frozen=True)
 class AutoGamma:
-    """A gamma that is large enough to lower d, plus a margin: `max(floor, (1 - s) / (1 - d) + margin)`.
+    """A gamma that is large enough to lower d, plus a margin: `max(floor, gamma_needed + margin)`.
 
-    s and d are running means over batches. The quotient is the limit of `opl.functional.gamma_needed` for many classes,
-    which is at least as large as the gamma that is needed for a finite number. `gamma="auto"` uses these defaults.
+    `opl.functional.gamma_needed` is taken of running means of s, d, the number of classes and the samples per class,
+    and multiplied by `same_weight`. Batches to which that rule does not apply do not count: those without pairs of
+    either kind, and those with many negative cosines unless `form` is `"mean"` or `"abs_mean"`. If it applies to none,
+    as with `form="squared"`, gamma is the floor. `gamma="auto"` uses these defaults.
 
     Example:
         >>> from opl import OrthogonalProjectionLoss
@@ -105,54 +106,47 @@ class ConstantGamma:
 
     value: float
 
-    def __call__(self, same: Tensor, other: Tensor) -> Tensor | float:
-        """Return gamma for a batch with this s and d."""
+    def __call__(self, *like: Tensor) -> float:
+        """Return gamma."""
         return self.value
 
 
 class NeededGamma(nn.Module):
-    """Gamma by the rule of `AutoGamma`; its state is two numbers, the running sums of 1 - s and 1 - d.
+    """Gamma by the rule of `AutoGamma`; its state is a running sum of 1, s, d, C and n."""
 
-    Their quotient needs no correction for the first batches. A batch that lacks pairs of either kind, or whose s or d
-    is not finite, does not count.
-    """
-
-    within: Tensor
-    between: Tensor
+    sums: Tensor
 
     def __init__(self, settings: AutoGamma) -> None:
         super().__init__()
         self.settings = settings
-        self.register_buffer("within", torch.tensor(0.0))
-        self.register_buffer("between", torch.tensor(1e-30))  # so that gamma is its floor before the first batch
-
-    def forward(self, same: Tensor, other: Tensor) -> Tensor | float:
-        """Return gamma for a batch with this s and d."""
-        return (self._by_numbers if is_readable(same) else self._by_tensors)(same, other)
+        self.register_buffer("sums", torch.zeros(5))
 
     @torch.no_grad()
-    def _by_tensors(self, same: Tensor, other: Tensor) -> Tensor:
-        within, between = self.within.to(same), self.between.to(same)
-        if self.training:
-            counts = (same != 0) & (other != 0) & (same + other).isfinite()
-            share = 1 - self.settings.momentum
-            within = torch.where(counts, within.lerp((1 - same).clamp(min=_TINY), share), within)
-            between = torch.where(counts, between.lerp((1 - other).clamp(min=_TINY), share), between)
-            # not in place, because a compiled backward pass would read the new values
-            self.within, self.between = within.to(self.within.dtype), between.to(self.between.dtype)
-        gamma: Tensor = (within / between + self.settings.margin).clamp(min=self.settings.floor)
-        return gamma
+    def forward(self, inputs: Tensor, same_weight: float = 1.0) -> Tensor:
+        """Return gamma for a batch.
 
-    def _by_numbers(self, same: Tensor, other: Tensor) -> float:
-        """Do the same in Python, in less time than a dozen operations on tensors take."""
-        within, between, s, d = self.within.item(), self.between.item(), same.item(), other.item()
-        if self.training and s and d and math.isfinite(s + d):
-            share = 1 - self.settings.momentum
-            within += share * (max(_TINY, 1 - s) - within)
-            between += share * (max(_TINY, 1 - d) - between)
-            self.within.fill_(within)
-            self.between.fill_(between)
-        return float(max(within / between + self.settings.margin, self.settings.floor))
+        Args:
+            inputs: s, d, C and n of the batch, see `opl.functional.gamma_needed`; NaN where its rule does not apply.
+            same_weight: the weight of `1 - s`, relative to which gamma is needed.
+        """
+        sums = self.sums.to(inputs)
+        if self.training:
+            refuse_functional_transforms()
+            new = torch.cat([inputs.new_ones(1), inputs])
+            sums = torch.where(inputs.isfinite().all(), sums.lerp(new, 1 - self.settings.momentum), sums)
+            self.sums = sums.to(self.sums.dtype)  # not in place: a compiled backward pass would read the new values
+        needed = gamma_needed(*(sums[1:] / sums[0])).nan_to_num(0)
+        gamma: Tensor = (same_weight * needed + self.settings.margin).clamp(min=self.settings.floor)
+        return gamma.where(sums[0] > 0, self.settings.floor)
+
+
+def refuse_functional_transforms() -> None:
+    """Raise `OptionError` inside a `torch.func` transform, which must not change the state of a rule."""
+    if torch._C._are_functorch_transforms_active():
+        raise OptionError(
+            "torch.func transforms cannot update a gamma or weight that changes during training: call eval() on the "
+            "loss, or give a number."
+        )
 
 
 class RampedValue(StepCounter):
@@ -164,6 +158,8 @@ class RampedValue(StepCounter):
 
     def forward(self, *like: Tensor) -> Tensor:
         """Return the value at this step, in the dtype of a tensor such as s."""
+        if self.training:
+            refuse_functional_transforms()
         step = (self.tick() - self.settings.delay).clamp(min=0)
         way = torch.as_tensor(ramp(step, self.settings.steps), dtype=like[0].dtype)
         if self.settings.shape == "cosine":

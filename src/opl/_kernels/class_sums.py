@@ -14,7 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .normalize import accumulation_dtype, feature_gradient_, full_precision, inverse_norms, is_traced
+from .normalize import (
+    accumulation_dtype,
+    feature_gradient_,
+    full_precision,
+    inverse_norms,
+    is_traced,
+    unit_rows,
+)
 from .validate import READ_FROM, may_read_values
 
 Number = Tensor | float
@@ -248,14 +255,12 @@ class _ClassSums(torch.autograd.Function):
 
 def _differentiable(x: Tensor, classes: Classes) -> tuple[Tensor, Tensor]:
     """Compute the same values with plain operations, for second derivatives."""
-    inverse = inverse_norms(x, classes.ignored)
+    unit, directed = unit_rows(x, classes.ignored), (inverse_norms(x, classes.ignored) > 0).to(x.dtype)
     if isinstance(classes, Hard):
-        unit = x * inverse[:, None]
         sums = x.new_zeros(len(classes.counts), x.shape[1]).index_add(0, classes.ids, unit)
-        directed = x.new_zeros(len(classes.counts)).index_add(0, classes.ids, (inverse > 0).to(x.dtype))
-        stats = classes.stats((sums, directed))
+        stats = classes.stats((sums, x.new_zeros(len(classes.counts)).index_add(0, classes.ids, directed)))
     else:
-        stats = classes.stats(classes.moments(x, inverse))
+        stats = classes.stats(classes.moments(unit, directed))
     return stats.same, stats.other
 
 

@@ -1,5 +1,6 @@
 """Unit features without division by zero, their gradient, and how the kernels behave in compiled graphs."""
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
@@ -51,25 +52,49 @@ def accumulation_dtype(x: Tensor) -> torch.dtype:
     return torch.float32 if x.device.type == "mps" else torch.float64
 
 
+SHORTEST = {torch.float16: 6.2e-5, torch.float32: 5e-38, torch.float64: 1e-300}
+"""Rows shorter than this count as zero, by dtype: the gradient, which is inverse to the length, would overflow."""
+MODERATE = 1e15  # squares of numbers between this and its inverse are in the range of fp32
+
+
 def inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
-    """Return (B,) one over the norm of each row; 0 for a zero row, which has no direction, and for an ignored row."""
-    if torch.is_grad_enabled() or is_traced():
-        return _differentiable_inverse_norms(x, ignored)
+    """Return (B,) one over the norm of each row, without derivatives; 0 for a row that is zero or ignored."""
+    x = x.detach()
     ordinary = _ordinary_norms(x, ignored)
     if ordinary is not None:
         return ordinary.reciprocal_()
-    norms: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
-    return norms.reciprocal().masked_fill_(_unusable(norms, x, ignored), 0).to(x.dtype)
+    norms, factors = _scaled_norms(x)
+    if factors is not None:
+        inverse = (factors / norms).masked_fill(norms <= SHORTEST[x.dtype] * factors, 0)
+        return inverse if ignored is None else inverse.masked_fill(ignored, 0)
+    lengths = torch.threshold(norms, SHORTEST[x.dtype], math.inf)
+    lengths = lengths if ignored is None else lengths.masked_fill(ignored, math.inf)
+    return lengths.reciprocal().to(x.dtype) if is_traced() else torch.reciprocal(lengths, out=x.new_empty(len(x)))
 
 
-def _differentiable_inverse_norms(x: Tensor, ignored: Tensor | None) -> Tensor:
-    """Return the same with derivatives of any order: zero rows bypass the square root, whose slope at 0 is infinite."""
+def unit_rows(x: Tensor, ignored: Tensor | None = None) -> Tensor:
+    """Scale rows to length 1 in fp32 or fp64, with derivatives of any order.
+
+    A row that is zero or ignored becomes zero and gets no gradient: it bypasses the square root, whose slope at 0 is
+    infinite.
+    """
+    x = x if x.dtype in (torch.float32, torch.float64) else drop_short_halves(x.float(), x.dtype)
     ordinary = _ordinary_norms(x, ignored)
     if ordinary is not None:
-        return ordinary.reciprocal()
-    hidden = _unusable(torch.linalg.vector_norm(x.detach(), dim=1, dtype=accumulation_dtype(x)), x, ignored)
-    norms: Tensor = torch.linalg.vector_norm(x.masked_fill(hidden[:, None], 1), dim=1, dtype=accumulation_dtype(x))
-    return norms.reciprocal().masked_fill(hidden, 0).to(x.dtype)
+        return x * ordinary.reciprocal()[:, None]
+    norms, factors = _scaled_norms(x.detach())
+    hidden = norms <= SHORTEST[x.dtype] * (1 if factors is None else factors)
+    hidden = (hidden if ignored is None else hidden | ignored)[:, None]
+    x = (x * _moderate_factors(x)[:, None]).masked_fill(hidden, 1)
+    norms = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
+    return (x * norms.reciprocal().to(x.dtype)[:, None]).masked_fill(hidden, 0)
+
+
+def drop_short_halves(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Set rows that are too short for a gradient in their original dtype, if that is fp16, to zero."""
+    if dtype != torch.float16:
+        return x
+    return x.masked_fill((torch.linalg.vector_norm(x.detach(), dim=1) < SHORTEST[dtype])[:, None], 0)
 
 
 def _ordinary_norms(x: Tensor, ignored: Tensor | None) -> Tensor | None:
@@ -80,25 +105,44 @@ def _ordinary_norms(x: Tensor, ignored: Tensor | None) -> Tensor | None:
     if x.device.type != "cpu" or ignored is not None or not len(x) or is_traced():
         return None
     norms: Tensor = torch.linalg.vector_norm(x, dim=1)
-    low, high = (value.item() for value in torch.aminmax(norms.detach()))
-    return norms if low > 1e-15 and high < 1e15 else None  # no zero rows, and no square left the range of fp32
+    return norms if _are_moderate(norms.detach()) else None
 
 
-def _unusable(norms: Tensor, x: Tensor, ignored: Tensor | None) -> Tensor:
-    short: Tensor = norms <= torch.finfo(x.dtype).tiny
-    return short if ignored is None else short | ignored
+def _are_moderate(values: Tensor, zeros: bool = False) -> bool:
+    """Return whether all values are in the range of moderate numbers, where zeros may be in it too."""
+    low, high = (value.item() for value in torch.aminmax(values))
+    if zeros and low == 0:
+        low = values.where(values > 0, 1).min().item()
+    return low > 1 / MODERATE and high < MODERATE
 
 
-def unit_rows(x: Tensor) -> Tensor:
-    """Scale rows to length 1, differentiably, in fp32 or fp64; a zero row stays zero and gets no gradient."""
-    x = x if x.dtype in (torch.float32, torch.float64) else x.float()
-    return x * _differentiable_inverse_norms(x, None)[:, None]
+def _scaled_norms(x: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return (B,) the norm of each row in fp64, times a factor where no type is wide enough for the squares."""
+    if x.dtype != accumulation_dtype(x):
+        return torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x)), None
+    factors = _moderate_factors(x)
+    return torch.linalg.vector_norm(x * factors[:, None], dim=1), factors
+
+
+def _moderate_factors(x: Tensor) -> Tensor:
+    """Return (B,) powers of two that bring rows into a range where their squares are exact; 1 for ordinary rows."""
+    powers = x.detach().abs().amax(1).log2().round()
+    most = 100 if x.dtype == torch.float32 else 1000
+    return torch.exp2(torch.where(powers.abs() < 40, 0, -powers).clamp(-most, most))
 
 
 def feature_gradient_(pull: Tensor, x: Tensor, inverse: Tensor) -> Tensor:
     """Convert the gradient of the unit features to that of `x`, in place: (pull - <pull, u> u) / |x|.
 
-    `u = x * inverse` is never stored; the products are ordered so that rows of length 1e-18 or 1e18 do not overflow.
+    `u = x * inverse` is stored only where products with `x` may leave its range, or where that cannot be known.
     """
+    if not len(x) or x.device.type != "cpu" or is_traced() or not _are_moderate(inverse, zeros=True):
+        return unit_gradient_(pull, x * inverse[:, None], inverse)
     along = torch.linalg.vecdot(pull, x) * inverse
     return pull.addcmul_(x, (along * inverse)[:, None], value=-1).mul_(inverse[:, None])
+
+
+def unit_gradient_(pull: Tensor, unit: Tensor, inverse: Tensor) -> Tensor:
+    """Do the same with given unit features."""
+    along = torch.linalg.vecdot(pull, unit)
+    return pull.addcmul_(unit, along[:, None], value=-1).mul_(inverse[:, None])

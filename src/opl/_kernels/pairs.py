@@ -1,13 +1,19 @@
 """All pairs at once, by one B x B product: fastest for ordinary batches, with derivatives of any order."""
 
-import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from .class_sums import Number, per_pair, same_class
-from .normalize import accumulation_dtype, feature_gradient_, full_precision, inverse_norms, is_traced
+from .normalize import (
+    accumulation_dtype,
+    full_precision,
+    inverse_norms,
+    is_traced,
+    unit_gradient_,
+    unit_rows,
+)
 
 Kind = Literal["signed", "absolute", "squared"]  # of which function of the cosines d is the mean
 
@@ -22,7 +28,7 @@ def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tupl
 
     Supports `torch.compile`, `torch.func` transforms and derivatives of any order.
     """
-    unit = x * inverse_norms(x, ignored)[:, None]
+    unit = unit_rows(x, ignored)
     cosines = unit @ unit.T
     same = same_class(labels, labels, x.dtype)
     itself = torch.eye(len(x), dtype=torch.bool, device=x.device)
@@ -81,15 +87,18 @@ class _Pairs(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         inverse = inverse_norms(x, ignored)
         unit = x * inverse[:, None]
-        cosines = (unit @ unit.T).fill_diagonal_(0)
-        same = same_class(labels, labels, x.dtype).fill_diagonal_(0)
-        if kind == "signed":  # 1 on the diagonal does not matter: the gradient along u_i is projected out
+        cosines = unit @ unit.T
+        same = same_class(labels, labels, x.dtype)
+        if labels.ndim == 2:  # of class ids, the diagonal of `same` is 1, and that of `other` becomes 0
+            same.fill_diagonal_(1)
+        if kind == "signed":
             other = 1 - same
         elif kind == "absolute":  # |cos| = sign * cos, and the sign is also its derivative
             other = cosines.sign()
             other.addcmul_(other, same, value=-1)
         else:  # cos^2 = cos * cos, and its derivative is twice that factor
             other = torch.addcmul(cosines, cosines, same, value=-1)
+        same.fill_diagonal_(0)
         per_same, per_other = _per_pair(same, ignored)
         slope = 4 if kind == "squared" else 2  # every pair is counted in both orders
         ctx.given, ctx.per = (labels, ignored, kind), (2 * per_same, slope * per_other)
@@ -105,9 +114,12 @@ class _Pairs(torch.autograd.Function):
         if torch.is_grad_enabled():
             return _differentiable_backward(ctx, x, pulled, pushed)
         per_same, per_other = ctx.per
-        weights = (same * (pulled * -per_same)).addcmul_(other, pushed * per_other)
+        if isinstance(per_same, float) and not is_traced():  # a number is faster than a tensor of one element
+            weights = (same * (pulled.item() * -per_same)).add_(other, alpha=pushed.item() * per_other)
+        else:
+            weights = (same * (pulled * -per_same)).addcmul_(other, pushed * per_other)
         with full_precision(x):
-            return feature_gradient_(weights @ unit, x, inverse), None, None, None
+            return unit_gradient_(weights @ unit, unit, inverse), None, None, None
 
 
 class _DevicePairs(torch.autograd.Function):
@@ -122,13 +134,10 @@ class _DevicePairs(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind
     ) -> tuple[Tensor, Tensor, Tensor]:
-        lengths: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
-        lengths = torch.threshold(lengths, torch.finfo(x.dtype).tiny, math.inf)
         alike = torch.eq(labels[:, None], labels, out=x.new_empty(len(x), len(x)))
         if ignored is not None:
-            lengths.masked_fill_(ignored, math.inf)
             alike.masked_fill_(ignored[:, None], 0)
-        inverse = torch.reciprocal(lengths, out=x.new_empty(len(x)))
+        inverse = inverse_norms(x, ignored)
         unit = x * inverse[:, None]
         cosines = (unit @ unit.T).fill_diagonal_(0)
         apart = torch.addcmul(cosines, cosines, alike, value=-1)  # the cosines of different classes, 0 elsewhere
@@ -169,7 +178,7 @@ class _DevicePairs(torch.autograd.Function):
 
 def cross_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int, kind: Kind) -> tuple[Tensor, Tensor]:
     """Return s and d over the pairs of the first `split` rows with the others, with plain operations."""
-    unit = x * inverse_norms(x, ignored)[:, None]
+    unit = unit_rows(x, ignored)
     cosines = unit[:split] @ unit[split:].T
     same = same_class(labels[:split], labels[split:], x.dtype)
     kept = x.new_ones(len(x)) if ignored is None else (~ignored).to(x.dtype)
@@ -181,7 +190,7 @@ def cross_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int, k
 
 def cross_sums(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int) -> tuple[Tensor, Tensor]:
     """Return s and the signed d over the same pairs, from class sums: O(B*D) time and memory."""
-    unit = x * inverse_norms(x, ignored)[:, None]
+    unit = unit_rows(x, ignored)
     kept = x.new_ones(len(x)) if ignored is None else (~ignored).to(x.dtype)
     if labels.ndim == 1:
         ids = torch.unique(labels, return_inverse=True)[1]

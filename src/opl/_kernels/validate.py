@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FeatureError, LabelError, OptionError
-from .normalize import is_traced
+from .normalize import drop_short_halves, is_traced
 
 DISTRIBUTION = 1e-2  # a row of labels whose sum is this close to 1 is a distribution over classes
 READ_FROM = 2048  # above this number of rows, a synchronization with the accelerator is acceptable
@@ -31,6 +31,7 @@ def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
     """Convert features and labels to one shape and dtype; raise an error if they are invalid."""
     x = check_vectors(features)
     labels = check_labels(labels, x)
+    x = drop_short_halves(x, features.dtype)
     if not may_read_values(x, ordinary=False):
         unread = _ignored(labels, ignore_index)
         return ValidBatch(x, labels if labels.ndim == 1 else scale_rows(labels, unread), unread, None)
@@ -117,6 +118,8 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
     """Return features or logits as (B, D) in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(x, Tensor):
         raise FeatureError(f"{name} are a {type(x).__name__}: give a torch.Tensor of shape (B, D).")
+    if x.layout != torch.strided or x.is_nested:
+        raise FeatureError(_layout_error(x, name))
     if not x.is_floating_point():
         raise FeatureError(f"{name} are {x.dtype}: give floating point, for instance {name}.float().")
     if x.ndim == 4 and x.shape[2:] == (1, 1):
@@ -131,12 +134,20 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def _layout_error(x: Tensor, name: str) -> str:
+    if x.is_nested:
+        return f"{name} are a nested tensor: give a dense one, for instance {name}.to_padded_tensor(0.0)."
+    return f"{name} have the layout {x.layout}: give a dense tensor, for instance {name}.to_dense()."
+
+
 def check_labels(labels: Tensor, x: Tensor) -> Tensor:
     """Return (B,) class ids or (B, C) label rows that match `x`; raise `LabelError` if they are invalid."""
     if not isinstance(labels, Tensor):
         raise LabelError(f"labels are a {type(labels).__name__}: give a torch.Tensor of (B,) class ids.")
+    if labels.layout != torch.strided or labels.is_nested:
+        raise LabelError(_layout_error(labels, "labels"))
     shape, soft = tuple(labels.shape), labels.is_floating_point()
-    if labels.is_complex() or not (1 <= labels.ndim <= 2):
+    if labels.is_complex() or not (1 <= labels.ndim <= 2) or 0 in shape[1:]:
         raise LabelError(
             f"labels have shape {shape} and type {labels.dtype}: give (B,) class ids or (B, C) soft labels."
         )

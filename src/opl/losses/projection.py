@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._kernels.class_sums import FEWEST_PAIRS
-from ..errors import DistributedError
+from ..errors import DistributedError, OptionError
 from ..functional import (
     FORM,
     GAMMA,
@@ -20,7 +20,7 @@ from ..functional import (
     gamma_needed,
     similarities,
 )
-from ..schedules import Gamma, GammaRule, gamma_rule
+from ..schedules import Gamma, GammaRule, NeededGamma, gamma_rule
 
 ONE_SIGN = 0.98  # with this share of |d| in the signed mean, hardly any cosine is negative
 
@@ -39,7 +39,8 @@ class Diagnosis(NamedTuple):
     gamma: Tensor | None
     """The weight of d relative to s in the gradient."""
     gamma_needed: Tensor | None
-    """The gamma above which OPL lowers d, see `opl.functional.gamma_needed`; NaN where the rule does not apply."""
+    """The gamma above which OPL lowers d: `same_weight` times that of `opl.functional.gamma_needed`; NaN where its rule
+    does not apply."""
     without_positive: Tensor
     """The share of samples that are alone in their class, which get no pull towards it."""
     class_cosine: Tensor
@@ -99,7 +100,10 @@ class OrthogonalProjectionLoss(nn.Module):
 
     def project(self, features: Tensor, labels: Tensor, references: tuple[Tensor, Tensor] | None = None) -> Projection:
         """Return the loss with s and d, as a `Projection`."""
-        parts = self._similarities(features, labels, references)
+        automatic = isinstance(self.rule, NeededGamma)
+        if automatic and references is not None:
+            raise OptionError("the rule of gamma='auto' does not apply to references: give a number or an opl.Ramp.")
+        parts = self._similarities(features, labels, references, with_layout=automatic)
         return Projection(self.combine(parts)[0], parts.same, parts.other)
 
     def diagnose(self, features: Tensor, labels: Tensor) -> Diagnosis:
@@ -111,12 +115,23 @@ class OrthogonalProjectionLoss(nn.Module):
         weight = gamma.to(s.dtype) if isinstance(gamma, Tensor) else s.new_tensor(gamma)
         same = s.where(layout.same_pairs > FEWEST_PAIRS, torch.nan)
         other = parts.other.where(layout.other_pairs > FEWEST_PAIRS, torch.nan)
-        needed = gamma_needed(same.detach(), layout.signed, layout.num_classes, layout.per_class)
-        # the mean of |cos| follows the rule only where hardly any cosine is negative, the mean of cos^2 nowhere
-        applies = layout.signed >= ONE_SIGN * other.detach()
-        needed = needed.where(applies & (self.form != "squared"), torch.nan)
+        needed = self.same_weight * gamma_needed(*self.rule_inputs(parts))
         nearest = layout.class_cosine.where(layout.num_classes > 1, torch.nan)
         return Diagnosis(loss, same, other, weight, needed, layout.without_positive, nearest)
+
+    def rule_inputs(self, parts: Similarities) -> Tensor:
+        """Return s, d, C and n of a batch for `opl.functional.gamma_needed`; NaN where its rule does not apply.
+
+        The rule is about the mean of signed cosines. The mean of |cos| follows it only where hardly any cosine is
+        negative, the absolute value of the mean only where that is positive, and the mean of cos^2 nowhere.
+        """
+        layout, s, d = parts.layout, parts.same.detach(), parts.other.detach()
+        assert layout is not None
+        applies = (layout.same_pairs > FEWEST_PAIRS) & (layout.other_pairs > FEWEST_PAIRS)
+        if self.form != "mean":
+            applies = applies & (layout.signed >= ONE_SIGN * d) & (self.form != "squared")
+        inputs = torch.stack([s, layout.signed.to(s), layout.num_classes.to(s), layout.per_class.to(s)])
+        return inputs.where(applies, torch.nan)
 
     def _similarities(
         self,
@@ -132,11 +147,17 @@ class OrthogonalProjectionLoss(nn.Module):
 
     def combine(self, parts: Similarities) -> tuple[Tensor, Tensor | float]:
         """Return the loss of a batch with this s and d, and its gamma."""
-        gamma: Tensor | float = self.rule(parts.same, parts.other)
+        gamma = self.gamma_of(parts)
         apart = parts.apart if self.same_weight == 1 else self.same_weight * parts.apart
         if isinstance(gamma, float):
             return torch.add(apart, parts.other, alpha=gamma), gamma
         return apart + gamma * parts.other, gamma
+
+    def gamma_of(self, parts: Similarities) -> Tensor | float:
+        """Return gamma for a batch with this s and d."""
+        if isinstance(self.rule, NeededGamma):
+            return self.rule(self.rule_inputs(parts), self.same_weight)  # type: ignore[no-any-return]
+        return self.rule(parts.same)
 
     def extra_repr(self) -> str:
         """Return the settings, for `print(model)`."""

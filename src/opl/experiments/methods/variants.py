@@ -52,7 +52,7 @@ class LogRatioLoss(OrthogonalProjectionLoss):
 
     def combine(self, parts: Similarities) -> tuple[Tensor, Tensor | float]:
         """Return the loss, and the gamma of the OPL that has the same gradient up to a factor."""
-        gamma: Tensor | float = self.rule(parts.same, parts.other)
+        gamma = self.gamma_of(parts)
         s, d = parts.same.detach(), parts.other.detach()
         return log_ratio(parts.same, parts.other, gamma), gamma * (s.clamp(min=0) + EPSILON) / (d + EPSILON)
 
@@ -244,7 +244,7 @@ class PrototypeProjectionLoss(nn.Module):
         if self.training:
             centers = update_prototypes(features, labels, centers, momentum=self.momentum, group=group)
             self.centers = centers.to(self.centers.dtype)
-        gamma = self.rule(centers, centers)
+        gamma = self.rule(centers)
         loss, same, other, rows = _prototype_sums(features, labels, centers, gamma, self.temperature)
         if group is None:
             count = rows.clamp(min=1)
