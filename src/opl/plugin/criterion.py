@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._advice import LOWER_D
+from .._kernels.normalize import SHORTEST
 from .._kernels.validate import is_number
 from ..errors import LabelError, OplWarning, OptionError, did_you_mean
 from ..functional import GAMMA, IGNORE_INDEX, WEIGHT
@@ -60,7 +61,7 @@ class LossParts(NamedTuple):
     class_cosine: Tensor | None = None
     """The largest cosine between the means of two classes."""
     zero_features: Tensor | None = None
-    """The share of features that are zero, so that they have no direction."""
+    """The share of features that are zero, or too short to have a direction."""
     feature_norm: Tensor | None = None
     """The mean norm of the features."""
 
@@ -291,11 +292,13 @@ class RegularizedCriterion(nn.Module):
 
     def _parts(self, base: Tensor, opl: Any, rows: Rows) -> LossParts:
         with torch.no_grad():
-            norms = torch.linalg.vector_norm(rows.features.detach(), dim=1).float()
+            features = rows.features.detach()
+            wide = torch.promote_types(features.dtype, torch.float32)
+            norms = torch.linalg.vector_norm(features, dim=1, dtype=wide)
             if not rows.labels.is_floating_point():
                 kept = rows.labels.reshape(-1) != self.projection.ignore_index
                 norms = norms.where(kept, torch.nan)
-            zero = (norms == 0).sum() / norms.isfinite().sum()
+            zero = (norms < SHORTEST.get(features.dtype, SHORTEST[wide])).sum() / norms.isfinite().sum()
             parts = {name: value.detach() for name, value in opl._asdict().items() if value is not None}
             return LossParts(
                 base.detach().sum(),
@@ -374,7 +377,7 @@ class RegularizedCriterion(nn.Module):
 
 STEPS = 400  # about an epoch of CIFAR at the paper's batch size
 ALWAYS_EVAL = 100  # batches
-VANISHED, STILL = 0.01, 0.9  # shares of the first norm and of the first base loss
+VANISHED, STILL = 0.1, 0.95  # shares of the first norm and of the first base loss
 CURES = {
     "constant": f"if it lasts and d should fall, give {LOWER_D.take}, or gamma='auto' or an opl.Ramp.",
     "auto": "if it lasts, give gamma=opl.AutoGamma(margin=...) with a larger margin.",
