@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 PYTHONS = ("3.11", "3.12", "3.13")
 TORCHES = ("2.6.0", "2.9.1", "2.13.0")
 TOOLS = ("numpy", "pillow", "pytest>=8", "hypothesis>=6")  # what the library's tests need in addition to torch
+ORACLES = ("pytorch-metric-learning", "scikit-learn", "torchmetrics")  # with which geometry is compared
 PACKAGES = ("kernels", "losses", "heads", "plugin")
 NO_DATA = {"OPL_DATA": None}  # reading real data needs the experiments
 FILES = ("functional", "geometry", "public_names", "signatures")
@@ -33,7 +34,7 @@ def library_tests(tests: Path) -> list[str]:
 @nox.parametrize("torch", TORCHES)
 def library(session: nox.Session, torch: str) -> None:
     """Run the library's tests with one version of Python and of torch."""
-    session.install(f"torch=={torch}", "--editable", ".", *TOOLS)  # tests call benchmarks of the checkout
+    session.install(f"torch=={torch}", "--editable", ".", *TOOLS, *ORACLES)  # tests call benchmarks of the checkout
     session.run(
         "pytest", "-o", "addopts=-q -m 'not slow'", *library_tests(HERE / "tests"), *session.posargs, env=NO_DATA
     )

@@ -86,8 +86,8 @@ def unit_rows(x: Tensor, ignored: Tensor | None = None) -> Tensor:
     hidden = norms <= SHORTEST[x.dtype] * (1 if factors is None else factors)
     hidden = (hidden if ignored is None else hidden | ignored)[:, None]
     x = (x * _moderate_factors(x)[:, None]).masked_fill(hidden, 1)
-    norms = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x))
-    return (x * norms.reciprocal().to(x.dtype)[:, None]).masked_fill(hidden, 0)
+    inverse: Tensor = torch.linalg.vector_norm(x, dim=1, dtype=accumulation_dtype(x)).reciprocal()
+    return (x * inverse.to(x.dtype)[:, None]).masked_fill(hidden, 0)
 
 
 def drop_short_halves(x: Tensor, dtype: torch.dtype) -> Tensor:
