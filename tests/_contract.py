@@ -103,7 +103,9 @@ LOSSES = {
     "KnowledgeDistillationLoss": Case(lambda: KnowledgeDistillationLoss(temperature=2.0), answered, LOGITS),
     "OrthogonalProjectionLoss": Case(lambda: OrthogonalProjectionLoss(), empty=1.0),  # s of no pair is 0
     "OrthogonalProjectionLoss, squared": Case(lambda: OrthogonalProjectionLoss(form="squared"), empty=1.0),
-    "OrthogonalProjectionLoss, auto": Case(lambda: OrthogonalProjectionLoss(gamma=AutoGamma(momentum=0.5)), empty=1.0),
+    "OrthogonalProjectionLoss, auto": Case(
+        lambda: OrthogonalProjectionLoss(gamma=AutoGamma(momentum=0.5), form="mean"), empty=1.0
+    ),
     "OrthogonalProjectionLoss, ramp": Case(
         lambda: OrthogonalProjectionLoss(gamma=Ramp(0.0, 2.0, steps=4, shape="cosine")), empty=1.0
     ),
