@@ -1,6 +1,6 @@
 """How many files of `opl` a command enters: files with a function that is called; class and module bodies do not count.
 
-    python benchmarks/files_entered.py      # `opl train digits-opl --scale tiny`, then `opl report`
+    python benchmarks/files_entered.py      # a step with opl.regularize, then opl train, then opl report
     python benchmarks/files_entered.py --list train digits-opl --scale tiny
 
 Calls that only define a module (decorators, tables that are built on import) are counted separately as `on import`.
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+ONE_LINE = "opl.regularize"
 SOURCE = str(Path(__file__).parents[1] / "src" / "opl")
 
 
@@ -58,17 +59,31 @@ def trace(call: Callable[[], Any]) -> Tracer:
     return tracer
 
 
-def trace_command(argv: list[str], listed: bool) -> None:
+def take_step() -> None:
+    """Build a criterion with `opl.regularize`, and compute the loss of one batch and its gradient."""
+    import torch
+    from torch import nn
+
+    import opl
+
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    criterion = opl.regularize(nn.CrossEntropyLoss(), model)
+    criterion(model(torch.rand(32, 8)), torch.arange(32) % 4).backward()
+
+
+def run_command(argv: list[str]) -> None:
     from opl.experiments import cli
 
-    def call() -> None:
-        with contextlib.suppress(SystemExit):
-            cli.main(argv)
+    with contextlib.suppress(SystemExit):
+        cli.main(argv)
 
-    tracer = trace(call)
+
+def report_files(argv: list[str], listed: bool) -> None:
+    tracer = trace(take_step if argv == [ONE_LINE] else lambda: run_command(argv))
     only_on_import = sorted(tracer.on_import - tracer.called)
     loads = "torch imported" if "torch" in sys.modules else "no torch imported"
-    print(f"opl {' '.join(argv)}: {len(tracer.called)} files, {len(only_on_import)} more on import, {loads}")
+    name = argv[0] if argv == [ONE_LINE] else f"opl {' '.join(argv)}"
+    print(f"{name}: {len(tracer.called)} files, {len(only_on_import)} more on import, {loads}")
     for name in sorted(tracer.called) if listed else ():
         print(f"  {name}")
     for name in only_on_import if listed else ():
@@ -81,11 +96,11 @@ def main() -> None:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="the arguments of opl")
     options = parser.parse_args()
     if options.command:
-        trace_command(options.command, options.list)
+        report_files(options.command, options.list)
         return
     listed = ["--list"] if options.list else []
     with tempfile.TemporaryDirectory() as out:
-        for command in (["train", "digits-opl", "--scale", "tiny", "--out", out], ["report", out]):
+        for command in ([ONE_LINE], ["train", "digits-opl", "--scale", "tiny", "--out", out], ["report", out]):
             subprocess.run([sys.executable, __file__, *listed, *command], check=True)
 
 
