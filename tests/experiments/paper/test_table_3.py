@@ -1,5 +1,7 @@
 """Table 3: CIFAR-10 beside CIFAR-100 at every scale, and methods that train differently at the tiny one."""
 
+from itertools import product
+
 from opl.experiments import paper
 from opl.experiments.paper import table_3
 from opl.experiments.training.run import run
@@ -17,7 +19,16 @@ def test_cifar_10_has_the_methods_of_cifar_100_at_every_scale_and_needs_its_data
     assert all((row.needs == "cifar10") == row.recipe.startswith("cifar10-") for row in table.rows)
     small = {name: paper.recipe(f"{name}-noisy-class-tl", "small") for name in ("cifar10", "cifar100")}
     assert [made.data.num_classes for made in small.values()] == [10, 100]
-    assert small["cifar10"].method == small["cifar100"].method
+
+
+def test_the_truncated_loss_on_cifar_prunes_as_the_plan_says():
+    """docs/study.md, section Table 3: on CIFAR-100 nine epochs of cross-entropy first, and a smaller threshold."""
+    plan = {"cifar10": (0.5, 0, [6, 8, 10]), "cifar100": (0.05, 9, [9, 11])}
+    for dataset, expected in plan.items():
+        for noise, key in product(table_3.NOISES, ("tl", "tl-opl")):
+            recipe = paper.recipe(table_3.name_of(dataset, noise, key), "small")
+            tl = recipe.method
+            assert (tl.k, tl.warmup, [*range(tl.start, recipe.epochs, tl.every)]) == expected
 
 
 def test_every_method_trains_differently_at_tiny_scale(tmp_path):
