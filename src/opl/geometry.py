@@ -35,7 +35,7 @@ Reduction = Literal["sum", "mean"]
 Average = Literal["raw", "unit"]
 
 ROWS = 4096  # rows processed at a time, so that a whole data set in one call is not copied to fp64 at once
-BLOCK_BYTES = 64 * 2**20  # size of the block of similarities that retrieval and neighbors hold at a time
+BLOCK_BYTES = 16 * 2**20  # size of the block of similarities that retrieval and neighbors hold at a time
 
 
 class Geometry:
@@ -441,17 +441,18 @@ def _rank_ties_last(similarities: Tensor, rows: slice, starts: Tensor, ends: Ten
 
 def _retrieved(similarities: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
     """Return (3,): sums of recall at 1, average precision at R and R-precision over the rows with R > 0."""
-    limits = (ends - starts - 1)[:, None]
+    limits = ends - starts - 1
     longest = max(1, int(limits.max()))
     nearest = similarities.topk(longest, dim=1).indices
-    hits = ((nearest >= starts[:, None]) & (nearest < ends[:, None])).to(accumulation_dtype(similarities))
-    hits *= limits > 0
-    first = hits[:, 0].sum()
-    ranks = torch.arange(1, longest + 1, device=hits.device)
-    hits *= ranks <= limits
-    precisions = hits.cumsum(1) / ranks
-    limits = limits.clamp(min=1)
-    return torch.stack([first, (hits * precisions / limits).sum(), (hits / limits).sum()])
+    same = (nearest >= starts[:, None]) & (nearest < ends[:, None])
+    ranks = torch.arange(1, longest + 1, device=same.device)
+    if int(limits.min()) < longest:
+        same &= (ranks <= limits[:, None]) & (limits > 0)[:, None]
+    hits = same.to(similarities.dtype)  # counts up to 2^24 are exact
+    precisions = hits.cumsum(1).div_(ranks).mul_(hits)
+    wide, limits = accumulation_dtype(similarities), limits.clamp(min=1)
+    shares = [(values.sum(1, dtype=wide) / limits).sum() for values in (precisions, hits)]
+    return torch.stack([same[:, 0].sum(dtype=wide), *shares])
 
 
 class Neighbors(NamedTuple):
