@@ -209,8 +209,8 @@ def collect_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> list[Ver
                         title = item.metrics[name].replace("%", "").strip(" ,")
                         label = f"{line.label} vs {_shorten(line.baseline, line.label)}, {title}"
                         verdicts = single.decisions[name].verdict, decision.verdict
-                        found = Verdicts(f"{item.name}, {scale}", label, line.difference[name], *verdicts)
-                        collected.setdefault((scale, line.recipe, line.baseline, name, *verdicts), found)
+                        row = Verdicts(f"{item.name}, {scale}", label, line.difference[name], *verdicts)
+                        collected.setdefault((scale, line.recipe, line.baseline, name, *verdicts), row)
     return list(collected.values())
 
 

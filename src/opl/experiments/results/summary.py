@@ -172,7 +172,7 @@ def list_entry(text: str) -> str:
 def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     """What OPL did on a task, and how much of it rests on one network."""
     effect = summary.effect
-    words = "OPL gains" if effect.low > 0 else "OPL loses" if effect.high < 0 else "no effect shown"
+    verdict = "OPL gains" if effect.low > 0 else "OPL loses" if effect.high < 0 else "no effect shown"
     network, count = Counter(setting.network for setting in settings).most_common(1)[0]
     same, rest = ([setting for setting in settings if (setting.network == network) is equal] for equal in (True, False))
     name = network.rstrip("-")
@@ -183,7 +183,7 @@ def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     else:
         details = f" {count} of the {len(settings)} settings have the network {name}, with a mean of {_describe(same)}"
         details += f"; the other {len(rest)} have a mean of {_describe(rest)}." if len(rest) > 1 else "."
-    return f"**{summary.task.capitalize()}: {words}.**{details}"
+    return f"**{summary.task.capitalize()}: {verdict}.**{details}"
 
 
 def _describe(settings: Sequence[Setting]) -> str:

@@ -292,8 +292,8 @@ def shot_accuracies(counts: Tensor, arrays: Mapping[str, Any]) -> dict[str, floa
     images = labels.bincount(minlength=len(counts))
     accuracies = labels.bincount(hits, minlength=len(counts)) / images
     groups = {name: (counts >= low) & (counts < high) & (images > 0) for name, (low, high) in SHOTS.items()}
-    found = {name: 100 * float(accuracies[group].mean()) for name, group in groups.items() if group.any()}
-    return found if len(found) > 1 else {}
+    by_group = {name: 100 * float(accuracies[group].mean()) for name, group in groups.items() if group.any()}
+    return by_group if len(by_group) > 1 else {}
 
 
 class Predictions(NamedTuple):
