@@ -19,6 +19,7 @@ EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
 MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
 MOST_DEGREES = 1e7  # more than these are infinitely many
 ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
+FEW_SEEDS = 3  # with fewer, `opl try` lists the value of each seed instead of an interval
 GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
 EQUIVALENT = "equivalent within ±{:g}"
 

@@ -39,13 +39,14 @@ from ..results.comparisons import (
     format_interval,
     range_of,
 )
-from ..results.measures import MEASURES, Change, describe_largest, format_difference
+from ..results.measures import MEASURES, Change, describe_largest, describe_pairs, format_difference
 from ..results.measures import changes as measure_changes
 from ..results.runs import BROKEN, Run
 from ..results.tables import QUOTED, Table, build_table, describe_seeds_of, headings_of, short_label
 from ..results.text import count_verdicts, describe_effect, document
+from ..scales import TRY
 from ..settings import FREE, differences
-from ..statistics import sign_test
+from ..statistics import FEW_SEEDS, sign_test
 from .groups import Group
 from .provenance import count_states
 from .templates import render
@@ -105,6 +106,11 @@ class Experiment:
     def lines(self) -> Sequence[Line]:
         """The rows of its table."""
         return self.table.lines if self.table else ()
+
+    @property
+    def listed(self) -> bool:
+        """Whether the value of each seed is listed instead of an interval: in a try of one or two seeds."""
+        return self.group.scale == TRY and all(len(line.seeds) < FEW_SEEDS for line in self.lines)
 
     @property
     def headings(self) -> list[str]:
@@ -242,12 +248,12 @@ def _changes(experiment: Experiment, index: int) -> Markup | None:
         (
             change,
             changes.strip(change),
-            format_difference(change.info, change.difference),
+            describe_pairs(change) if experiment.listed else format_difference(change.info, change.difference),
             changes.contrast(change).decision,
         )
         for change in made
     ]
-    return render("changes", label=f"Measures, {row.label} vs {base.label}", rows=rows)
+    return render("changes", label=f"Measures, {row.label} vs {base.label}", rows=rows, listed=experiment.listed)
 
 
 def _board(experiment: Experiment) -> Markup | None:
@@ -294,10 +300,18 @@ def _forest(experiment: Experiment) -> Markup | None:
         label=f"Differences, {group.title}, scale {group.scale}",
         title=f"difference{metric}",
         axis=forest.axis_svg(x),
-        groups=_group_rows((contrast.group, (contrast, forest.to_svg(contrast, x, margin))) for contrast in contrasts),
+        groups=_group_rows(
+            (contrast.group, (contrast, forest.to_svg(contrast, x, margin), _describe(contrast, experiment.listed)))
+            for contrast in contrasts
+        ),
+        listed=experiment.listed,
         note=forest.describe_marks(contrasts),
         tests=_tests(contrasts),
     )
+
+
+def _describe(contrast: forest.Contrast, listed: bool) -> str:
+    return _list_values(contrast.pairs) if listed else describe_difference(contrast.difference)
 
 
 def _tests(contrasts: Sequence[forest.Contrast]) -> DataTable:
@@ -363,14 +377,15 @@ def _table(experiment: Experiment) -> Markup:
                 {
                     "label": short_label(line.label, heading),
                     "seeds": describe_seeds_of(line),
-                    "numbers": [_number(line, name) for name in metrics],
-                    "differences": [_difference(line, name) for name in with_difference],
+                    "numbers": [_number(line, name, experiment.listed) for name in metrics],
+                    "differences": [_difference(line, name, experiment.listed) for name in with_difference],
                     "versus": short_label(line.baseline, heading),
                     "missing": line.missing,
                 },
             )
             for line, heading in rows
         ),
+        listed=experiment.listed,
         notes=[
             *table.protocols,
             *([f"The paper's numbers: {group.item.setting}."] if group.item.setting and table.with_paper else []),
@@ -382,17 +397,28 @@ def _table(experiment: Experiment) -> Markup:
     )
 
 
-def _number(line: Line, name: str) -> tuple[str, str, str]:
-    """The mean, its interval, and the paper's number, as text."""
+def _number(line: Line, name: str, listed: bool) -> tuple[str, str, str]:
+    """The mean, its interval or the values of the seeds, and the paper's number, as text."""
+    if listed and len(line.seeds) > 1 and name in line.numbers:
+        digits = 2 if abs(line.numbers[name].mean) >= 2 else 3
+        values = ", ".join(f"{value:.{digits}f}" for value in line.values[name])
+        ends = f"({values})" if abs(line.numbers[name].mean) >= 2 else ""  # accuracies
+        return f"{line.numbers[name].mean:.{digits}f}", ends, describe_paper(line, name)
     mean, _, ends = format_interval(line.numbers[name]).partition(" ") if name in line.numbers else ("-", "", "")
     return mean, ends, describe_paper(line, name)
 
 
-def _difference(line: Line, name: str) -> tuple[str, object]:
+def _list_values(values: Sequence[float]) -> str:
+    """The differences of the seeds."""
+    return ", ".join(f"{value:+.2f}" for value in values)
+
+
+def _difference(line: Line, name: str, listed: bool) -> tuple[str, object]:
     """The difference as text with its decision, or what there is instead."""
     difference = line.difference.get(name)
     if difference is not None and math.isfinite(difference.mean):
-        return describe_difference(difference), line.decisions[name]
+        text = _list_values(line.pairs[name]) if listed else describe_difference(difference)
+        return text, line.decisions[name]
     if difference is None and not line.missing:
         return "the baseline" if line.seeds else "-", None
     return "", None

@@ -8,7 +8,6 @@ from markupsafe import Markup
 
 from ..charts.style import shorten
 from ..charts.svg import swatch
-from ..results.comparisons import describe_difference
 from ..statistics import GAIN, LOSS, Decision
 from .glossary import TERMS, split_terms, term_id
 
@@ -43,7 +42,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    functions = (shorten, swatch, split_terms, describe_difference)
+    functions = (shorten, swatch, split_terms)
     environment.filters |= {function.__name__: function for function in functions} | {"pill": _pill}
     environment.globals["terms"] = {term: term_id(term) for term in TERMS}
     return environment

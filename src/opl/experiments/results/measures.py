@@ -120,6 +120,16 @@ def format_difference(info: MeasureInfo, difference: Interval) -> str:
     return mean if math.isnan(difference.half) else f"{mean} [{low}, {high}]"
 
 
+def describe_pairs(change: Change) -> str:
+    """The difference of each seed; a dash without values.
+
+    Example:
+        >>> describe_pairs(compare_values("test/ece", {0: 0.013, 1: 0.014}, {0: 0.030, 1: 0.029}))
+        '+0.0170, +0.0150'
+    """
+    return ", ".join(f"{pair:+.{change.info.digits}f}" for pair in change.pairs) or ABSENT
+
+
 def describe_change(info: MeasureInfo, difference: Interval, decision: Decision) -> str:
     """A difference with its interval and verdict; a dash without values.
 

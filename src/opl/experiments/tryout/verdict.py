@@ -15,12 +15,12 @@ from ...errors import OplError
 from ..files import read_json, write_whole
 from ..item import Item, Row
 from ..results.comparisons import Line, describe_tests, lines
-from ..results.measures import ABSENT, Change, changes, describe_change, describe_largest
+from ..results.measures import Change, changes, describe_change, describe_largest, describe_pairs
 from ..results.runs import Run, select_runs
 from ..results.text import wrap_words
 from ..scales import TRY
 from ..settings import from_json, to_json
-from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
+from ..statistics import FEW_SEEDS, GAIN, LOSS, TOO_FEW, UNDECIDED
 from ..terminal import escape, make_console
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ITEM = "item.json"
 TOP1, BALANCED = "test/top1", "test/balanced"
-FEW_SEEDS = 3  # below this number the values of all seeds are listed, above it an interval
 BOX_WIDTH = 100  # columns
 
 
@@ -195,7 +194,7 @@ def _headline(item: Item) -> Row:
 def _describe(change: Change) -> str:
     """Return the difference of a measure; of few seeds, that of each."""
     if len(change.pairs) < FEW_SEEDS:
-        return ", ".join(f"{pair:+.{change.info.digits}f}" for pair in change.pairs) or ABSENT
+        return describe_pairs(change)
     return describe_change(change.info, change.difference, change.decision)
 
 
