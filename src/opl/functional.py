@@ -224,9 +224,12 @@ def similarities(
             chosen = _choose(batch, form) if algorithm == "auto" else algorithm
             parts = _local_similarities(batch, form, chosen)
             if with_layout:
-                parts = Similarities(*parts[:3], layout(*batch[:3]))
-    # torch 2.6 cannot trace _replace
-    return Similarities(*parts[:2], parts.other.abs(), parts.layout) if form == "abs_mean" else parts
+                of = layout(batch.x, batch.labels, batch.ignored)
+                parts = Similarities(parts.apart, parts.same, parts.other, of)
+    if form != "abs_mean":
+        return parts
+    # torch 2.6 can trace neither _replace nor a slice of a named tuple
+    return Similarities(parts.apart, parts.same, parts.other.abs(), parts.layout)
 
 
 def _with_references(
