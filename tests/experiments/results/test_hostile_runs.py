@@ -2,19 +2,22 @@
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from _finished_runs import dump, load, write_finished, write_measure
 from _vouched import vouch
-from opl.errors import FolderError
+from opl.errors import DamagedError, FolderError
 from opl.experiments.cli import main
 from opl.experiments.paper import item
 from opl.experiments.results import records
 from opl.experiments.results.portable import portable
 from opl.experiments.results.records import add_runs, mark_uncommitted, record_file
 from opl.experiments.results.runs import read_runs
+from opl.experiments.run_folder import RunFolder
 
 SECRET = "/home/jane doe/private data/weights.pth"
 WINDOWS = "C:\\Users\\jane.doe\\weights.pth"
@@ -59,8 +62,8 @@ def test_the_file_of_a_record_lies_below_its_folder_even_behind_links(tmp_path):
         record_file(tmp_path / "results", {"recipe": {"scale": "small", "name": "digits-ce", "seed": 0}})
 
 
-def test_measures_that_are_added_at_once_are_all_kept(tmp_path):
-    count = 16
+@pytest.mark.parametrize("count", [16, pytest.param(200, marks=pytest.mark.slow)])
+def test_measures_that_are_added_at_once_are_all_kept(count, tmp_path):
     for number in range(count):
         path = write_finished(tmp_path / str(number))
         write_measure(path, f"m-{number}", {f"m/{number}": float(number)})
@@ -153,9 +156,79 @@ def test_odd_values_make_a_run_damaged_and_name_the_file(file, change, tmp_path)
     assert outcome.word == "not added"
 
 
+def test_lists_of_numbers_that_json_does_not_have_are_recorded_without_them(tmp_path):
+    write_finished(tmp_path / "runs", recipe={"note": [float("nan"), 1.0, [float("inf")]]})
+    (outcome,) = add(tmp_path / "runs", tmp_path / "results")
+    (file,) = (tmp_path / "results").rglob("seed-*.json")
+    assert outcome.word == "added"
+    assert load(file)["recipe"]["note"] == [None, 1.0, [None]]
+
+
 def test_an_integer_of_400_digits_is_infinite(tmp_path):
     run = write_finished(tmp_path / "runs")
     (run / "result.json").write_text(json.dumps({**load(run / "result.json"), "test/top1": 10**400}))
     vouch(run)
     (read,) = read_runs(tmp_path / "runs")
     assert read.result["test/top1"] == float("inf")
+
+
+ARRAYS = {
+    "labels": np.arange(60) % 10,
+    "features": np.ones((60, 8), np.float16),
+    "similarity": np.eye(10),
+    "top5": np.zeros((60, 5), np.int16),
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"labels": np.full(60, 2_000_000_000)},  # counted by class, this took gigabytes and minutes
+        {"labels": np.arange(60) * 10**15},
+        {"labels": np.full(60, np.inf)},
+        {"labels": np.full(60, np.nan)},
+        {"top5": np.full((60, 5), 2**62)},
+        {"features": np.zeros((3, 2_000_000), np.float16)},  # as was its product with itself
+        {"similarity": np.zeros((1, 100_000))},
+        {"zeros": np.zeros(1 << 27, np.uint8)},  # packed to a thousandth
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_arrays_that_would_take_memory_out_of_proportion_are_refused(changed, tmp_path):
+    run = write_finished(tmp_path / "runs")
+    np.savez_compressed(run / "test.npz", **{**ARRAYS, **changed})
+    vouch(run)
+    with pytest.raises(DamagedError, match=r"test\.npz (has|would take)"):
+        RunFolder(run).outputs()
+    (read,) = read_runs(tmp_path / "runs")
+    assert read.arrays() == {}
+    assert main(["report", str(tmp_path / "runs")]) == 0
+
+
+def test_ordinary_arrays_and_ones_that_compress_well_are_read(tmp_path):
+    run = write_finished(tmp_path / "runs")
+    np.savez_compressed(run / "test.npz", **ARRAYS, zeros=np.zeros(1 << 25, np.uint8))
+    vouch(run)
+    assert RunFolder(run).outputs().keys() == {*ARRAYS, "zeros"}
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1.0, 10**400])
+def test_times_that_no_training_takes_do_not_stop_the_page(seconds, tmp_path):
+    """A sum of them is infinite, which is no number of hours."""
+    for seed in range(3):
+        write_finished(tmp_path / "runs", seed=seed, result={"seconds": seconds})
+    assert [run.seconds for run in read_runs(tmp_path / "runs")] == [0.0] * 3
+    assert main(["report", str(tmp_path / "runs")]) == 0
+
+
+def test_large_settings_are_refused_before_they_are_parsed(tmp_path):
+    run = write_finished(tmp_path / "runs", about={"padding": "x" * (120 << 20)})
+    (run / "metrics.jsonl").write_text("")
+    vouch(run)
+    tracemalloc.start()
+    (read,) = read_runs(tmp_path / "runs")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert read.state == "damaged"
+    assert "recipe.json" in read.sentence
+    assert peak < 16 << 20

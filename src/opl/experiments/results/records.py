@@ -173,11 +173,16 @@ def _sum(value: Any) -> str:
 def without_roots(value: Any) -> Any:
     """The same without the folders of data sets and without numbers that JSON does not have (NaN and infinities)."""
     if isinstance(value, list):
-        return [without_roots(part) for part in value]
+        return [None if _is_infinite(part) else without_roots(part) for part in value]
     if not isinstance(value, dict):
         return value
-    kept = {name: part for name, part in value.items() if not (isinstance(part, float) and not math.isfinite(part))}
+    kept = {name: part for name, part in value.items() if not _is_infinite(part)}
     return {name: "" if name == "root" else without_roots(part) for name, part in kept.items()}
+
+
+def _is_infinite(value: object) -> bool:
+    """Whether a value is NaN or an infinity."""
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 class Outcome(NamedTuple):

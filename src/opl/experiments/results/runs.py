@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError)
+BROKEN = (OplError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError)
 REFUSED = "refused"  # the state of a run that must not be compared, see `conformity`
 DAMAGED = "damaged"  # the state of a run with files that changed after the run wrote them
+LONGEST = 1e9  # seconds of a training
 SENTENCE = 600  # characters of an error message that are shown
 
 T = TypeVar("T")
@@ -81,10 +82,10 @@ class Run:
     def seconds(self) -> float:
         """Training time in seconds: from the result if it has one, otherwise summed over the epochs."""
         whole = number(self.result.get("seconds"))
-        if math.isfinite(whole):
+        if 0 <= whole <= LONGEST:
             return whole
         epochs = (record.get("seconds", math.nan) for record in self.records)
-        return math.fsum(seconds for seconds in epochs if math.isfinite(seconds))
+        return math.fsum(seconds for seconds in epochs if 0 <= seconds <= LONGEST)
 
     def column(self, name: str) -> "NDArray[np.float64]":
         """A number of every epoch; NaN for epochs without it."""

@@ -8,6 +8,7 @@ from typing import Any
 
 NUMBER = (int, float)
 IMAGES = (int, list)  # the number of images, or their rows
+CLASSES = FEATURES = 1 << 13  # the most classes and features
 Facts = dict[str, Any]
 
 
@@ -44,6 +45,24 @@ def check_measure(measure: Facts) -> None:
     """Raise `ValueError` if a measure is not valid."""
     _check(measure, {"numbers": dict, "settings": dict, "members": dict})
     _check_numbers(measure.get("numbers") or {})
+
+
+def check_arrays(arrays: Mapping[str, Any]) -> None:
+    """Raise `ValueError` if charts of the arrays would take memory out of proportion to them.
+
+    Charts count by label and by pair of classes, and take products of features: a label or a number of features that no
+    data set or network has would allocate terabytes.
+    """
+    for name in ("labels", "top5"):
+        classes = arrays.get(name)
+        if classes is None or not classes.size or classes.dtype.kind not in "iuf":
+            continue
+        if not classes.max() < max(CLASSES, len(arrays.get("labels", classes).ravel())):
+            raise ValueError(f"has the class {classes.max()} in {name!r}, which has {classes.size:,} values")
+    for name, columns in (("features", FEATURES), ("similarity", CLASSES), ("top5", CLASSES), ("p5", CLASSES)):
+        shape = () if name not in arrays else arrays[name].shape
+        if len(shape) > 1 and max(shape[1:]) > columns:
+            raise ValueError(f"has an array {name!r} of the shape {shape}")
 
 
 def _check_numbers(numbers: Facts) -> None:

@@ -16,7 +16,7 @@ from ...errors import DamagedError, FolderError
 from ..files import MOST_JSON, make_folder, open_regular, open_to_append, read_json, read_limited, sweep, write_whole
 from ..settings import differences
 from . import checkpoints
-from .facts import check_about, check_measure, check_noise, check_result, check_splits
+from .facts import check_about, check_arrays, check_measure, check_noise, check_result, check_splits
 from .manifest import DONE, RECIPE, RUNNING, Manifest, damaged, json_bytes, settings_of
 from .owner import own, unwritable
 
@@ -30,7 +30,7 @@ FEATURES = "features-"
 """The prefix of outputs that hold features, which are large and can be computed again."""
 ENDED_AFTER = "ended_after"
 """In a result: the number of epochs after which a method ended training by its own rules."""
-UNPACKED, RATIO, ALWAYS = 1 << 33, 100, 1 << 28  # bytes that arrays may take: in all, per packed byte, in any case
+UNPACKED, RATIO, ALWAYS = 1 << 33, 50, 1 << 26  # bytes that arrays may take: in all, per packed byte, in any case
 MOST_LOG = 1 << 16  # bytes at the end of a log that are read
 MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
 CHECK = ', "check": "'  # stands before the checksum at the end of a line of metrics.jsonl
@@ -354,27 +354,26 @@ class RunFolder:
         return faults
 
     def _unpack_arrays(self, name: str) -> dict[str, Any]:
-        """Load the arrays of a file; objects, and more bytes than fit into memory, are rejected."""
+        """Load the arrays of a file; objects, and more bytes than its size explains, are rejected."""
         import numpy as np
 
         data = self.manifest.read(name, UNPACKED)
+        wrong = OSError, ValueError, zipfile.BadZipFile, EOFError, NotImplementedError, MemoryError, SyntaxError
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 size = sum(member.file_size for member in archive.infolist())
-            if size <= min(UNPACKED, max(ALWAYS, RATIO * len(data))):
-                with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-                    return dict(arrays)
-        except (
-            OSError,
-            ValueError,
-            zipfile.BadZipFile,
-            EOFError,
-            NotImplementedError,
-            MemoryError,
-            SyntaxError,
-        ) as error:
+            allowed = size <= min(UNPACKED, max(ALWAYS, RATIO * len(data)))
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
+                arrays = dict(file) if allowed else {}
+        except wrong as error:
             raise damaged(self.path, name, "holds no arrays") from error
-        raise damaged(self.path, name, f"would take {size:,} bytes of memory")
+        if not allowed:
+            raise damaged(self.path, name, f"would take {size:,} bytes of memory")
+        try:
+            check_arrays(arrays)
+        except ValueError as error:
+            raise damaged(self.path, name, str(error)) from error
+        return arrays
 
 
 def measure_name(metric: str) -> str:
