@@ -73,8 +73,8 @@ ADVICE = (
     Advice(
         "wrong labels, truncated loss",
         "avoid OPL, or use `gamma=opl.Ramp(0.0, 1.0, steps=...)` over all of training at weight 0.3",
-        "table 3: means of -2 to -12 in six of six rows, a loss in two; study-noise: the ramp is above OPL in 8 of 9 "
-        "pairs, by 4.5 to 12.5 on average (all undecided)",
+        "table 3 (MNIST): means of -2 to -12 in three of three rows, all undecided; study-noise: the ramp is above "
+        "OPL in 8 of 9 pairs, by 4.5 to 12.5 on average (all undecided)",
         0.3,
     ),
 )
