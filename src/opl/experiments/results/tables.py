@@ -229,11 +229,14 @@ def describe_network(model: dict[str, Any]) -> str:
         'CifarResNet-8 (width 16)'
         >>> describe_network({"kind": "MnistNet", "widths": [16, 32], "embed": 0})
         'MnistNet (widths 16, 32)'
+        >>> describe_network({"kind": "FastNet", "half": True, "width": 64})
+        'FastNet (half; width 64)'
     """
     name = "-".join(str(part) for part in (model.get("kind", "?"), model.get("depth")) if part)
     others = {key: value for key, value in model.items() if key not in ("kind", "depth") and value}
     settings = [
-        f"{key} {', '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in others.items()
+        key if value is True else f"{key} {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        for key, value in others.items()
     ]
     return f"{name} ({'; '.join(settings)})" if settings else name
 
