@@ -126,7 +126,11 @@ def test_a_full_standard_output_is_a_sentence(tmp_path):
 
 
 def test_a_closed_standard_output_is_no_error(tmp_path):
-    code, output = opl_in_child(["--help"], tmp_path / "log", lambda: setattr(sys, "stdout", None))
+    def close():
+        os.close(1)
+        sys.stdout = None  # as Python does at its start
+
+    code, output = opl_in_child(["--help"], tmp_path / "log", close)
     assert (code, output) == (0, "")
 
 

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from opl.experiments.methods import METHODS, auxiliaries
+from opl.errors import OptionError
+from opl.experiments.methods import METHODS, SelfSupervision, auxiliaries
 from opl.experiments.methods.auxiliaries import AuxiliaryMethod
+from opl.experiments.methods.self_supervision import OF_CLASSES
 from opl.experiments.models import CifarResNet
 from opl.experiments.types import Batch, TaskShape
 
@@ -43,13 +45,17 @@ def loss_of(method):
 
 
 def test_the_lists_are_complete():
-    assert len(WITH_AUXILIARY) == 9
-    assert len(AUXILIARIES) == 6
+    assert len(WITH_AUXILIARY) == 10
+    assert len(AUXILIARIES) == 7
 
 
 @pytest.mark.parametrize("auxiliary", AUXILIARIES)
 @pytest.mark.parametrize("method", WITH_AUXILIARY)
 def test_every_method_works_with_every_auxiliary_loss(method, auxiliary):
+    if method is SelfSupervision and auxiliary in OF_CLASSES:
+        with pytest.raises(OptionError, match="needs classes, but self-supervision labels images"):
+            loss_of(method(auxiliary=(auxiliary(),)))
+        return
     if "steps" in {field.name for field in fields(method)}:
         method = lambda cls=method: cls(steps=1)  # noqa: E731  an inner loop as short as can be
     plain, beside = method(), auxiliary()

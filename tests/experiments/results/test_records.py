@@ -97,7 +97,7 @@ def test_records_of_several_folders_add_up_to_more_seeds(runs, tmp_path):
     low, high = stats.t.interval(0.95, 3, (ours - theirs).mean(), stats.sem(ours - theirs))
     assert line.numbers["test/top1"].mean == pytest.approx(ours.mean())
     assert (line.difference["test/top1"].low, line.difference["test/top1"].high) == pytest.approx((low, high))
-    origin = render_table(DEMO, found, "small", records)
+    origin = render_table(DEMO, found, "small")
     assert "From 8 records, seeds 0 to 3; commit 06f8644cf3;" in origin
     assert "Linux-6.1, 2 cores, 1 threads per run, no accelerator (6 runs)" in origin
     assert (

@@ -7,7 +7,7 @@ class ids, so that the first class has `imbalance` times as many images as the l
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from ..._ranges import Count, Range, SeedOrOfRun
+from ..._ranges import Count, Range
 from ..types import Splits
 from .small_images import FastCifar100
 from .split import keep_counts
@@ -34,16 +34,12 @@ class _LongTail:
     largest: Count = 500
     """Training images of the first class; a class that has fewer left after validation keeps all."""
 
-    tail_seed: SeedOrOfRun = 0
-    """Random seed of the images that are kept, equal for all runs; -1 uses the run's seed."""
-
     def load(self, seed: int) -> Splits:
-        """Load the data set and keep the long tail of its training images; `seed` is used if `tail_seed` is -1."""
+        """Load the data set and keep the long tail of its training images, the same images for every seed."""
         splits: Splits = super().load(seed)  # type: ignore[misc]
         train = splits.train
         counts = long_tail_counts(len(splits.class_names), self.largest, self.imbalance)
-        chosen = seed if self.tail_seed == -1 else self.tail_seed
-        kept = keep_counts(train.labels[train.rows], counts, seed=chosen)
+        kept = keep_counts(train.labels[train.rows], counts)
         return splits._replace(train=replace(train, rows=train.rows[kept]))
 
 

@@ -6,12 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from ..._ranges import Count
+from ...errors import OptionError
 from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape
-from .auxiliaries import AuxiliaryMethod, build_terms
+from .auxiliaries import AuxiliaryMethod, Center, NegativeCAM, Perpetual, build_terms
 from .base import Losses, Objective, WeightedTerms
 
 HIDDEN, OUT = 256, 128
+OF_CLASSES = Center, NegativeCAM, Perpetual  # losses with one center, map or direction per class
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,13 @@ class SelfSupervision(AuxiliaryMethod):
     """Number of projected features."""
 
     def build(self, shape: TaskShape) -> Objective:
-        """Build the objective, which contains the projection."""
+        """Build the objective, which contains the projection; losses that learn classes are refused."""
+        of_classes = [loss.name for loss in self.auxiliary if isinstance(loss, OF_CLASSES)]
+        if of_classes:
+            raise OptionError(
+                f"the auxiliary loss {of_classes[0]!r} needs classes, but self-supervision labels images: use OPL, "
+                "OLE or NTXent."
+            )
         projection = nn.Sequential(
             nn.Linear(shape.feature_dim, self.hidden, bias=False),
             nn.BatchNorm1d(self.hidden),
