@@ -1,5 +1,6 @@
 """`opl report`: the same page with torch and without."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,7 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 MAIN = "import sys; from opl.experiments.cli import main; code = main(['report', {folder!r}])\n"
+TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d")  # when the page was written
 LOADED = "sys.exit(code or 'torch' in sys.modules)"
 
 
@@ -23,7 +25,7 @@ def report(folder, before: str = "", after: str = "sys.exit(code)") -> bytes:
     code = before + MAIN.format(folder=str(folder)) + after
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return (folder / "report.html").read_bytes()
+    return TIME.sub(b"", (folder / "report.html").read_bytes())
 
 
 def test_the_page_has_the_same_bytes_with_torch_and_without(tmp_path):
