@@ -61,7 +61,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
         globals()[name] = value
         return value
-    raise AttributeError(f"module 'opl' has no attribute '{name}'; it offers {', '.join(__all__)}.")
+    raise AttributeError(f"module 'opl' has no attribute '{name}': it has {', '.join(__all__)}.")
 
 
 def __dir__() -> list[str]:

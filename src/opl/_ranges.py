@@ -161,7 +161,7 @@ def _check_tuple(value: Any, options: tuple[Any, ...], name: str) -> None:
         raise OptionError(f"{name} is {value!r} but must be a list of values.")
     several = len(options) == 2 and options[1] is Ellipsis
     if not several and len(value) != len(options):
-        raise OptionError(f"{name} has {len(value)} values: give {len(options)}.")
+        raise OptionError(f"{name} has {len(value)} values but must have {len(options)}.")
     for index, element in enumerate(value):
         _check(element, options[0] if several else options[index], f"{name}.{index}")
 
@@ -172,13 +172,13 @@ def _check_plain(value: Any, hint: Any, name: str) -> None:
     if allowed is None and hint in type(value).__mro__:  # a path, for instance
         return
     if allowed is None:
-        raise OptionError(f"{name} is {value!r}, where settings are expected: give those of the recipe.")
+        raise OptionError(f"{name} is {value!r} but must be a group of settings: use the recipe's.")
     if not isinstance(value, allowed) or (isinstance(value, bool) and hint is not bool):
         raise OptionError(f"{name} is {value!r} but must be {_NOUNS[hint]}.")
     if isinstance(value, int | float) and hint is float and not _is_finite(value):
         raise OptionError(f"{name} is {value!r} but must be a finite number.")
     if isinstance(value, str) and "\0" in value:
-        raise OptionError(f"{name} is {value!r}: it must not contain the zero character.")
+        raise OptionError(f"{name} is {value!r} but must not contain a null character.")
 
 
 _NOUNS = {float: "a number", int: "a whole number", bool: "true or false", str: "a word"}

@@ -60,7 +60,7 @@ class Geometry:
     ) -> None:
         for name, value in (("num_classes", num_classes), ("feature_dim", feature_dim)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise OptionError(f"{name} is {value!r} but must be a whole number of at least 1.")
+                raise OptionError(f"{name} is {value!r} but must be an integer of at least 1.")
         self.num_classes, self.feature_dim, self._placed = num_classes, feature_dim, device is not None
         with torch.inference_mode(False):  # inference tensors cannot be updated in place outside inference mode
             self.counts = torch.zeros(num_classes, dtype=torch.long, device=device or "cpu")
@@ -417,7 +417,9 @@ def retrieval(features: Tensor, labels: Tensor, *, ignore_index: int = IGNORE_IN
     _, counts = torch.unique_consecutive(ids, return_counts=True)
     _check_classes(counts, "retrieval")
     if int(counts.max()) < 2:
-        raise LabelError("retrieval needs two samples of a class, but every class has one: pass more samples.")
+        raise LabelError(
+            "retrieval needs a class with at least two samples, but every class has one: pass more samples."
+        )
     ends = counts.cumsum(0).repeat_interleave(counts)
     starts = ends - counts.repeat_interleave(counts)
     sums = torch.zeros(3, dtype=accumulation_dtype(x), device=x.device)
@@ -648,7 +650,7 @@ def calibration(
     """
     z, ids = _labeled_rows(logits, labels, ignore_index, "logits")
     if len(z) < 2:
-        raise LabelError("calibration fits a temperature on half of the samples, but there is one: pass at least 2.")
+        raise LabelError("calibration fits a temperature on half of the samples, but there is only 1: pass at least 2.")
     every = Reliability(bins, device=z.device).update(z, ids)
     order = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed)).to(z.device)
     fitted, tested = order[: len(z) // 2], order[len(z) // 2 :]
@@ -821,7 +823,7 @@ def _labeled_rows(
 
 def _check_logit_labels(logits: Tensor, labels: Tensor) -> None:
     if len(labels) and int(labels.max()) >= logits.shape[1]:
-        raise LabelError(f"label {int(labels.max())} does not exist: the logits have {logits.shape[1]} classes.")
+        raise LabelError(f"label {int(labels.max())} is out of range: the logits have {logits.shape[1]} classes.")
 
 
 def _check_classes(counts: Tensor, name: str) -> None:
@@ -866,7 +868,7 @@ def __getattr__(name: str) -> Any:
         return _metric_class()
     except ImportError as error:
         raise ImportError(
-            "opl.geometry.GeometryMetric needs torchmetrics and it is not installed: pip install torchmetrics, or use "
+            "opl.geometry.GeometryMetric needs torchmetrics, which is not installed: pip install torchmetrics, or use "
             "opl.geometry.Geometry, which needs torch alone."
         ) from error
 

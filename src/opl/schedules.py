@@ -145,7 +145,7 @@ def refuse_functional_transforms() -> None:
     if torch._C._are_functorch_transforms_active():
         raise OptionError(
             "torch.func transforms cannot update a gamma or weight that changes during training: call eval() on the "
-            "loss, or give a number."
+            "loss, or use a number."
         )
 
 

@@ -193,7 +193,7 @@ def test_a_pass_without_gradients_does_not_replace_a_compiled_pass():
 
 def test_features_inside_a_compiled_call_are_refused_and_the_advice_works():
     case = Compiled(features="pool")
-    with pytest.raises(errors.TapError, match=r"order of rows is hidden.*features=lambda output"):
+    with pytest.raises(errors.TapError, match=r"hides the order of rows.*features=lambda output"):
         case.criterion(case.forward(case.images), case.labels)
     torch._dynamo.reset()
     model = case.model

@@ -181,8 +181,8 @@ def place(group: Any) -> tuple[int, int]:
     """Return the rank of this process in the group, and the size of the group."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
-            "a global batch needs a process group and there is none: call torch.distributed.init_process_group() first "
-            "(under torchrun), or leave global_batch and group at their defaults for the local batch."
+            "a global batch needs a process group, but there is none: call torch.distributed.init_process_group() "
+            "first (under torchrun), or leave global_batch and group at their defaults for the local batch."
         )
     rank = dist.get_rank(group)
     if rank < 0:
@@ -221,12 +221,12 @@ def agree(
         raise problem
     for rank, other in enumerate(headers):
         if not other.usable:
-            raise DistributedError(f"process {rank} of the group refused its batch: its own message says why.")
+            raise DistributedError(f"process {rank} of the group rejected its batch: see the error of that process.")
         same_labels = header.width == other.width or 0 in (header.rows, other.rows)
         if (header.dim, header.double) != (other.dim, other.double) or not same_labels:
             raise DistributedError(
                 f"process {rank} has features of {other.dim} numbers and labels of width {other.width}, this one "
-                f"{header.dim} and {header.width} (or their types differ): give every process the same kind of batch."
+                f"{header.dim} and {header.width} (or their types differ): pass every process the same kind of batch."
             )
     return batch, headers
 
@@ -277,7 +277,7 @@ def message_device(group: Any) -> torch.device:
     """Return the device for communication, the same on every process even before its first batch."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
-            "all_reduce needs a process group and there is none: call torch.distributed.init_process_group() first "
+            "all_reduce needs a process group, but there is none: call torch.distributed.init_process_group() first "
             "(under torchrun), or merge() geometries that are in one process."
         )
     if dist.get_rank(group) < 0:

@@ -46,8 +46,8 @@ def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
     low, high = (value.item() for value in torch.aminmax(x.detach()))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise FeatureError(
-            f"the features hold {'NaN' if math.isnan(low) else 'infinite values'}: the model has diverged or its input "
-            "is broken; lower the learning rate, clip gradients, or check the batch before the loss."
+            f"the features contain {'NaN' if math.isnan(low) else 'infinite values'}: the model has diverged or its "
+            "input is broken; lower the learning rate, clip gradients, or check the batch before the loss."
         )
     return ValidBatch(x, labels, ignored, low >= 0)
 
@@ -62,7 +62,7 @@ def join(batch: ValidBatch, references: ValidBatch) -> ValidBatch:
     ours, theirs = batch.labels, references.labels
     if ours.shape[1:] != theirs.shape[1:]:
         raise LabelError(
-            f"labels have shape {tuple(ours.shape)} and those of the references {tuple(theirs.shape)}: give both class "
+            f"labels have shape {tuple(ours.shape)} and reference labels {tuple(theirs.shape)}: pass both class "
             "ids, or both label rows of the same number of classes."
         )
     if ours.dtype != theirs.dtype:
@@ -117,16 +117,16 @@ def may_read_values(x: Tensor, ordinary: bool = True) -> bool:
 def check_vectors(x: Tensor, name: str = "features") -> Tensor:
     """Return features or logits as (B, D) in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(x, Tensor):
-        raise FeatureError(f"{name} are a {type(x).__name__}: give a torch.Tensor of shape (B, D).")
+        raise FeatureError(f"{name} are a {type(x).__name__}: pass a torch.Tensor of shape (B, D).")
     if x.layout != torch.strided or x.is_nested:
         raise FeatureError(_layout_error(x, name))
     if not x.is_floating_point():
-        raise FeatureError(f"{name} are {x.dtype}: give floating point, for instance {name}.float().")
+        raise FeatureError(f"{name} are {x.dtype}: pass a floating-point tensor, for instance {name}.float().")
     if x.ndim == 4 and x.shape[2:] == (1, 1):
         x = x.flatten(1)
     if x.ndim != 2:
         raise FeatureError(
-            f"{name} have shape {tuple(x.shape)}: give (B, D) or (B, D, 1, 1), one vector per sample; pool or "
+            f"{name} have shape {tuple(x.shape)}: pass (B, D) or (B, D, 1, 1), one vector per sample; pool or "
             f"flatten the rest first, for instance with {name}.mean((2, 3))."
         )
     if x.shape[1] == 0:
@@ -136,23 +136,23 @@ def check_vectors(x: Tensor, name: str = "features") -> Tensor:
 
 def _layout_error(x: Tensor, name: str) -> str:
     if x.is_nested:
-        return f"{name} are a nested tensor: give a dense one, for instance {name}.to_padded_tensor(0.0)."
-    return f"{name} have the layout {x.layout}: give a dense tensor, for instance {name}.to_dense()."
+        return f"{name} are a nested tensor: pass a dense one, for instance {name}.to_padded_tensor(0.0)."
+    return f"{name} have the layout {x.layout}: pass a dense tensor, for instance {name}.to_dense()."
 
 
 def check_labels(labels: Tensor, x: Tensor) -> Tensor:
     """Return (B,) class ids or (B, C) label rows that match `x`; raise `LabelError` if they are invalid."""
     if not isinstance(labels, Tensor):
-        raise LabelError(f"labels are a {type(labels).__name__}: give a torch.Tensor of (B,) class ids.")
+        raise LabelError(f"labels are a {type(labels).__name__}: pass a torch.Tensor of (B,) class ids.")
     if labels.layout != torch.strided or labels.is_nested:
         raise LabelError(_layout_error(labels, "labels"))
     shape, soft = tuple(labels.shape), labels.is_floating_point()
     if labels.is_complex() or not (1 <= labels.ndim <= 2) or 0 in shape[1:]:
         raise LabelError(
-            f"labels have shape {shape} and type {labels.dtype}: give (B,) class ids or (B, C) soft labels."
+            f"labels have shape {shape} and type {labels.dtype}: pass (B,) class ids or (B, C) soft labels."
         )
     if len(labels) != len(x):
-        raise LabelError(f"{len(labels)} labels for {len(x)} features: give one label per row of the features.")
+        raise LabelError(f"{len(labels)} labels for {len(x)} features: pass one label per row of the features.")
     if soft and labels.ndim == 1:
         raise LabelError(
             f"labels are {labels.dtype} of shape {shape}: class ids are integers, for instance labels.long()."
@@ -187,7 +187,7 @@ def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]
         row = int(wrong.nonzero()[0])
         raise LabelError(
             f"row {row} of the labels has a value of {labels[row].min().item():.4g}: label rows must not be negative; "
-            "give probabilities that sum to 1, or 1 for each class of the sample and 0 elsewhere."
+            "pass probabilities that sum to 1, or 1 for each class of the sample and 0 elsewhere."
         )
     return bool(ignored.any()), high
 
@@ -231,7 +231,7 @@ def as_integers(labels: Tensor, x: Tensor) -> Tensor:
     """Return labels as (B,) integers, of any value."""
     labels = check_labels(labels, x)
     if labels.ndim != 1:
-        raise LabelError("label rows are not supported here: give (B,) class ids, for instance labels.argmax(1).")
+        raise LabelError("label rows are not supported here: pass (B,) class ids, for instance labels.argmax(1).")
     return labels
 
 
@@ -276,7 +276,7 @@ def check_sizes(feature_dim: int, num_classes: int) -> None:
 def check_positive(name: str, value: float) -> float:
     """Return the value if it is a finite number above 0; raise `OptionError` otherwise."""
     if not 0 < value < float("inf"):
-        raise OptionError(f"{name} is {value}: give a finite number above 0.")
+        raise OptionError(f"{name} is {value} but must be a finite number above 0.")
     return value
 
 

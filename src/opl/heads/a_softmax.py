@@ -96,7 +96,7 @@ class ASoftmaxHead(Head, StepCounter):
     ) -> None:
         super().__init__(feature_dim, num_classes=num_classes, ignore_index=ignore_index)
         if not 1 <= margin < float("inf") or margin != int(margin):
-            raise OptionError(f"margin is {margin}: give a whole number from 1 (no margin) up, such as 4.")
+            raise OptionError(f"margin is {margin} but must be an integer of at least 1 (no margin), such as 4.")
         self.margin, self.base, self.gamma, self.power, self.floor = int(margin), base, gamma, power, floor
         check_positive("base", base)
         if not (gamma >= 0 and power >= 0 and floor >= 0):

@@ -84,7 +84,7 @@ class ArcFaceHead(CosineHead):
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
         if not 0 <= margin < math.pi:
-            raise OptionError(f"margin is {margin}: give radians from 0 to below pi, such as 0.5 (28.6 degrees).")
+            raise OptionError(f"margin is {margin} but must be at least 0 and below pi (radians), such as 0.5.")
         super().__init__(
             feature_dim,
             num_classes=num_classes,

@@ -60,7 +60,7 @@ class CosFaceHead(CosineHead):
         ignore_index: int = IGNORE_INDEX,
     ) -> None:
         if not 0 <= margin <= 2:
-            raise OptionError(f"margin is {margin}: it is subtracted from the cosine and must be between 0 and 2.")
+            raise OptionError(f"margin is {margin} but must be between 0 and 2: it is subtracted from a cosine.")
         super().__init__(
             feature_dim,
             num_classes=num_classes,

@@ -75,7 +75,7 @@ def check_anchor(gamma: float, delta: float, variant: str) -> None:
     if not 0 <= gamma < float("inf"):
         raise OptionError(f"gamma is {gamma} but must be a finite number of at least 0, such as 0.5.")
     if not 0 <= delta <= 1:
-        raise OptionError(f"delta is {delta}: give a probability from 0 to 1, such as 0.05.")
+        raise OptionError(f"delta is {delta} but must be a probability between 0 and 1, such as 0.05.")
     if variant not in VARIANTS:
         raise OptionError(did_you_mean("variant", variant, VARIANTS))
 

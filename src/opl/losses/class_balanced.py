@@ -26,7 +26,7 @@ def class_balanced_weights(counts: Sequence[int] | Tensor, *, beta: float = BETA
         tensor([0.0940, 1.9060])
     """
     if not 0 <= beta < 1:
-        raise OptionError(f"beta is {beta}: give a number from 0 (equal weights) to below 1, such as 0.9999.")
+        raise OptionError(f"beta is {beta} but must be at least 0 (equal weights) and below 1, such as 0.9999.")
     numbers = torch.as_tensor(counts, dtype=torch.float64)
     if numbers.ndim != 1 or len(numbers) == 0 or bool((numbers < 0).any()) or not bool((numbers > 0).any()):
         raise OptionError("counts must be (C,) sample counts, one per class, none negative and at least one positive.")

@@ -63,7 +63,7 @@ def distillation_projection(
     rows = len(student)
     if len(teacher) != rows:
         raise FeatureError(
-            f"{len(teacher)} teacher_features for {rows} student_features: give both for the same samples, in the same "
+            f"{len(teacher)} teacher_features for {rows} student_features: pass both for the same samples, in the same "
             "order."
         )
     kept = None if labels is None else kept_rows(as_integers(labels, student), student, ignore_index)
@@ -147,4 +147,4 @@ def _check_options(form: str, temperature: float) -> None:
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))
     if not is_number(temperature) or not math.isfinite(temperature) or temperature <= 0:
-        raise OptionError(f"temperature is {temperature!r}: give a finite number above 0, such as 1.")
+        raise OptionError(f"temperature is {temperature!r} but must be a finite number above 0, such as 1.")

@@ -76,7 +76,7 @@ def _sigmoid(logits: Tensor, labels: Tensor, gamma: float) -> Tensor:
 def check_focal(gamma: float, form: str) -> None:
     """Raise `OptionError` for invalid settings."""
     if not 0 <= gamma < float("inf"):
-        raise OptionError(f"gamma is {gamma}: give a finite number from 0 (cross-entropy) up, such as 2.")
+        raise OptionError(f"gamma is {gamma} but must be a finite number of at least 0 (cross-entropy), such as 2.")
     if form not in FORMS:
         raise OptionError(did_you_mean("form", form, FORMS))
 

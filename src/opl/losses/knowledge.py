@@ -44,7 +44,7 @@ def knowledge_distillation(
     teacher = as_vectors(teacher_logits, name="teacher_logits").detach()
     if student.shape != teacher.shape:
         raise FeatureError(
-            f"student_logits have shape {tuple(student.shape)} and teacher_logits {tuple(teacher.shape)}: give both "
+            f"student_logits have shape {tuple(student.shape)} and teacher_logits {tuple(teacher.shape)}: pass both "
             "for the same samples and the same classes."
         )
     kept = None if labels is None else kept_rows(as_integers(labels, student), student, ignore_index)

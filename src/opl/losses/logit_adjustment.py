@@ -118,4 +118,4 @@ class LogitAdjustmentLoss(nn.Module):
 
 def _check_tau(tau: float) -> None:
     if not is_number(tau) or not 0 <= tau < float("inf"):
-        raise OptionError(f"tau is {tau!r}: give a finite number from 0 (cross-entropy) up, such as 1.")
+        raise OptionError(f"tau is {tau!r} but must be a finite number of at least 0 (cross-entropy), such as 1.")

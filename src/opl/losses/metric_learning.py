@@ -23,7 +23,7 @@ try:
     from pytorch_metric_learning.utils.loss_and_miner_utils import convert_to_pairs
 except ImportError as error:
     raise ImportError(
-        "opl.losses.metric_learning needs pytorch-metric-learning and it is not installed: pip install "
+        "opl.losses.metric_learning needs pytorch-metric-learning, which is not installed: pip install "
         "'pytorch-metric-learning>=2.9,<3', or use opl.OrthogonalProjectionLoss, which needs torch alone."
     ) from error
 
@@ -71,7 +71,7 @@ class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-
         super().__init__(**options)
         if not isinstance(self.distance, CosineSimilarity):
             raise OptionError(
-                f"distance is {type(self.distance).__name__}: OPL is made of cosines; leave it out, or give a "
+                f"distance is {type(self.distance).__name__}, but OPL needs cosines: leave it out, or pass a "
                 "CosineSimilarity."
             )
         self.gamma, self.form, self.ignore_index = gamma, form, ignore_index
@@ -88,7 +88,7 @@ class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-
         """Return the scalar loss of (B, D) embeddings, in fp32 or fp64."""
         if indices_tuple is None and (labels is None or (ref_emb is not None and ref_labels is None)):
             raise LabelError(
-                "no pairs can be made: give labels (and ref_labels with ref_emb), or the pairs as indices_tuple."
+                "there are no pairs: pass labels (and ref_labels with ref_emb), or the pairs as indices_tuple."
             )
         embeddings = as_vectors(embeddings, name="embeddings")
         if ref_emb is not None:

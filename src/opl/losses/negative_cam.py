@@ -35,7 +35,7 @@ def class_activation_maps(feature_maps: Tensor, weight: Tensor, bias: Tensor | N
     feature_maps = _checked(feature_maps, "feature maps")
     if weight.ndim != 2 or weight.shape[1] != feature_maps.shape[1]:
         raise OptionError(
-            f"weight has shape {tuple(weight.shape)} and the feature maps have {feature_maps.shape[1]} channels: give "
+            f"weight has shape {tuple(weight.shape)} and the feature maps have {feature_maps.shape[1]} channels: pass "
             f"the weight of the classifier on these maps, (C, {feature_maps.shape[1]})."
         )
     with full_precision(feature_maps):
@@ -79,7 +79,7 @@ def negative_cam(
     maps = _checked(maps, "maps")
     num_classes = maps.shape[1]
     if num_classes < 2:
-        raise OptionError("maps of one class have no wrong class to choose: give (B, C, H, W) with C of at least 2.")
+        raise OptionError("maps of one class have no wrong class to choose: pass (B, C, H, W) with C of at least 2.")
     maps, labels, kept = as_labeled_batch(maps, labels, num_classes, ignore_index)
     maps = maps.flatten(2)
     strength = maps.detach().sum(2).scatter(1, labels[:, None], -torch.inf)
@@ -130,12 +130,12 @@ class NegativeCAMLoss(nn.Module):
 def _checked(maps: Tensor, name: str) -> Tensor:
     """Return (B, C, H, W) maps in fp32 or fp64; raise `FeatureError` if they are invalid."""
     if not isinstance(maps, Tensor):
-        raise FeatureError(f"{name} are a {type(maps).__name__}: give a torch.Tensor of shape (B, C, H, W).")
+        raise FeatureError(f"{name} are a {type(maps).__name__}: pass a torch.Tensor of shape (B, C, H, W).")
     if not maps.is_floating_point():
-        raise FeatureError(f"{name} are {maps.dtype}: give floating point, for instance with .float().")
+        raise FeatureError(f"{name} are {maps.dtype}: pass a floating-point tensor, for instance with .float().")
     if maps.ndim != 4 or 0 in maps.shape[1:]:
         raise FeatureError(
-            f"{name} have shape {tuple(maps.shape)}: give (B, C, H, W) as they are before the average pooling, with at "
+            f"{name} have shape {tuple(maps.shape)}: pass (B, C, H, W) as they are before the average pooling, with at "
             "least one position."
         )
     return maps if maps.dtype in (torch.float32, torch.float64) else maps.float()

@@ -58,8 +58,8 @@ def ole(
     features, labels = _counted_rows(features, labels, ignore_index)
     if not bool(features.isfinite().all()):
         raise FeatureError(
-            "the features hold NaN or infinite values, and so have no singular values: lower the learning rate, clip "
-            "gradients, or check the batch before the loss."
+            "the features contain NaN or infinite values, so they have no singular values: lower the learning rate, "
+            "clip gradients, or check the batch before the loss."
         )
     value: Tensor = _OLE.apply(features, labels, float(delta), float(threshold))  # type: ignore[no-untyped-call]
     return value
@@ -155,4 +155,4 @@ def _check_options(delta: float, threshold: float) -> None:
     if not is_number(delta) or not math.isfinite(delta) or delta < 0:
         raise OptionError(f"delta is {delta!r} but must be a finite number of at least 0, such as 1 (the paper).")
     if not is_number(threshold) or not math.isfinite(threshold) or threshold <= 0:
-        raise OptionError(f"threshold is {threshold!r}: give a finite number above 0, such as 1e-6.")
+        raise OptionError(f"threshold is {threshold!r} but must be a finite number above 0, such as 1e-6.")

@@ -132,4 +132,4 @@ def _sign(across: Tensor, group: Any) -> Tensor:
 
 def _check_version(version: int) -> None:
     if version not in VERSIONS:
-        raise OptionError(f"version {version!r} does not exist: give 1 or 2.")
+        raise OptionError(f"version is {version!r} but must be 1 or 2.")

@@ -102,7 +102,7 @@ class OrthogonalProjectionLoss(nn.Module):
         """Return the loss with s and d, as a `Projection`."""
         automatic = isinstance(self.rule, NeededGamma)
         if automatic and references is not None:
-            raise OptionError("the rule of gamma='auto' does not apply to references: give a number or an opl.Ramp.")
+            raise OptionError("the rule of gamma='auto' does not apply to references: pass a number or an opl.Ramp.")
         parts = self._similarities(features, labels, references, with_layout=automatic)
         return Projection(self.combine(parts)[0], parts.same, parts.other)
 
@@ -168,7 +168,7 @@ def default_group() -> Any:
     """Return the default process group; raise `DistributedError` if it is not initialized."""
     if not (dist.is_available() and dist.is_initialized()):
         raise DistributedError(
-            "global_batch=True needs a process group and there is none: call torch.distributed.init_process_group() "
+            "global_batch=True needs a process group, but there is none: call torch.distributed.init_process_group() "
             "first (under torchrun), or use global_batch=False for the local batch."
         )
     return dist.group.WORLD

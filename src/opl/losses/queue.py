@@ -33,7 +33,7 @@ class Queue(nn.Module):
     def __init__(self, size: int) -> None:
         super().__init__()
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise OptionError(f"size is {size!r} but must be a whole number of at least 1.")
+            raise OptionError(f"size is {size!r} but must be an integer of at least 1.")
         self.size = size
         self.register_buffer("features", torch.zeros(0, 0))
         self.register_buffer("labels", torch.zeros(0, dtype=torch.long))

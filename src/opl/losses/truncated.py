@@ -81,7 +81,7 @@ def truncated(
     if weights is None:
         weights = entropy < -math.log(k)
     if weights.shape != entropy.shape:
-        raise OptionError(f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: give one per sample.")
+        raise OptionError(f"weights of shape {tuple(weights.shape)} for {len(entropy)} samples: pass one per sample.")
     weights = weights.to(entropy)
     return reduce_losses(weights * _lq(entropy, q) + (1 - weights) * _bound(q, k), reduction, batch.kept)
 
@@ -130,9 +130,9 @@ def _bound(q: float, k: float) -> float:
 def check_truncated(q: float, k: float = K) -> None:
     """Raise `OptionError` for invalid settings."""
     if not 0 <= q <= 1:
-        raise OptionError(f"q is {q}: give a number from 0 (cross-entropy) to 1 (absolute error), such as 0.7.")
+        raise OptionError(f"q is {q} but must be between 0 (cross-entropy) and 1 (absolute error), such as 0.7.")
     if not 0 < k < 1:
-        raise OptionError(f"k is {k}: give the probability below which a label is not believed, such as 0.5.")
+        raise OptionError(f"k is {k} but must be a probability, such as 0.5: labels that are less probable are pruned.")
 
 
 class GeneralizedCrossEntropyLoss(nn.Module):

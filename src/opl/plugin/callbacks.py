@@ -95,7 +95,7 @@ def _hugging_face_callback() -> type[Any]:
             """
             criterion = trainer.compute_loss_func
             if not isinstance(criterion, RegularizedCriterion):
-                raise OptionError("the trainer has no criterion of opl: pass compute_loss_func=opl.regularize(...).")
+                raise OptionError("the trainer has no opl criterion: pass compute_loss_func=opl.regularize(...).")
             refuse_label_smoothing(trainer)
             # A class per criterion, because the Trainer makes callbacks anew from their class when it resumes.
             callback: HuggingFaceCallback = type(cls.__name__, (cls,), {"criterion": criterion})()
@@ -138,7 +138,7 @@ def __getattr__(name: str) -> Any:
     """Build a callback class; pickle finds the class again under the same name."""
     builders = {"LightningCallback": _lightning_callback, "HuggingFaceCallback": _hugging_face_callback}
     if name not in builders:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it offers {', '.join(builders)}.")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it has {', '.join(builders)}.")
     built = builders[name]()
     built.__qualname__ = name
     return built

@@ -215,7 +215,7 @@ class RegularizedCriterion(nn.Module):
         loss = value if self.loss is None else self.loss(value)
         if not isinstance(loss, Tensor):
             raise OptionError(
-                f"the criterion returned a {type(loss).__name__}, not a tensor: give loss=lambda value: ... that "
+                f"the criterion returned a {type(loss).__name__}, not a tensor: pass loss=lambda value: ... that "
                 "returns the loss."
             )
         return loss
@@ -233,7 +233,7 @@ class RegularizedCriterion(nn.Module):
                 self._skipped = None
                 _warn(
                     f"the model was in evaluation mode in the first {ALWAYS_EVAL} batches, so OPL was not added: call "
-                    "model.train(), or give in_eval=True."
+                    "model.train(), or pass in_eval=True."
                 )
         return False
 
@@ -265,7 +265,7 @@ class RegularizedCriterion(nn.Module):
         labels = given if given is not None else target if self.labels is None else self.labels(target)
         if not isinstance(labels, Tensor):
             raise OptionError(
-                f"the labels for OPL are a {type(labels).__name__}, not a tensor: give labels=lambda target: ... that "
+                f"the labels for OPL are a {type(labels).__name__}, not a tensor: pass labels=lambda target: ... that "
                 "returns the class ids."
             )
         if labels.dtype == torch.bool and isinstance(target, Tensor) and labels is not target:
@@ -286,7 +286,7 @@ class RegularizedCriterion(nn.Module):
             top = int(labels.where(labels != ignored, -1).max())
         if top >= classes:
             raise LabelError(
-                f"label {top} is not one of the {classes} classes of the logits: give ignore_index={top} if the "
+                f"label {top} is not one of the {classes} classes of the logits: pass ignore_index={top} if the "
                 "criterion ignores it, or labels=lambda target: ... for other labels."
             )
 
@@ -379,9 +379,9 @@ STEPS = 400  # about an epoch of CIFAR at the paper's batch size
 ALWAYS_EVAL = 100  # batches
 VANISHED, STILL = 0.1, 0.95  # shares of the first norm and of the first base loss
 CURES = {
-    "constant": f"if it lasts and d should fall, give {LOWER_D.take}, or gamma='auto' or an opl.Ramp.",
-    "auto": "if it lasts, give gamma=opl.AutoGamma(margin=...) with a larger margin.",
-    "ramp": "if it lasts, give an opl.Ramp with a larger end or fewer steps.",
+    "constant": f"if it lasts and d should fall, use {LOWER_D.take}, or gamma='auto' or an opl.Ramp.",
+    "auto": "if it lasts, use gamma=opl.AutoGamma(margin=...) with a larger margin.",
+    "ramp": "if it lasts, use an opl.Ramp with a larger end or fewer steps.",
 }
 
 
@@ -454,7 +454,7 @@ class CollapseWatch:
             self.warned = True
             _warn(
                 f"features collapse ({zero:.0%} are zero; mean norm {norm:.2g}, at first {first_norm:.2g}), so a d "
-                "near 0 means nothing: give a smaller weight or gamma, BatchNorm before the classifier, or a later "
+                "near 0 means nothing: use a smaller weight or gamma, BatchNorm before the classifier, or a later "
                 "start, weight=opl.Ramp(0, 1, steps=..., delay=...)."
             )
 
@@ -468,7 +468,7 @@ def refuse_label_smoothing(trainer: Any) -> None:
     if trainer.args.label_smoothing_factor:
         raise OptionError(
             f"label_smoothing_factor is {trainer.args.label_smoothing_factor} and has no effect beside "
-            "compute_loss_func: give it to the criterion, nn.CrossEntropyLoss(label_smoothing=...)."
+            "compute_loss_func: set it in the criterion, nn.CrossEntropyLoss(label_smoothing=...)."
         )
 
 
@@ -497,12 +497,12 @@ def _source(
     if features is None:
         return ClassifierSource(model, layer, pool)
     if layer is not None:
-        raise OptionError("layer and features both say where the features are: give one of them.")
+        raise OptionError("both layer= and features= are set: pass only one of them.")
     if isinstance(features, str):
         return OutputSource(model, features, pool)
     if not callable(features):
         raise OptionError(
-            f"features is a {type(features).__name__}: give the name of a layer or a function of the model's output."
+            f"features is a {type(features).__name__}: pass the name of a layer or a function of the model's output."
         )
     return FunctionSource(model, features, pool)
 
@@ -515,7 +515,9 @@ def _ignore_index(criterion: Callable[..., Any]) -> int:
     values = {value for part in parts if isinstance(value := getattr(part, "ignore_index", None), int)}
     if len(values) > 1:
         given = " and ".join(map(str, sorted(values)))
-        raise OptionError(f"the parts of the criterion ignore the labels {given}: give ignore_index=, one of them.")
+        raise OptionError(
+            f"the criterion's parts ignore different labels ({given}): pass one of them as ignore_index=."
+        )
     return values.pop() if values else IGNORE_INDEX
 
 
@@ -545,7 +547,7 @@ def _refuse_own_classifier(criterion: Callable[..., Any]) -> None:
     for name, weight in weights:
         if weight.ndim > 1 and weight.requires_grad:
             raise OptionError(
-                f"the criterion has weights ({name}), so its input is features rather than logits: give "
+                f"the criterion has weights ({name}), so its input is features rather than logits: pass "
                 "features=lambda output: output to use its input, or layer= to use another layer's."
             )
 

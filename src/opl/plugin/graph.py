@@ -42,21 +42,21 @@ WHERE = "name the layer whose input is the features with layer='...', one of mod
 def named_layers(model: nn.Module) -> dict[str, nn.Module]:
     """Return all layers of a model by their names without wrappers; raise `LayerError` if there are none to hook."""
     if not isinstance(model, nn.Module):
-        raise LayerError(f"model is a {type(model).__name__}: give the torch.nn.Module that computes the features.")
+        raise LayerError(f"model is a {type(model).__name__}: pass the torch.nn.Module that computes the features.")
     if any(base.__module__.split(".")[0] == "keras" for base in type(model).__mro__):
         raise LayerError(
             "the model is a Keras model, whose layers call functions that no hook sees: return the features from the "
-            "model and give features=lambda output: ..."
+            "model and pass features=lambda output: ..."
         )
     if isinstance(model, torch.jit.ScriptModule):
         raise LayerError(
-            "the model was compiled by torch.jit, which runs its layers where no hook sees them: give the Python model "
+            "the model was compiled by torch.jit, which runs its layers where no hook sees them: pass the Python model "
             "to opl.regularize, and script it after training."
         )
     if isinstance(model, torch.fx.GraphModule):
         raise LayerError(
-            "the model was made by torch.export or torch.fx and has no layers left to hook: give the Python model, or "
-            "return the features and give features=lambda output: ..."
+            "the model was made by torch.export or torch.fx and has no layers left to hook: pass the Python model, or "
+            "return the features and pass features=lambda output: ..."
         )
     return {bare_name(name): layer for name, layer in model.named_modules()}
 
@@ -82,7 +82,7 @@ def find_layer(model: nn.Module, layer: str | nn.Module) -> tuple[str, nn.Module
         for name, module in named.items():
             if module is layer:
                 return name, module
-        raise LayerError(f"the given {type(layer).__name__} is not a part of the model: give a layer of this model.")
+        raise LayerError(f"the given {type(layer).__name__} is not part of the model: pass a layer of this model.")
     if bare_name(layer) not in named:
         near = difflib.get_close_matches(layer, [name for name in named if name], n=3, cutoff=0.0)
         names = ", ".join(map(repr, near)) or "none"
@@ -663,8 +663,8 @@ def deep_rows(walk: Walk, logits: Tensor, target: Tensor, pool: Pool | None, nam
     calls = list(walk.calls.values())
     if any(call.inside for call in calls):
         raise TapError(
-            f"{name} and these logits are computed in one compiled call, where the order of rows is hidden: call the "
-            "model uncompiled, or return the features from the model and give features=lambda output: ..."
+            f"{name} and these logits are computed in one compiled call, which hides the order of rows: call the "
+            "model uncompiled, or return the features from the model and pass features=lambda output: ..."
         )
     features = [_as_tensor(call.features, name).to(logits.device) for call in calls]
     order = walk.between()
@@ -690,7 +690,7 @@ def _in_order(walk: Walk, calls: Sequence[Call], features: Sequence[Tensor], log
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:  # a compiled part or a re-entrant checkpoint
-            raise FeatureError(f"the order of rows behind the named layer is hidden ({error}): {GIVE}.") from error
+            raise FeatureError(f"the order of rows after the named layer is unknown ({error}): {GIVE}.") from error
         return torch.cat([part.movedim(axis, 0).flatten(1) for part in parts])
 
     axes = (0, 1) if all(part.ndim == 3 for part in features) else (0,)
@@ -860,7 +860,7 @@ def _explain_graph(
     if COMPILED in seen and any(hook.compiled is not None for hook in hooks):
         return (
             "these logits come from an earlier pass of a compiled model, or were changed inside it: call the criterion "
-            "right after each pass, or return the features from the model and give features=lambda output: ..."
+            "right after each pass, or return the features from the model and pass features=lambda output: ..."
         )
     if COMPILED in seen:
         return (
@@ -883,7 +883,7 @@ def _explain_graph(
         )
     if any(map(PRODUCTS.match, walk.obstacles)):
         return (
-            f"the logits come from a product outside of all layers ({at}, as of F.linear, matmul or einsum): name the "
+            f"the logits come from a product outside all layers ({at}, as of F.linear, matmul or einsum): name the "
             "layer whose output is the features with features='...'."
         )
     if any(map(CONVOLUTIONS.match, walk.obstacles)):
@@ -893,10 +893,10 @@ def _explain_graph(
         )
     if behind.calls:
         return (
-            f"{at} lies between the logits and the last linear layer, {names}: give layer={names} if this layer is the "
+            f"{at} lies between the logits and the last linear layer, {names}: pass layer={names} if this layer is the "
             f"classifier; otherwise {GIVE}."
         )
-    return f"these logits were computed by {at}, behind which none of the model's layers is: {WHERE}."
+    return f"these logits were computed by {at}, which does not lead back to any of the model's layers: {WHERE}."
 
 
 def _is_made_by(model: nn.Module | None, root: Key) -> bool:

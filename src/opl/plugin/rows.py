@@ -12,7 +12,7 @@ from ..errors import FeatureError, LabelError, OptionError
 BITS, COARSE, FINE = 2, 4, 4096  # bases of the numbers that are sent: blurred, in half and in single precision
 TOLERANCE = {BITS: 0.75, COARSE: 0.1, FINE: 0.02}  # error of a received digit
 GOLDEN = 0.6180339887498949  # multiples of it have fractional parts that differ
-GIVE = "return the features from the model and give features=lambda output: ..."
+GIVE = "return the features from the model and pass features=lambda output: ..."
 
 Send = Callable[[Tensor], Tensor]
 """Takes one number per row of the logits; returns what every row of a layer's output receives of them, (M, K)."""
@@ -46,7 +46,7 @@ def class_axis(logits: Tensor, target: Tensor) -> int | None:
         )
     if not second and not last:
         raise LabelError(
-            f"logits have shape {tuple(logits.shape)} and target {tuple(target.shape)}: give a target of shape "
+            f"logits have shape {tuple(logits.shape)} and target {tuple(target.shape)}: pass a target of shape "
             f"{(len(logits), *logits.shape[2:])}, or {tuple(logits.shape[:-1])} if the classes come last."
         )
     return 1 if second else logits.ndim - 1
