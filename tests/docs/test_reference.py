@@ -4,6 +4,9 @@ import doctest
 import importlib
 import inspect
 import re
+import sys
+import tomllib
+from ast import Import, ImportFrom, parse, walk
 from pathlib import Path
 
 import pytest
@@ -54,6 +57,19 @@ def test_every_submodule_of_the_package_is_in_the_reference():
     listed = {name for name in opl.__all__ if inspect.ismodule(getattr(opl, name))}
     assert listed <= set(MODULES)
     assert set(MODULES) <= {page.stem for page in PAGES}
+
+
+def test_the_extra_docs_installs_every_package_that_the_reference_imports():
+    """Otherwise autodoc fails on a fresh clone, although it works where the extra `dev` is installed."""
+    library = [path for path in (ROOT / "src" / "opl").rglob("*.py") if "experiments" not in path.parts]
+    nodes = [node for path in library if path.name != "callbacks.py" for node in walk(parse(path.read_text("utf-8")))]
+    names = [alias.name for node in nodes if isinstance(node, Import) for alias in node.names]
+    names += [node.module for node in nodes if isinstance(node, ImportFrom) and not node.level]
+    others = {name.split(".")[0] for name in names} - sys.stdlib_module_names - {"torch", "opl"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    installed = {re.split("[<>=]", need)[0].replace("-", "_") for need in extras["docs"] + extras["experiments"]}
+    assert {"torchmetrics", "pytorch_metric_learning"} <= others
+    assert others <= installed
 
 
 def test_every_public_name_is_in_the_reference(documented):
