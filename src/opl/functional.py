@@ -38,7 +38,7 @@ from torch import Tensor
 
 from ._kernels.class_sums import Classes, Layout, Soft, class_sums, classes_of, layout, sums_are_exact
 from ._kernels.normalize import full_precision, is_traced
-from ._kernels.pairs import Kind, fast_pairs, pairs
+from ._kernels.pairs import Kind, Weights, fast_pairs, pairs
 from ._kernels.tiled import cross, tiled
 from ._kernels.validate import READ_FROM, ValidBatch, check_ignore_index, is_number, join, may_read_values, validate
 from .errors import OptionError, did_you_mean
@@ -54,6 +54,7 @@ GAMMA = 0.5  # weight of d relative to s
 SAME_WEIGHT = 1.0  # weight of 1 - s
 FORM: Form = "mean_abs"
 IGNORE_INDEX = -100  # rows with this label are excluded
+ONE_MINUS_S = Weights()
 
 SMALL = 2_000_000  # up to this B*B*D, one small product is cheaper than the many small operations of class sums
 TILED_FROM = 1024  # above this number of rows with signed features, tiles are faster than one B x B matrix
@@ -68,9 +69,9 @@ class Projection(NamedTuple):
 
 
 class Similarities(NamedTuple):
-    """`apart` is 1 - s, `same` is s, `other` is d; `layout` says how the classes of the batch lie, if asked for."""
+    """`same` is s, `other` is d, and `loss` weights 1 - s and d as requested; `layout` describes the classes."""
 
-    apart: Tensor
+    loss: Tensor
     same: Tensor
     other: Tensor
     layout: Layout | None = None
@@ -120,9 +121,9 @@ def orthogonal_projection(
         Projection(loss=tensor(0.), same=tensor(1.), other=tensor(0.))
     """
     check_options(gamma, form, ignore_index, same_weight)
-    apart, same, other, _ = similarities(features, labels, form, ignore_index, group, algorithm, references)
-    apart = apart if same_weight == 1 else same_weight * apart
-    return Projection(torch.add(apart, other, alpha=float(gamma)), same, other)
+    weights = Weights(same_weight, float(gamma))
+    parts = similarities(features, labels, form, ignore_index, group, algorithm, references, weights=weights)
+    return Projection(parts.loss, parts.same, parts.other)
 
 
 def gamma_needed(
@@ -205,31 +206,34 @@ def similarities(
     algorithm: str = "auto",
     references: tuple[Tensor, Tensor] | None = None,
     with_layout: bool = False,
+    weights: Weights = ONE_MINUS_S,
 ) -> Similarities:
     """Return s and d, and with `with_layout` how the classes of the batch lie, all as in `orthogonal_projection`."""
+    used = ONE_MINUS_S if form == "abs_mean" else weights
     with full_precision(features):
         if references is not None:
-            parts = _with_references(features, labels, references, form, ignore_index, group, algorithm)
+            parts = _with_references(features, labels, references, form, ignore_index, group, algorithm, used)
         elif group is not None:
             from ._kernels.distributed import global_similarities
 
             same, other, of = global_similarities(
                 features, labels, KINDS[form], ignore_index, group, algorithm, with_layout
             )
-            parts = Similarities(1 - same, same, other, of)
+            parts = Similarities(used.combine(1 - same, other), same, other, of)
         else:
             if algorithm not in ALGORITHMS:
                 raise OptionError(did_you_mean("algorithm", algorithm, ALGORITHMS))
             batch = validate(features, labels, ignore_index)
             chosen = _choose(batch, form) if algorithm == "auto" else algorithm
-            parts = _local_similarities(batch, form, chosen)
+            parts = _local_similarities(batch, form, chosen, used)
             if with_layout:
                 of = layout(batch.x, batch.labels, batch.ignored)
-                parts = Similarities(parts.apart, parts.same, parts.other, of)
+                parts = Similarities(parts.loss, parts.same, parts.other, of)
     if form != "abs_mean":
         return parts
     # torch 2.6 can trace neither _replace nor a slice of a named tuple
-    return Similarities(parts.apart, parts.same, parts.other.abs(), parts.layout)
+    other = parts.other.abs()
+    return Similarities(weights.combine(parts.loss, other), parts.same, other, parts.layout)
 
 
 def _with_references(
@@ -240,6 +244,7 @@ def _with_references(
     ignore_index: int,
     group: Any,
     algorithm: str,
+    weights: Weights,
 ) -> Similarities:
     if algorithm != "auto":
         raise OptionError(f"algorithm is {algorithm!r}: only 'auto' works with references.")
@@ -253,41 +258,46 @@ def _with_references(
         batch = validate(features, labels, ignore_index)
         both = join(batch, validate(*references, ignore_index))
         same, other = cross(both.x, both.labels, both.ignored, len(batch.x), KINDS[form], both.nonnegative)
-    return Similarities(1 - same, same, other)
+    return Similarities(weights.combine(1 - same, other), same, other)
 
 
-def _local_similarities(batch: ValidBatch, form: Form, algorithm: str) -> Similarities:
+def _local_similarities(batch: ValidBatch, form: Form, algorithm: str, weights: Weights) -> Similarities:
     """Return s and d of a batch; for `"abs_mean"`, d is still signed."""
     x, labels, ignored, _ = batch
     kind = KINDS[form]
     if algorithm == "tiled" and len(x):
         same, other = tiled(x, labels, ignored, kind)
-        return Similarities(1 - same, same, other)
-    if algorithm == "class_sums" and len(x):
-        if kind == "squared" or (kind == "absolute" and not batch.nonnegative and bool((x.detach() < 0).any())):
-            raise OptionError(
-                "algorithm='class_sums' cannot compute form='squared', nor form='mean_abs' of negative features: use "
-                "algorithm='auto', or form='abs_mean' or 'mean'."
-            )
-        classes = classes_of(labels, ignored)
-        if not _exact(classes):
-            raise OptionError(
-                "algorithm='class_sums' is inaccurate for label rows with fewer than two rows per class, or without "
-                "pairs of different classes: use algorithm='auto'."
-            )
-        same, other = class_sums(x, classes)
-        return Similarities(1 - same, same, other)
-    if labels.ndim == 2 and ignored is not None:
-        labels = labels.masked_fill(ignored[:, None], 0)
-    if not is_traced():
-        return Similarities(*fast_pairs(x, labels, ignored, kind))
-    same, other = pairs(x, labels, ignored, kind)
-    return Similarities(1 - same, same, other)
+    elif algorithm == "class_sums" and len(x):
+        same, other = _by_class_sums(batch, kind)
+    else:
+        if labels.ndim == 2 and ignored is not None:
+            labels = labels.masked_fill(ignored[:, None], 0)
+        if not is_traced():
+            return Similarities(*fast_pairs(x, labels, ignored, kind, weights))
+        same, other = pairs(x, labels, ignored, kind)
+    return Similarities(weights.combine(1 - same, other), same, other)
+
+
+def _by_class_sums(batch: ValidBatch, kind: Kind) -> tuple[Tensor, Tensor]:
+    """Return s and d by class sums; raise `OptionError` where they would not be exact."""
+    x = batch.x
+    if kind == "squared" or (kind == "absolute" and not batch.nonnegative and bool((x.detach() < 0).any())):
+        raise OptionError(
+            "algorithm='class_sums' cannot compute form='squared', nor form='mean_abs' of negative features: use "
+            "algorithm='auto', or form='abs_mean' or 'mean'."
+        )
+    classes = classes_of(batch.labels, batch.ignored)
+    if not _exact(classes):
+        raise OptionError(
+            "algorithm='class_sums' is inaccurate for label rows with fewer than two rows per class, or without "
+            "pairs of different classes: use algorithm='auto'."
+        )
+    return class_sums(x, classes)
 
 
 def _choose(batch: ValidBatch, form: Form) -> str:
     x, labels, _, nonnegative = batch
-    rows = len(x)
+    rows = x.shape[0]
     if torch.compiler.is_compiling():
         return "pairs" if rows <= READ_FROM else "tiled"
     if rows * rows * x.shape[1] <= SMALL or not may_read_values(x):

@@ -9,7 +9,7 @@ from _said import says
 from conftest import by_definition
 from opl import orthogonal_projection
 from opl._kernels.normalize import unit_rows
-from opl._kernels.pairs import _DevicePairs
+from opl._kernels.pairs import Weights, _DevicePairs
 from opl.errors import FeatureError, LabelError, OptionError
 from opl.functional import KINDS
 
@@ -42,7 +42,7 @@ def compute(x, form, algorithm):
     options = {"algorithm": algorithm} if algorithm in ("pairs", "class_sums", "tiled") else {}
     x = x.clone().requires_grad_()
     if algorithm == "accelerator":
-        apart, _, other = _DevicePairs.apply(x, LABELS, None, KINDS[form])
+        apart, _, other = _DevicePairs.apply(x, LABELS, None, KINDS[form], Weights())
         loss = apart + 0.7 * (other.abs() if form == "abs_mean" else other)
     elif algorithm == "func":
         function = torch.func.grad_and_value(lambda x: orthogonal_projection(x, LABELS, gamma=0.7, form=form).loss)

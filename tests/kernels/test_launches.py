@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from _batches import FORMS
 from conftest import by_definition
 from opl import OrthogonalProjectionLoss, orthogonal_projection
-from opl._kernels.pairs import _DevicePairs
+from opl._kernels.pairs import Weights, _DevicePairs
 from opl.functional import KINDS
 
 NO_LAUNCH = {"alias", "as_strided", "detach", "diagonal", "empty", "expand", "new_empty", "permute", "select", "slice"}
@@ -46,9 +46,12 @@ def test_the_path_for_accelerators_equals_the_double_loop(form):
     x[3] = 0
     x.requires_grad_()
     expected = by_definition(x, labels, gamma=0.7, form=form)
-    apart, same, other = _DevicePairs.apply(x, labels, labels == -100, KINDS[form])
-    other = other.abs() if form == "abs_mean" else other
-    got = apart + 0.7 * other, same, other
+    weights = Weights(1.0, 0.7)
+    in_kernel = Weights() if form == "abs_mean" else weights
+    loss, same, other = _DevicePairs.apply(x, labels, labels == -100, KINDS[form], in_kernel)
+    if form == "abs_mean":
+        loss, other = weights.combine(loss, other.abs()), other.abs()
+    got = loss, same, other
     torch.testing.assert_close(torch.stack(got), torch.stack(expected), rtol=1e-12, atol=1e-12)
     for value, exact in zip(got, expected, strict=True):
         (gradient,) = torch.autograd.grad(value, x, retain_graph=True)
@@ -64,4 +67,5 @@ def test_the_path_for_accelerators_equals_the_double_loop(form):
 )
 def test_a_mean_over_no_pairs_is_zero_there_too(labels, expected):
     x, y = torch.ones(len(labels), 3), torch.tensor(labels)
-    assert torch.stack(_DevicePairs.apply(x, y, y == -100, "absolute")).tolist() == pytest.approx(expected, abs=1e-6)
+    got = torch.stack(_DevicePairs.apply(x, y, y == -100, "absolute", Weights()))
+    assert got.tolist() == pytest.approx(expected, abs=1e-6)

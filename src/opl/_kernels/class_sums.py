@@ -203,7 +203,7 @@ def same_class(rows: Tensor, columns: Tensor, dtype: torch.dtype) -> Tensor:
     if rows.ndim == 2:
         return rows @ columns.T
     if rows.dtype == dtype:  # ids in the dtype of the features: this comparison is five times faster
-        return torch.eq(rows[:, None], columns, out=rows.new_empty(len(rows), len(columns)))
+        return torch.eq(rows.unsqueeze(1), columns, out=rows.new_empty(rows.shape[0], columns.shape[0]))
     return (rows[:, None] == columns).to(dtype)
 
 

@@ -41,7 +41,8 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
     """Return a context that disables autocast, because products of unit features need full precision."""
     kind = x.device.type if isinstance(x, Tensor) else "cpu"
     # torch 2.6 cannot trace is_autocast_available; of the devices that code is compiled for, only meta has no autocast
-    available = kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
+    known = kind == "cpu" or torch.compiler.is_compiling()
+    available = kind != "meta" if known else torch.amp.is_autocast_available(kind)
     if available and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
@@ -102,7 +103,7 @@ def _ordinary_norms(x: Tensor, ignored: Tensor | None) -> Tensor | None:
 
     None where that would not do, or cannot be known without a synchronization.
     """
-    if x.device.type != "cpu" or ignored is not None or not len(x) or is_traced():
+    if x.device.type != "cpu" or ignored is not None or not x.shape[0] or is_traced():
         return None
     norms: Tensor = torch.linalg.vector_norm(x, dim=1)
     return norms if _are_moderate(norms.detach()) else None
@@ -110,7 +111,8 @@ def _ordinary_norms(x: Tensor, ignored: Tensor | None) -> Tensor | None:
 
 def _are_moderate(values: Tensor, zeros: bool = False) -> bool:
     """Return whether all values are in the range of moderate numbers, where zeros may be in it too."""
-    low, high = (value.item() for value in torch.aminmax(values))
+    smallest, largest = torch.aminmax(values)
+    low, high = smallest.item(), largest.item()
     if zeros and low == 0:
         low = values.where(values > 0, 1).min().item()
     return low > 1 / MODERATE and high < MODERATE
@@ -136,7 +138,7 @@ def feature_gradient_(pull: Tensor, x: Tensor, inverse: Tensor) -> Tensor:
 
     `u = x * inverse` is stored only where products with `x` may leave its range, or where that cannot be known.
     """
-    if not len(x) or x.device.type != "cpu" or is_traced() or not _are_moderate(inverse, zeros=True):
+    if not x.shape[0] or x.device.type != "cpu" or is_traced() or not _are_moderate(inverse, zeros=True):
         return unit_gradient_(pull, x * inverse[:, None], inverse)
     along = torch.linalg.vecdot(pull, x) * inverse
     return pull.addcmul_(x, (along * inverse)[:, None], value=-1).mul_(inverse[:, None])
@@ -144,5 +146,5 @@ def feature_gradient_(pull: Tensor, x: Tensor, inverse: Tensor) -> Tensor:
 
 def unit_gradient_(pull: Tensor, unit: Tensor, inverse: Tensor) -> Tensor:
     """Do the same with given unit features."""
-    along = torch.linalg.vecdot(pull, unit)
-    return pull.addcmul_(unit, along[:, None], value=-1).mul_(inverse[:, None])
+    along = (pull * unit).sum(1, keepdim=True)
+    return pull.addcmul_(unit, along, value=-1).mul_(inverse.unsqueeze(1))

@@ -1,6 +1,6 @@
 """All pairs at once, by one B x B product: fastest for ordinary batches, with derivatives of any order."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,18 @@ from .normalize import (
 )
 
 Kind = Literal["signed", "absolute", "squared"]  # of which function of the cosines d is the mean
+
+
+class Weights(NamedTuple):
+    """The weights of 1 - s and of d in a loss; by default the loss is 1 - s."""
+
+    apart: float = 1.0
+    other: float = 0.0
+
+    def combine(self, apart: Tensor, other: Tensor) -> Tensor:
+        """Return the loss, given 1 - s and d."""
+        apart = apart if self.apart == 1 else self.apart * apart
+        return torch.add(apart, other, alpha=self.other) if self.other else apart
 
 
 def of_cosines(cosines: Tensor, kind: Kind) -> Tensor:
@@ -38,16 +50,18 @@ def pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tupl
     return (cosines * same).sum() * per_same, (of_cosines(cosines, kind) * other).sum() * per_other
 
 
-def fast_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind) -> tuple[Tensor, Tensor, Tensor]:
-    """Return 1 - s, s and d with a handwritten gradient: one product forward, one backward."""
+def fast_pairs(
+    x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind, weights: Weights
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the loss, s and d with a handwritten gradient: one product forward, one backward."""
     function = _Pairs if x.device.type == "cpu" or labels.ndim == 2 else _DevicePairs
-    apart, same, other = function.apply(x, labels, ignored, kind)  # type: ignore[no-untyped-call]
-    return apart, same, other
+    loss, same, other = function.apply(x, labels, ignored, kind, weights)  # type: ignore[no-untyped-call]
+    return loss, same, other
 
 
 def _per_pair(same: Tensor, ignored: Tensor | None) -> tuple[Number, Number]:
     """Return one over the number of ordered same-class pairs and of other pairs, without ignored rows."""
-    rows: Number = len(same)
+    rows: Number = same.shape[0]
     same_pairs: Number = same.sum()
     if ignored is not None:
         kept = (~ignored).to(same.dtype)
@@ -66,16 +80,21 @@ def _inner(one: Tensor, other: Tensor) -> Tensor:
     return rows.sum()
 
 
-def _upstream(x: Tensor, to_apart: Tensor | None, to_same: Tensor | None, to_other: Tensor | None) -> list[Tensor]:
-    """Return the gradients of 1 - s and of d, given those of 1 - s, s and d, of which some may be missing."""
-    pulled = x.new_zeros(()) if to_apart is None else to_apart
-    return [pulled if to_same is None else pulled - to_same, x.new_zeros(()) if to_other is None else to_other]
+def _upstream(
+    x: Tensor, weights: Weights, to_loss: Tensor | None, to_same: Tensor | None, to_other: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of 1 - s and of d, given those of the loss, s and d, of which some may be missing."""
+    pulled = x.new_zeros(()) if to_loss is None else to_loss if weights.apart == 1 else to_loss * weights.apart
+    pulled = pulled if to_same is None else pulled - to_same
+    if to_loss is None or not weights.other:
+        return pulled, x.new_zeros(()) if to_other is None else to_other
+    return pulled, to_loss * weights.other if to_other is None else torch.add(to_other, to_loss, alpha=weights.other)
 
 
 def _differentiable_backward(ctx: Any, x: Tensor, pulled: Tensor, pushed: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradient by operations that can be differentiated again, for `create_graph=True`."""
     again = pairs(x, *ctx.given)
-    return (*torch.autograd.grad(again, x, (-pulled, pushed), create_graph=True), None, None, None)
+    return (*torch.autograd.grad(again, x, (-pulled, pushed), create_graph=True), None, None, None, None)
 
 
 class _Pairs(torch.autograd.Function):
@@ -83,11 +102,11 @@ class _Pairs(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind
+        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind, weights: Weights
     ) -> tuple[Tensor, Tensor, Tensor]:
         inverse = inverse_norms(x, ignored)
-        unit = x * inverse[:, None]
-        cosines = unit @ unit.T
+        unit = x * inverse.unsqueeze(1)
+        cosines = torch.mm(unit, unit.t())
         same = same_class(labels, labels, x.dtype)
         if labels.ndim == 2:  # of class ids, the diagonal of `same` is 1, and that of `other` becomes 0
             same.fill_diagonal_(1)
@@ -101,25 +120,25 @@ class _Pairs(torch.autograd.Function):
         same.fill_diagonal_(0)
         per_same, per_other = _per_pair(same, ignored)
         slope = 4 if kind == "squared" else 2  # every pair is counted in both orders
-        ctx.given, ctx.per = (labels, ignored, kind), (2 * per_same, slope * per_other)
+        ctx.given, ctx.weights, ctx.per = (labels, ignored, kind), weights, (2 * per_same, slope * per_other)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, inverse, unit, same, other)
-        s = _inner(cosines, same) * per_same
-        return 1 - s, s, _inner(cosines, other) * per_other
+        s, d = _inner(cosines, same).mul_(per_same), _inner(cosines, other).mul_(per_other)
+        return weights.combine(torch.rsub(s, 1), d), s, d
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         x, inverse, unit, same, other = ctx.saved_tensors
-        pulled, pushed = _upstream(x, *upstream)
+        pulled, pushed = _upstream(x, ctx.weights, *upstream)
         if torch.is_grad_enabled():
             return _differentiable_backward(ctx, x, pulled, pushed)
         per_same, per_other = ctx.per
         if isinstance(per_same, float) and not is_traced():  # a number is faster than a tensor of one element
-            weights = (same * (pulled.item() * -per_same)).add_(other, alpha=pushed.item() * per_other)
+            coefficients = (same * (pulled.item() * -per_same)).add_(other, alpha=pushed.item() * per_other)
         else:
-            weights = (same * (pulled * -per_same)).addcmul_(other, pushed * per_other)
+            coefficients = (same * (pulled * -per_same)).addcmul_(other, pushed * per_other)
         with full_precision(x):
-            return unit_gradient_(weights @ unit, unit, inverse), None, None, None
+            return unit_gradient_(torch.mm(coefficients, unit), unit, inverse), None, None, None, None
 
 
 class _DevicePairs(torch.autograd.Function):
@@ -127,12 +146,12 @@ class _DevicePairs(torch.autograd.Function):
 
     `tests/kernels/test_launches.py` counts them. With A the same-class mask (0 for ignored rows), T its sum and N its
     trace, there are T - N ordered same-class pairs and N^2 - T others. Rows that are zero or ignored have length
-    infinity, so that their unit vector is 0. The first output, 1 - s, saves the negation of a gradient.
+    infinity, so that their unit vector is 0.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind
+        ctx: Any, x: Tensor, labels: Tensor, ignored: Tensor | None, kind: Kind, weights: Weights
     ) -> tuple[Tensor, Tensor, Tensor]:
         alike = torch.eq(labels[:, None], labels, out=x.new_empty(len(x), len(x)))
         if ignored is not None:
@@ -151,29 +170,29 @@ class _DevicePairs(torch.autograd.Function):
         else:
             other = torch.dot(apart.view(-1), apart.view(-1))
         other = other / other_pairs
-        ctx.given = (labels, ignored, kind)
+        ctx.given, ctx.weights = (labels, ignored, kind), weights
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x, inverse, unit, alike, apart, same_pairs, other_pairs)
-        return 1 - same, same, other
+        return weights.combine(1 - same, other), same, other
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
         x, inverse, unit, alike, apart, same_pairs, other_pairs = ctx.saved_tensors
-        pulled, pushed = _upstream(x, *upstream)
+        pulled, pushed = _upstream(x, ctx.weights, *upstream)
         if torch.is_grad_enabled():
             return _differentiable_backward(ctx, x, pulled, pushed)
         kind, by_other = ctx.given[2], pushed / other_pairs
-        weights = alike * (pulled / same_pairs)
+        coefficients = alike * (pulled / same_pairs)
         if kind == "signed":
-            weights.addcmul_(1 - alike, by_other, value=-1)
+            coefficients.addcmul_(1 - alike, by_other, value=-1)
         elif kind == "absolute":
-            weights.addcmul_(apart.sign(), by_other, value=-1)
+            coefficients.addcmul_(apart.sign(), by_other, value=-1)
         else:
-            weights.addcmul_(apart, by_other, value=-2)
+            coefficients.addcmul_(apart, by_other, value=-2)
         with full_precision(x):
-            pull = torch.addmm(unit, weights, unit, beta=0, alpha=-2)  # every pair is counted in both orders
+            pull = torch.addmm(unit, coefficients, unit, beta=0, alpha=-2)  # every pair is counted in both orders
             along = (pull * unit).sum(1)
-            return pull.addcmul_(unit, along[:, None], value=-1).mul_(inverse[:, None]), None, None, None
+            return pull.addcmul_(unit, along[:, None], value=-1).mul_(inverse[:, None]), None, None, None, None
 
 
 def cross_pairs(x: Tensor, labels: Tensor, ignored: Tensor | None, split: int, kind: Kind) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,8 @@ def validate(features: Tensor, labels: Tensor, ignore_index: int) -> ValidBatch:
         labels = labels.to(x.dtype)
     if x.numel() == 0:
         return ValidBatch(x, labels, ignored, True)
-    low, high = (value.item() for value in torch.aminmax(x.detach()))
+    smallest, greatest = torch.aminmax(x.detach())
+    low, high = smallest.item(), greatest.item()
     if not (math.isfinite(low) and math.isfinite(high)):
         raise FeatureError(
             f"the features contain {'NaN' if math.isnan(low) else 'infinite values'}: the model has diverged or its "
@@ -151,7 +152,7 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
         raise LabelError(
             f"labels have shape {shape} and type {labels.dtype}: pass (B,) class ids or (B, C) soft labels."
         )
-    if len(labels) != len(x):
+    if labels.shape[0] != x.shape[0]:  # `len` of a tensor takes a microsecond
         raise LabelError(f"{len(labels)} labels for {len(x)} features: pass one label per row of the features.")
     if soft and labels.ndim == 1:
         raise LabelError(
@@ -168,9 +169,10 @@ def check_labels(labels: Tensor, x: Tensor) -> Tensor:
 
 def _check_label_values(labels: Tensor, ignore_index: int) -> tuple[bool, float]:
     """Raise `LabelError` for invalid values; return whether any row is ignored, and the largest label."""
-    if len(labels) == 0:
+    if labels.shape[0] == 0:
         return False, 0
-    low, high = (value.item() for value in torch.aminmax(labels))
+    smallest, largest = torch.aminmax(labels)
+    low, high = smallest.item(), largest.item()
     if labels.ndim == 1:
         if low >= 0:
             return low <= ignore_index <= high, high
@@ -290,7 +292,7 @@ def check_ignore_index(ignore_index: int) -> None:
 
 def is_number(value: object) -> bool:
     """Return whether `value` is a real number, from Python or NumPy, and not a bool."""
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return type(value) in (int, float) or (isinstance(value, Real) and not isinstance(value, bool))
 
 
 def is_readable(value: Tensor) -> bool:

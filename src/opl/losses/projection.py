@@ -7,11 +7,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from .._kernels.class_sums import FEWEST_PAIRS
+from .._kernels.pairs import Weights
 from ..errors import DistributedError, OptionError
 from ..functional import (
     FORM,
     GAMMA,
     IGNORE_INDEX,
+    ONE_MINUS_S,
     SAME_WEIGHT,
     Form,
     Projection,
@@ -20,7 +22,7 @@ from ..functional import (
     gamma_needed,
     similarities,
 )
-from ..schedules import Gamma, GammaRule, NeededGamma, gamma_rule
+from ..schedules import ConstantGamma, Gamma, GammaRule, NeededGamma, gamma_rule
 
 ONE_SIGN = 0.98  # with this share of |d| in the signed mean, hardly any cosine is negative
 
@@ -141,16 +143,26 @@ class OrthogonalProjectionLoss(nn.Module):
         with_layout: bool = False,
     ) -> Similarities:
         group = default_group() if self.global_batch else None
+        weights = ONE_MINUS_S
+        if isinstance(self.rule, ConstantGamma):
+            weights = Weights(self.same_weight, self.rule.value)
         return similarities(
-            features, labels, self.form, self.ignore_index, group, references=references, with_layout=with_layout
+            features,
+            labels,
+            self.form,
+            self.ignore_index,
+            group,
+            references=references,
+            with_layout=with_layout,
+            weights=weights,
         )
 
     def combine(self, parts: Similarities) -> tuple[Tensor, Tensor | float]:
         """Return the loss of a batch with this s and d, and its gamma."""
         gamma = self.gamma_of(parts)
-        apart = parts.apart if self.same_weight == 1 else self.same_weight * parts.apart
         if isinstance(gamma, float):
-            return torch.add(apart, parts.other, alpha=gamma), gamma
+            return parts.loss, gamma
+        apart = parts.loss if self.same_weight == 1 else self.same_weight * parts.loss
         return apart + gamma * parts.other, gamma
 
     def gamma_of(self, parts: Similarities) -> Tensor | float:
