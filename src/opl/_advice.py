@@ -1,4 +1,4 @@
-"""What to take: the weight and gamma of OPL by situation, for docs/variants.md, warnings, and `opl try`."""
+"""Recommended weight and gamma by situation, for docs/variants.md, warnings, and `opl try`."""
 
 import math
 from typing import NamedTuple

@@ -49,7 +49,7 @@ class DivergedError(OplError, RuntimeError):
 
 
 class MachineError(OplError, RuntimeError):
-    """The machine refused something: no space, no permission, no memory."""
+    """The machine lacks disk space, a permission or memory."""
 
 
 class StoppedError(OplError, RuntimeError):
@@ -78,10 +78,10 @@ class OplWarning(UserWarning):
 
 
 def did_you_mean(what: str, given: object, known: Iterable[str], lister: str = "") -> str:
-    """Return the error message for an unknown name, which suggests the nearest known ones, three of them at most.
+    """Return the error message for an unknown name, which suggests at most three similar names.
 
     Args:
-        what: what the name should be the name of.
+        what: what the name stands for, such as `"form"`.
         given: the unknown name.
         known: all names.
         lister: the command that lists them.

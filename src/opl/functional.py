@@ -96,17 +96,17 @@ def orthogonal_projection(
         labels: (B,) or (B, 1) class ids; or (B, C) label rows: probabilities that sum to 1 (mixup, cutmix), or 1 for
             each class of the sample (multi-label). A pair has same-class weight w and different-class weight 1 - w. For
             probabilities w is the inner product of the two rows, for multi-label rows it is their cosine.
-        gamma: weight of d relative to s. With 0 the loss is about s alone.
+        gamma: weight of d relative to s. With 0 the loss depends on s alone.
         form: how d is computed: `"mean_abs"`, the mean of |cos| (Algorithm 1 and the released experiments);
             `"abs_mean"`, the absolute value of the mean of cos (Eq. 3-6); `"mean"`, signed (the released root loss);
             `"squared"`, the mean of cos^2.
-        same_weight: weight of `1 - s`. With 0 the loss is about d alone.
-        references: (R, D) features and their (R,) or (R, C) labels. Pairs are then those of a feature and a reference:
-            another modality, prototypes, or earlier batches (`opl.Queue`). Both sides get their gradients.
+        same_weight: weight of `1 - s`. With 0 the loss depends on d alone.
+        references: (R, D) features and their (R,) or (R, C) labels. A pair then consists of a feature and a reference:
+            another modality, prototypes, or earlier batches (`opl.Queue`). Both sides get gradients.
         ignore_index: rows with this label are excluded; for label rows, rows filled with this value.
         group: a process group. The loss is that of the combined batch of all its processes, and the gradient is exact
             after averaging over processes, as DDP and FSDP do.
-        algorithm: `"auto"` or one of those listed in the module docstring. With a `group`, one of `"auto"`,
+        algorithm: `"auto"` or an algorithm of the module docstring. With a `group`, one of `"auto"`,
             `"class_sums"` and `"features"`: what is sent between processes. With `references`, only `"auto"`.
 
     Example:
@@ -114,7 +114,7 @@ def orthogonal_projection(
         >>> orthogonal_projection(features, torch.tensor([7, 7, 2]))
         Projection(loss=tensor(0.), same=tensor(1.), other=tensor(0.))
 
-        Faces and voices of the same people, of which only pairs across the two count:
+        Faces and voices of the same people, where a pair is a face and a voice:
 
         >>> faces, voices, people = torch.eye(3), 2 * torch.eye(3), torch.tensor([0, 1, 2])
         >>> orthogonal_projection(faces, people, references=(voices, people))

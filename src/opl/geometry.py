@@ -397,7 +397,7 @@ class Retrieval(NamedTuple):
 def retrieval(features: Tensor, labels: Tensor, *, ignore_index: int = IGNORE_INDEX) -> Retrieval:
     """Return Recall@1, MAP@R and R-precision, with every sample as a query for all others.
 
-    Samples without another sample of their class are no queries, but can be retrieved. Equal similarities count as
+    Samples that are alone in their class are not queries, but can be retrieved. Equal similarities count as
     wrong: a sample of the same class ranks behind samples of other classes with the same similarity, so that constant
     features score 0. Similarities are computed a block of rows at a time.
 

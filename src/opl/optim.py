@@ -100,7 +100,7 @@ def orthogonalize(matrix: Tensor, steps: int) -> Tensor:
 class MuonSGD(torch.optim.Optimizer):
     """Muon on the filters of convolutions (4-D weights), SGD with Nesterov momentum on all other parameters.
 
-    `torch.optim.Muon` takes matrices alone and keeps the norms of weights; here the filters of a convolution are one
+    `torch.optim.Muon` takes only matrices and keeps the norms of weights; here the filters of a convolution are one
     matrix, and their norm is reset at every step, which takes the place of weight decay.
 
     Args:

@@ -51,8 +51,8 @@ class Ramp:
     """A gamma or weight that goes from `start` to `end` within `steps` training steps, and then stays there.
 
     Args:
-        start: the value at first, and during the `delay`.
-        end: the value at last.
+        start: the initial value, also during the `delay`.
+        end: the final value.
         steps: the number of training steps from `start` to `end`.
         delay: the number of training steps before the ramp begins, for a late start.
         shape: `"linear"`, or half a `"cosine"`.
@@ -79,10 +79,10 @@ class Ramp:
 class AutoGamma:
     """A gamma that is large enough to lower d, plus a margin: `max(floor, gamma_needed + margin)`.
 
-    `opl.functional.gamma_needed` is taken of running means of s, d, the number of classes and the samples per class,
-    and multiplied by `same_weight`. Batches to which that rule does not apply do not count: those without pairs of
-    either kind, and those with many negative cosines unless `form` is `"mean"` or `"abs_mean"`. If it applies to none,
-    as with `form="squared"`, gamma is the floor. `gamma="auto"` uses these defaults.
+    `opl.functional.gamma_needed` is computed from running means of s, d, the number of classes and the samples per
+    class, and multiplied by `same_weight`. Batches to which that rule does not apply are skipped: batches that lack
+    pairs of one kind, and batches with many negative cosines unless `form` is `"mean"` or `"abs_mean"`. If it never
+    applies, as with `form="squared"`, gamma is the floor. `gamma="auto"` uses these defaults.
 
     Example:
         >>> from opl import OrthogonalProjectionLoss
@@ -102,7 +102,7 @@ Gamma = float | Literal["auto"] | AutoGamma | Ramp
 
 @dataclass(frozen=True)
 class ConstantGamma:
-    """The same gamma always, without state."""
+    """A constant gamma, without state."""
 
     value: float
 

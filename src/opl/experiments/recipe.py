@@ -60,7 +60,7 @@ class Recipe:
     new_head: bool = False
     """With `inherit`: initialize a new classifier, for classes that differ from those of the `after` run."""
     members: tuple[Name, ...] = ()
-    """Recipes whose runs (same seed and output folder) form a family with this one, which is evaluated together."""
+    """Recipes whose runs (same seed and output folder) are evaluated together with this run."""
     normalize: Normalize = "data"
     """Where images are normalized: before the model, in it, or not at all.
 
@@ -73,7 +73,7 @@ class Recipe:
     A file with torchvision's names, a Hub id, or `efficientnet-lite0`, the ImageNet weights of the extra `pretrained`.
     """
     checksum: str = ""
-    """The required SHA-256 of `weights`, or its first digits; empty accepts any. The result records the actual one."""
+    """The required SHA-256 of `weights`, or its first digits; empty accepts any. The result records it."""
     head_lr_mult: Positive = 1.0
     """Learning rate of the classifier, relative to that of the other weights: above 1 for fine-tuning."""
     oracle: bool = False
@@ -93,15 +93,15 @@ class Recipe:
     channels_last: bool = True
     """Store images and weights with the channels last, which is faster for convolutions."""
     on_nan: OnNaN = "stop"
-    """A step whose loss is not finite: end the run, or leave the step out and count it as `skipped_steps`."""
+    """What to do if the loss of a step is not finite: end the run, or skip the step and count it in `skipped_steps`."""
     checkpoint_every: str = "10 minutes"
     """Time or steps between checkpoints inside an epoch, such as `30 minutes`, `500 steps` or `never`."""
     timeout: Positive = 300.0
-    """Seconds after which processes that wait for another one end the run."""
+    """Seconds to wait for another process before the run ends."""
     compile: bool = False
     """Compile the model with torch.compile."""
     log: Log = "none"
-    """Where numbers are logged beside the run folder."""
+    """Where to log numbers in addition to the run folder."""
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -41,8 +41,8 @@ class SafeCosineSimilarity(CosineSimilarity):  # type: ignore[misc,unused-ignore
 class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-ignore]
     """OPL, `(1 - s) + gamma * d`, called as `loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)`.
 
-    s is the mean cosine over positive pairs, d that over negative pairs. By default these are all pairs of different
-    samples, and the value is that of `opl.orthogonal_projection`. With `indices_tuple` they are the pairs of a miner (a
+    s is the mean cosine over positive pairs, d the mean over negative pairs. By default these are all pairs of
+    different samples, and the value is that of `opl.orthogonal_projection`. With `indices_tuple` they are the pairs of a miner (a
     triplet is one positive and one negative pair; a pair that is listed twice counts twice). With `ref_emb` they are
     the pairs of a batch row and a reference row. A mean over no pairs is 0, so without a positive pair the loss is
     1 + gamma * d.
@@ -157,7 +157,7 @@ class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-
 class ProjectionCrossBatchMemory(CrossBatchMemory):  # type: ignore[misc,unused-ignore]
     """A `CrossBatchMemory` for `ProjectionMetricLoss`: pairs between the batch and the last `memory_size` embeddings.
 
-    The original accepts only losses that it lists by name; in all else this class is the same.
+    The original accepts only losses that it lists by name; otherwise this class is the same.
 
     Example:
         >>> loss = ProjectionCrossBatchMemory(ProjectionMetricLoss(), embedding_size=64, memory_size=1024)

@@ -36,7 +36,7 @@ def perpetual(
     - version 2: `1/2 mean_i |1 - cos(f_i, v_{y_i})| + 1/C^2 sum_{j,k} |cos(v_j, v_k) - [j = k]|`. The second part
       depends only on the directions.
 
-    Both give 0 for an empty batch. There is no `reduction`: |d| and the second part of version 2 are no means
+    Both give 0 for an empty batch. There is no `reduction`: |d| and the second part of version 2 are not means
     over samples.
 
     Args:

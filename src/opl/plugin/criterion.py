@@ -83,15 +83,15 @@ def regularize(
 ) -> "RegularizedCriterion":
     """Return a criterion that adds OPL to `criterion` and is called the same way, `criterion(output, target)`.
 
-    The features are the input of the layer whose output becomes the logits. It is found in the autograd graph of each
-    batch, so several passes, several heads, and passes without gradients in between cannot be mixed up. Logits of
-    tokens or pixels have one feature vector each.
+    The features are the input of the layer that computes the logits. This layer is found in the autograd graph of each
+    batch, so several passes, several heads, and passes without gradients in between cannot be mixed up. Tokens and
+    pixels have one feature vector each.
 
     Args:
         criterion: the existing loss, called with logits and target, for instance `nn.CrossEntropyLoss()`.
         model: the model that computes the features; it is not modified.
-        weight: the paper's lambda, a number or an `opl.Ramp`. With 0 the loss equals the criterion's bit for bit; s and
-            d are still computed.
+        weight: the paper's lambda, a number or an `opl.Ramp`. With 0 the loss equals the base criterion bit for bit,
+            and s and d are still computed.
         gamma: weight of d relative to s: a number, `"auto"` for a gamma that is large enough to lower d, or an
             `opl.Ramp` that grows during training. By default 0.5, the paper's choice.
         layer: the layer whose input is the features, or its name, where the classifier cannot or should not be found.
@@ -101,7 +101,7 @@ def regularize(
         labels: a function of the target that returns the labels for OPL, or a boolean mask of the rows for OPL, where
             these are not the target itself.
         loss: a function that takes the scalar loss out of the value of a criterion that returns a tuple or dict.
-        in_eval: whether to add OPL in `model.eval()` too, for instance to stop early by the whole loss.
+        in_eval: whether to add OPL after `model.eval()` too, for instance for early stopping on the total loss.
         ignore_index: rows with this label are excluded; by default the criterion's `ignore_index`, or -100.
         options: `form`, `global_batch` and more, see `opl.OrthogonalProjectionLoss`.
 

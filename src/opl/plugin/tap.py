@@ -37,7 +37,8 @@ class FeatureTap:
     """Read the features of a model without editing it: the input of the classifier that ran last.
 
     A forward hook keeps the features in every forward pass, also under DDP and `torch.compile` (create the tap before
-    the compiled model first runs). It changes neither the model's output nor its `state_dict`, and goes with the tap.
+    the compiled model first runs). It changes neither the model's output nor its `state_dict`, and is removed with the
+    tap.
 
     Args:
         model: any module.

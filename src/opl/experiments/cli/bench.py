@@ -18,12 +18,12 @@ class Bench(Flags):
 
     what: Positional[Subject] = "loss"
     """OPL vs the textbook version; OPL vs its variants; all losses of table 1 as shares of a training step; the
-    training loop vs a bare and a conventional one; the classifier of few-shot episodes vs scikit-learn's; or a step of
+    training loop vs a bare and a conventional loop; the classifier of few-shot episodes vs scikit-learn's; or a step of
     adversarial training vs the passes that it needs."""
     seconds: Positive = 4.0
     """Minimum time per case; every version runs at least three times."""
     threads: Annotated[int, Range(0, 1024)] = 0
-    """Threads of torch; 0 keeps the default."""
+    """Number of torch threads; 0 keeps the default."""
     memory: bool = True
     """Measure memory too (Linux; takes a minute)."""
     json: bool = False

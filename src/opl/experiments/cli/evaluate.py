@@ -20,7 +20,7 @@ FLAGS = "opl evaluate RUN PROTOCOL --help lists the settings of a protocol."
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Measure a finished run in another way."""
+    """Evaluate a finished run with another protocol."""
 
     run_folder: Path
     protocol: Protocol

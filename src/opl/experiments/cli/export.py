@@ -15,7 +15,7 @@ class Export(Flags):
     """Export a finished run as weights, config, model card and figures, to a folder, the Hub, or both."""
 
     run_folder: Annotated[Positional[Path], arg(metavar="RUN")]
-    """For instance runs/digits-opl/seed-0."""
+    """A finished run, such as runs/digits-opl/seed-0."""
     folder: Annotated[Positional[Path | None], arg(metavar="[DIR]")] = None
     """A new or empty folder, or an earlier export of the same run."""
     hub: str = ""

@@ -20,7 +20,7 @@ class Add:
     """Add a record of every finished run below a folder; adding a run twice changes nothing."""
 
     folder: Positional[Path]
-    """For example runs/small/table-1."""
+    """A folder of runs, such as runs/small/table-1."""
     to: Path = RECORDS
     """The folder of records."""
     replace: bool = False
@@ -45,16 +45,16 @@ class Add:
 
 @dataclass(frozen=True)
 class Write:
-    """Render the tables of RESULTS.md and its pages from the records; text outside of markers stays as it is."""
+    """Render the tables of RESULTS.md and its pages from the records; text outside the markers stays as it is."""
 
     records: Path = RECORDS
     """The folder of records."""
     file: Path = DOCUMENT
-    """The text, with a line `<!-- opl results: ITEM SCALE -->` before each table and `<!-- end -->` after it."""
+    """The file to update: `<!-- opl results: ITEM SCALE -->` marks the start of a table, `<!-- end -->` its end."""
     readme: Path = Path("README.md")
-    """Another text with such lines; skipped if it does not exist."""
+    """Another file with such markers; skipped if it does not exist."""
     pages: Path = PAGES
-    """A folder of further texts (*.md) with such lines, and of the forest plot; skipped if it does not exist."""
+    """A folder of further files (*.md) with such markers, and of the forest plot; skipped if it does not exist."""
     check: bool = False
     """Write nothing; exit with 1 if a file would change."""
 
@@ -127,10 +127,10 @@ def _read_text(file: Path) -> str:
 
 @dataclass(frozen=True)
 class Draw:
-    """Draw a figure of final numbers from the records, with seeds of several days and machines."""
+    """Draw a figure of final numbers from the records, with all recorded seeds."""
 
     item: Positional[str]
-    """For example figure-6."""
+    """A table or figure, such as figure-6."""
     scale: Literal["paper", "small"] = "small"
     records: Path = RECORDS
     """The folder of records."""

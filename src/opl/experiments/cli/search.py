@@ -34,7 +34,7 @@ class Search:
     """Search any settings of a recipe by grid or Optuna, on validation only; other flags are settings of all trials."""
 
     recipe: Positional[str]
-    """For instance digits-opl; `opl recipes` lists them."""
+    """A recipe, such as digits-opl; `opl recipes` lists them."""
     over: tuple[str, ...] = ()
     """Settings with their values: method.weight=0.1:2:log (a range), method.gamma=0.5,1,2 (a list)."""
     by: Literal["grid", "optuna"] = "grid"

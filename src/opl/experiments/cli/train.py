@@ -128,14 +128,12 @@ def _parser(argv: list[str]) -> Parser:
         choices=SCALES,
         help=f"The paper's protocol, a small version, or a smoke test. (default: {FULL})",
     )
-    parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="FOLDER", help=f"The folder of the runs. (default: {OUT})"
-    )
+    parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"The output folder. (default: {OUT})")
     parser.add_argument("--dry-run", action="store_true", help="Print the settings and the cost, and train nothing.")
     parser.add_argument("--until", type=int, default=0, metavar="EPOCH", help="Pause after this epoch.")
     parser.add_argument("--no-test", dest="test", action="store_false", help="Do not use the test set.")
     parser.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="Wait for another process in the folder."
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="How long to wait for another process."
     )
     parser.add_argument("--json", action="store_true", help="Print the result as JSON.")
     return parser

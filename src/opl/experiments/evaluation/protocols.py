@@ -340,7 +340,7 @@ PROTOCOLS = {
     ),
     "selection": Protocol(
         "selection:evaluate_selection",
-        "episodes of Meta-Dataset on the features of a run and its family (measures/)",
+        "Meta-Dataset episodes on the features of a run and its members (measures/)",
         settings=Selection,
         several="target",
         parse=str,

@@ -31,7 +31,7 @@ class CrossEntropyOPL(Method):
     gamma: float = GAMMA
     """Weight of d relative to s."""
     form: Form = FORM
-    """How d is computed; on pooled ReLU features all three forms give the same value."""
+    """How d is computed; on pooled ReLU features all forms but `squared` give the same value."""
     label_smoothing: FractionBelowOne = CrossEntropy.label_smoothing
 
     @property

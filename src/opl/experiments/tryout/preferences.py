@@ -39,9 +39,9 @@ class Preferences:
     lr: NotNegative = 0.0
     """Largest learning rate; with pretrained weights, that of all layers but the classifier."""
     weight: NotNegative | None = None
-    """The weight of OPL, lambda; the paper's 1."""
+    """The weight of OPL, the paper's lambda; by default 1, as in the paper."""
     gamma: float | None = None
-    """The weight of d in OPL; the paper's 0.5."""
+    """The weight of d in OPL; by default 0.5, as in the paper."""
     flip: Fraction | None = None
     """Probability of a horizontal flip; default 0.5 for color, 0 for gray images, which may be text."""
     precision: TrainingPrecision = "auto"
