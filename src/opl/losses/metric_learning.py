@@ -44,8 +44,8 @@ class ProjectionMetricLoss(BaseMetricLossFunction):  # type: ignore[misc,unused-
     s is the mean cosine over positive pairs, d the mean over negative pairs. By default these are all pairs of
     different samples, and the value is that of `opl.orthogonal_projection`. With `indices_tuple` they are the pairs of
     a miner (a triplet is one positive and one negative pair; a pair that is listed twice counts twice). With `ref_emb`
-    they are the pairs of a batch row and a reference row. A mean over no pairs is 0, so without a positive pair the loss is
-    1 + gamma * d.
+    they are the pairs of a batch row and a reference row. A mean over no pairs is 0, so without a positive pair the
+    loss is 1 + gamma * d.
 
     The parts `"pos_loss"`, `1 - cos` of each positive pair, and `"neg_loss"`, gamma times the summand of d of each
     negative pair, go to the reducer, which is a `MeanReducer` by default; any other one changes the means above.
