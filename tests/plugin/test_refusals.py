@@ -380,7 +380,7 @@ def options():
         ),
         "no linear layer": (lambda: opl.FeatureTap(nn.Conv2d(1, 1, 3)), errors.LayerError, ["Conv2d", "layer="]),
         "wrong name": (lambda: opl.FeatureTap(model, "body.22"), errors.LayerError, ["'body.22'", "'body.2'"]),
-        "another model's layer": (lambda: opl.FeatureTap(model, nn.Linear(2, 2)), errors.LayerError, ["not a part"]),
+        "another model's layer": (lambda: opl.FeatureTap(model, nn.Linear(2, 2)), errors.LayerError, ["not part"]),
         "not run": (lambda: opl.FeatureTap(model).features, errors.TapError, ["'fc'"]),
         "no model": (lambda: make("resnet"), errors.LayerError, ["str"]),
         "negative weight": (lambda: make(model, weight=-1), errors.OptionError, ["-1", "at least 0"]),
