@@ -192,8 +192,8 @@ ERRORS = {
     "not finite": (lambda: measure(ROW / 0, ONE), FeatureError, "infinite", "check the batch"),
     "ignore_index": (lambda: measure(ROW, ONE, ignore_index=0.5), OptionError, "ignore_index is 0.5", "integer"),
     "no classes": (lambda: Geometry(3, num_classes=0), OptionError, "num_classes is 0", "at least 1"),
-    "a fractional dim": (lambda: Geometry(2.0, num_classes=3), OptionError, "feature_dim is 2.0", "whole number"),
-    "a true number": (lambda: Geometry(2, num_classes=True), OptionError, "num_classes is True", "whole number"),
+    "a fractional dim": (lambda: Geometry(2.0, num_classes=3), OptionError, "feature_dim is 2.0", "an integer"),
+    "a true number": (lambda: Geometry(2, num_classes=True), OptionError, "num_classes is True", "an integer"),
     "merging shapes": (
         lambda: Geometry(2, num_classes=3).merge(Geometry(4, num_classes=3)),
         OptionError,

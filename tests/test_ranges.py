@@ -59,7 +59,7 @@ class Outer:
         ({"widths": [1]}, "widths is [1] but must be a list of values."),
         ({"pair": (1, 2, 3)}, "pair has 3 values but must have 2."),
         ({"inner": Inner(1.5)}, "inner.share is 1.5 but must be a number between 0 and 1."),
-        ({"inner": {"share": 1}}, "inner is {'share': 1}, where settings are expected"),
+        ({"inner": {"share": 1}}, "inner is {'share': 1} but must be a group of settings"),
         ({"inners": (Inner(), Inner(-1.0))}, "inners.1.share is -1.0 but must be a number between 0 and 1."),
         ({"depth": 9}, "depth is 9 but must be a whole number between 8 and 200 of the form 6n + 2, such as 8 or 14."),
         ({"size": 19}, "size is 19 but must be a whole number out of 18, 34."),

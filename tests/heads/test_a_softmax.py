@@ -65,9 +65,9 @@ def test_a_huge_blend_is_no_margin():
 
 
 BAD = {
-    "half an angle": (build(ASoftmaxHead, margin=1.5), errors.OptionError, ["1.5", "whole number"]),
-    "no angle": (build(ASoftmaxHead, margin=0), errors.OptionError, ["margin is 0", "from 1"]),
-    "an angle without a number": (build(ASoftmaxHead, margin=float("nan")), errors.OptionError, ["margin", "whole"]),
+    "half an angle": (build(ASoftmaxHead, margin=1.5), errors.OptionError, ["1.5", "integer"]),
+    "no angle": (build(ASoftmaxHead, margin=0), errors.OptionError, ["margin is 0", "at least 1"]),
+    "an angle without a number": (build(ASoftmaxHead, margin=float("nan")), errors.OptionError, ["margin", "integer"]),
     "a blend of 0": (build(ASoftmaxHead, base=0.0), errors.OptionError, ["base is 0.0", "above 0"]),
 }
 

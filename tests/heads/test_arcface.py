@@ -90,7 +90,7 @@ def test_a_target_at_any_angle_never_gains_by_turning_away():
 
 BAD = {
     "a margin of degrees": (build(ArcFaceHead, margin=28.6), errors.OptionError, ["28.6", "radians"]),
-    "a negative angle": (build(ArcFaceHead, margin=-0.1), errors.OptionError, ["-0.1", "from 0"]),
+    "a negative angle": (build(ArcFaceHead, margin=-0.1), errors.OptionError, ["-0.1", "at least 0"]),
     "ArcFace's as well": (build(ArcFaceHead, warmup=-1), errors.OptionError, ["warmup is -1", "at least 0"]),
     "a negative scale": (build(ArcFaceHead, scale=-64.0), errors.OptionError, ["scale is -64.0"]),
     "a negative label": (call(ArcFaceHead(5, num_classes=9), X, Y - 1), errors.LabelError, ["label -1", "(0 to 8)"]),

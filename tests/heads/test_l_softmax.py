@@ -103,8 +103,8 @@ def test_its_class_vectors_start_with_the_lengths_of_its_release():
 
 
 BAD = {
-    "half an angle": (build(LSoftmaxHead, margin=1.5), errors.OptionError, ["1.5", "whole number"]),
-    "no angle": (build(LSoftmaxHead, margin=0), errors.OptionError, ["margin is 0", "from 1"]),
+    "half an angle": (build(LSoftmaxHead, margin=1.5), errors.OptionError, ["1.5", "integer"]),
+    "no angle": (build(LSoftmaxHead, margin=0), errors.OptionError, ["margin is 0", "at least 1"]),
     "a blend of 0": (build(LSoftmaxHead, base=0.0), errors.OptionError, ["base is 0.0", "above 0"]),
     "a blend below 0": (build(LSoftmaxHead, floor=-1.0), errors.OptionError, ["floor is -1.0", "at least 0"]),
 }

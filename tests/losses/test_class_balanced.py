@@ -74,7 +74,7 @@ BAD = {
     "a balanced form": (build(ClassBalancedFocalLoss, [1, 2], form="sigmoids"), errors.OptionError, ["'sigmoid'"]),
     "a balanced reduction": (build(ClassBalancedFocalLoss, [1, 2], reduction="avg"), errors.OptionError, ["'avg'"]),
     "a beta of 1": (build(ClassBalancedFocalLoss, [1, 2], beta=1.0), errors.OptionError, ["beta is 1.0", "below 1"]),
-    "a negative beta": (call(class_balanced_weights, [1], beta=-0.1), errors.OptionError, ["-0.1", "from 0"]),
+    "a negative beta": (call(class_balanced_weights, [1], beta=-0.1), errors.OptionError, ["-0.1", "at least 0"]),
     "no counts": (call(class_balanced_weights, []), errors.OptionError, ["counts", "per class"]),
     "counts of nothing": (call(class_balanced_weights, [0, 0]), errors.OptionError, ["at least one positive"]),
     "negative counts": (call(class_balanced_weights, [3, -1]), errors.OptionError, ["counts"]),

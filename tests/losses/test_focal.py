@@ -81,7 +81,7 @@ def test_one_class_is_a_class_too(form):
 
 NAN = float("nan")
 BAD = {
-    "a negative gamma": (build(FocalLoss, gamma=-1.0), errors.OptionError, ["gamma is -1.0", "from 0"]),
+    "a negative gamma": (build(FocalLoss, gamma=-1.0), errors.OptionError, ["gamma is -1.0", "at least 0"]),
     "a gamma that is no number": (build(FocalLoss, gamma=NAN), errors.OptionError, ["gamma is nan", "finite"]),
     "an unknown form": (build(FocalLoss, form="softmx"), errors.OptionError, ["'softmx'", "did you mean 'softmax'"]),
     "an unknown reduction": (build(FocalLoss, reduction="avg"), errors.OptionError, ["'avg'", "'mean'"]),

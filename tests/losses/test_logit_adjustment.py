@@ -59,7 +59,7 @@ def test_the_examples_are_true():
 
 ADJUSTED = LogitAdjustmentLoss([1, 2, 3])
 BAD = {
-    "a negative tau": (build(LogitAdjustmentLoss, [1, 2], tau=-1.0), errors.OptionError, ["tau is -1.0", "from 0"]),
+    "a negative tau": (build(LogitAdjustmentLoss, [1, 2], tau=-1.0), errors.OptionError, ["tau is -1.0", "at least 0"]),
     "an infinite tau": (
         call(logit_adjustment, Z, Y, log_priors=torch.zeros(3), tau=math.inf),
         errors.OptionError,

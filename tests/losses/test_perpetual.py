@@ -50,7 +50,7 @@ TABLE = {
     "an unknown version": (
         lambda: PerpetualProjectionLoss(DIM, num_classes=3, version=3),
         errors.OptionError,
-        ["version 3", "1 or 2"],
+        ["version is 3", "1 or 2"],
     ),
     "directions of no number": (
         lambda: PerpetualProjectionLoss(0, num_classes=3),
