@@ -182,7 +182,7 @@ def next_step(
         flags = {"weight": LOWER_D.weight, "gamma": LOWER_D.gamma}
         return Step(f"{why}: compare with {LOWER_D.take}, which lowers d at little cost in accuracy", flags)
     if verdict in (UNDECIDED, TOO_FEW) or (verdict != LOSS and seeds < FEW_SEEDS):
-        return Step("train more seeds, to be surer", {"seeds": max(FEW_SEEDS, 2 * seeds)})
+        return Step("train more seeds for a clearer verdict", {"seeds": max(FEW_SEEDS, 2 * seeds)})
     return Step("keep cross-entropy for these images")
 
 
