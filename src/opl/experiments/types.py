@@ -1,15 +1,17 @@
 """Plain values passed between packages, and the protocols that settings implement."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from .._ranges import check_settings
 from ..errors import OptionError
+
+T = TypeVar("T")
 
 
 class Output(NamedTuple):
@@ -138,6 +140,11 @@ class Augmentation(Protocol):
     ) -> Tensor:
         """Transform a batch, which may be only the `rows` of a global batch of `total` images."""
         ...
+
+
+def derived(read: Callable[[Any], T]) -> T:
+    """Define an attribute of a data set that is read from its files, or from another data set, when it is needed."""
+    return cast(T, property(read))
 
 
 class DataSet(Protocol):

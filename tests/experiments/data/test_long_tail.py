@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from opl.experiments.data import LongTailedCifar100, SyntheticLongTail
-from opl.experiments.data.long_tail import long_tail_counts
+from opl.experiments.data.small_images import long_tail_counts
 from opl.experiments.data.split import keep_counts
 
 

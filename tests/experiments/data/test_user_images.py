@@ -17,7 +17,7 @@ from _shapes import draw, shape_folder
 from opl.errors import DataError
 from opl.experiments.data import UserImages, user_images
 from opl.experiments.data.read import find
-from opl.experiments.data.read.listing import Unreadable
+from opl.experiments.data.read.listing import Unreadable, list_files
 from opl.experiments.data.user_images import (
     divide,
     list_target,
@@ -291,16 +291,15 @@ def test_a_training_part_alone_is_split_like_data_without_parts():
 
 
 def test_a_class_without_training_images_is_left_out():
-    images = [(row, "train", "a") for row in range(4)] + [(9, "test", "a")]
-    images += [(row, "test", "b") for row in range(5, 8)]
-    kept, notes = remove_small_classes(images)
-    assert kept == [0, 1, 2, 3, 9]
+    rows = [("train", "a")] * 4 + [("test", "b")] * 3 + [("test", "a")]
+    listing = list_files("", [(part, label, b"") for part, label in rows])
+    kept, notes = remove_small_classes(listing, range(8))
+    assert kept == [0, 1, 2, 3, 7]
     assert notes == ["Left out: 1 class without training images (b)."]
 
 
 def test_duplicates_are_reduced_to_one_and_dropped_if_labels_differ():
-    images = [(0, "a", "x"), (1, "a", "x"), (2, "a", "x"), (3, "a", "y"), (4, "b", "y"), (5, "b", "z")]
-    kept, notes = remove_copies([(row, "", label, checksum) for row, label, checksum in images])
+    kept, notes = remove_copies(list_files("", [("", label, b"") for label in "aaaabb"]), list("xxxyyz"))
     assert kept == [0, 5]
     assert len(notes) == 2
 

@@ -3,58 +3,31 @@
 from typing import Any
 
 from ...errors import DataError
-from .augment import (
-    ColorJitter,
-    Flip,
-    Grayscale,
-    Normalize,
-    PadCrop,
-    RandomResizedCrop,
-)
+from ..types import DataSet as _DataSet
+from .augment import ColorJitter, Flip, Grayscale, Normalize, PadCrop, RandomResizedCrop
 from .batches import Batches
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
 from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
-from .long_tail import LongTailedCifar100, SyntheticLongTail
 from .meta_dataset import MetaSource
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .read.catalog import CATALOG
 from .read.find import find, find_local, is_here
 from .read.parquet import count_rows
-from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FastCifar10, FastCifar100, Mnist
-from .split import split
-from .synthetic import Synthetic, SyntheticDomains, SyntheticSource
-from .two_views import SyntheticTwoViews, TwoViewsCifar10
-from .user_images import UserImages
-
-DATA_SETS = (
-    Digits,
-    Mnist,
-    FashionMnist,
+from .small_images import (
     Cifar10,
     Cifar100,
+    Digits,
+    FashionMnist,
     FastCifar10,
     FastCifar100,
-    CifarFS,
-    MiniImageNet,
-    TieredImageNet,
-    Pacs,
-    DomainFolder,
-    ImageFolder,
-    HubImages,
-    ImageNet,
-    JpegCopies,
-    UserImages,
-    MetaSource,
-    Synthetic,
-    SyntheticDomains,
-    SyntheticSource,
     LongTailedCifar100,
-    SyntheticLongTail,
+    Mnist,
     TwoViewsCifar10,
-    SyntheticTwoViews,
 )
-"""The data sets that a recipe may name."""
+from .split import split
+from .synthetic import Synthetic, SyntheticDomains, SyntheticLongTail, SyntheticSource, SyntheticTwoViews
+from .user_images import UserImages
 
 __all__ = [
     "CATALOG",
@@ -117,7 +90,7 @@ def describe() -> list[dict[str, Any]]:
         hub = f"Hub {known.hub}, or " if known.hub else ""
         row = {"name": known.name, "here": False, "where": "", "images": sum(known.images.values())}
         row |= {"classes": known.num_classes, "parts": dict(known.images)}
-        folders = " or ".join(f"{name}/" for name in (known.name, known.made_of) if name)
+        folders = " or ".join(f"{name}/" for name in known.folders)
         row["source"] = f"Hub {known.hub}" if known.hub else f"a folder {folders} in $OPL_DATA"
         row["get"] = f"{hub}a folder {folders} in $OPL_DATA; {known.license}"
         try:
@@ -127,3 +100,9 @@ def describe() -> list[dict[str, Any]]:
             row["where"] = str(error)
         rows.append(row)
     return rows
+
+
+DATA_SETS: tuple[type[_DataSet], ...] = tuple(
+    value for name, value in globals().items() if name in __all__ and _DataSet in getattr(value, "__mro__", ())
+)
+"""The data sets that a recipe may name."""

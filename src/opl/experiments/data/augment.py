@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import OptionError
+from ..types import Augmentation
 
 Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
 LARGE = 1 << 15  # values per image from which copies of whole batches would fragment the memory of the process
@@ -191,6 +192,11 @@ class Normalize:
             )
         mean, std = (_channels(numbers, images.dtype, images.device) for numbers in (self.mean, self.std))
         return images.sub_(mean).div_(std)
+
+
+def enabled(*steps: tuple[float, Augmentation]) -> tuple[Augmentation, ...]:
+    """Return the augmentations whose strength, which is given first, is not 0."""
+    return tuple(step for strength, step in steps if strength)
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ except `target`, `test` contains images of `target`, and each part stores the do
 `all`, no domain is excluded: the images that are held out of every domain are the test set, and `val` is empty.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -24,13 +25,8 @@ from ..._ranges import (
 from ...errors import DataError, OptionError, did_you_mean
 from ..files import read_limited
 from ..seeds import Purpose
-from ..types import Augmentation, DataSet, Images, Splits
-from .augment import (
-    ColorJitter,
-    Flip,
-    Grayscale,
-    RandomResizedCrop,
-)
+from ..types import Augmentation, DataSet, Images, Splits, derived
+from .augment import ColorJitter, Flip, Grayscale, RandomResizedCrop, enabled
 from .read.catalog import CATALOG, CatalogEntry
 from .split import split, subset
 
@@ -98,15 +94,18 @@ class DomainDataSet(DataSet):
         labels, domains = part.labels[decoded.label], part.labels["domain"]
         names, classes = decoded.names["domain"], decoded.names[decoded.label]
         self._check(names, domains, classes, decoded.source)
-        if self.target not in (*names, ALL):
-            raise OptionError(did_you_mean("domain", self.target, (*names, ALL)))
+        check_target(self.target, (*names, ALL))
         seed = seed if self.split_seed == -1 else self.split_seed
         fits, helds = [], []
         for number, name in enumerate(names):
             if name != self.target:
                 rows = (domains == number).nonzero().flatten()
                 domain_seed = Purpose.DOMAIN_SPLIT.seed(seed, number)
-                fit, held = self._cut(decoded, name, rows, domain_seed)
+                if self.lists:
+                    fit, held = read_lists(self.lists, name, decoded, self.official.get(name))
+                else:
+                    parts = split(labels[rows], self._held(name, len(rows)), seed=domain_seed, stratified=True)
+                    fit, held = (rows[part] for part in parts)
                 most = 0 if self.target == ALL else self.per_class
                 fits.append(fit[subset(labels[fit], per_class=most, seed=domain_seed)])
                 helds.append(held)
@@ -123,14 +122,6 @@ class DomainDataSet(DataSet):
         train, val, test_part = (Images(part.pixels, labels, rows, domains) for rows in (fit, held, test))
         return Splits(train, val, test_part, classes, decoded.source, domain_names=names)
 
-    def _cut(self, decoded: "DecodedData", domain: str, rows: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """Return the training rows and the validation rows of a domain."""
-        if self.lists:
-            return read_lists(self.lists, domain, decoded, self._sizes().get(domain))
-        labels = decoded.parts["train"].labels[decoded.label][rows]
-        fit, val = split(labels, self._held(domain, len(rows)), seed=seed, stratified=True)
-        return rows[fit], rows[val]
-
     def _read(self) -> "DecodedData":
         from .read import find, serve
 
@@ -142,8 +133,9 @@ class DomainDataSet(DataSet):
     def _known(self) -> CatalogEntry:
         raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
 
-    def _sizes(self) -> dict[str, tuple[int, int]]:
-        """Return the required numbers of training and validation images per domain; empty if they are not fixed."""
+    @property
+    def official(self) -> dict[str, tuple[int, int]]:
+        """The required numbers of training and validation images per domain; empty if they are not fixed."""
         return {}
 
     def _held(self, domain: str, count: int) -> int:
@@ -173,14 +165,12 @@ class Pacs(DomainDataSet):
     def check(self) -> None:
         """Also raise an error for an unknown target."""
         super().check()
-        if self.target not in (*PACS, ALL):
-            raise OptionError(did_you_mean("domain", self.target, (*PACS, ALL)))
+        check_target(self.target, (*PACS, ALL))
 
     def _known(self) -> CatalogEntry:
         return CATALOG[self.name]
 
-    def _sizes(self) -> dict[str, tuple[int, int]]:
-        return PACS
+    official = derived(lambda _: PACS)
 
     def _held(self, domain: str, count: int) -> int:
         return PACS[domain][1]
@@ -253,6 +243,12 @@ class DomainFolder(DomainDataSet):
             )
 
 
+def check_target(target: str, domains: Sequence[str]) -> None:
+    """Raise an error if the target is none of the domains."""
+    if target not in domains:
+        raise OptionError(did_you_mean("domain", target, domains))
+
+
 def _draw(rows: Tensor, most: int, seed: int) -> Tensor:
     """Return at most `most` of the rows, in ascending order; 0 returns all."""
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
@@ -263,13 +259,12 @@ def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float
     """Return crop, flip, jitter and grayscale, in the order of RSC's released code; each can be disabled."""
     if not 0 < crop <= 1:
         raise OptionError(f"crop is {crop}: must be above 0 and at most 1 (the smallest fraction of an image to take).")
-    steps: list[tuple[bool, Augmentation]] = [
+    return enabled(
         (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
-        (flip > 0, Flip(flip)),
-        (jitter > 0, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
-        (gray > 0, Grayscale(gray)),
-    ]
-    return tuple(step for enabled, step in steps if enabled)
+        (flip, Flip(flip)),
+        (jitter, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
+        (gray, Grayscale(gray)),
+    )
 
 
 # Official lists
@@ -283,11 +278,7 @@ def read_lists(
     `<domain>_train*.txt` and `<domain>_crossval*.txt` have one line per image: its path, whose last three parts are
     domain, class and file, optionally followed by the class id, which is ignored because the path contains the class.
 
-    Args:
-        folder: folder of the lists.
-        domain: the domain whose lists are read.
-        decoded: the data set, which must contain the names of its files.
-        sizes: the required lengths of the two lists; None allows any.
+    The data set must contain the names of its files; `sizes` are the required lengths of the two lists.
 
     Raises:
         DataError: a list is missing, or does not match the data set.

@@ -4,7 +4,6 @@ Like the other data sets, they are frozen values that load as `Splits`, which co
 classes come from `novel_classes("val")` and `novel_classes("test")`.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -13,8 +12,10 @@ from torch import Tensor
 
 from ..._ranges import LARGEST_COUNT, CountOrZero, Pixels, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
-from ..types import Augmentation, DataSet, Images, Splits, empty_part
-from .small_images import PhotoAugmentation, check_classes
+from ..types import DataSet, Images, Splits, derived, empty_part
+from .augment import enabled
+from .read.catalog import CATALOG
+from .small_images import PhotoAugmentation, check_classes, superclasses_of
 from .split import subset
 
 if TYPE_CHECKING:
@@ -40,24 +41,15 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
 
     name: ClassVar[str]
     channels: ClassVar[int] = 3
-    all_classes: ClassVar[int] = 64
-    new_classes: ClassVar[Mapping[str, int]] = {"val": 16, "test": 20}
     mean: ClassVar[tuple[float, ...]] = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
     std: ClassVar[tuple[float, ...]] = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 
-    @property
-    def num_classes(self) -> int:
-        """Number of base classes after class selection."""
-        return self.classes or self.all_classes
-
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, jitter and flip, in the order of RFS; each can be disabled."""
-        return (*self.steps["crop"], *self.steps["jitter"], *self.steps["flip"])
+    num_classes = derived(lambda data: data.classes or CATALOG[data.name].classes["train"])
+    augment = derived(lambda data: enabled(data.steps[0], data.steps[2], data.steps[1]))  # in the order of RFS
 
     def check(self) -> None:
         """Raise an error for more classes than exist."""
-        check_classes(self.name, self.classes, self.all_classes)
+        check_classes(self.name, self.classes, CATALOG[self.name].classes["train"])
 
     def load(self, seed: int) -> Splits:
         """Load the base classes, in alphabetical order: `train`, an empty `val`, and the held-out images as `test`.
@@ -78,8 +70,7 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
             test = Images(pixels, labels, held[subset(labels[held], self.classes)])
         train = Images(pixels, labels, fit[subset(labels[fit], self.classes, self.per_class, seed=seed)])
         names = decoded.names[decoded.label][: self.num_classes]
-        coarse = part.labels.get("coarse_label")
-        groups = () if coarse is None else tuple(int(coarse[labels == label][0]) for label in range(self.num_classes))
+        groups = superclasses_of(labels, part.labels.get("coarse_label"), self.num_classes)
         return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
@@ -87,9 +78,10 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         check_part(part)
         decoded = self._read(part)
         chosen = decoded.parts[part]
-        first = self.all_classes + (self.new_classes["val"] if part == "test" else 0)
+        counts = CATALOG[self.name].classes
+        first = counts["train"] + (counts["val"] if part == "test" else 0)
         labels = chosen.labels[decoded.label] - first
-        names = decoded.names[decoded.label][first : first + self.new_classes[part]]
+        names = decoded.names[decoded.label][first : first + counts[part]]
         return Images(chosen.pixels, labels, torch.arange(len(labels))), names
 
     def _read(self, *parts: str) -> "DecodedData":
@@ -189,8 +181,6 @@ class TieredImageNet(FewShotDataSet):
     """Whether the arrays in `*_images.npz` are BGR, as OpenCV writes them; encoded images define their order."""
 
     name: ClassVar[str] = "tiered-imagenet"
-    all_classes: ClassVar[int] = 351
-    new_classes: ClassVar[Mapping[str, int]] = {"val": 97, "test": 160}
 
     def _read(self, *parts: str) -> "DecodedData":
         from .read import serve

@@ -4,7 +4,7 @@ Classes, channels, mean and std are determined once from the files and kept in t
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -23,8 +23,8 @@ from ..._ranges import (
     SeedOrOfRun,
 )
 from ...errors import OptionError
-from ..types import Augmentation, DataSet, Images, Splits
-from .augment import ColorJitter, Flip
+from ..types import Augmentation, DataSet, Images, Splits, derived
+from .augment import ColorJitter, Flip, enabled
 from .domains import Pacs
 from .few_shot import MiniImageNet
 from .read.cache import Contents, content_sums, hash_of, open_cached
@@ -37,14 +37,6 @@ from .synthetic import Synthetic
 
 MOST_WORKERS = 8
 JPEG_QUALITY = 90
-JPEG_SOURCES = {
-    "pacs": "pacs",
-    "cifar100": "cifar100",
-    "cifar20": "cifar100",
-    "mini-imagenet": "mini-imagenet",
-    "synthetic": "",
-}
-"""The data set that each kind of JPEG copies is made of."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class LargeImages(DataSet):
     """Probability of a horizontal flip."""
     jitter: Fraction = 0.0
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
-    val: FractionBelowOne = 0.0
+    val: FractionBelowOne = 0.1
     """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
     test: FractionBelowOne = 0.2
     """Fraction of the images held out for testing, if there is neither a test nor a validation set."""
@@ -87,28 +79,12 @@ class LargeImages(DataSet):
     @property
     def augment(self) -> tuple[Augmentation, ...]:
         """Flip and jitter; the random crop is made while an image is decoded."""
-        jitter = (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else ()
-        return (*((Flip(self.flip),) if self.flip else ()), *jitter)
+        return enabled((self.flip, Flip(self.flip)), (self.jitter, ColorJitter(*(self.jitter,) * 3)))
 
-    @property
-    def channels(self) -> int:
-        """1 if all images are gray, otherwise 3."""
-        return self._index().channels
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes after class selection."""
-        return self.classes or len(self._index().class_names)
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean of each channel."""
-        return self._index().mean
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel."""
-        return self._index().std
+    channels = derived(lambda data: data._index().channels)
+    num_classes = derived(lambda data: data.classes or len(data._index().class_names))
+    mean = derived(lambda data: data._index().mean)
+    std = derived(lambda data: data._index().std)
 
     def load(self, seed: int) -> Splits:
         """Split the images; none is decoded here."""
@@ -152,8 +128,6 @@ class ImageFolder(LargeImages):
 
     name: Name = "images"
     """The name of the data set, and of its folder in $OPL_DATA."""
-    val: FractionBelowOne = 0.1
-    """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
 
     def _index(self) -> EncodedData:
         return load_encoded(unknown(self.name), self.root, hub=False)
@@ -169,8 +143,6 @@ class HubImages(LargeImages):
     """Its id on the Hub, such as 'timm/oxford-iiit-pet'; with `root`, it is not needed."""
     image_column: str = "image"
     label_column: str = "label"
-    val: FractionBelowOne = 0.1
-    """Fraction of the training images held out for validation, unless there are both a validation and a test set."""
 
     def _index(self) -> EncodedData:
         if not (self.hub or self.root):
@@ -188,15 +160,15 @@ class ImageNet(LargeImages):
     It is read from class folders ('train' and 'val') or from the Hub's Parquet files.
     """
 
-    name: ClassVar[str] = "imagenet"
-    mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
-    std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
-    channels: ClassVar[int] = 3
+    val: FractionBelowOne = 0.0
+    """Fraction of the training images held out for validation."""
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes after class selection."""
-        return self.classes or CATALOG[self.name].num_classes
+    name: ClassVar[str] = "imagenet"
+    mean = (0.485, 0.456, 0.406)
+    std = (0.229, 0.224, 0.225)
+    channels = 3
+
+    num_classes = derived(lambda data: data.classes or CATALOG["imagenet"].num_classes)
 
     def _index(self) -> EncodedData:
         return load_encoded(CATALOG[self.name], self.root)
@@ -214,76 +186,55 @@ class JpegCopies(LargeImages):
     of: Literal["pacs", "cifar100", "cifar20", "mini-imagenet", "synthetic"] = "synthetic"
     side: Annotated[int, Range(8, 4096)] = 64
     """Height and width of the files; those of synthetic images vary."""
-    val: FractionBelowOne = 0.1
-    """Fraction of the training images held out for validation."""
 
-    @property
-    def name(self) -> str:
-        """The name of the copied data set, with the suffix `-jpegs`."""
-        return f"{self.of}-jpegs"
+    name = derived(lambda data: f"{data.of}-jpegs")
 
     def _index(self) -> EncodedData:
         if self.root:
             return load_encoded(unknown(self.name), self.root, hub=False)
         self.check()
         key = hash_of(self.side, self.classes)
-        if source := JPEG_SOURCES[self.of]:
-            files = find(source)
+        if self.of != "synthetic":
+            files = find("cifar100" if self.of == "cifar20" else self.of)
             key = hash_of(self.side, content_sums(files.folder, files.all_files))
         folder, _ = open_cached(f"{self.name}-files", key, self._write)
         return load_class_folders(self.name, folder, f"{self.of} as JPEGs")
 
     def _write(self, folder: Path) -> Contents:
+        from PIL import Image
+
+        for part, images, names in self._copied():
+            for number, row in enumerate(images.rows.tolist()):
+                target = folder / part / names[int(images.labels[row])]
+                target.mkdir(parents=True, exist_ok=True)
+                image = Image.fromarray(images.pixels[row].permute(1, 2, 0).contiguous().numpy())
+                wider, taller = (16 * (number % 3), 12 * (number % 4)) if self.of == "synthetic" else (0, 0)
+                resized = image.resize((self.side + wider, self.side + taller), Image.Resampling.BICUBIC)
+                resized.save(target / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+        return {}
+
+    def _copied(self) -> Iterator[tuple[str, Images, tuple[str, ...]]]:
+        """Yield parts, which are empty if the images have none, with their images and their class names."""
         if self.of == "mini-imagenet":
             base = MiniImageNet(size=self.side)
             splits = base.load(0)
-            for images, names in ((splits.train, splits.class_names), *map(base.novel_classes, ("val", "test"))):
-                _write_jpegs(folder, images, names, self._shape)
-            return {}
-        names, parts = self._copied()
-        for part, images in parts.items():
-            _write_jpegs(folder / part, images, names, self._shape)
-        return {}
-
-    def _copied(self) -> tuple[tuple[str, ...], dict[str, Images]]:
-        """Return the class names, and the images by part; PACS has no parts."""
+            yield "", splits.train, splits.class_names
+            yield from (("", *base.novel_classes(part)) for part in ("val", "test"))
+            return
         if self.of == "pacs":
             splits = Pacs(size=self.side).load(0)
-            rows = torch.arange(len(splits.train.labels))
-            return splits.class_names, {"": Images(splits.train.pixels, splits.train.labels, rows)}
+            yield "", replace(splits.train, rows=torch.arange(len(splits.train.labels))), splits.class_names
+            return
         if self.of == "synthetic":
             classes = self.classes or 10
             data = Synthetic("mini-imagenet", classes=classes, pixels=64, rows=20 * classes, val=0, test=8 * classes)
             splits = data.load(0)
         else:
             splits = Cifar100(val=0).load(0)
-        parts = {"train": splits.train, "test": splits.test}
-        if self.of == "cifar20":
-            chosen = torch.tensor([splits.groups.index(group) for group in range(20)])
-            parts = {
-                name: replace(part, rows=part.rows[torch.isin(part.labels[part.rows], chosen)])
-                for name, part in parts.items()
-            }
-        return splits.class_names, parts
-
-    def _shape(self, number: int) -> tuple[int, int]:
-        """Return the width and height of a file."""
-        if self.of != "synthetic":
-            return self.side, self.side
-        return self.side + 16 * (number % 3), self.side + 12 * (number % 4)
-
-
-def _write_jpegs(
-    folder: Path, part: Images, names: tuple[str, ...], shape_of: Callable[[int], tuple[int, int]]
-) -> None:
-    from PIL import Image
-
-    for number, row in enumerate(part.rows.tolist()):
-        target = folder / names[int(part.labels[row])]
-        target.mkdir(parents=True, exist_ok=True)
-        image = Image.fromarray(part.pixels[row].permute(1, 2, 0).contiguous().numpy())
-        resized = image.resize(shape_of(number), Image.Resampling.BICUBIC)
-        resized.save(target / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+        first = [splits.groups.index(group) for group in range(20)] if self.of == "cifar20" else range(100)
+        for part, images in (("train", splits.train), ("test", splits.test)):
+            rows = images.rows[torch.isin(images.labels[images.rows], torch.tensor(first))]
+            yield part, replace(images, rows=rows), splits.class_names
 
 
 def _hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,8 +17,8 @@ import torch
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun
 from ...errors import DataError, OptionError, did_you_mean
 from ..files import read_json
-from ..types import Augmentation, DataSet, Images, Splits, empty_part
-from .augment import ColorJitter, Flip, PadCrop
+from ..types import Augmentation, DataSet, Images, Splits, derived, empty_part
+from .augment import ColorJitter, Flip, PadCrop, enabled
 from .episode_sampling import Hierarchy
 from .few_shot import check_part, hold_out
 from .read.catalog import CATALOG, CatalogEntry
@@ -102,9 +103,9 @@ class MetaDataSet(DataSet):
     @property
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, flip and jitter; each can be disabled."""
-        jitter = (ColorJitter(0.0, self.jitter, self.jitter, self.hue),) if self.jitter or self.hue else ()
-        crop, flip = (PadCrop(self.padding),) if self.padding else (), (Flip(self.flip),) if self.flip else ()
-        return (*crop, *flip, *jitter)
+        jitter = ColorJitter(0.0, self.jitter, self.jitter, self.hue)
+        crop, flip = (self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip))
+        return enabled(crop, flip, (self.jitter or self.hue, jitter))
 
     def of(self, source: str) -> Self:
         """Return another source in the same form."""
@@ -140,15 +141,8 @@ class MetaSource(MetaDataSet):
     split_seed: SeedOrOfRun = 0
     """Random seed of what is held out, equal for all runs; -1 uses the run's seed."""
 
-    @property
-    def name(self) -> str:
-        """The name of the source."""
-        return self.source
-
-    @property
-    def num_classes(self) -> int:
-        """Number of training classes."""
-        return len(self._specification().splits["train"])
+    name = derived(lambda data: data.source)
+    num_classes = derived(lambda data: len(data._specification().splits["train"]))
 
     def of(self, source: str) -> Self:
         """Return another source in the same form, searched for in $OPL_DATA."""
@@ -186,10 +180,9 @@ class MetaSource(MetaDataSet):
         return Hierarchy(known.sets_of(part), known.whole) if known.groups else None
 
     def _specification(self) -> Specification:
-        if self.specification:
-            return load_specification(self.source, Path(self.specification).expanduser())
         beside = [folder / name for folder in self._folders() for name in NAMES]
-        return load_specification(self.source, next((file for file in beside if file.is_file()), None))
+        files = [Path(self.specification).expanduser()] if self.specification else filter(Path.is_file, beside)
+        return load_specification(self.source, next(iter(files), None))
 
     def _folders(self) -> list[Path]:
         """Return where the source may be: the given folder, or folders in $OPL_DATA, that of Meta-Dataset first."""
@@ -198,25 +191,17 @@ class MetaSource(MetaDataSet):
         shelf = os.environ.get("OPL_DATA")
         return [Path(shelf).expanduser() / name / self.source for name in (FOLDER, "")] if shelf else []
 
-    def _root(self) -> str:
-        """Return the given folder, or that of the source in the folder of Meta-Dataset; empty if neither exists."""
-        together = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
-        return together[0] if together else ""
-
-    def _entry(self, known: Specification) -> CatalogEntry:
-        data = known.data or self.source
-        license = "see google-research/meta-dataset for where to get it"
-        entry = CATALOG.get(data) or CatalogEntry(data, "", {}, 0, "RGB", license, other_columns=known.columns)
-        return replace(
-            entry, images=dict.fromkeys(known.files, 0), mode="RGB", size=self.size, classes={}, made_of="", idx=False
-        )
-
     def _read(self, known: Specification) -> tuple[torch.Tensor, torch.Tensor, str]:
         """Return all pixels of the specification's classes, their labels, and where they come from."""
         from .read import find, serve
         from .read.listing import ALL, ClassChoice
 
-        located = find.find_entry(self._entry(known), self._root())
+        data, parts = known.data or self.source, dict.fromkeys(known.files, 0)
+        license = "see google-research/meta-dataset for where to get it"
+        entry = CATALOG.get(data) or CatalogEntry(data, "", {}, 0, "RGB", license, other_columns=known.columns)
+        entry = replace(entry, images=parts, mode="RGB", size=self.size, lists={}, made_of="", idx=False)
+        roots = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
+        located = find.find_entry(entry, roots[0] if roots else "")
         choice = ClassChoice(known.classes, known.aliases, known.columns, known.invert, self.most)
         decoded = serve.load_files(replace(located, layout=serve.CLASSES, choice=choice))
         part = decoded.parts[ALL]
@@ -251,9 +236,10 @@ def load_specification(name: str, file: Path | None) -> Specification:
         ) from error
     counts = tuple(len(known.splits[part]) for part in PARTS)
     if known.name in OFFICIAL and name == known.name and counts != OFFICIAL[name]:
+        ours, theirs = ("/".join(map(str, numbers)) for numbers in (counts, OFFICIAL[name]))
         raise DataError(
-            f"{str(file)!r} gives {name} {_join_counts(counts)} classes for training, validation and testing, where "
-            f"Meta-Dataset has {_join_counts(OFFICIAL[name])}: use its split, or give yours another name."
+            f"{str(file)!r} gives {name} {ours} classes for training, validation and testing, where Meta-Dataset has "
+            f"{theirs}: use its split, or give yours another name."
         )
     return known
 
@@ -305,15 +291,12 @@ def _parse_theirs(content: dict[str, Any], name: str) -> Specification:
     if "superclasses_per_split" not in content:
         sizes = {part: int(content["classes_per_split"].get(key, 0)) for key, part in _THEIR_PARTS.items()}
         return Specification(called, _count_off(sizes), aliases=names)
-    inside = [
-        int(content["classes_per_superclass"][str(index)]) for index in range(len(content["classes_per_superclass"]))
-    ]
-    groups = tuple(_count_off(dict(enumerate(inside))).values())
-    start, splits = 0, {}
+    sizes_of = content["classes_per_superclass"]
+    groups = tuple(_count_off({index: int(sizes_of[str(index)]) for index in range(len(sizes_of))}).values())
+    remaining, splits = iter(groups), {}
     for key, part in _THEIR_PARTS.items():
-        count = int(content["superclasses_per_split"].get(key, 0))
-        splits[part] = tuple(class_name for group in groups[start : start + count] for class_name in group)
-        start += count
+        chosen = islice(remaining, int(content["superclasses_per_split"].get(key, 0)))
+        splits[part] = tuple(chain.from_iterable(chosen))
     return Specification(called, splits, groups, aliases=names)
 
 
@@ -350,18 +333,11 @@ def leaf_sets(children: Mapping[str, Iterable[str]], leaves: set[str]) -> tuple[
 
 def _count_off(sizes: Mapping[Any, int]) -> dict[Any, tuple[str, ...]]:
     """Consecutive numbers as names: the first ones for the first key, and so on."""
-    start, names = 0, {}
-    for key, size in sizes.items():
-        names[key] = tuple(map(str, range(start, start + size)))
-        start += size
-    return names
+    numbers = map(str, count())
+    return {key: tuple(islice(numbers, size)) for key, size in sizes.items()}
 
 
 def _names(values: Any) -> tuple[str, ...]:
     if isinstance(values, str) or not all(isinstance(value, str) for value in values):
         raise ValueError("expected a list of names")
     return tuple(values)
-
-
-def _join_counts(counts: Sequence[int]) -> str:
-    return "/".join(map(str, counts))

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from ..._ranges import CountOrZero, Fraction, Range, SeedOrOfRun, check_settings
+from ..._ranges import Count, CountOrZero, Fraction, Range, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
-from ..types import Augmentation, DataSet, Images, Splits
-from .augment import ColorJitter, Flip, PadCrop, ReflectCrop
+from ..types import Augmentation, DataSet, Images, Splits, derived
+from .augment import ColorJitter, Flip, Grayscale, PadCrop, RandomResizedCrop, ReflectCrop, enabled
 from .read.catalog import CATALOG
-from .split import split, subset
+from .split import keep_counts, split, subset
 
 if TYPE_CHECKING:
     from .read.serve import DecodedData
 
 DIGITS, TESTED = 1797, 898  # images, and how many of them are for testing
+GROWING_SIZES = ((0.15, 20), (0.5, 24))
+"""Parts of a short training, and the height and width that images are reduced to up to each."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,8 @@ class FileDataSet(DataSet):
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes after class selection."""
-        return self.classes or self.all_classes
-
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """The augmentations of training images, applied before normalization."""
-        return ()
+    num_classes = derived(lambda data: data.classes or data.all_classes)
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
 
     def check(self) -> None:
         """Raise an error for more classes than exist, or for more validation images than training images."""
@@ -208,13 +203,10 @@ class PhotoAugmentation:
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     @property
-    def steps(self) -> dict[str, tuple[Augmentation, ...]]:
-        """The augmentations named `crop`, `flip` and `jitter`; empty if disabled."""
-        return {
-            "crop": (PadCrop(self.padding),) if self.padding else (),
-            "flip": (Flip(self.flip),) if self.flip else (),
-            "jitter": (ColorJitter(self.jitter, self.jitter, self.jitter),) if self.jitter else (),
-        }
+    def steps(self) -> tuple[tuple[float, Augmentation], ...]:
+        """Crop, flip and jitter, with their strengths."""
+        jitter = ColorJitter(self.jitter, self.jitter, self.jitter)
+        return (self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip)), (self.jitter, jitter)
 
 
 @dataclass(frozen=True)
@@ -224,10 +216,7 @@ class _Cifar(PhotoAugmentation, FileDataSet):
     channels: ClassVar[int] = 3
     size: ClassVar[int] = 32
 
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, flip and jitter, in this order; each can be disabled."""
-        return (*self.steps["crop"], *self.steps["flip"], *self.steps["jitter"])
+    augment = derived(lambda data: enabled(*data.steps))
 
 
 @dataclass(frozen=True)
@@ -306,7 +295,7 @@ class _Fast:
 
     augment: ClassVar[tuple[Augmentation, ...]] = (ReflectCrop(2),)
     alternate_flip: ClassVar[bool] = True
-    growing_sizes: ClassVar[tuple[tuple[float, int], ...]] = ((0.15, 20), (0.5, 24))
+    growing_sizes: ClassVar[tuple[tuple[float, int], ...]] = GROWING_SIZES
 
 
 @dataclass(frozen=True)
@@ -317,3 +306,69 @@ class FastCifar100(_Fast, Cifar100):
 @dataclass(frozen=True)
 class FastCifar10(_Fast, Cifar10):
     """CIFAR-10 for few epochs: shifted, flipped in every second epoch, and small at first."""
+
+
+class TwoViews:
+    """Two independently augmented views of each image, as SimCLR has them on CIFAR, for self-supervision.
+
+    The augmentations are random resized crops, flips, color jitter and grayscale. Every image is jittered, where SimCLR
+    leaves out a fifth.
+    """
+
+    views: ClassVar[int] = 2
+    augment: ClassVar[tuple[Augmentation, ...]] = (
+        RandomResizedCrop(32, scale=(0.2, 1.0)),
+        Flip(),
+        ColorJitter(0.4, 0.4, 0.4, 0.1),
+        Grayscale(0.2),
+    )
+    growing_sizes: ClassVar[tuple[tuple[float, int], ...]] = GROWING_SIZES
+
+
+@dataclass(frozen=True)
+class TwoViewsCifar10(TwoViews, Cifar10):
+    """CIFAR-10 with two views of each training image."""
+
+
+# Long tail
+
+
+def long_tail_counts(num_classes: int, largest: int, imbalance: float) -> list[int]:
+    """Return the number of training images of each class, rounded down.
+
+    Example:
+        >>> long_tail_counts(3, largest=500, imbalance=100)
+        [500, 50, 5]
+    """
+    last = max(1, num_classes - 1)
+    return [int(largest * imbalance ** (-label / last) + 1e-9) for label in range(num_classes)]
+
+
+@dataclass(frozen=True)
+class LongTail:
+    """Training images per class that decay exponentially; validation and test sets stay as they are.
+
+    This is the profile of CIFAR-100-LT: class c of C keeps `largest * imbalance^(-c / (C - 1))` images, in the order of
+    the class ids, so that the first class has `imbalance` times as many images as the last.
+    """
+
+    imbalance: Annotated[float, Range(1, 10**6)] = 100.0
+    """Images of the first class per image of the last class."""
+    largest: Count = 500
+    """Training images of the first class; a class that has fewer left after validation keeps all."""
+
+    def load(self, seed: int) -> Splits:
+        """Load the data set and keep the long tail of its training images, the same images for every seed."""
+        splits: Splits = super().load(seed)  # type: ignore[misc]
+        train = splits.train
+        counts = long_tail_counts(len(splits.class_names), self.largest, self.imbalance)
+        kept = keep_counts(train.labels[train.rows], counts)
+        return splits._replace(train=replace(train, rows=train.rows[kept]))
+
+
+@dataclass(frozen=True)
+class LongTailedCifar100(LongTail, FastCifar100):
+    """CIFAR-100-LT: CIFAR-100 with few training images of the last classes, augmented as for few epochs."""
+
+    stratified: bool = True
+    """Hold out the same fraction of every class."""

@@ -40,14 +40,9 @@ def subset(labels: Tensor, classes: int = 0, per_class: int = 0, *, seed: int = 
     """
     if classes < 0 or per_class < 0:
         raise OptionError(f"classes={classes}, per_class={per_class}: must not be negative (0 keeps all).")
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    shuffled = labels[order]
-    kept = torch.ones_like(shuffled, dtype=torch.bool)
-    if classes:
-        kept &= shuffled < classes
-    if per_class:
-        kept &= _rank_in_class(shuffled) < per_class
-    return order[kept].sort().values
+    total = int(labels.max()) + 1 if len(labels) else 0
+    most = [per_class or len(labels) if not classes or label < classes else 0 for label in range(total)]
+    return keep_counts(labels, most, seed=seed)
 
 
 def keep_counts(labels: Tensor, counts: Sequence[int], *, seed: int = 0) -> Tensor:

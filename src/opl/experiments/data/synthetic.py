@@ -10,13 +10,23 @@ from torch import Tensor
 from ..._ranges import CountOrZero, NotNegative, Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..seeds import mix
-from ..types import Augmentation, DataSet, Images, Splits, empty_part
-from .domains import PACS, augmentation
+from ..types import DataSet, Images, Splits, derived, empty_part
+from .domains import PACS, augmentation, check_target
 from .episode_sampling import Hierarchy
 from .few_shot import CifarFS, FewShotDataSet, MiniImageNet, TieredImageNet, check_part
 from .meta_dataset import MetaDataSet
 from .read.catalog import CATALOG
-from .small_images import Cifar10, Cifar100, Digits, FashionMnist, FileDataSet, Mnist, check_classes
+from .small_images import (
+    Cifar10,
+    Cifar100,
+    Digits,
+    FashionMnist,
+    FileDataSet,
+    LongTail,
+    Mnist,
+    TwoViews,
+    check_classes,
+)
 
 PER_NOVEL_CLASS = 20  # images, enough for 5 shots and 15 queries
 NOISE = 0.1  # standard deviation; patterns range from 0 to 1
@@ -56,40 +66,13 @@ class Synthetic(DataSet):
             raise OptionError(did_you_mean("data set", self.like, _LIKE))
         return _LIKE[self.like]
 
-    @property
-    def name(self) -> str:
-        """The name of the copied data set with the prefix `synthetic-`."""
-        return f"synthetic-{self.like}"
-
-    @property
-    def channels(self) -> int:
-        """Channels, as in the copied data set."""
-        return self._model.channels
-
-    @property
-    def size(self) -> int:
-        """Height and width, as in the copied data set unless `pixels` says otherwise."""
-        return self.pixels or self._model.size
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes after class selection."""
-        return self.classes or self._model.num_classes
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean of each channel, as in the copied data set."""
-        return self._model.mean
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel, as in the copied data set."""
-        return self._model.std
-
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """The augmentations of the copied data set."""
-        return self._model.augment
+    name = derived(lambda data: f"synthetic-{data.like}")
+    channels = derived(lambda data: data._model.channels)
+    size = derived(lambda data: data.pixels or data._model.size)
+    num_classes = derived(lambda data: data.classes or data._model.num_classes)
+    mean = derived(lambda data: data._model.mean)
+    std = derived(lambda data: data._model.std)
+    augment = derived(lambda data: data._model.augment)
 
     def check(self) -> None:
         """Raise an error for settings out of range, or more classes than the copied data set has."""
@@ -128,10 +111,13 @@ class Synthetic(DataSet):
         return _add_noise(patterns[labels], self.noise, generator)
 
 
-def _patterns(num_classes: int, channels: int, size: int, generator: torch.Generator) -> Tensor:
+def _patterns(
+    num_classes: int, channels: int, size: int, generator: torch.Generator, *, symmetric: bool = True
+) -> Tensor:
     """Generate patterns that are coarse, so that crops preserve them, and symmetric, so that flips do."""
     coarse = torch.rand(num_classes, channels, 4, 4, generator=generator)
-    return F.interpolate((coarse + coarse.flip(3)) / 2, size=(size, size), mode="bilinear")
+    coarse = (coarse + coarse.flip(3)) / 2 if symmetric else coarse
+    return F.interpolate(coarse, size=(size, size), mode="bilinear")
 
 
 def _add_noise(images: Tensor, noise: float, generator: torch.Generator) -> Tensor:
@@ -141,14 +127,8 @@ def _add_noise(images: Tensor, noise: float, generator: torch.Generator) -> Tens
 
 
 _LIKE: dict[str, FileDataSet | Digits | FewShotDataSet] = {
-    "mnist": Mnist(),
-    "fashion-mnist": FashionMnist(),
-    "cifar10": Cifar10(),
-    "cifar100": Cifar100(),
-    "digits": Digits(),
-    "cifar-fs": CifarFS(),
-    "mini-imagenet": MiniImageNet(),
-    "tiered-imagenet": TieredImageNet(),
+    kind.name: kind()
+    for kind in (Mnist, FashionMnist, Cifar10, Cifar100, Digits, CifarFS, MiniImageNet, TieredImageNet)
 }
 
 
@@ -173,15 +153,11 @@ class SyntheticDomains(DataSet):
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
     std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
 
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """The augmentations of PACS."""
-        return augmentation(self.size, 0.8, 0.5, 0.4, 0.1)
+    augment = augmentation(size, 0.8, 0.5, 0.4, 0.1)  # that of PACS
 
     def check(self) -> None:
         """Raise an error for an unknown target."""
-        if self.target not in PACS:
-            raise OptionError(did_you_mean("domain", self.target, PACS))
+        check_target(self.target, tuple(PACS))
 
     def load(self, seed: int) -> Splits:
         """Generate the data, which is the same for every `seed`."""
@@ -211,10 +187,7 @@ class SyntheticSource(MetaDataSet):
     num_classes: ClassVar[int] = 6  # for training, as many for validation, and twice as many for testing
     images: ClassVar[int] = 16  # per class, from 8 fewer to 8 more in the test classes
 
-    @property
-    def name(self) -> str:
-        """The name of the source with the prefix `synthetic-`."""
-        return f"synthetic-{self.source}"
+    name = derived(lambda data: f"synthetic-{data.source}")
 
     def load(self, seed: int) -> Splits:
         """Generate the training classes, the same for every `seed`; a quarter of the images is for testing."""
@@ -245,8 +218,17 @@ class SyntheticSource(MetaDataSet):
         colors = torch.Generator().manual_seed(mix(*self.source.encode()))
         dark, light = (torch.rand(3, 1, 1, generator=colors) * 0.4 + start for start in (0.0, 0.6))
         labels = torch.arange(len(counts)).repeat_interleave(counts)
-        coarse = torch.rand(len(counts), 1, 4, 4, generator=generator)
-        patterns = F.interpolate(coarse, size=(self.size, self.size), mode="bilinear")
+        patterns = _patterns(len(counts), 1, self.size, generator, symmetric=False)
         pixels = _add_noise(dark + (light - dark) * patterns[labels], NOISE, generator)
         names = tuple(f"{self.source} {part} class {number}" for number in range(len(counts)))
         return Images(pixels, labels, torch.arange(len(labels))), names
+
+
+@dataclass(frozen=True)
+class SyntheticTwoViews(TwoViews, Synthetic):
+    """Synthetic images with two views of each training image."""
+
+
+@dataclass(frozen=True)
+class SyntheticLongTail(LongTail, Synthetic):
+    """Synthetic images with few training images of the last classes."""

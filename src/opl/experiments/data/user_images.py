@@ -12,11 +12,11 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from torch import Tensor
 
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed
 from ...errors import DataError
-from ..types import Augmentation, DataSet, Images, Splits
-from .augment import Flip, PadCrop
+from ..types import Augmentation, DataSet, Images, Splits, derived
+from .augment import Flip, PadCrop, enabled
 from .read import find, serve
 from .read.cache import Contents, content_sums, hash_of, open_cached
 from .read.catalog import CatalogEntry, unknown
@@ -40,9 +40,13 @@ from .read.listing import (
     list_class_folders,
     list_csv,
     name_some,
+    numbers_first,
     one_line,
 )
 from .split import split
+
+if TYPE_CHECKING:
+    from .read.decode import Square
 
 FORMAT = 1  # increase it when the content of a cache folder changes
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
@@ -83,47 +87,27 @@ class UserImages(DataSet):
     flip: Fraction = 0.5
     """Probability of a horizontal flip."""
 
+    channels = derived(lambda data: data.facts().channels)
+    num_classes = derived(lambda data: len(data.facts().class_names))
+    mean = derived(lambda data: data.facts().mean)
+    std = derived(lambda data: data.facts().std)
+
     @property
     def augment(self) -> tuple[Augmentation, ...]:
         """Random crop and flip."""
-        return (*((PadCrop(self.padding),) if self.padding else ()), *((Flip(self.flip),) if self.flip else ()))
-
-    @property
-    def channels(self) -> int:
-        """1 if all images are gray, otherwise 3."""
-        return self.facts().channels
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.facts().class_names)
-
-    @property
-    def mean(self) -> tuple[float, ...]:
-        """Mean of each channel."""
-        return self.facts().mean
-
-    @property
-    def std(self) -> tuple[float, ...]:
-        """Standard deviation of each channel."""
-        return self.facts().std
+        return enabled((self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip)))
 
     def load(self, seed: int) -> Splits:
         """Open the decoded images; their split does not depend on `seed`."""
         self.check()
-        folder, facts = _open(replace(self, images=0, padding=0, flip=0.0))
+        folder, facts = self._open()
         pixels, labels, parts = (serve.open_array(folder / f"{name}.npy") for name in ("pixels", "labels", "parts"))
         train, val, test = ((parts == part).nonzero().flatten() for part in PART_IDS.values())
         if 0 < self.images < len(train):
             fraction = self.images / len(train)
             train, val = (_some(labels, rows, round(fraction * len(rows))) for rows in (train, val))
-        return Splits(
-            Images(pixels, labels, train),
-            Images(pixels, labels, val),
-            Images(pixels, labels, test),
-            facts.class_names,
-            facts.source,
-        )
+        fit, held, tested = (Images(pixels, labels, rows) for rows in (train, val, test))
+        return Splits(fit, held, tested, facts.class_names, facts.source)
 
     def facts(self) -> "ImageFacts":
         """Return what is known about the images; the first call decodes them.
@@ -131,7 +115,10 @@ class UserImages(DataSet):
         Raises:
             DataError: the images cannot be used, or differ from those of `key`.
         """
-        return _open(replace(self, images=0, padding=0, flip=0.0))[1]
+        return self._open()[1]
+
+    def _open(self) -> tuple[Path, "ImageFacts"]:
+        return _open(replace(self, images=0, padding=0, flip=0.0))  # these settings do not change what is decoded
 
 
 @dataclass(frozen=True)
@@ -200,12 +187,7 @@ class Target(NamedTuple):
 
 
 def list_target(target: str, image_column: str = "", label_column: str = "") -> Target:
-    """List the images that a user names.
-
-    Args:
-        target: a folder, a file, or a Hub id.
-        image_column: of a table; if empty, the usual names are tried.
-        label_column: of a table; if empty, the usual names are tried.
+    """List the images of a folder, a file or a Hub id; if a column of a table is not named, the usual names are tried.
 
     Raises:
         DataError: there are none; the message says what could be given instead.
@@ -247,8 +229,8 @@ def _list_folder(folder: Path, known: CatalogEntry) -> Target:
     listing = list_class_folders(folder)
     if listing is not None and len(set(listing.labels["label"])) > 1:
         return Target(listing, folder, _files(listing))
-    if next(_tables(folder, ".parquet"), None):
-        return _list_tables(serve.find_tables(known, str(folder)))
+    if _tables(folder, ".parquet"):
+        return _list_tables(find.find_tables(known, str(folder)))
     if tables := [file for suffix in CSV_SUFFIXES for file in _tables(folder, suffix)]:
         return _list_csv(tables, folder, known)
     if listing is not None:
@@ -262,10 +244,11 @@ def _files(listing: Listing) -> list[Path]:
     return [source for source in listing.read(range(len(listing))) if isinstance(source, Path)]
 
 
-def _tables(folder: Path, suffix: str) -> Iterator[Path]:
-    """Yield the tables of a folder, up to two subfolders deep."""
-    for pattern in (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}"):
-        yield from sorted(file for file in folder.glob(pattern) if file.is_file() and not file.name.startswith("."))
+def _tables(folder: Path, suffix: str) -> list[Path]:
+    """Return the tables of a folder, up to two subfolders deep."""
+    patterns = (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}")
+    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 def _list_csv(tables: Sequence[Path], path: Path, known: CatalogEntry) -> Target:
@@ -309,13 +292,13 @@ def _word(value: Any, names: Sequence[str]) -> str | None:
 
 def _find_on_hub(known: CatalogEntry) -> DataFiles:
     """Find a data set of the Hub on this machine, or download it."""
-    if find.find_local(replace(known, images={"train": 0})) is None and (find.is_offline() or not find.is_reachable()):
+    if find.find_local(known) is None and (find.is_offline() or not find.is_reachable()):
         raise DataError(
             f"there is no folder {known.hub!r}, and the Hub, which may have a data set of this name, cannot be reached "
             "(no network, or HF_HUB_OFFLINE is set): give a folder, or connect to the network."
         )
     try:
-        return serve.find_tables(known)
+        return find.find_tables(known)
     except DataError as error:
         reason = one_line(error.__cause__) if error.__cause__ else "it has no Parquet files"
         raise DataError(
@@ -327,24 +310,13 @@ def _find_on_hub(known: CatalogEntry) -> DataFiles:
 # Decoding
 
 
-class _Square(NamedTuple):
-    """The central square of an image as (size, size, 3) pixels, and what the image was before."""
-
-    pixels: NDArray[np.uint8]
-    width: int
-    height: int
-    gray: bool
-
-
-def _decode_squares(sources: Iterable[Source], size: int) -> Iterator[_Square | str]:
+def _decode_squares(sources: Iterable[Source], size: int) -> Iterator["Square | str"]:
     """Decode the central squares of images; yield a reason for each one that cannot be read."""
-    from .read.decode import GRAY, central_box, decode_crop, map_batches, open_image
+    from .read.decode import Square, decode_square, map_batches
 
-    def decode(source: Source) -> _Square | str:
+    def decode(source: Source) -> Square | str:
         try:
-            with open_image(source) as image:
-                (width, height), mode = image.size, image.mode
-            return _Square(decode_crop(source, central_box, size, "RGB"), width, height, mode in GRAY)
+            return decode_square(source, size)
         except OSError as error:
             return error.strerror or f"{type(error).__name__}: {one_line(error)}"
         except Exception as error:  # Pillow raises many kinds of errors for damaged images
@@ -368,11 +340,11 @@ def measure_sample(listing: Listing) -> SampleFacts:
     Raises:
         DataError: none of them can be read.
     """
-    rows = np.unique(np.linspace(0, len(listing) - 1, SAMPLE).astype(int)).tolist()
+    rows = serve.evenly_spaced(len(listing), SAMPLE)
     started = time.perf_counter()
     squares = list(_decode_squares(listing.read(rows), SAMPLE_SIZE))
     seconds = (time.perf_counter() - started) / len(rows)
-    sides = [min(square.width, square.height) for square in squares if isinstance(square, _Square)]
+    sides = [min(square.width, square.height) for square in squares if not isinstance(square, str)]
     if not sides:
         raise _no_images(listing, list(zip(map(listing.row_name, rows), map(str, squares), strict=True)))
     return SampleFacts(int(np.median(sides)), seconds)
@@ -402,7 +374,10 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         if unreadable:
             some = name_some([name for name, _ in unreadable])
             notes.append(f"Left out: {count(len(unreadable), 'unreadable image')} ({some}).")
-        kept = _clean(listing, sums, notes)
+        kept, sentences = remove_copies(listing, sums)
+        kept, more = remove_small_classes(listing, kept)
+        notes += [*sentences, *more]
+        _check_classes(listing.take(kept), notes)
         listing = listing.take(kept)
         class_labels = listing.labels["label"]
         names = _class_names(set(class_labels), listing.names.get("label", ()))
@@ -413,42 +388,37 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
             np.save(folder / f"{name}.npy", np.ascontiguousarray(array))
         mean, std = _statistics(final[parts == 0])
     counts = tuple(tuple(np.bincount(labels[parts == part], minlength=len(names)).tolist()) for part in range(3))
-    facts = ImageFacts(listing.where, names, 1 if gray else 3, mean, std, counts)
-    facts = replace(facts, notes=(how, *_describe_sizes(shapes, data.size, gray), *notes))
-    contents = asdict(replace(facts, left_out=tuple(f"{name}: {reason}" for name, reason in unreadable)))
-    del contents["key"]
-    return contents
+    return {
+        "source": listing.where,
+        "class_names": names,
+        "channels": 1 if gray else 3,
+        "mean": mean,
+        "std": std,
+        "counts": counts,
+        "notes": (how, *_describe_sizes(shapes, data.size, gray), *notes),
+        "left_out": tuple(f"{name}: {reason}" for name, reason in unreadable),
+    }
 
 
-def _clean(listing: Listing, sums: Sequence[str], notes: list[str]) -> list[int]:
-    """Return the rows without copies and small classes; add sentences about them to `notes`."""
-    parts, labels = listing.parts, listing.labels["label"]
-    kept, sentences = remove_copies(
-        [(row, parts[row], labels[row], checksum) for row, checksum in enumerate(sums) if checksum]
-    )
-    notes += sentences
-    kept, sentences = remove_small_classes([(row, parts[row], labels[row]) for row in kept])
-    notes += sentences
-    if len(classes := {labels[row] for row in kept}) < 2:
+def _check_classes(listing: Listing, notes: Sequence[str]) -> None:
+    if len(classes := {*listing.labels["label"]}) < 2:
         held = f"only one class, {classes.pop()!r}," if classes else "no class"
         raise DataError(
             f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: give a folder "
             f"with one folder per class. {' '.join(notes)}".rstrip()
         )
-    return kept
 
 
 def _class_names(labels: set[str], order: Sequence[str]) -> tuple[str, ...]:
     """Return the classes in the order of the files; otherwise numbers by value, then words alphabetically."""
     if order and labels <= set(order):
         return tuple(name for name in order if name in labels)
-    return tuple(sorted(labels, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name)))
+    return tuple(sorted(labels, key=numbers_first))
 
 
 def _statistics(pixels: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the mean and standard deviation of each channel, of pixels in [0, 1]."""
-    rows = np.unique(np.linspace(0, len(pixels) - 1, FOR_STATISTICS).astype(int))
-    some = pixels[rows].astype(np.float64) / 255
+    some = pixels[serve.evenly_spaced(len(pixels), FOR_STATISTICS)].astype(np.float64) / 255
     std = np.maximum(some.std((0, 2, 3)), 1e-3)
     return tuple(some.mean((0, 2, 3)).round(5).tolist()), tuple(std.round(5).tolist())
 
@@ -498,54 +468,45 @@ def sample(groups: Sequence[tuple[str, str]], most: int, seed: int) -> list[int]
     return sorted(rows)
 
 
-def remove_copies(images: Sequence[tuple[int, str, str, str]]) -> tuple[list[int], list[str]]:
-    """Keep one of several images with the same pixels, and none if their labels differ; also return notes.
+def remove_copies(listing: Listing, sums: Sequence[str]) -> tuple[list[int], list[str]]:
+    """Keep one of several images with the same checksum, and none if their labels differ; also return notes.
 
-    Args:
-        images: the row, part, label and checksum of each image.
+    Images without a checksum cannot be read, and are not kept either.
     """
+    there = [row for row, checksum in enumerate(sums) if checksum]
     labels: dict[str, set[str]] = {}
-    for _, _, label, checksum in images:
-        labels.setdefault(checksum, set()).add(label)
-    kept: list[int] = []
-    known: set[str] = set()
-    contradictory = 0
+    for row in there:
+        labels.setdefault(sums[row], set()).add(listing.labels["label"][row])
     first = {"test": 0, "validation": 1}  # of copies, the one in the test part is kept
-    for row, _, _, checksum in sorted(images, key=lambda image: first.get(image[1], 2)):
-        if len(labels[checksum]) > 1:
-            contradictory += 1
-        elif checksum not in known:
-            known.add(checksum)
-            kept.append(row)
+    kept: dict[str, int] = {}
+    for row in sorted(there, key=lambda row: first.get(listing.parts[row], 2)):
+        if len(labels[sums[row]]) == 1:
+            kept.setdefault(sums[row], row)
+    contradictory = sum(len(labels[sums[row]]) > 1 for row in there)
     notes = []
-    if copies := len(images) - contradictory - len(kept):
+    if copies := len(there) - contradictory - len(kept):
         notes.append(f"Left out: {count(copies, 'duplicate image')}, so that no image is in two parts.")
     if contradictory:
         notes.append(f"Left out: {count(contradictory, 'image')} with duplicates that have another label.")
-    return sorted(kept), notes
+    return sorted(kept.values()), notes
 
 
-def remove_small_classes(images: Sequence[tuple[int, str, str]]) -> tuple[list[int], list[str]]:
-    """Leave out classes with fewer than three images or, where there are parts, without training images.
-
-    Args:
-        images: the row, part and label of each image.
-    """
-    counts = Counter(label for _, _, label in images)
-    parts = {part for _, part, _ in images}
-    trained = {label for _, part, label in images if part in ("", "train")} if "train" in parts else set(counts)
+def remove_small_classes(listing: Listing, rows: Sequence[int]) -> tuple[list[int], list[str]]:
+    """Leave out classes with fewer than three of the rows or, where there are parts, without training images."""
+    labels, parts = listing.labels["label"], listing.parts
+    counts = Counter(labels[row] for row in rows)
+    given = any(parts[row] == "train" for row in rows)
+    trained = {labels[row] for row in rows if not given or parts[row] in ("", "train")}
     small = sorted(label for label, number in counts.items() if number < FEWEST)
     untrained = sorted(label for label in counts if label not in trained and label not in small)
     notes = []
-    if small:
-        names = name_some([f"{label!r} ({counts[label]})" for label in small])
-        some = count(len(small), "class", "classes")
-        notes.append(f"Left out: {some} with fewer than {FEWEST} images ({names}).")
-    if untrained:
-        some = count(len(untrained), "class", "classes")
-        notes.append(f"Left out: {some} without training images ({name_some(untrained)}).")
-    removed = {*small, *untrained}
-    return [row for row, _, label in images if label not in removed], notes
+    for names, shown, what in (
+        (small, [f"{label!r} ({counts[label]})" for label in small], f"with fewer than {FEWEST} images"),
+        (untrained, untrained, "without training images"),
+    ):
+        if names:
+            notes.append(f"Left out: {count(len(names), 'class', 'classes')} {what} ({name_some(shown)}).")
+    return [row for row in rows if labels[row] not in {*small, *untrained}], notes
 
 
 def divide(given: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int8], str]:
@@ -553,11 +514,6 @@ def divide(given: Sequence[str], labels: NDArray[np.int64], seed: int) -> tuple[
 
     A given test part is used; without one, a given validation part is tested. What is not given is held out at random,
     the same fraction of every class and at least one image of it where it has enough.
-
-    Args:
-        given: the part of each image, empty if there are no parts.
-        labels: the class of each image.
-        seed: random seed of what is held out.
     """
     there = set(given)
     generator = np.random.default_rng(seed)

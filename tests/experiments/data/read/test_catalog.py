@@ -6,22 +6,20 @@ import pytest
 
 from opl.experiments.data.read.catalog import CATALOG
 
-CIFAR_FS = CATALOG["cifar-fs"].lists
-MINI_IMAGENET = CATALOG["mini-imagenet"].lists
 TIERED_IMAGENET = CATALOG["tiered-imagenet"].lists
 
 
 @pytest.mark.parametrize(
-    ("lists", "counts"),
-    [(CIFAR_FS, (64, 16, 20)), (MINI_IMAGENET, (64, 16, 20)), (TIERED_IMAGENET, (351, 97, 160))],
+    ("name", "counts"),
+    [("cifar-fs", (64, 16, 20)), ("mini-imagenet", (64, 16, 20)), ("tiered-imagenet", (351, 97, 160))],
 )
-def test_the_parts_have_the_published_sizes_and_no_class_in_common(lists, counts):
-    assert tuple(len(lists[part]) for part in ("train", "val", "test")) == counts
-    names = [name for part in lists.values() for name in part]
-    assert len(set(names)) == sum(counts)
-    for part in lists.values():
+def test_the_parts_have_the_published_sizes_and_no_class_in_common(name, counts):
+    known = CATALOG[name]
+    assert tuple(known.classes[part] for part in ("train", "val", "test")) == counts
+    assert len({word for part in known.lists.values() for word in part}) == sum(counts) == known.num_classes
+    for part in known.lists.values():
         assert list(part) == sorted(part)
-        assert lists is CIFAR_FS or all(re.fullmatch(r"n\d{8}", name) for name in part)
+        assert name == "cifar-fs" or all(re.fullmatch(r"n\d{8}", word) for word in part)
 
 
 def test_whole_branches_of_wordnet_are_in_one_part_of_tiered_imagenet():

@@ -279,7 +279,7 @@ def _a_class_of_imagenet(made: dict[str, Part]) -> None:
     ("spoil", "expected"),
     [
         (_test_class_in_train, r"'train' has the class 'n02110063', which belongs to 'test'; use the split of Ravi"),
-        (_one_image_less, r"the class 'n\d{8}' of its part 'val' has 1 images instead of 2"),
+        (_one_image_less, r"its part 'val' has 1 images of the class 'n\d{8}' instead of 2"),
         (_one_class_less, "'test' has no class 'n01930112'"),
         (_val_and_test_exchanged, "'val' has the class 'n01930112', which belongs to 'test'"),
         (_a_class_of_imagenet, "'val' has the class 'n00000001', which is none of its classes"),

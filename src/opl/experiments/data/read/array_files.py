@@ -16,11 +16,22 @@ import numpy as np
 from ....errors import DataError
 from ...files import open_regular
 from .catalog import CatalogEntry
-from .listing import ALL, ClassChoice, DataFiles, Listing, Pixels, Source, class_keys, one_line, read_blocks
+from .listing import (
+    ALL,
+    Block,
+    ClassChoice,
+    DataFiles,
+    Listing,
+    Pixels,
+    Source,
+    class_keys,
+    list_blocks,
+    numbers_first,
+    one_line,
+)
 
 HDF5 = (".h5", ".hdf5")
 IDX = {"train": "train", "test": "t10k"}  # names of the parts in idx files
-IDX_DIMENSIONS = {"images": 3, "labels": 1}
 MOST_IDX_BYTES = 1 << 30  # of an unpacked file; MNIST has 47 million
 MOST_HDF5_BYTES = 3 << 26  # of an image
 MOST_INSTRUCTIONS = 1 << 25  # of a pickle; each may take some dozens of bytes of memory
@@ -38,20 +49,20 @@ def idx_files(known: CatalogEntry, folder: Path) -> dict[str, tuple[Path, ...]] 
         DataError: some files exist, but not all.
     """
     for base in (folder, folder / known.name, folder / "raw"):
-        files = {part: [_idx_file(base, word, what) for what in IDX_DIMENSIONS] for part, word in IDX.items()}
-        if any(file for pair in files.values() for file in pair):
-            for part, pair in files.items():
-                for what, file in zip(IDX_DIMENSIONS, pair, strict=True):
-                    if file is None:
-                        missing = f"{IDX[part]}-{what}-idx{IDX_DIMENSIONS[what]}-ubyte.gz"
-                        raise incomplete_error(known, base, missing)
-            return {part: tuple(file for file in pair if file) for part, pair in files.items()}
+        files: dict[str, list[Path]] = {part: [] for part in IDX}
+        missing = []
+        for part, word in IDX.items():
+            for what in ("images-idx3", "labels-idx1"):
+                spellings = (what, what.replace("-idx", ".idx"))
+                names = [f"{word}-{spelling}-ubyte{end}" for spelling in spellings for end in ("", ".gz")]
+                there = [base / name for name in names if (base / name).is_file()]
+                files[part] += there[:1]
+                missing += [] if there else names[1:2]
+        if any(files.values()) and missing:
+            raise incomplete_error(known, base, missing[0])
+        if any(files.values()):
+            return {part: tuple(pair) for part, pair in files.items()}
     return None
-
-
-def _idx_file(base: Path, word: str, what: str) -> Path | None:
-    names = (f"{word}-{what}{joint}idx{IDX_DIMENSIONS[what]}-ubyte{end}" for joint in "-." for end in ("", ".gz"))
-    return next((base / name for name in names if (base / name).is_file()), None)
 
 
 def incomplete_error(known: CatalogEntry, base: Path, missing: str) -> DataError:
@@ -61,27 +72,23 @@ def incomplete_error(known: CatalogEntry, base: Path, missing: str) -> DataError
 
 def list_idx(files: DataFiles) -> Listing:
     """List idx files, the original format of MNIST and Fashion-MNIST: a header of sizes, then bytes."""
-    parts: list[str] = []
+    blocks: list[Block] = []
     labels: list[int] = []
     for part, (images, targets) in files.files.items():
-        size, ids = _idx_shape(_start(images), 3)[0], _idx_array(targets, 1)
+        with _open_idx(images) as stream:
+            size = _idx_shape(stream, 3)[0]
+        ids = _idx_array(targets, 1)
         if len(ids) != size:
             raise ValueError(f"{size} images and {len(ids)} labels in {part!r}")
-        parts += [part] * size
+        blocks.append((part, size, lambda images=images: iter(_idx_array(images, 3))))  # type: ignore[misc]
         labels += ids.tolist()
-    blocks = [(parts.count(part), partial(_idx_images, images)) for part, (images, _) in files.files.items()]
-    names = {"label": files.known.names}
-    return Listing(files.where, parts, {"label": labels}, lambda rows: read_blocks(blocks, rows), names)
-
-
-def _idx_images(file: Path) -> Iterator[Pixels]:
-    yield from _idx_array(file, 3)
+    return list_blocks(files.where, blocks, {"label": labels}, names={"label": files.known.names})
 
 
 def _idx_array(file: Path, dimensions: int) -> Pixels:
     """Read an array, and no more than its header declares: a few bytes may unpack to any number."""
     with _open_idx(file) as stream:
-        shape = _idx_shape(stream.read(4 + 4 * dimensions), dimensions)
+        shape = _idx_shape(stream, dimensions)
         size = math.prod(shape)
         declared = " x ".join(map(str, shape))
         if size > MOST_IDX_BYTES:
@@ -93,11 +100,6 @@ def _idx_array(file: Path, dimensions: int) -> Pixels:
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _start(file: Path) -> bytes:
-    with _open_idx(file) as stream:
-        return bytes(stream.read(16))
-
-
 def _open_idx(file: Path) -> Any:
     """Open a file, gzipped or not, as its first bytes indicate; its name may be wrong."""
     with file.open("rb") as stream:
@@ -105,11 +107,12 @@ def _open_idx(file: Path) -> Any:
     return gzip.open(file) if zipped else file.open("rb")
 
 
-def _idx_shape(content: bytes, dimensions: int) -> tuple[int, ...]:
-    """Parse the header: two zeros, 8 for uint8, the number of dimensions, then each size, all big-endian."""
-    if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < 4 + 4 * dimensions:
+def _idx_shape(stream: Any, dimensions: int) -> tuple[int, ...]:
+    """Read the header: two zeros, 8 for uint8, the number of dimensions, then each size, all big-endian."""
+    header = stream.read(4 + 4 * dimensions)
+    if header[:4] != bytes([0, 0, 8, dimensions]) or len(header) < 4 + 4 * dimensions:
         raise ValueError(f"not an idx file of bytes in {dimensions} dimensions")
-    return tuple(np.frombuffer(content, ">u4", dimensions, offset=4).tolist())
+    return tuple(np.frombuffer(header, ">u4", dimensions, offset=4).tolist())
 
 
 # NumPy archives
@@ -152,26 +155,14 @@ def npz_images(file: Path, bgr: bool = False) -> Iterator[Pixels]:
 def list_hdf5(files: DataFiles, choice: ClassChoice) -> Listing:
     """List one HDF5 file per class, with one group per image that has the data set `image`."""
     archives = {file.stem: file for file in files.files[""] if file.suffix.lower() in HDF5}
-    blocks: list[tuple[int, Callable[[], Iterator[Source]]]] = []
+    blocks: list[Block] = []
     labels: list[int] = []
     for label, key in enumerate(class_keys(files, choice, archives)):
         with _open_hdf5(archives[key]) as archive:
-            groups = choice.spread(sorted(archive, key=_natural))
-        blocks.append((len(groups), partial(_hdf5_images, archives[key], groups)))
+            groups = choice.spread(sorted(archive, key=numbers_first))
+        blocks.append((ALL, len(groups), partial(_hdf5_images, archives[key], groups)))
         labels += [label] * len(groups)
-    return Listing(
-        files.where,
-        [ALL] * len(labels),
-        {"label": labels},
-        lambda rows: read_blocks(blocks, rows),
-        {"label": choice.classes},
-        resize="bilinear",
-    )
-
-
-def _natural(key: str) -> tuple[bool, int, str]:
-    """Sort numbers by value, before words."""
-    return not key.isdecimal(), int(key) if key.isdecimal() else 0, key
+    return list_blocks(files.where, blocks, {"label": labels}, names={"label": choice.classes}, resize="bilinear")
 
 
 def _open_hdf5(file: Path) -> Any:

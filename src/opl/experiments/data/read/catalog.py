@@ -26,10 +26,8 @@ class CatalogEntry:
     """Further label columns to keep, if they exist."""
     respell: Mapping[str, str] = field(default_factory=dict)
     """Corrections of class names."""
-    classes: Mapping[str, int] = field(default_factory=dict)
-    """For few-shot data sets: the number of classes in each part; the parts have no class in common."""
     lists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """For few-shot data sets: the class names of each part, to check files that contain names."""
+    """For few-shot data sets: the class names of each part; the parts have no class in common."""
     per_class: int = 0
     """Images per class, if it is the same for all classes; otherwise 0."""
     size: int = 0
@@ -41,14 +39,24 @@ class CatalogEntry:
     idx: bool = False
     """Whether it is also distributed as idx files."""
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The folders in `$OPL_DATA` that may hold it."""
+        return (self.name, self.made_of) if self.made_of else (self.name,)
+
+    @property
+    def classes(self) -> dict[str, int]:
+        """For few-shot data sets: the number of classes in each part; otherwise empty."""
+        return {part: len(names) for part, names in self.lists.items()}
+
 
 def _few_shot_classes() -> dict[str, dict[str, tuple[str, ...]]]:
     """The classes of each part of the few-shot data sets, in alphabetical order, as published; WordNet ids or names."""
-    read, lists = Path(__file__).parent, {}
-    for name, parts in json.loads((read / "few_shot_classes.json").read_text(encoding="utf-8")).items():
-        lists[name] = {part: tuple(names) for part, names in parts.items()}
-    splits = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text(encoding="utf-8"))["splits"]
-    return lists | {"cifar-fs": {part: tuple(names) for part, names in splits.items()}}
+    read = Path(__file__).parent
+    lists = json.loads((read / "few_shot_classes.json").read_text(encoding="utf-8"))
+    specification = json.loads((read.parent / "specifications" / "cifar-fs.json").read_text(encoding="utf-8"))
+    lists["cifar-fs"] = specification["splits"]
+    return {name: {part: tuple(names) for part, names in parts.items()} for name, parts in lists.items()}
 
 
 _CLASSES = _few_shot_classes()
@@ -133,7 +141,6 @@ _SETS = (
         100,
         "RGB",
         "made of CIFAR-100; cite Bertinetto et al. 2019",
-        classes={"train": 64, "val": 16, "test": 20},
         lists=_CLASSES["cifar-fs"],
         per_class=600,
         size=32,
@@ -147,7 +154,6 @@ _SETS = (
         "RGB",
         "non-commercial research, as ImageNet; cite Ravi and Larochelle 2017; Zenodo record 7978538, or the Hub's "
         "GATE-engine/mini_imagenet, but not timm/mini-imagenet, which is another data set",
-        classes={"train": 64, "val": 16, "test": 20},
         lists=_CLASSES["mini-imagenet"],
         per_class=600,
         size=84,
@@ -159,7 +165,6 @@ _SETS = (
         608,
         "RGB",
         "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
-        classes={"train": 351, "val": 97, "test": 160},
         lists=_CLASSES["tiered-imagenet"],
         size=84,
     ),

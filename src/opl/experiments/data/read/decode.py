@@ -140,12 +140,8 @@ def map_batches(function: Callable[[Source], T], sources: Iterable[Source], *, t
 def decode_crop(source: Source, box_of: Callable[[int, int], Box], size: int, mode: str, draft: bool = True) -> Pixels:
     """Decode a region of an image, resized to (size, size, C): bilinear and antialiased.
 
-    Args:
-        source: the image.
-        box_of: returns the region, given the image's width and height.
-        size: height and width of the result.
-        mode: Pillow's `L` or `RGB`.
-        draft: let JPEGs be decoded at 1/2, 1/4 or 1/8 of their size if the region stays large enough.
+    `box_of` returns the region, given the image's width and height. With `draft`, JPEGs are decoded at 1/2, 1/4 or 1/8
+    of their size if the region stays large enough.
     """
     with open_image(source) as image:
         width, height = image.size
@@ -153,14 +149,26 @@ def decode_crop(source: Source, box_of: Callable[[int, int], Box], size: int, mo
         if draft:
             image.draft(mode, (max(1, int(width * size / wide)), max(1, int(height * size / tall))))
         across, down = image.width / width, image.height / height
-        box = (
-            left * across,
-            top * down,
-            min(image.width, (left + wide) * across),
-            min(image.height, (top + tall) * down),
-        )
+        right, bottom = min(image.width, (left + wide) * across), min(image.height, (top + tall) * down)
+        box = (left * across, top * down, right, bottom)
         resized = to_mode(image, mode).resize((size, size), Image.Resampling.BILINEAR, box=box)
     return np.asarray(resized).reshape(size, size, -1)
+
+
+class Square(NamedTuple):
+    """The central square of an image as (size, size, 3) pixels, and what the image was before."""
+
+    pixels: Pixels
+    width: int
+    height: int
+    gray: bool
+
+
+def decode_square(source: Source, size: int) -> Square:
+    """Decode the central square of an image."""
+    with open_image(source) as image:
+        (width, height), gray = image.size, image.mode in GRAY
+    return Square(decode_crop(source, central_box, size, "RGB"), width, height, gray)
 
 
 def random_box(width: int, height: int, draws: Sequence[Sequence[float]], least: float) -> Box:

@@ -18,7 +18,7 @@ import numpy as np
 from ....errors import DataError
 from .array_files import incomplete_error, load_pickle, npz_images, npz_shape
 from .catalog import CATALOG, CatalogEntry
-from .listing import DataFiles, Listing, Numbers, Pixels, Source, class_ids, read_blocks, walk_images
+from .listing import DataFiles, Listing, Numbers, Pixels, Source, class_ids, list_blocks, walk_images
 from .parquet import list_tables
 
 PARTS = ("train", "val", "test")
@@ -32,29 +32,31 @@ _CURE = {
 
 
 class Layout(NamedTuple):
-    """The name of a layout (a key of `_LISTINGS`), and the file names of each part."""
+    """The name of a layout (a key of `_LISTINGS`), and its files, whose names have `{}` in place of the part."""
 
     name: str
-    files: Mapping[str, tuple[str, ...]]
-    extra: tuple[str, ...] = ()
+    files: tuple[str, ...]
+    train: str = "train"
+    """What the files of the base classes have in place of the part."""
+    extra: str = ""
+    """The same for further images of the base classes; empty if the layout has none."""
 
-
-def _layout(name: str, *files: str, train: str = "train", extra: str = "") -> Layout:
-    stems = {"train": train, "val": "val", "test": "test"}
-    parts = {part: tuple(file.format(stems[part]) for file in files) for part in PARTS}
-    return Layout(name, parts, tuple(file.format(extra) for file in files) if extra else ())
+    def paths(self, base: Path, part: str) -> tuple[Path, ...]:
+        """Return the files of a part."""
+        word = {"train": self.train, "extra": self.extra}.get(part, part)
+        return tuple(base / file.format(word) for file in self.files)
 
 
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
-    "cifar-fs": (_layout("labeled", "CIFAR_FS_{}.pickle"), _layout("labeled", "{}.pickle")),
+    "cifar-fs": (Layout("labeled", ("CIFAR_FS_{}.pickle",)), Layout("labeled", ("{}.pickle",))),
     "mini-imagenet": (
-        _layout("labeled", "miniImageNet_category_split_{}.pickle", train="train_phase_train", extra="train_phase_val"),
-        _layout("indexed", "mini-imagenet-cache-{}.pkl"),
-        _layout("csv", "{}.csv"),
+        Layout("labeled", ("miniImageNet_category_split_{}.pickle",), "train_phase_train", "train_phase_val"),
+        Layout("indexed", ("mini-imagenet-cache-{}.pkl",)),
+        Layout("csv", ("{}.csv",)),
     ),
     "tiered-imagenet": (
-        _layout("npz", "{}_images.npz", "{}_labels.pkl", extra="train_phase_val"),
-        _layout("encoded", "{}_images_png.pkl", "{}_labels.pkl"),
+        Layout("npz", ("{}_images.npz", "{}_labels.pkl"), extra="train_phase_val"),
+        Layout("encoded", ("{}_images_png.pkl", "{}_labels.pkl")),
     ),
 }
 
@@ -79,13 +81,13 @@ def locate(known: CatalogEntry, folder: Path) -> tuple[str, Mapping[str, tuple[P
 
 def _named_files(known: CatalogEntry, base: Path, layout: Layout) -> dict[str, tuple[Path, ...]] | None:
     """Return the files of a layout if the first file of any part exists; the others may occur in other layouts too."""
-    if not any((base / names[0]).is_file() for names in layout.files.values()):
+    files = {part: layout.paths(base, part) for part in PARTS}
+    if not any(first.is_file() for first, *_ in files.values()):
         return None
-    files = {part: tuple(base / name for name in names) for part, names in layout.files.items()}
     if missing := [file.name for part in files.values() for file in part if not file.is_file()]:
         raise incomplete_error(known, base, missing[0])
-    if layout.extra and all((base / name).is_file() for name in layout.extra):
-        files["extra"] = tuple(base / name for name in layout.extra)
+    if layout.extra and all(file.is_file() for file in layout.paths(base, "extra")):
+        files["extra"] = layout.paths(base, "extra")
     if layout.name == "csv":
         files["images"] = tuple(walk_images(base / "images", deep=False))
         if not files["images"]:
@@ -97,7 +99,7 @@ def _class_folders(known: CatalogEntry, base: Path) -> dict[str, tuple[Path, ...
     """Return images as `<part>/<class>/<image>`; None if there are none."""
     files = {}
     for part in PARTS:
-        tops = [base / name for name in dict.fromkeys((part, HUB_PARTS[part])) if (base / name).is_dir()]
+        tops = [base / name for name in (part, HUB_PARTS[part]) if (base / name).is_dir()]
         classes = sorted(path for path in tops[0].iterdir() if path.is_dir()) if tops else []
         files[part] = tuple(image for path in classes for image in walk_images(path, deep=False))
     if not any(files.values()):
@@ -111,7 +113,7 @@ def as_on_the_hub(known: CatalogEntry) -> CatalogEntry:
     """Return what the Hub has for a few-shot data set: the data set it is made of, or its own parts."""
     if known.made_of:
         return CATALOG[known.made_of]
-    return replace(known, images={HUB_PARTS[part]: count for part, count in known.images.items()}, classes={})
+    return replace(known, images={HUB_PARTS[part]: count for part, count in known.images.items()}, lists={})
 
 
 # Listing
@@ -146,16 +148,10 @@ def list_few_shot(files: DataFiles) -> Listing:
     first = parts["train"]
     labels = {"label": [codes[part][number] for part in parts for number in parts[part].ids.tolist()]}
     labels |= {column: [value for part in parts.values() for value in part.others[column]] for column in first.others}
-    blocks = [(len(part.ids), part.images) for part in parts.values()]
+    blocks = [(name, len(part.ids), part.images) for name, part in parts.items()]
     resized = files.layout in ("csv", "folders") or (files.layout == "hub" and not files.known.made_of)
-    return Listing(
-        files.where,
-        [part for part in parts for _ in parts[part].ids],
-        labels,
-        lambda rows: read_blocks(blocks, rows),
-        {"label": tuple(class_names), **first.other_names},
-        resize="bicubic" if resized else "",
-    )
+    more = {"names": {"label": tuple(class_names), **first.other_names}, "resize": "bicubic" if resized else ""}
+    return list_blocks(files.where, blocks, labels, **more)
 
 
 def _list_labeled(files: DataFiles, part: str) -> FilePart:
@@ -232,24 +228,18 @@ def _list_hub(files: DataFiles, part: str) -> FilePart:
     column, *others = listing.labels
     if not files.known.made_of:
         listing = listing.take(listing.rows_of(HUB_PARTS[part]))
-        ids, class_names = class_ids(listing.labels[column], listing.names.get(column, ()))
-        return FilePart(ids, dict(enumerate(class_names)), lambda: listing.read(range(len(listing))))
     ids, class_names = class_ids(listing.labels[column], listing.names.get(column, ()))
     names = {number: known.respell.get(name, name) for number, name in enumerate(class_names)}
+    if not files.known.made_of:
+        return FilePart(ids, names, lambda: listing.read(range(len(listing))))
     if not names:
         raise wrong_files_error(files, "its classes have no names")
     wanted = np.isin(ids, [number for number, name in names.items() if name in files.known.lists[part]])
     listing = listing.take(np.flatnonzero(wanted).tolist())
-    return FilePart(
-        ids[wanted],
-        names,
-        lambda: listing.read(range(len(listing))),
-        {
-            **{other: list(listing.labels[other]) for other in others},
-            "kept": [int(split == "test") for split in listing.parts],
-        },
-        {other: listing.names[other] for other in others if other in listing.names},
-    )
+    labels = {other: list(listing.labels[other]) for other in others}
+    labels["kept"] = [int(split == "test") for split in listing.parts]
+    other_names = {other: listing.names[other] for other in others if other in listing.names}
+    return FilePart(ids[wanted], names, lambda: listing.read(range(len(listing))), labels, other_names)
 
 
 _LISTINGS: dict[str, Callable[[DataFiles, str], FilePart]] = {
@@ -335,58 +325,47 @@ def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
     owner: dict[object, str] = {}
     for name in PARTS:
         part = parts[name]
-        numbers = np.unique(part.ids).tolist()
-        names = [part.names.get(number, str(number)) for number in numbers]
-        if name in files.known.lists and (files.known.made_of or any(map(_SYNSET.fullmatch, names))):
-            _check_names(files, name, set(names))
-        _check_counts(files, name, part, numbers, names)
-        for number in numbers:
-            _check_new(files, name, owner, number, part.names.get(number))
+        if reason := _wrong_names(files.known, name, part) or _wrong_counts(files.known, name, part):
+            raise wrong_files_error(files, f"its part {name!r} has {reason}")
+        for number in sorted({*part.ids.tolist()} & part.names.keys()):
+            word = part.names[number]
+            key = word if _SYNSET.fullmatch(word) else (number, word)  # 'crane', for example, may name two classes
+            if key in owner:
+                raise wrong_files_error(
+                    files, f"the class {word!r} is in its part {owner[key]!r} and in its part {name!r}"
+                )
+            owner[key] = name
     if extra := parts.get("extra"):
-        _check_extra(files, parts["train"], extra)
+        file, train = files.files["extra"][0].name, parts["train"]
+        if foreign := set(extra.ids.tolist()) - set(train.ids.tolist()):
+            raise wrong_files_error(files, f"{file} has the label {min(foreign)}, which is not a base class")
+        for number, word in extra.names.items():
+            if word != train.names.get(number, word):
+                raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {word!r}")
 
 
-def _check_counts(files: DataFiles, name: str, part: FilePart, numbers: list[int], names: list[str]) -> None:
-    known, images = files.known, np.unique(part.ids, return_counts=True)[1].tolist()
-    if len(numbers) != known.classes[name]:
-        raise wrong_files_error(files, f"its part {name!r} has {len(numbers)} classes instead of {known.classes[name]}")
-    if not part.names and (gaps := sorted({*range(numbers[0], numbers[-1])} - {*numbers})):
-        raise wrong_files_error(
-            files, f"its part {name!r} has labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}"
-        )
-    for class_name, count in zip(names, images, strict=True):
-        if known.per_class and count != known.per_class:
-            raise wrong_files_error(
-                files, f"the class {class_name!r} of its part {name!r} has {count} images instead of {known.per_class}"
-            )
-    if len(part.ids) != known.images[name]:
-        raise wrong_files_error(files, f"its part {name!r} has {len(part.ids)} images instead of {known.images[name]}")
-
-
-def _check_extra(files: DataFiles, train: FilePart, extra: FilePart) -> None:
-    file = files.files["extra"][0].name
-    if foreign := set(extra.ids.tolist()) - set(train.ids.tolist()):
-        raise wrong_files_error(files, f"{file} has the label {min(foreign)}, which is not a base class")
-    for number, name in extra.names.items():
-        if name != train.names.get(number, name):
-            raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {name!r}")
-
-
-def _check_names(files: DataFiles, part: str, names: set[str]) -> None:
-    lists = files.known.lists
-    if foreign := sorted(names - set(lists[part])):
-        owner = [name for name in lists if foreign[0] in lists[name]]
+def _wrong_names(known: CatalogEntry, name: str, part: FilePart) -> str:
+    """Return which class name a part has wrongly or lacks; empty if none."""
+    names = {part.names.get(number, str(number)) for number in part.ids.tolist()}
+    if not known.made_of and not any(map(_SYNSET.fullmatch, names)):
+        return ""
+    if foreign := sorted(names - set(known.lists[name])):
+        owner = [other for other in known.lists if foreign[0] in known.lists[other]]
         belongs = f"belongs to {owner[0]!r}" if owner else "is none of its classes"
-        raise wrong_files_error(files, f"its part {part!r} has the class {foreign[0]!r}, which {belongs}")
-    if missing := sorted(set(lists[part]) - names):
-        raise wrong_files_error(files, f"its part {part!r} has no class {missing[0]!r}")
+        return f"the class {foreign[0]!r}, which {belongs}"
+    missing = sorted(set(known.lists[name]) - names)
+    return f"no class {missing[0]!r}" if missing else ""
 
 
-def _check_new(files: DataFiles, part: str, owner: dict[object, str], number: int, name: str | None) -> None:
-    """Check that a class is in one part only; common words, such as 'crane', may name two different classes."""
-    if name is None:
-        return
-    key = name if _SYNSET.fullmatch(name) else (number, name)
-    if key in owner:
-        raise wrong_files_error(files, f"the class {name!r} is in its part {owner[key]!r} and in its part {part!r}")
-    owner[key] = part
+def _wrong_counts(known: CatalogEntry, name: str, part: FilePart) -> str:
+    """Return which number of classes or images of a part is wrong; empty if none."""
+    numbers, counts = (values.tolist() for values in np.unique(part.ids, return_counts=True))
+    if len(numbers) != known.classes[name]:
+        return f"{len(numbers)} classes instead of {known.classes[name]}"
+    if not part.names and (gaps := sorted({*range(numbers[0], numbers[-1])} - {*numbers})):
+        return f"labels from {numbers[0]} to {numbers[-1]}, but no {gaps[0]}"
+    for number, count in zip(numbers, counts, strict=True):
+        if known.per_class and count != known.per_class:
+            called = part.names.get(number, str(number))
+            return f"{count} images of the class {called!r} instead of {known.per_class}"
+    return f"{len(part.ids)} images instead of {known.images[name]}" if len(part.ids) != known.images[name] else ""

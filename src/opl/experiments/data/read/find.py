@@ -21,16 +21,13 @@ from .listing import DataFiles, one_line, quote_names, walk
 from .parquet import PART_WORD
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the Hub keeps data sets that it has converted
+PARTS = ("train", "validation", "test")  # those that exist are used if the catalog names none
 PATIENCE = 4.0  # seconds without a reply after which the network counts as unavailable
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
+_SHARD = re.compile(r"-\d{5}-of-(\d{5})")
 
 
 def find(name: str, root: str = "") -> DataFiles:
-    """Find the data set `name` in `root` if given, otherwise in `$OPL_DATA/<name>`, otherwise on the Hub.
-
-    Args:
-        name: a key of `CATALOG`.
-        root: the data set's folder (or its parent); if given, nothing else is searched.
+    """Find a data set of the catalog in `root` (or a folder in it), or else in `$OPL_DATA/<name>` or on the Hub.
 
     Raises:
         DataError: the data set is not found; the message names the three ways to provide it.
@@ -51,6 +48,17 @@ def find_entry(known: CatalogEntry, root: str = "") -> DataFiles:
     raise DataError(f"there is no {known.name} on this machine: {_ways(known)}.")
 
 
+def find_tables(known: CatalogEntry, root: str = "") -> DataFiles:
+    """Find the Parquet files of a data set; if `known` names no parts, all parts that exist."""
+    files = find_entry(known, root)
+    if not files.parquet:
+        raise DataError(
+            f"{str(files.folder)!r} has neither Parquet files nor images as '<class>/<image>' or "
+            "'train/<class>/<image>': give a folder in one of these layouts."
+        )
+    return files
+
+
 def find_local(known: CatalogEntry, root: str = "") -> DataFiles | None:
     """Find a data set on this machine, without using the network; None if there is none.
 
@@ -60,7 +68,7 @@ def find_local(known: CatalogEntry, root: str = "") -> DataFiles | None:
     if root:
         return _in_folder(known, Path(root).expanduser())
     if base := os.environ.get("OPL_DATA"):
-        for name in filter(None, (known.name, known.made_of)):
+        for name in known.folders:
             if files := _in_folder(known, Path(base).expanduser() / name):
                 return files
     return _in_hub_cache(known) if known.hub else None
@@ -76,7 +84,7 @@ def is_here(name: str) -> bool:
 
 
 def _ways(known: CatalogEntry) -> str:
-    folders = " or ".join(f"'{name}/'" for name in (known.name, known.made_of) if name)
+    folders = " or ".join(f"'{name}/'" for name in known.folders)
     if known.classes and not known.hub:
         return (
             f"get it ({known.license}), and set OPL_DATA to the folder that holds {folders}; opl train also takes its "
@@ -96,17 +104,15 @@ def _in_folder(known: CatalogEntry, folder: Path, where: str = "") -> DataFiles 
     where = where or str(folder)
     if not folder.is_dir():
         return None
-    if known.idx and (files := idx_files(known, folder)):
-        return DataFiles(known, folder, files, where, layout="idx")
-    return (_few_shot if known.classes else _in_hub_layout)(known, folder, where)
-
-
-def _few_shot(known: CatalogEntry, folder: Path, where: str) -> DataFiles | None:
+    if known.idx and (idx := idx_files(known, folder)):
+        return DataFiles(known, folder, idx, where, layout="idx")
+    if not known.classes:
+        return _in_hub_layout(known, folder, where)
     if located := locate(known, folder):
         return DataFiles(known, folder, located[1], where, layout=located[0])
     files = _in_hub_layout(as_on_the_hub(known), folder, where)
     if files and not (files.parquet or known.made_of):
-        names = ", ".join(repr(layout.files["test"][0]) for layout in LAYOUTS[known.name])
+        names = ", ".join(repr(layout.files[0].format("test")) for layout in LAYOUTS[known.name])
         raise DataError(
             f"{str(folder)!r} holds {known.name} in none of its layouts: give a folder that has {names}, "
             "'test/<class>/<image>', or Parquet files with the splits 'train', 'validation' and 'test'."
@@ -116,18 +122,20 @@ def _few_shot(known: CatalogEntry, folder: Path, where: str) -> DataFiles | None
 
 def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataFiles | None:
     layouts = _parquet_layouts(folder)
-    bases = [base for base in layouts if known.images.keys() <= layouts[base].keys()]
+    bases = [base for base in layouts if {*(known.images or PARTS[:1])} <= layouts[base].keys()]
     usual = [folder, folder / known.name, folder / known.hub.partition("/")[2], folder / "data", folder / "default"]
     chosen = next((base for base in usual if base in bases), bases[0] if len(bases) == 1 else None)
     if chosen is not None:
+        known = replace(known, images=known.images or {part: 0 for part in PARTS if part in layouts[chosen]})
         files = {part: tuple(layouts[chosen][part]) for part in known.images}
         _check_shards(known, folder, files)
         return DataFiles(known, folder, files, where)
     if layouts:
         there = sorted({part for parts in layouts.values() for part in parts})
         raise DataError(
-            f"{str(folder)!r} has no single set of Parquet files with the splits {quote_names(known.images)} of "
-            f"{known.name} (its splits: {quote_names(there)}): give the folder of one complete data set."
+            f"{str(folder)!r} has no single set of Parquet files with the splits "
+            f"{quote_names(known.images or PARTS[:1])} of {known.name} (its splits: {quote_names(there)}): give the "
+            "folder of one complete data set."
         )
     every = tuple(walk(folder))
     return DataFiles(known, folder, {"": every}, where) if every else None
@@ -148,11 +156,10 @@ def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
 
 def _check_shards(known: CatalogEntry, folder: Path, files: Mapping[str, tuple[Path, ...]]) -> None:
     for part, there in files.items():
-        for file in there:
-            shard = _SHARD.search(file.stem)
-            if shard and int(shard[2]) != len(there):
+        for shard in filter(None, (_SHARD.search(file.stem) for file in there)):
+            if int(shard[1]) != len(there):
                 raise DataError(
-                    f"{known.name} in {str(folder)!r} has {len(there)} of the {int(shard[2])} files of its split "
+                    f"{known.name} in {str(folder)!r} has {len(there)} of the {int(shard[1])} files of its split "
                     f"{part!r}: copy or download the missing ones."
                 )
 

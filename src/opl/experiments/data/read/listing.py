@@ -9,6 +9,7 @@ import csv
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeVar
@@ -104,14 +105,24 @@ class DataFiles:
         """All files, part by part."""
         return [file for part in sorted(self.files) for file in self.files[part]]
 
-    def error(self, reason: Exception | str) -> DataError:
-        """Return the error for files whose content is not as expected."""
-        layout = "one of its layouts" if self.layout else "the Hugging Face layout"
-        text = reason if isinstance(reason, str) else f"{type(reason).__name__}: {one_line(reason)}"
-        return DataError(
-            f"{self.known.name} in {str(self.folder)!r} cannot be read ({text}): "
-            f"check that its files are complete and in {layout}."
-        )
+    @property
+    def called(self) -> str:
+        """For messages: the name of the data set, and its folder."""
+        return f"{self.known.name} in {str(self.folder)!r}"
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn whatever fails while the files are listed or decoded into a `DataError`."""
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:  # pyarrow, h5py and Pillow raise errors of any kind for damaged files
+            layout = "one of its layouts" if self.layout else "the Hugging Face layout"
+            raise DataError(
+                f"{self.called} cannot be read ({type(error).__name__}: {one_line(error)}): check that its files are "
+                f"complete and in {layout}."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -165,16 +176,26 @@ def list_files(where: str, rows: Sequence[tuple[str, Any, Source]], **more: Any)
     return Listing(where, [part for part, _, _ in rows], labels, lambda some: (files[row] for row in some), **more)
 
 
-def read_blocks(blocks: Iterable[tuple[int, Callable[[], Iterator[Source]]]], rows: Sequence[int]) -> Iterator[Source]:
-    """Yield the images of ascending rows from consecutive blocks, given as (count, open); unneeded blocks stay closed.
+Block = tuple[str, int, Callable[[], Iterator[Source]]]
+"""Consecutive images of one part: the part, their number, and a function that opens them."""
+
+
+def list_blocks(where: str, blocks: Sequence[Block], labels: Mapping[str, Sequence[Any]], **more: Any) -> Listing:
+    """Return the listing of images that are read block by block."""
+    parts = [part for part, count, _ in blocks for _ in range(count)]
+    return Listing(where, parts, labels, lambda rows: read_blocks(blocks, rows), **more)
+
+
+def read_blocks(blocks: Iterable[Block], rows: Sequence[int]) -> Iterator[Source]:
+    """Yield the images of ascending rows; blocks that are not needed stay closed.
 
     Example:
-        >>> list(read_blocks([(2, lambda: iter("ab")), (3, lambda: iter("cde"))], [1, 3]))
-        ['b', 'd']
+        >>> list(read_blocks([("train", 2, lambda: iter([b"a", b"b"])), ("test", 1, lambda: iter([b"c"]))], [1, 2]))
+        [b'b', b'c']
     """
     wanted, start = iter(rows), 0
     row = next(wanted, None)
-    for count, open_block in blocks:
+    for _, count, open_block in blocks:
         end = start + count
         if row is not None and row < end:
             for index, source in enumerate(open_block(), start):
@@ -191,9 +212,6 @@ def read_blocks(blocks: Iterable[tuple[int, Callable[[], Iterator[Source]]]], ro
 
 def class_ids(values: Sequence[Any], names: Sequence[str] = ()) -> tuple[Numbers, tuple[str, ...]]:
     """Convert labels to integers; text is numbered as in `names`, or alphabetically if there are none.
-
-    Returns:
-        The ids, and the names.
 
     Raises:
         ValueError: a label is neither an integer nor text, or is not among the names.
@@ -234,6 +252,11 @@ def class_words(values: Sequence[Any], names: Sequence[str], respell: Mapping[st
     return [classes[number] if classes else str(number) for number in ids.tolist()]
 
 
+def numbers_first(name: str) -> tuple[bool, int, str]:
+    """Return a key that sorts numbers by value, before words in alphabetical order."""
+    return not name.isdecimal(), int(name) if name.isdecimal() else 0, name
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of an error on one line."""
     return " ".join(str(error).split())[:200] or type(error).__name__
@@ -268,30 +291,20 @@ def count(number: int, noun: str, plural: str = "") -> str:
 # Folders
 
 
-def refuse(path: Path, kind: str) -> None:
-    """Raise the error for something that is neither a file nor a folder: its images would be left out silently."""
-    raise DataError(f"{str(path)!r} is {kind}: replace it with an image or a folder, or remove it.")
-
-
-def ignore(path: Path, kind: str) -> None:
-    """Leave something out that is neither a file nor a folder."""
-
-
 def is_image(file: Path) -> bool:
     """Whether a file has the suffix of an image."""
     return file.suffix.lower() in SUFFIXES
 
 
-def walk(
-    folder: Path, *, deep: bool = True, links: bool = True, irregular: Callable[[Path, str], None] = refuse
-) -> Iterator[Path]:
+def walk(folder: Path, *, deep: bool = True, links: bool = True, irregular: list[Path] | None = None) -> Iterator[Path]:
     """Yield the visible files of a folder, and of its subfolders if `deep`, in order of their names.
 
     Args:
         folder: the folder; nothing is yielded if it does not exist.
         deep: whether to enter subfolders.
         links: whether links to files count as files.
-        irregular: called with a path and its kind for linked folders, and for images that are not files.
+        irregular: collects linked folders, and images that are not files; without it, the first one is refused,
+            because its images would be left out silently.
     """
     if not folder.is_dir():
         return
@@ -306,7 +319,10 @@ def walk(
         elif deep and is_folder and not (is_image(path) and not os.listdir(path)):
             yield from walk(path, links=links, irregular=irregular)
         elif is_image(path) or (deep and entry.is_dir()):
-            irregular(path, "a link" if entry.is_symlink() else "an empty folder" if is_folder else "not a file")
+            if irregular is None:
+                kind = "a link" if entry.is_symlink() else "an empty folder" if is_folder else "not a file"
+                raise DataError(f"{str(path)!r} is {kind}: replace it with an image or a folder, or remove it.")
+            irregular.append(path)
 
 
 def walk_images(folder: Path, *, deep: bool = True, links: bool = True) -> Iterator[Path]:
@@ -326,7 +342,7 @@ def class_folders(folder: Path) -> tuple[Path, Mapping[str, Sequence[Path]]]:
     """
     for _ in range(DEEPEST):
         inside = subfolders(folder)
-        if len(inside) != 1 or not subfolders(inside[0]) or any(walk(folder, deep=False, irregular=ignore)):
+        if len(inside) != 1 or not subfolders(inside[0]) or any(walk(folder, deep=False, irregular=[])):
             break
         folder = inside[0]
     parts: dict[str, list[Path]] = {}
@@ -348,10 +364,7 @@ def list_class_folders(folder: Path) -> Listing | None:
     empty: list[Path] = []
     for part, classes in parts.items():
         for path in classes:
-            files = sorted(
-                walk(path, irregular=lambda link, _: links.append(link)),
-                key=lambda file: (file.parent.parts, file.name),
-            )
+            files = sorted(walk(path, irregular=links), key=lambda file: (file.parent.parts, file.name))
             images = list(filter(is_image, files))
             rows += [(part, path.name, image) for image in images]
             others += [file for file in files if not is_image(file)]
@@ -359,7 +372,7 @@ def list_class_folders(folder: Path) -> Listing | None:
     if not rows:
         return None
     tops = {base, *(path.parent for classes in parts.values() for path in classes)}
-    loose = [file for top in tops for file in walk(top, deep=False, irregular=ignore)]
+    loose = [file for top in tops for file in walk(top, deep=False, irregular=[])]
     notes = [] if base == folder else [f"The classes are the folders in {_inside(base, folder)}."]
     others += [file for file in loose if not is_image(file)]
     for paths, noun, plural in (
@@ -384,7 +397,7 @@ def list_domain_folders(files: DataFiles) -> Listing:
     inside = [image.relative_to(files.folder) for image in images]
     if len({path.parts[:-3] for path in inside}) > 1 or any(len(path.parts) < 3 for path in inside):
         raise DataError(
-            f"{files.known.name} in {str(files.folder)!r} has images at different depths, for instance "
+            f"{files.called} has images at different depths, for instance "
             f"{str(min(inside, key=lambda path: len(path.parts)))!r}: give a folder in which all of them are "
             "'<domain>/<class>/<image>'."
         )
@@ -414,8 +427,8 @@ def class_keys(files: DataFiles, choice: ClassChoice, there: Iterable[str]) -> l
     keys = [name if name in there else choice.aliases.get(name, name) for name in choice.classes]
     if missing := [name for name, key in zip(choice.classes, keys, strict=True) if key not in there]:
         raise DataError(
-            f"{files.known.name} in {str(files.folder)!r} has no images of the class {missing[0]!r} of its "
-            f"specification ({len(missing)} of {len(keys)} are missing): give the folder of the complete data set."
+            f"{files.called} has no images of the class {missing[0]!r} of its specification ({len(missing)} of "
+            f"{len(keys)} are missing): give the folder of the complete data set."
         )
     return keys
 
@@ -423,21 +436,13 @@ def class_keys(files: DataFiles, choice: ClassChoice, there: Iterable[str]) -> l
 # CSV
 
 
-def list_csv(
-    files: Sequence[Path], where: Path, images: Sequence[str] = IMAGE_COLUMNS, labels: Sequence[str] = LABEL_COLUMNS
-) -> Listing:
+def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: Sequence[str]) -> Listing:
     """List the images that CSV files name, relative to their folder.
 
     The part of an image is in a column such as `split`, or else in the name of its file, as in `train.csv`.
 
-    Args:
-        files: the CSV files.
-        where: the target, for messages.
-        images: possible names of the column of paths.
-        labels: possible names of the column of labels.
-
     Raises:
-        DataError: a file cannot be read, or no file has both columns.
+        DataError: no file can be read and has both a column of `images` and a column of `labels`.
     """
     rows: list[tuple[str, str, Source]] = []
     paths: list[str] = []

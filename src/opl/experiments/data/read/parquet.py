@@ -1,10 +1,9 @@
-"""Listings of Parquet files, and of folders that only the `datasets` library reads."""
+"""Listings of tables: Parquet files, what `save_to_disk` of `datasets` wrote, and images in folders of parts."""
 
-import glob
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,9 @@ from .listing import (
     class_keys,
     class_words,
     is_image,
+    list_blocks,
     one_line,
     quote_names,
-    read_blocks,
 )
 
 PART_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
@@ -38,15 +37,16 @@ _GROWTH = 100, 1 << 28  # what a Parquet file may unpack to: times its size, and
 
 def list_tables(files: DataFiles) -> Listing:
     """List Parquet files, what `save_to_disk` wrote, or images as `<part>/<class>/<image>`."""
-    return list_parquet(files) if files.parquet else _list_with_datasets(files)
+    if files.parquet:
+        return _list_parquet(files)
+    return _list_saved(files) if (files.folder / SAVED).is_file() else _list_part_folders(files)
 
 
-def list_parquet(files: DataFiles) -> Listing:
-    """List the rows of Parquet files, part by part."""
+def _list_parquet(files: DataFiles) -> Listing:
     opened = [(part, open_parquet(file)) for part in files.known.images for file in files.files[part]]
     image, columns = _columns(files, opened[0][1].schema_arrow.names)
-    first = _class_names(opened[0][1], columns)
-    names_of = [_class_names(file, columns) or first for _, file in opened]
+    first = _class_names(opened[0][1].schema_arrow, columns)
+    names_of = [_class_names(file.schema_arrow, columns) or first for _, file in opened]
     same = all(names == first for names in names_of)
     labels: dict[str, list[Any]] = {column: [] for column in columns}
     for (_, file), names in zip(opened, names_of, strict=True):
@@ -54,17 +54,10 @@ def list_parquet(files: DataFiles) -> Listing:
         for column in columns:
             values = table.column(column).to_pylist()
             labels[column] += values if same else _words(values, column, names.get(column, ()))
-    blocks = [(file.metadata.num_rows, partial(_read_images, files, file, image)) for _, file in opened]
-    parts = [part for part, file in opened for _ in range(file.metadata.num_rows)]
-    starts = {part: parts.index(part) for part in {*parts}}
-    return Listing(
-        files.where,
-        parts,
-        labels,
-        lambda rows: read_blocks(blocks, rows),
-        first if same else {},
-        lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}",
-    )
+    blocks = [(part, file.metadata.num_rows, partial(_read_images, files, file, image)) for part, file in opened]
+    listing = list_blocks(files.where, blocks, labels, names=first if same else {})
+    parts, starts = listing.parts, {part: listing.parts.index(part) for part in {*listing.parts}}
+    return replace(listing, row_name=lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}")
 
 
 def _words(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
@@ -73,9 +66,9 @@ def _words(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
 
 
-def _class_names(file: Any, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _class_names(schema: Any, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the value names of label columns that the schema of a file contains."""
-    metadata = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", b"{}"))
+    metadata = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     features = metadata.get("info", {}).get("features", {})
     return {column: tuple(features[column]["names"]) for column in columns if "names" in features.get(column, {})}
 
@@ -125,8 +118,8 @@ def _columns(files: DataFiles, there: Sequence[str]) -> tuple[str, tuple[str, ..
     if image is None or label is None:
         wanted = known.image_columns if image is None else known.label_columns
         raise DataError(
-            f"{known.name} in {str(files.folder)!r} has no column {quote_names(wanted, 'or')} "
-            f"(its columns: {quote_names(there)}): rename the column."
+            f"{files.called} has no column {quote_names(wanted, 'or')} (its columns: {quote_names(there)}): rename "
+            "the column."
         )
     return image, tuple(dict.fromkeys((label, *(name for name in known.other_columns if name in there))))
 
@@ -139,7 +132,7 @@ def _encoded(files: DataFiles, entry: Any) -> Source:
     if held.get("bytes"):
         return bytes(held["bytes"])
     try:
-        if not isinstance(held.get("path"), str):
+        if not isinstance(held.get("path"), str | Path):
             raise ValueError("a row has neither an image nor the path of one")
         return read_limited(_confined(files.folder, files.folder / held["path"]), MOST_IMAGE_BYTES)
     except (OSError, ValueError) as error:
@@ -161,11 +154,7 @@ def list_domain_table(files: DataFiles) -> Listing:
     """List a table with a domain column; if it contains the names of its files, also with the column `file`."""
     listing = list_tables(files)
     column = files.known.other_columns[0]
-    if column not in listing.labels:
-        raise DataError(
-            f"{files.known.name} in {str(files.folder)!r} has no column {column!r} (its label columns: "
-            f"{quote_names(listing.labels)}): name the column of the domains."
-        )
+    _check_columns(files, listing, (column,))
     values, names = listing.labels[listing.label], listing.names.get(listing.label, ())
     domains = class_words(listing.labels[column], listing.names.get(column, ()), {})
     labels: dict[str, Sequence[Any]] = {"label": values, "domain": domains}
@@ -175,6 +164,14 @@ def list_domain_table(files: DataFiles) -> Listing:
     return replace(
         listing, labels=labels, names={"label": names, "domain": tuple(sorted(set(domains)))}, resize="bilinear"
     )
+
+
+def _check_columns(files: DataFiles, listing: Listing, columns: Sequence[str]) -> None:
+    if missing := [name for name in columns if name not in listing.labels]:
+        raise DataError(
+            f"{files.called} has no column {missing[0]!r} (its label columns: {quote_names(listing.labels)}): name "
+            "columns that exist."
+        )
 
 
 def _paths(files: DataFiles) -> list[str]:
@@ -193,23 +190,16 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
     """List the rows of some classes; one column or several columns form the name of a class."""
     listing = list_tables(files)
     columns = choice.columns or (listing.label,)
-    if missing := [name for name in columns if name not in listing.labels]:
-        raise DataError(
-            f"{files.known.name} in {str(files.folder)!r} has no column {missing[0]!r} (its label columns: "
-            f"{quote_names(listing.labels)}): name columns that exist."
-        )
+    _check_columns(files, listing, columns)
     known = files.known
     columns_of_names = [
         class_words(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell) for name in columns
     ]
-    names = ["/".join(parts) for parts in zip(*columns_of_names, strict=True)]
-    class_keys(files, choice, names)
-    number = {name: index for index, name in enumerate(choice.classes)}
-    rows_of: dict[int, list[int]] = {}
-    for row, name in enumerate(names):
-        if name in number:
-            rows_of.setdefault(number[name], []).append(row)
-    label_of = {row: label for label, rows in rows_of.items() for row in choice.spread(rows)}
+    rows_of: dict[str, list[int]] = {}
+    for row, names in enumerate(zip(*columns_of_names, strict=True)):
+        rows_of.setdefault("/".join(names), []).append(row)
+    class_keys(files, choice, rows_of)
+    label_of = {row: label for label, name in enumerate(choice.classes) for row in choice.spread(rows_of.get(name, []))}
     rows = sorted(label_of)
     return replace(
         listing.take(rows),
@@ -220,68 +210,57 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
     )
 
 
-# The library `datasets`
+# Other layouts of the Hub
 
 
-def _list_with_datasets(files: DataFiles) -> Listing:
-    import datasets
+def _list_saved(files: DataFiles) -> Listing:
+    """List what `save_to_disk` wrote, if its files are in the folder: their names are only text in another file."""
+    import pyarrow as pa
 
-    if (files.folder / SAVED).is_file():
-        _check_saved(files.folder)
-        whole = datasets.load_from_disk(files.folder)
-    else:
-        whole = datasets.load_dataset("imagefolder", data_dir=str(files.folder), data_files=_patterns(files))
-    if missing := [part for part in files.known.images if part not in whole]:
+    _check_splits(files, _json(files, SAVED)["splits"])
+    tables = []
+    for part in files.known.images:
+        for listed in _json(files, f"{part}/state.json")["_data_files"]:
+            file = _confined(files.folder, files.folder / part / listed["filename"])
+            table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            table.validate(full=True)
+            tables.append((part, table))
+    image, columns = _columns(files, tables[0][1].column_names)
+    labels = {name: [value for _, table in tables for value in table.column(name).to_pylist()] for name in columns}
+    blocks = [(part, len(table), partial(_entries, files, table.column(image))) for part, table in tables]
+    return list_blocks(files.where, blocks, labels, names=_class_names(tables[0][1].schema, columns))
+
+
+def _entries(files: DataFiles, column: Any) -> Iterator[Source]:
+    return (_encoded(files, entry.as_py()) for entry in column)
+
+
+def _json(files: DataFiles, name: str) -> Any:
+    return json.loads(read_limited(_confined(files.folder, files.folder / name), MOST_JSON_BYTES))
+
+
+def _check_splits(files: DataFiles, there: Collection[str]) -> None:
+    if missing := [part for part in files.known.images if part not in there]:
         raise DataError(
-            f"{str(files.folder)!r} has no split {quote_names(missing)} of {files.known.name} "
-            f"(its splits: {quote_names(whole)}): give the folder of the complete data set."
+            f"{str(files.folder)!r} has no split {quote_names(missing)} of {files.known.name} (its splits: "
+            f"{quote_names(there)}): give the folder of the complete data set."
         )
-    tables = {part: whole[part] for part in files.known.images}
-    features = next(iter(tables.values())).features
-    image, columns = _columns(files, list(features))
-    names = {
-        column: tuple(features[column].names) for column in columns if isinstance(features[column], datasets.ClassLabel)
-    }
-    labels = {
-        column: [
-            value
-            for table in tables.values()
-            for value in table.select_columns([column]).with_format("arrow")[:].column(column).to_pylist()
-        ]
-        for column in columns
-    }
-
-    def read(table: Any) -> Iterator[Source]:
-        encoded = table.cast_column(image, datasets.Image(decode=False)).with_format("arrow")
-        for batch in encoded.iter(batch_size=ROWS):
-            yield from (_encoded(files, entry) for entry in batch.column(image).to_pylist())
-
-    blocks = [(len(table), partial(read, table)) for table in tables.values()]
-    parts = [part for part, table in tables.items() for _ in range(len(table))]
-    return Listing(files.where, parts, labels, lambda rows: read_blocks(blocks, rows), names)
 
 
-def _check_saved(folder: Path) -> None:
-    """Check that the files that `save_to_disk` lists are in the folder: their names are only text in another file."""
-    for part in _json(folder, Path(SAVED))["splits"]:
-        for listed in _json(folder, Path(str(part)) / "state.json")["_data_files"]:
-            _confined(folder, folder / str(part) / listed["filename"])
-
-
-def _json(folder: Path, name: Path) -> Any:
-    return json.loads(read_limited(_confined(folder, folder / name), MOST_JSON_BYTES))
-
-
-def _patterns(files: DataFiles) -> dict[str, list[str]]:
-    """Return the images of each part as patterns: nothing else in the folder, such as an archive, is opened."""
-    patterns: dict[str, set[str]] = {}
-    for file in filter(is_image, files.files[""]):
-        above = file.relative_to(files.folder).parts[:-1]
-        for depth, name in enumerate(above):
-            if word := PART_WORD.search(name):
-                pattern = f"{'/'.join(map(glob.escape, above[: depth + 1]))}/**/*{file.suffix}"
-                patterns.setdefault(word[1], set()).add(pattern)
-                break
-    if not patterns:
+def _list_part_folders(files: DataFiles) -> Listing:
+    """List images as `<part>/<class>/<image>`; a part is the first folder with such a name, as in 'my-train'."""
+    images: dict[str, list[Path]] = {}
+    every = (file.relative_to(files.folder) for file in files.files[""] if is_image(file))
+    for inside in sorted(every, key=lambda inside: (inside.suffix, str(inside))):  # the order of `datasets`
+        if part := next(filter(None, map(PART_WORD.search, inside.parts[:-1])), None):
+            images.setdefault(part[1], []).append(inside)
+    if not images:
         raise ValueError("no Parquet files, no data set of save_to_disk, and no images as <part>/<class>/<image>")
-    return {part: sorted(patterns[part]) for part in patterns}
+    _check_splits(files, images)
+    if len({len(inside.parts) for part in images.values() for inside in part}) > 1:
+        raise ValueError("images at different depths")
+    labels = [inside.parent.name for part in files.known.images for inside in images[part]]
+    read = partial(map, partial(_encoded, files))
+    blocks = [(part, len(images[part]), partial(read, images[part])) for part in files.known.images]
+    names = tuple(sorted({inside.parent.name for part in images.values() for inside in part}))
+    return list_blocks(files.where, blocks, {"label": labels}, names={"label": names})

@@ -10,7 +10,7 @@ import signal
 import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from .array_files import HDF5, list_hdf5, list_idx
 from .cache import Contents, content_sums, hash_of, open_cached
 from .catalog import CatalogEntry
 from .few_shot_files import list_few_shot
-from .find import find, find_entry, find_local
+from .find import find, find_tables
 from .listing import (
     DataFiles,
     Listing,
@@ -53,17 +53,9 @@ DOMAINS, CLASSES = "domains", "classes"  # layouts chosen by the data set, for f
 
 
 def list_images(files: DataFiles) -> Listing:
-    """List the images of a data set, whatever its layout.
-
-    Raises:
-        DataError: the files cannot be read.
-    """
-    try:
+    """List the images of a data set, whatever its layout."""
+    with files.reading():
         return LISTINGS.get(files.layout, list_few_shot)(files)
-    except DataError:
-        raise
-    except Exception as error:  # any error that `datasets`, pyarrow or h5py raises for a file
-        raise files.error(error) from error
 
 
 def _list_domains(files: DataFiles) -> Listing:
@@ -118,9 +110,6 @@ def load(name: str, root: str = "", parts: Collection[str] = (), *, bgr: bool = 
         parts: the parts to open and check; empty opens all.
         bgr: whether its files hold BGR arrays, which are then converted to RGB.
         size: height and width to resize encoded images to; 0 for that of the data set.
-
-    Raises:
-        DataError: the data set is not found, cannot be read, or the cache cannot be written.
     """
     files = find(name, root)
     if bgr and files.layout != "npz":
@@ -140,15 +129,19 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
     folder, contents = open_cached(
         known.name, key, partial(_decode, files), lambda file: not parts or file.partition(".")[0] in parts
     )
-    decoded = {
-        part: DecodedPart(
-            open_array(folder / f"{part}.pixels.npy"),
-            {label: open_array(folder / f"{part}.{label}.npy", mapped=False) for label in contents["labels"]},
-        )
-        for part in contents["parts"]
-        if not parts or part in parts
-    }
-    _warn_of_missing_images(files, decoded)
+    decoded = {}
+    for part in [part for part in contents["parts"] if not parts or part in parts]:
+        labels = {label: open_array(folder / f"{part}.{label}.npy", mapped=False) for label in contents["labels"]}
+        decoded[part] = DecodedPart(open_array(folder / f"{part}.pixels.npy"), labels)
+        there, complete = len(decoded[part].pixels), known.images.get(part, 0)
+        if complete and there != complete and not known.classes:
+            warnings.warn(
+                OplWarning(
+                    f"{files.called} has {there:,} images in its split {part!r}, where the complete data set has "
+                    f"{complete:,}: results are not comparable with published ones."
+                ),
+                stacklevel=2,
+            )
     names = {label: tuple(names) for label, names in contents["names"].items()}
     return DecodedData(decoded, contents["labels"][0], names, files.where)
 
@@ -156,19 +149,6 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
 def open_array(file: Path, *, mapped: bool = True) -> Tensor:
     """Open an array of the cache as a tensor; what is written to it does not reach the file."""
     return torch.from_numpy(np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False))
-
-
-def _warn_of_missing_images(files: DataFiles, parts: Mapping[str, DecodedPart]) -> None:
-    for name, part in parts.items():
-        there, complete = len(part.pixels), files.known.images.get(name, 0)
-        if complete and there != complete and not files.known.classes:
-            warnings.warn(
-                OplWarning(
-                    f"{files.known.name} in {str(files.folder)!r} has {there:,} images in its split {name!r}, where "
-                    f"the complete data set has {complete:,}: results are not comparable with published ones."
-                ),
-                stacklevel=2,
-            )
 
 
 def _decode(files: DataFiles, folder: Path) -> Contents:
@@ -183,13 +163,17 @@ def _decode(files: DataFiles, folder: Path) -> Contents:
     with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"decoding {files.known.name} (once)", total=len(listing))
         for part in parts:
-            rows = listing.rows_of(part)
-            codes = _label_codes(files, listing.take(rows), part, names)
-            shape = _write_pixels(folder / f"{part}.pixels.npy", files, listing, rows, partial(progress.advance, task))
-            shapes.setdefault(shape, part)
-            if len(shapes) > 1:
-                sizes = " and ".join(f"{height} x {width} in {name!r}" for (_, height, width), name in shapes.items())
-                raise files.error(ValueError(f"images of {sizes}"))
+            chosen = listing.take(listing.rows_of(part))
+            with files.reading():
+                codes = _label_codes(files, chosen, part, names)
+            # Written rather than mapped: on a full disk, writing raises an error, and a mapped page kills the process.
+            with (folder / f"{part}.pixels.npy").open("wb") as stream:
+                for pixels in _read_pixels(files, chosen, part, shapes):
+                    if not stream.tell():
+                        header = {"descr": "|u1", "fortran_order": False, "shape": (len(chosen), *pixels.shape[1:])}
+                        np.lib.format.write_array_header_1_0(stream, header)
+                    stream.write(pixels.tobytes())
+                    progress.advance(task, len(pixels))
             for label in codes:
                 np.save(folder / f"{part}.{label}.npy", codes[label])
     known = files.known
@@ -198,72 +182,49 @@ def _decode(files: DataFiles, folder: Path) -> Contents:
     return {"parts": parts, "labels": list(listing.labels), "names": names}
 
 
-def _write_pixels(
-    file: Path, files: DataFiles, listing: Listing, rows: Sequence[int], advance: Callable[[int], object]
-) -> tuple[int, ...]:
-    """Decode a part into `file`, batch by batch; return the shape of an image.
-
-    The file is written rather than memory-mapped: a full disk then raises an error, where a mapped page would kill the
-    process.
-    """
+def _read_pixels(files: DataFiles, listing: Listing, part: str, shapes: dict[tuple[int, ...], str]) -> Iterator[Any]:
+    """Yield the decoded images of a part, batch by batch; all shapes are added to `shapes`, and must be one."""
     from PIL import Image
 
     from .decode import Decoding, decode_all
 
+    size, count = files.known.size, 0
     resample = Image.Resampling[listing.resize.upper() or "BILINEAR"]
-    invert = files.choice.invert if files.choice else False
-    decoding = Decoding(files.known.mode, files.known.size if listing.resize else 0, resample, invert)
-    size, shape, written = files.known.size, (), 0
-    with file.open("wb") as stream:
-        for pixels in _checked(files, decode_all(listing.read(rows), decoding)):
-            if not shape:
-                shape = pixels.shape[1:]
-                if size and shape[1:] != (size, size):
-                    raise files.error(ValueError(f"images of {shape[1]} x {shape[2]} instead of {size} x {size}"))
-                header = {"descr": "|u1", "fortran_order": False, "shape": (len(rows), *shape)}
-                np.lib.format.write_array_header_1_0(stream, header)
-            if pixels.shape[1:] != shape:
-                raise files.error(ValueError(f"images of different sizes: {shape[1:]} and {pixels.shape[2:]}"))
-            stream.write(pixels.tobytes())
-            written += len(pixels)
-            advance(len(pixels))
-    if written != len(rows) or not shape:
-        raise files.error(ValueError(f"{len(rows)} labels and {written} images in {file.name.partition('.')[0]!r}"))
-    return shape
-
-
-def _checked(files: DataFiles, batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield batches; whatever fails while they are read or decoded is a `DataError`."""
-    try:
-        yield from batches
-    except DataError:
-        raise
-    except Exception as error:  # a damaged file, an invalid image, a missing path
-        raise files.error(error) from error
+    invert = files.choice is not None and files.choice.invert
+    decoding = Decoding(files.known.mode, size if listing.resize else 0, resample, invert)
+    with files.reading():
+        for pixels in decode_all(listing.read(range(len(listing))), decoding):
+            shapes.setdefault(pixels.shape[1:], part)
+            if size and pixels.shape[2:] != (size, size):
+                raise ValueError(f"images of {pixels.shape[2]} x {pixels.shape[3]} instead of {size} x {size}")
+            if len(shapes) > 1:
+                sizes = " and ".join(f"{height} x {width} in {name!r}" for (_, height, width), name in shapes.items())
+                raise ValueError(f"images of {sizes}")
+            count += len(pixels)
+            yield pixels
+        if count != len(listing):
+            raise ValueError(f"{len(listing)} labels and {count} images in {part!r}")
 
 
 def _label_codes(files: DataFiles, listing: Listing, part: str, names: dict[str, list[str]]) -> dict[str, Numbers]:
     """Return the labels of a part as integers, by column; names that are numbered here are added to `names`."""
     codes = {}
     for label, values in listing.labels.items():
-        try:
-            check_names(label, names[label])
-            codes[label], named = class_ids(values, names[label])
-        except ValueError as error:
-            raise files.error(error) from error
+        check_names(label, names[label])
+        codes[label], named = class_ids(values, names[label])
         names[label] = list(named)
         limit = len(named) or (files.known.num_classes if label in files.known.label_columns else 0)
         low, high = (codes[label].min(), codes[label].max()) if len(codes[label]) else (0, 0)
         if limit and not 0 <= low <= high < limit:
             raise DataError(
-                f"{files.known.name} in {str(files.folder)!r} has labels from {low} to {high} in its column {label!r}, "
-                f"which must be from 0 to {limit - 1}: check that it is the labeled data set."
+                f"{files.called} has labels from {low} to {high} in its column {label!r}, which must be from 0 to "
+                f"{limit - 1}: check that it is the labeled data set."
             )
     classes = codes[listing.label]
     if not len(classes):
-        raise files.error(ValueError(f"no images in the split {part!r}"))
+        raise ValueError(f"no images in the split {part!r}")
     if part == "train" and (classes == classes[0]).all():
-        raise files.error(ValueError(f"all {len(classes)} training images are of class {classes[0]}"))
+        raise ValueError(f"all {len(classes)} training images are of class {classes[0]}")
     return codes
 
 
@@ -345,23 +306,10 @@ def load_encoded(known: CatalogEntry, root: str = "", *, hub: bool = True) -> En
     return _open_encoded(known.name, key, None, files.where, partial(_list_labeled_tables, files))
 
 
-def find_tables(known: CatalogEntry, root: str = "") -> DataFiles:
-    """Find the Parquet files of a data set; if `known` names no parts, with all parts that exist."""
-    files = find_entry(known if known.images else replace(known, images={"train": 0}), root)
-    for parts in ("train validation test", "train test", "train validation") if not known.images else ():
-        try:
-            more = find_local(replace(known, images=dict.fromkeys(parts.split(), 0)), str(files.folder))
-        except DataError:  # these parts do not exist
-            continue
-        if more is not None and more.parquet:
-            files = replace(more, where=files.where)
-            break
-    if not files.parquet:
-        raise DataError(
-            f"{str(files.folder)!r} has neither Parquet files nor images as '<class>/<image>' or "
-            "'train/<class>/<image>': give a folder in one of these layouts."
-        )
-    return files
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """Return at most `most` of `count` rows, from the first to the last."""
+    rows: list[int] = np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
+    return rows
 
 
 def load_class_folders(name: str, folder: Path, where: str = "") -> EncodedData:
@@ -372,12 +320,11 @@ def load_class_folders(name: str, folder: Path, where: str = "") -> EncodedData:
     """
     _, parts = class_folders(folder)
     facts = []
-    for part in sorted(parts):
-        for path in parts[part]:
-            stat = path.stat()
-            facts.append((part, path.relative_to(folder).as_posix(), stat.st_mtime_ns, stat.st_ctime_ns))
+    for part, path in ((name, path) for name in sorted(parts) for path in parts[name]):
+        stat = path.stat()
+        facts.append((part, path.relative_to(folder).as_posix(), stat.st_mtime_ns, stat.st_ctime_ns))
     where = where or str(folder)
-    return _open_encoded(name, hash_of(FORMAT, name, facts), folder, where, partial(_list_class_folders, folder, where))
+    return _open_encoded(name, hash_of(FORMAT, name, facts), folder, where, partial(_list_class_folders, parts, where))
 
 
 def _has_classes(folder: Path) -> bool:
@@ -388,8 +335,7 @@ def _has_classes(folder: Path) -> bool:
     return any(next(walk_images(path, links=False), None) for path in parts.get("train", parts.get("", ())))
 
 
-def _list_class_folders(folder: Path, where: str) -> Listing:
-    _, parts = class_folders(folder)
+def _list_class_folders(parts: Mapping[str, Sequence[Path]], where: str) -> Listing:
     parts = {part or "train": classes for part, classes in parts.items()}
     names = tuple(path.name for path in parts["train"])
     for part, classes in parts.items():
@@ -415,12 +361,10 @@ def _list_labeled_tables(files: DataFiles) -> Listing:
         part for part, label in zip(listing.parts, labels, strict=True) if isinstance(label, int) and label < 0
     }
     listing = listing.take([row for row, part in enumerate(listing.parts) if part not in unlabeled])
-    try:
+    with files.reading():
         train = [listing.labels[listing.label][row] for row in listing.rows_of("train")]
         names = names or class_ids(train)[1] or tuple(str(number) for number in range(max(train, default=-1) + 1))
         ids, _ = class_ids(listing.labels[listing.label], names)
-    except ValueError as error:
-        raise files.error(error) from error
     return replace(listing, labels={"label": ids.tolist()}, names={"label": names})
 
 
@@ -428,8 +372,8 @@ def _open_encoded(
     name: str, key: str, images: Path | None, where: str, list_rows: Callable[[], Listing]
 ) -> EncodedData:
     folder, contents = open_cached(name, key, lambda folder: _write_index(folder, images, list_rows()))
-    names, mean, std, parts = (tuple(contents[name]) for name in ("class_names", "mean", "std", "parts"))
-    return EncodedData(folder, images, where, names, contents["channels"], mean, std, parts)
+    facts = {name: tuple(contents[name]) for name in ("class_names", "mean", "std", "parts")}
+    return EncodedData(folder, images, where, channels=contents["channels"], **facts)
 
 
 def _write_index(folder: Path, images: Path | None, listing: Listing) -> Contents:
@@ -463,18 +407,17 @@ def image_statistics(files: EncodedFiles) -> dict[str, Any]:
 
     They are those of up to 1,000 evenly spaced images, reduced to 128 x 128 pixels.
     """
-    from .decode import GRAY, central_box, decode_crop, open_image
+    from .decode import decode_square
 
-    rows = np.unique(np.linspace(0, len(files) - 1, SAMPLE).astype(int)).tolist()
+    rows = evenly_spaced(len(files), SAMPLE)
     gray, sums = True, np.zeros((2, 3))
     for row in rows:
         try:
-            source = files.read(row)
-            with open_image(source) as image:
-                gray = gray and image.mode in GRAY
-            values = decode_crop(source, central_box, SAMPLE_SIZE, "RGB").reshape(-1, 3) / 255
+            square = decode_square(files.read(row), SAMPLE_SIZE)
         except Exception as error:  # Pillow raises many kinds of errors for damaged images
             raise DataError(undecodable(files.name(row), error)) from error
+        gray = gray and square.gray
+        values = square.pixels.reshape(-1, 3) / 255
         sums += np.stack([values.mean(0), np.square(values).mean(0)])
     mean, squares = (sums / len(rows))[:, : 1 if gray else 3]
     std = np.sqrt(np.maximum(squares - np.square(mean), 1e-6))
@@ -524,14 +467,13 @@ class Crops:
 class EncodedImages(Images):
     """A part of a data set whose images are encoded; `pixels` has their shape (0, C, size, size), and no image."""
 
-    files: EncodedFiles | None = None
-    crops: Crops | None = None
+    decoder: "Decoder" = field(kw_only=True)
 
     @classmethod
     def of(cls, files: EncodedFiles, labels: Tensor, rows: Tensor, crops: Crops) -> "EncodedImages":
         """Return the images in some `rows` of the files."""
         shape = (0, crops.channels, crops.size, crops.size)
-        return cls(torch.zeros(shape, dtype=torch.uint8), labels, rows, None, files, crops)
+        return cls(torch.zeros(shape, dtype=torch.uint8), labels, rows, decoder=Decoder(files, crops))
 
     @property
     def most_at_once(self) -> int:
@@ -541,12 +483,12 @@ class EncodedImages(Images):
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Decode the central crops of some images in this process."""
         chosen = self.rows[rows]
-        return _pixels(self._decoder()[chosen.numpy(), None]), self.labels[chosen]
+        return _pixels(self.decoder[chosen.numpy(), None]), self.labels[chosen]
 
     def serve(self, requests: Iterable[Request]) -> Iterator[tuple[Tensor, Tensor]]:
         """Decode the images of each request, in order, while workers decode later requests."""
         return_large_blocks(BLOCK)
-        decoder, labels = self._decoder(), deque[Tensor]()
+        crops, labels = self.decoder.crops, deque[Tensor]()
 
         def jobs() -> Iterator[tuple[Any, Any]]:
             for request in requests:
@@ -554,11 +496,11 @@ class EncodedImages(Images):
                 labels.append(self.labels[chosen])
                 yield chosen.numpy(), _draws(request)
 
-        settings: dict[str, Any] = {"num_workers": decoder.crops.workers, "generator": torch.Generator()}
-        if decoder.crops.workers:
-            settings |= {"prefetch_factor": decoder.crops.prefetch, "worker_init_fn": _ignore_signals}
+        settings: dict[str, Any] = {"num_workers": crops.workers, "generator": torch.Generator()}
+        if crops.workers:
+            settings |= {"prefetch_factor": crops.prefetch, "worker_init_fn": _ignore_signals}
         try:
-            for pixels in DataLoader(decoder, batch_size=None, sampler=jobs(), **settings):
+            for pixels in DataLoader(self.decoder, batch_size=None, sampler=jobs(), **settings):
                 yield _pixels(pixels), labels.popleft()
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
@@ -568,11 +510,6 @@ class EncodedImages(Images):
                 "more shared memory (docker run --shm-size)."
             ) from error
 
-    def _decoder(self) -> "_Decoder":
-        assert self.files is not None
-        assert self.crops is not None
-        return _Decoder(self.files, self.crops)
-
 
 def _ignore_signals(worker: int) -> None:
     """Have a worker ignore signals to the whole process group: the run needs it for its last step."""
@@ -580,7 +517,7 @@ def _ignore_signals(worker: int) -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
-class _Decoder(Dataset[Tensor | str]):
+class Decoder(Dataset[Tensor | str]):
     """Decodes rows, with the random numbers of their crops or None, to (n, C, size, size) pixels, or to a message."""
 
     def __init__(self, files: EncodedFiles, crops: Crops) -> None:
