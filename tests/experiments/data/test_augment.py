@@ -20,7 +20,7 @@ from opl.experiments.data import (
     RandomResizedCrop,
     augment,
 )
-from opl.experiments.data.augment import ReflectCrop, brighten, contrast, crop_resize, saturate, turn_hue
+from opl.experiments.data.augment import ReflectCrop, brighten, contrast, saturate, turn_hue
 
 ALL = [
     PadCrop(3),
@@ -70,11 +70,11 @@ def test_rows_that_do_not_fit_the_images_are_refused():
         Flip()(torch.rand(5, 1, 4, 4), chance(), slice(0, 5))
 
 
-def test_pad_crop_equals_a_slice_of_the_padded_image():
+@pytest.mark.parametrize(("crop", "mode"), [(PadCrop(2), "constant"), (ReflectCrop(2), "reflect")])
+def test_a_crop_is_a_slice_of_the_padded_image(crop, mode):
     images = torch.rand(40, 3, 9, 7)
-    for image, made in zip(images.numpy(), PadCrop(2)(images, chance()).numpy(), strict=True):
-        padded = np.zeros((3, 13, 11), dtype=np.float32)
-        padded[:, 2:11, 2:9] = image
+    for image, made in zip(images.numpy(), crop(images, chance()).numpy(), strict=True):
+        padded = np.pad(image, ((0, 0), (2, 2), (2, 2)), mode)
         crops = [padded[:, y : y + 9, x : x + 7] for y in range(5) for x in range(5)]
         assert sum(np.array_equal(made, crop) for crop in crops) == 1
 
@@ -128,12 +128,6 @@ def test_jitter_is_the_three_formulas_by_hand_in_the_order_drawn():
     assert len(orders) > 3
 
 
-def test_brightness_factors_are_uniform_between_their_limits():
-    half = torch.full((3000, 3, 1, 1), 0.5)
-    factors = ColorJitter(0.4, 0, 0)(half, chance())[:, 0, 0, 0] * 2
-    assert stats.kstest(factors.numpy(), stats.uniform(0.6, 0.8).cdf).pvalue > 1e-3
-
-
 def test_gray_images_have_brightness_and_contrast_but_no_saturation():
     images = torch.rand(4, 1, 6, 6)
     assert torch.equal(ColorJitter(0, 0, 0.9)(images, chance()), images)
@@ -154,15 +148,6 @@ def test_hue_is_turned_as_colorsys_turns_it():
     assert turn_hue(images[:, :1], shifts) is not None
 
 
-def test_jitter_without_hue_draws_the_same_random_numbers_as_before():
-    images = torch.rand(6, 3, 5, 5)
-    draws, order = torch.rand(6, 3, generator=(generator := chance())), torch.randperm(3, generator=generator)
-    expected = images
-    for which in order.tolist():
-        expected = (brighten, contrast, saturate)[which](expected, 0.6 + draws[:, which] * 0.8)
-    torch.testing.assert_close(ColorJitter()(images, chance()), expected)
-
-
 def test_gray_images_occur_with_the_given_probability_and_equal_pillows():
     images = torch.randint(0, 256, (400, 3, 4, 4)).float() / 255
     result = Grayscale(0.3)(images, chance())
@@ -181,12 +166,6 @@ def test_resized_crop_is_the_slice_interpolated():
         cut = image[None, :, y : y + h, x : x + w]
         expected = F.interpolate(cut, size=(9, 9), mode="bilinear", align_corners=False)[0]
         torch.testing.assert_close(made, expected, rtol=0, atol=1e-5)
-
-
-def test_a_crop_of_the_whole_image_at_its_size_is_the_identity():
-    images = torch.rand(3, 2, 8, 8)
-    boxes = torch.tensor([[0, 0, 8, 8]] * 3)
-    torch.testing.assert_close(crop_resize(images, boxes, 8), images, rtol=0, atol=1e-6)
 
 
 def test_crops_lie_in_the_image_with_area_and_ratio_in_their_limits():

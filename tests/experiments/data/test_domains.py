@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -245,41 +244,3 @@ def test_pacs_is_augmented_as_in_rscs_code():
     assert Pacs(crop=1.0, flip=0.0, jitter=0.0, gray=0.0).augment == ()
     assert Pacs(jitter=0.8).augment[2].hue == 0.5
     assert (Pacs.mean, Pacs.std) == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-
-
-# The real thing
-
-
-REAL = os.environ.get("OPL_DATA", "")
-
-
-@pytest.fixture(scope="module")
-def real_cache(tmp_path_factory) -> str:
-    return str(tmp_path_factory.mktemp("real"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [64, 96])
-def test_real_pacs_equals_pyarrow_and_pillow(size, real_cache, monkeypatch):
-    root = Path(REAL, "pacs")
-    if not REAL or not root.is_dir():
-        pytest.skip("OPL_DATA names no folder with 'pacs'")
-    monkeypatch.setenv("OPL_CACHE", real_cache)
-    table = pq.read_table(root)
-    domains, labels = (table.column(name).to_pylist() for name in ("domain", "label"))
-    for target, others in (("sketch", (5446, 616)), ("photo", (7478, 843))):
-        splits = Pacs(root=str(root), target=target, size=size).load(0)
-        assert (len(splits.train), len(splits.val)) == others
-        assert splits.test.rows.tolist() == [row for row, domain in enumerate(domains) if domain == target]
-        assert sorted(torch.cat([part.rows for part in splits[:3]]).tolist()) == list(range(9991))
-        assert splits.train.labels.tolist() == labels
-        assert [splits.domain_names[number] for number in splits.train.domains.tolist()] == domains
-        held = Counter(domains[row] for row in splits.val.rows.tolist())
-        assert held == {name: sizes[1] for name, sizes in module.PACS.items() if name != target}
-    assert splits.class_names == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-    for row in range(0, 9991, 333):
-        image = Image.open(io.BytesIO(table.column("image")[row]["bytes"].as_py()), formats=("PNG", "JPEG")).convert(
-            "RGB"
-        )
-        wanted = np.asarray(image if size == 96 else image.resize((size, size), Image.Resampling.BILINEAR))
-        np.testing.assert_array_equal(splits.train.pixels[row].numpy(), wanted.transpose(2, 0, 1))

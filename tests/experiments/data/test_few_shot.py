@@ -1,17 +1,12 @@
 """Few-shot data sets: their settings, their sources, their held-out images, and CIFAR-FS itself."""
 
-import io
-import json
-import os
-from pathlib import Path
+import re
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
-from PIL import Image
 
-from _few_shot_files import CIFAR_100, PARTS, _place, cifar_100, labeled, part, parts, same, write
+from _few_shot_files import CIFAR_100, _place, cifar_100, labeled, part, parts, same, write
 from opl.errors import DataError, OptionError
 from opl.experiments.data import (
     CATALOG,
@@ -20,13 +15,11 @@ from opl.experiments.data import (
     Flip,
     MiniImageNet,
     PadCrop,
-    Synthetic,
     TieredImageNet,
     describe,
 )
 from opl.experiments.data.few_shot import hold_out
 from opl.experiments.data.read import find
-from opl.experiments.settings import from_json, to_json
 
 CIFAR_FS = CATALOG["cifar-fs"].lists
 MINI_IMAGENET = CATALOG["mini-imagenet"].lists
@@ -148,78 +141,27 @@ def test_equally_many_images_per_class_are_held_out_by_the_seed():
     assert hold_out(labels, 1, kept)[1].tolist() != hold_out(labels, 1)[1].tolist()
 
 
-def test_settings_survive_json_in_a_recipe():
-    from opl.experiments.training.build import KINDS
-    from opl.experiments.types import DataSet
-
-    for settings in (CifarFS(holdout=3), MiniImageNet(padding=2), TieredImageNet(bgr=True), Synthetic("cifar-fs")):
-        assert from_json(json.loads(json.dumps(to_json(settings))), DataSet, KINDS) == settings
+# The published lists of classes
 
 
-# The real thing
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [("cifar-fs", (64, 16, 20)), ("mini-imagenet", (64, 16, 20)), ("tiered-imagenet", (351, 97, 160))],
+)
+def test_the_parts_have_the_published_sizes_and_no_class_in_common(name, counts):
+    known = CATALOG[name]
+    assert tuple(known.classes[part] for part in ("train", "val", "test")) == counts
+    assert len({word for part in known.lists.values() for word in part}) == sum(counts) == known.num_classes
+    for words in known.lists.values():
+        assert list(words) == sorted(words)
+        assert name == "cifar-fs" or all(re.fullmatch(r"n\d{8}", word) for word in words)
 
 
-REAL = os.environ.get("OPL_DATA", "")
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """CIFAR-100 by another way, as rows of (class name, encoded encoded), and the cache of CIFAR-FS made of it."""
-    folder = Path(REAL, "cifar100")
-    if not REAL or not folder.is_dir():
-        pytest.skip("OPL_DATA names no folder with 'cifar100'")
-    rows = []
-    for split in ("train", "test"):
-        table = pq.read_table(next(folder.rglob(f"{split}*.parquet")))
-        names = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]["fine_label"]["names"]
-        names[26] = "crab"
-        images = (entry["bytes"] for entry in table.column("img").to_pylist())
-        rows += zip((names[label] for label in table.column("fine_label").to_pylist()), images, strict=True)
-    return str(folder), rows, str(tmp_path_factory.mktemp("real"))
-
-
-@pytest.mark.slow
-def test_real_cifar_fs_is_complete_and_every_image_is_that_of_cifar_100(real, monkeypatch):
-    root, rows, kept = real
-    monkeypatch.setenv("OPL_CACHE", kept)
-    splits = CifarFS(root=root).load(0)
-    result = {
-        "train": (splits.train, splits.class_names),
-        **{n: CifarFS(root=root).novel_classes(n) for n in ("val", "test")},
-    }
-    assert [len(result[name][0]) for name in PARTS] == [38_400, 9_600, 12_000]
-    assert not len(splits.val)
-    assert not len(splits.test)
-    for name, (images, names) in result.items():
-        assert names == CIFAR_FS[name]
-        assert images.labels[images.rows].bincount().tolist() == [600] * len(names)
-        expected = [(label, encoded) for label, encoded in rows if label in names]
-        for index in np.random.default_rng(0).choice(len(expected), 150, replace=False):
-            label, encoded = expected[index]
-            assert names[images.labels[index]] == label
-            pixels = np.asarray(
-                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
-            ).transpose(2, 0, 1)
-            np.testing.assert_array_equal(images.pixels[index].numpy(), pixels)
-    names = [name for _, names in result.values() for name in names]
-    assert len(names) == len(set(names)) == 100  # no class in two parts
-    groups = dict(zip(splits.class_names, splits.groups, strict=True))
-    assert groups["bee"] == groups["caterpillar"] == groups["cockroach"]
-    assert len(set(groups.values())) > 10
-
-
-@pytest.mark.slow
-def test_real_cifar_fs_holds_out_the_test_images_of_cifar_100(real, monkeypatch):
-    root, rows, kept = real
-    monkeypatch.setenv("OPL_CACHE", kept)
-    for held in (100, -1):
-        splits = CifarFS(root=root, holdout=held).load(0)
-        assert (len(splits.train), len(splits.test)) == (32_000, 6_400)
-        expected = [(name, encoded) for name, encoded in rows[50_000:] if name in CIFAR_FS["train"]]
-        assert [splits.class_names[label] for label in splits.test.labels[splits.test.rows]] == [n for n, _ in expected]
-        for index in range(0, 6_400, 100):
-            pixels = np.asarray(
-                Image.open(io.BytesIO(expected[index][1]), formats=("PNG", "JPEG", "WEBP")).convert("RGB")
-            ).transpose(2, 0, 1)
-            np.testing.assert_array_equal(splits.test.pixels[splits.test.rows[index]].numpy(), pixels)
-    assert not set(splits.train.rows.tolist()) & set(splits.test.rows.tolist())
+def test_whole_branches_of_wordnet_are_in_one_part_of_tiered_imagenet():
+    hounds = {"n02088364", "n02089867", "n02091831"}  # beagle, Walker hound, Saluki
+    working_dogs = {"n02110185", "n02106662", "n02109047"}  # Siberian husky, German shepherd, Great Dane
+    sporting_dogs = {"n02099601", "n02101006", "n02102040"}  # golden retriever, Gordon setter, English springer
+    fish, cats = {"n01440764", "n01484850"}, {"n02123045", "n02129165"}  # tench, white shark; tabby, lion
+    assert hounds | cats <= set(CATALOG["tiered-imagenet"].lists["train"])
+    assert sporting_dogs <= set(CATALOG["tiered-imagenet"].lists["val"])
+    assert working_dogs | fish <= set(CATALOG["tiered-imagenet"].lists["test"])

@@ -8,9 +8,6 @@ import torch
 from _image_files import class_folders, encoded, flat, number_of, parquet
 from opl.errors import DataError, OptionError
 from opl.experiments.data import HubImages, ImageFolder, ImageNet, JpegCopies
-from opl.experiments.settings import from_json, to_json
-from opl.experiments.training.build import KINDS
-from opl.experiments.types import DataSet
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -113,8 +110,3 @@ def test_synthetic_jpegs_differ_in_size_and_are_written_once(tmp_path):
     assert len({Image.open(file, formats=["JPEG"]).size for file in files}) == 12
     JpegCopies(classes=3, size=16, workers=0).load(0)
     assert [os.stat(file).st_mtime_ns for file in sorted((tmp_path / "cache").rglob("*.jpg"))] == before
-
-
-@pytest.mark.parametrize("data", [ImageFolder(root="x"), HubImages(hub="a/b"), ImageNet(), JpegCopies()])
-def test_settings_survive_a_recipe_file(data):
-    assert from_json(to_json(data), DataSet, KINDS) == data

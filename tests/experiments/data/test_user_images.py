@@ -22,7 +22,6 @@ from opl.experiments.data.user_images import (
     divide,
     list_target,
     measure_sample,
-    remove_copies,
     remove_small_classes,
     sample,
     short_name,
@@ -175,12 +174,6 @@ def test_rows_of_a_parquet_file_may_lack_an_image_or_name_a_file(tmp_path):
     assert "not a regular file in the folder" in outside.reason
 
 
-def test_a_damaged_parquet_file_is_refused_in_one_sentence(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"not Parquet")
-    with pytest.raises(DataError, match=r"cannot be read .*check that its files are complete"):
-        listed(tmp_path / "a.parquet")
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -296,12 +289,6 @@ def test_a_class_without_training_images_is_left_out():
     kept, notes = remove_small_classes(listing, range(8))
     assert kept == [0, 1, 2, 3, 7]
     assert notes == ["Left out: 1 class without training images (b)."]
-
-
-def test_duplicates_are_reduced_to_one_and_dropped_if_labels_differ():
-    kept, notes = remove_copies(list_files("", [("", label, b"") for label in "aaaabb"]), list("xxxyyz"))
-    assert kept == [0, 5]
-    assert len(notes) == 2
 
 
 def test_a_sample_keeps_at_least_three_images_of_a_small_class():

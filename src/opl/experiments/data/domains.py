@@ -293,7 +293,12 @@ def read_lists(
     row_of[decoded.parts["train"].labels["file"]] = torch.arange(len(decoded.parts["train"].labels["file"]))
     listed: list[list[str]] = []
     for kind, size in zip(LIST_KINDS, sizes or (None, None), strict=True):
-        file = _file(folder, domain, kind)
+        file = next(iter(sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))), None)
+        if file is None:
+            raise DataError(
+                f"there is no list '{domain}_{kind}*.txt' in {folder!r}: give the folder of the official lists, or "
+                "leave lists empty for a random split."
+            )
         names = _names(file)
         if unknown := [name for name in names if name not in number or not name.startswith(f"{domain}/")]:
             raise DataError(
@@ -313,16 +318,6 @@ def read_lists(
         )
     fit, val = (row_of[torch.tensor([number[name] for name in names], dtype=torch.long)] for names in listed)
     return fit.sort().values, val.sort().values
-
-
-def _file(folder: str, domain: str, kind: str) -> Path:
-    files = sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))
-    if not files:
-        raise DataError(
-            f"there is no list '{domain}_{kind}*.txt' in {folder!r}: give the folder of the official lists, or leave "
-            "lists empty for a random split."
-        )
-    return files[0]
 
 
 def _names(file: Path) -> list[str]:

@@ -74,7 +74,16 @@ class Episodes:
         self.way, self.shot, self.queries, self.episodes, self.seed = way, shot, queries, episodes, seed
         self.copies, self.views = copies, views
         self.rows = [(labels == label).nonzero().flatten() for label in sorted(set(labels.tolist()))]
-        self._check()
+        if way < 2 or way > len(self.rows):
+            raise OptionError(f"way is {way}: must be 2 to {len(self.rows)}, the number of classes.")
+        if 0 < views < copies or views < 0:
+            raise OptionError(f"views is {views}: must be 0, or at least the number of copies, {copies}.")
+        fewest = min(len(rows) for rows in self.rows)
+        if fewest < shot + queries:
+            raise OptionError(
+                f"{shot} support and {queries} query images need {shot + queries} per class, but a class has {fewest}: "
+                "lower shot or queries."
+            )
 
     def __len__(self) -> int:
         return self.episodes
@@ -84,7 +93,8 @@ class Episodes:
             raise IndexError(f"episode {index} does not exist: must be 0 to {self.episodes - 1}.")
         generator = Purpose.EPISODE.generator(self.seed, index)
         classes = torch.randperm(len(self.rows), generator=generator)[: self.way]
-        images = torch.stack([self._draw(self.rows[label], generator) for label in classes.tolist()])
+        each = self.shot + self.queries
+        images = torch.stack([_draw(self.rows[label], each, generator) for label in classes.tolist()])
         order = torch.rand(self.way, self.shot, max(self.views, self.copies), generator=generator).argsort(-1)
         views = order[..., : self.copies] if self.views else torch.zeros_like(order[..., : self.copies])
         return Episode(classes, images[:, : self.shot], images[:, self.shot :], views)
@@ -92,21 +102,6 @@ class Episodes:
     def stack(self, first: int, last: int) -> Episode:
         """Stack the episodes from `first` up to but excluding `last` along a new first dimension."""
         return Episode(*(torch.stack(parts) for parts in zip(*(self[i] for i in range(first, last)), strict=True)))
-
-    def _draw(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        return rows[torch.randperm(len(rows), generator=generator)[: self.shot + self.queries]]
-
-    def _check(self) -> None:
-        if self.way < 2 or self.way > len(self.rows):
-            raise OptionError(f"way is {self.way}: must be 2 to {len(self.rows)}, the number of classes.")
-        if 0 < self.views < self.copies or self.views < 0:
-            raise OptionError(f"views is {self.views}: must be 0, or at least the number of copies, {self.copies}.")
-        fewest = min(len(rows) for rows in self.rows)
-        if fewest < self.shot + self.queries:
-            raise OptionError(
-                f"{self.shot} support and {self.queries} query images need {self.shot + self.queries} per class, but a "
-                f"class has {fewest}: lower shot or queries."
-            )
 
 
 # Meta-Dataset
@@ -189,8 +184,7 @@ class MetaEpisodes:
         classes, shots, queries, _ = self._compose(generator)
         support, query = [], []
         for number, shot in zip(classes.tolist(), shots.tolist(), strict=True):
-            rows = self.rows[number]
-            drawn = rows[torch.randperm(len(rows), generator=generator)[: shot + queries]]
+            drawn = _draw(self.rows[number], shot + queries, generator)
             support.append(drawn[:shot])
             query.append(drawn[shot:])
         ids = torch.arange(len(classes))
@@ -224,6 +218,10 @@ class MetaEpisodes:
             return classes
         way = most if self.whole else FEWEST_WAYS + _below(most - FEWEST_WAYS + 1, generator)
         return classes[torch.randperm(len(classes), generator=generator)[:way]]
+
+
+def _draw(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    return rows[torch.randperm(len(rows), generator=generator)[:count]]
 
 
 def _below(count: int, generator: torch.Generator) -> int:

@@ -111,12 +111,13 @@ class LargeImages(DataSet):
         labels = index.labels(name)
         rows = torch.arange(len(labels)) if rows is None else rows
         rows = rows[subset(labels[rows], self.num_classes, per_class, seed=seed)]
-        return EncodedImages.of(index.files(name), labels, rows, self._crops())
-
-    def _crops(self) -> Crops:
+        workers = self.workers
+        if workers < 0:  # one per core, shared among the processes that torchrun started on this machine
+            cores = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+            workers = max(1, min(MOST_WORKERS, cores))
         mode = "L" if self.channels == 1 else "RGB"
-        workers = _workers() if self.workers < 0 else self.workers
-        return Crops(self.size, mode, self.crop, self.center, self.draft, workers, self.prefetch)
+        crops = Crops(self.size, mode, self.crop, self.center, self.draft, workers, self.prefetch)
+        return EncodedImages.of(index.files(name, crops), labels, rows)
 
     def _index(self) -> EncodedData:
         raise NotImplementedError(f"{type(self).__name__} has no _index: define it in the class.")
@@ -239,8 +240,3 @@ class JpegCopies(LargeImages):
 
 def _hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     return split(labels, round(fraction * len(labels)), seed=seed, stratified=True)
-
-
-def _workers() -> int:
-    """Return one worker per core, shared among the processes that torchrun started on this machine."""
-    return max(1, min(MOST_WORKERS, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))))

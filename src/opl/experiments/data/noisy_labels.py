@@ -18,7 +18,7 @@ from ..._ranges import FractionBelowOne, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
 from ..files import read_json, read_limited
 from ..seeds import Purpose
-from ..types import Images, LabelNoise, Splits
+from ..types import LabelNoise, Splits
 
 MOST_BYTES = 1 << 28  # of the file of a matrix
 _SLACK = 1e-6  # tolerance of the row sums
@@ -48,10 +48,8 @@ class _RatedNoise(_Noise):
 
     def _to(self, targets: Sequence[int]) -> Tensor:
         """Flip each class to one target class; a class that is its own target stays clean."""
-        count = len(targets)
-        stays, goes = torch.eye(count, dtype=torch.float64), torch.zeros(count, count, dtype=torch.float64)
-        goes[torch.arange(count), torch.tensor(targets)] = 1
-        return (1 - self.rate) * stays + self.rate * goes
+        stays = torch.eye(len(targets), dtype=torch.float64)
+        return (1 - self.rate) * stays + self.rate * stays[list(targets)]
 
 
 @dataclass(frozen=True)
@@ -146,11 +144,7 @@ def _next_in_group(class_names: Sequence[str], groups: Sequence[int]) -> list[in
             f"{class_names[alone[0]]!r} is the only selected class of its superclass: select whole superclasses with "
             "--data.superclasses."
         )
-    following = {
-        label: after
-        for labels in members.values()
-        for label, after in zip(labels, [*labels[1:], labels[0]], strict=True)
-    }
+    following = dict(pair for labels in members.values() for pair in zip(labels, [*labels[1:], labels[0]], strict=True))
     return [following[label] for label in range(len(groups))]
 
 
@@ -206,16 +200,15 @@ class NoisyData(NamedTuple):
 def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
     """Draw the training and validation labels from the noise; the images and the test set are unchanged."""
     matrix = noise.matrix(splits.class_names, splits.groups)
-    chosen = seed if noise.seed == -1 else noise.seed
-    parts = {name: _corrupt(part, matrix, chosen) for name, part in (("train", splits.train), ("val", splits.val))}
-    clean = {name: part.labels[part.rows] for name, part in (("train", splits.train), ("val", splits.val))}
-    dirty = {name: part.labels[part.rows] for name, part in parts.items()}
-    return NoisyData(
-        splits._replace(train=parts["train"], val=parts["val"]),
-        matrix,
-        {name: dirty[name] != clean[name] for name in parts},
-        {name: _confusion(clean[name], dirty[name], len(matrix)) for name in parts},
-    )
+    count, parts, wrong, counts = len(matrix), {}, {}, {}
+    for name, part in (("train", splits.train), ("val", splits.val)):
+        inside = part.labels.clamp(0, count - 1)  # the source may contain classes that were not selected
+        dirty = draw_labels(inside, matrix, seed if noise.seed == -1 else noise.seed)[part.rows]
+        clean, labels = part.labels[part.rows], part.labels.clone()
+        labels[part.rows] = dirty  # those of other images of the source are not changed
+        parts[name], wrong[name] = replace(part, labels=labels), dirty != clean
+        counts[name] = torch.bincount(clean * count + dirty, minlength=count**2).view(count, count)
+    return NoisyData(splits._replace(**parts), matrix, wrong, counts)
 
 
 def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
@@ -230,18 +223,6 @@ def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:
     ends = matrix.double().cumsum(1)
     ends = ends / ends[:, -1:]  # exactly 1 at the end, despite rounding
     return torch.searchsorted(ends[labels], points[:, None], right=True).squeeze(1)
-
-
-def _corrupt(part: Images, matrix: Tensor, seed: int) -> Images:
-    """Corrupt the labels of a part's images; other images of its source, and the source itself, are not changed."""
-    inside = part.labels.clamp(0, len(matrix) - 1)  # the source may contain classes that were not selected
-    labels = part.labels.clone()
-    labels[part.rows] = draw_labels(inside, matrix, seed)[part.rows]
-    return replace(part, labels=labels)
-
-
-def _confusion(clean: Tensor, dirty: Tensor, num_classes: int) -> Tensor:
-    return torch.bincount(clean * num_classes + dirty, minlength=num_classes**2).view(num_classes, num_classes)
 
 
 def pruning_purity(kept: Tensor, wrong: Tensor) -> dict[str, float]:

@@ -105,7 +105,7 @@ class UserImages(DataSet):
         train, val, test = ((parts == part).nonzero().flatten() for part in PART_IDS.values())
         if 0 < self.images < len(train):
             fraction = self.images / len(train)
-            train, val = (_some(labels, rows, round(fraction * len(rows))) for rows in (train, val))
+            train, val = (_some(labels, rows, fraction) for rows in (train, val))
         fit, held, tested = (Images(pixels, labels, rows) for rows in (train, val, test))
         return Splits(fit, held, tested, facts.class_names, facts.source)
 
@@ -150,11 +150,10 @@ class ImageFacts:
         return tuple(map(sum, zip(*self.counts, strict=True)))
 
 
-def _some(labels: Tensor, rows: Tensor, number: int) -> Tensor:
-    """Return some of the rows, the same fraction of every class; at least one if there are any."""
-    if not len(rows):
-        return rows
-    return rows[split(labels[rows], min(max(1, number), len(rows) - 1), seed=0, stratified=True)[1]]
+def _some(labels: Tensor, rows: Tensor, fraction: float) -> Tensor:
+    """Return a fraction of the rows of every class; at least one row if there are any."""
+    number = min(max(1, round(fraction * len(rows))), len(rows) - 1)
+    return rows[split(labels[rows], number, seed=0, stratified=True)[1]] if len(rows) else rows
 
 
 @lru_cache(maxsize=8)

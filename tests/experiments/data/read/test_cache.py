@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from _image_files import write, write_mnist
-from opl.errors import DataError, OplWarning
-from opl.experiments.data import describe
+from _image_files import write_mnist
+from opl.errors import DataError
 from opl.experiments.data.read import cache, serve
 
 pytestmark = pytest.mark.usefixtures("apart")
@@ -62,37 +61,6 @@ def test_a_warm_start_imports_none_of_the_heavy_libraries(shelf):
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert "opl.experiments.data.read.serve" in loaded
     assert not {"datasets", "pyarrow", "huggingface_hub", "rich", "PIL"} & set(loaded)
-
-
-def _truncate(folder: Path) -> None:
-    os.truncate(folder / "train.pixels.npy", 5000)
-
-
-def _flip_a_bit(folder: Path) -> None:
-    content = bytearray((folder / "test.pixels.npy").read_bytes())
-    content[3000] ^= 1
-    (folder / "test.pixels.npy").write_bytes(content)
-
-
-def _remove_labels(folder: Path) -> None:
-    (folder / "test.label.npy").unlink()
-
-
-def _spoil_contents(folder: Path) -> None:
-    text = (folder / "contents.json").read_text()
-    (folder / "contents.json").write_text(text.replace('"7"', '"8"'))
-
-
-@pytest.mark.parametrize("spoil", [_truncate, _flip_a_bit, _remove_labels, _spoil_contents])
-def test_a_damaged_cache_is_noticed_and_built_again(shelf, tmp_path, spoil):
-    parts = write_mnist(shelf / "mnist")
-    serve.load("mnist")
-    spoil(cached(tmp_path)[0])
-    with pytest.warns(OplWarning, match="damaged"):
-        decoded = serve.load("mnist")
-    for name, (pixels, _) in parts.items():
-        assert torch.equal(decoded.parts[name].pixels[:, 0], torch.from_numpy(pixels))
-    assert decoded.names["label"] == tuple("0123456789")
 
 
 def _load_and_log(log: str, barrier) -> None:
@@ -181,28 +149,3 @@ def test_a_finished_cache_needs_no_write_permission(shelf, tmp_path, monkeypatch
     serve.load("mnist")
     monkeypatch.setattr(cache, "FileLock", None)  # whoever may not write cannot lock
     serve.load("mnist")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "expected"),
-    [
-        (lambda pixels, labels: (pixels, [*labels[:-1], -1]), "labels from -1"),
-        (lambda pixels, labels: ([*pixels[:-1], np.zeros((9, 9), dtype=np.uint8)], labels), "different sizes"),
-        (lambda pixels, labels: ([], []), "no images"),
-    ],
-)
-def test_unusable_data_is_refused_and_not_cached(tmp_path, shelf, spoil, expected):
-    parts = write_mnist(shelf / "mnist")
-    write(shelf / "mnist/test-00000-of-00001.parquet", *spoil(*parts["test"]), list("0123456789"))
-    with pytest.raises(DataError, match=expected):
-        serve.load("mnist")
-    assert cached(tmp_path) == []
-
-
-def test_a_damaged_file_is_refused(tmp_path, shelf):
-    write_mnist(shelf / "mnist")
-    file = shelf / "mnist/test-00000-of-00001.parquet"
-    os.truncate(file, file.stat().st_size // 2)
-    with pytest.raises(DataError, match="check that its files are complete"):
-        serve.load("mnist")
-    assert describe()[1]["here"]  # the table of contents does not read the files

@@ -29,7 +29,6 @@ from _few_shot_files import (
 )
 from opl.errors import DataError, OplWarning, OptionError
 from opl.experiments.data import CifarFS, JpegCopies, MiniImageNet, TieredImageNet, describe
-from opl.experiments.data.read import decode
 from opl.experiments.data.read.catalog import CATALOG
 
 CIFAR_FS = CATALOG["cifar-fs"].lists
@@ -211,30 +210,6 @@ def test_files_with_other_content_are_refused(tmp_path, few):
 
 
 # The cache
-
-
-def test_files_are_converted_once_and_an_interrupted_conversion_leaves_nothing(tmp_path, few, monkeypatch):
-    made = parts(MINI_IMAGENET)
-    labeled(tmp_path / "mini", made)
-    decode_all, calls = decode.decode_all, []
-
-    def interrupted(*given):
-        for pixels in decode_all(*given):
-            calls.append(len(pixels))
-            if len(calls) == 3:
-                raise KeyboardInterrupt
-            yield pixels
-
-    monkeypatch.setattr(decode, "decode_all", interrupted)
-    settings = MiniImageNet(root=str(tmp_path / "mini"))
-    with pytest.raises(KeyboardInterrupt):
-        settings.load(0)
-    assert not [folder for folder in (tmp_path / "cache").iterdir() if folder.is_dir()]
-    for _ in range(2):
-        splits = settings.load(0)
-        settings.novel_classes("val")
-    same(splits.train, splits.class_names, made["train"])
-    assert calls == [128, 32, 40, 128, 32, 40]
 
 
 def test_only_the_requested_part_is_checked_and_damage_in_it_is_repaired(tmp_path, few):

@@ -158,12 +158,12 @@ def test_links_and_special_files_are_refused_by_name(tmp_path, put, kind):
 def test_a_damaged_index_is_warned_about_and_rebuilt(tmp_path, name, damage):
     folder = class_folders(tmp_path / "x", {"a": 2, "b": 2})
     made = index(folder)
-    labels, files = made.labels("train").tolist(), [made.files("train").name(row) for row in range(4)]
+    labels, files = made.labels("train").tolist(), [made.files("train").read(row) for row in range(4)]
     damage(made.folder / name)
     with pytest.warns(OplWarning, match=f"{name} in the cache .* is damaged; rebuilding"):
         again = index(folder)
     assert again.labels("train").tolist() == labels
-    assert [again.files("train").name(row) for row in range(4)] == files
+    assert [again.files("train").read(row) for row in range(4)] == files
     assert index(folder).folder == made.folder
 
 

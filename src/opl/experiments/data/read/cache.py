@@ -11,6 +11,7 @@ modification time, change time and inode of each file. Only the system sets the 
 unless all four are equal.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -43,20 +44,13 @@ def cache_folder() -> Path:
 def open_cached(
     name: str, key: str, build: Callable[[Path], Contents], needed: Callable[[str], bool] = lambda file: True
 ) -> tuple[Path, Contents]:
-    """Open a folder of the cache; the first process builds it, and the others wait.
+    """Open a folder of the cache, and return it with what `build` returned; the first process builds it, others wait.
 
     Args:
         name: the name of the data set.
         key: a hash of everything that determines the content.
         build: writes the files into a folder, and returns what `contents.json` should hold.
         needed: whether to check a file of this name; the others are not needed this time.
-
-    Returns:
-        The folder, and what `build` returned.
-
-    Raises:
-        DataError: the cache cannot be written.
-        OptionError: the name cannot be the name of a folder.
     """
     if not NAME.allows(name):
         raise OptionError(f"the name of the data set is {name!r:.80}: give one {NAME}.")
@@ -82,10 +76,10 @@ def _read(folder: Path, needed: Callable[[str], bool]) -> Contents | None:
     """Return the contents of a folder; None if there is none, or if it is damaged, which is warned about."""
     if not folder.is_dir():
         return None
-    try:
-        contents = _unseal(folder / CONTENTS)
-    except OSError:
-        contents = None
+    contents: Contents | None = None
+    with contextlib.suppress(OSError, ValueError):  # missing, or not text
+        checksum, _, text = read_limited(folder / CONTENTS).decode().partition("\n")
+        contents = json.loads(text) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
     files: Mapping[str, list[int]] = contents["files"] if contents else {CONTENTS: [-2]}
     for file, expected in files.items():
         if (file == CONTENTS or needed(file)) and _sums(folder / file, len(expected)) != expected:
@@ -112,7 +106,8 @@ def _build(folder: Path, build: Callable[[Path], Contents]) -> Contents:
             for file in sorted(temporary.iterdir())
             if file.is_file()
         }
-        (temporary / CONTENTS).write_text(_seal(contents), encoding="utf-8")
+        text = json.dumps(contents, indent=1)
+        (temporary / CONTENTS).write_text(f"{zlib.crc32(text.encode()):08x}\n{text}", encoding="utf-8")
         temporary.chmod(0o755)  # mkdtemp creates private folders, but a cache may be shared
         shutil.rmtree(folder, ignore_errors=True)  # a damaged one
         temporary.rename(folder)
@@ -137,22 +132,6 @@ def _sums(file: Path, count: int) -> list[int]:
     return [size, checksum][:count]
 
 
-def _seal(contents: Contents) -> str:
-    """Return a JSON object as text, after a line with its CRC-32."""
-    text = json.dumps(contents, indent=1)
-    return f"{zlib.crc32(text.encode()):08x}\n{text}"
-
-
-def _unseal(file: Path) -> Contents | None:
-    """Read what `_seal` returned; None if it is damaged."""
-    try:
-        checksum, _, text = read_limited(file).decode().partition("\n")
-    except ValueError:  # not text
-        return None
-    contents: Contents | None = json.loads(text) if checksum == f"{zlib.crc32(text.encode()):08x}" else None
-    return contents
-
-
 def hash_of(*facts: object) -> str:
     """Return a hash of plain values.
 
@@ -170,7 +149,12 @@ def content_sums(folder: Path, files: Iterable[Path]) -> list[tuple[str, str]]:
     """
     name = hashlib.blake2b(str(folder.absolute()).encode(errors="surrogateescape"), digest_size=16).hexdigest()
     store = cache_folder() / f"{name}{SUMS}"
-    before, after, sums = _read_sums(store), {}, []
+    before, after, sums = {}, {}, []
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        kept = json.loads(read_limited(store, MOST_SUMS))
+        before = (
+            {name: facts for name, facts in kept.items() if isinstance(facts, list)} if isinstance(kept, dict) else {}
+        )
     for file in files:
         inside = file.relative_to(folder).as_posix()
         try:
@@ -179,30 +163,13 @@ def content_sums(folder: Path, files: Iterable[Path]) -> list[tuple[str, str]]:
             *known, content = before.get(inside) or [None]
             if known != facts or not isinstance(content, str):
                 with open_regular(file) as stream:
-                    digest = hashlib.blake2b(digest_size=16)
-                    while block := stream.read(1 << 22):
-                        digest.update(block)
-                content = digest.hexdigest()
+                    content = hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
         except OSError:
             facts, content = [], ""
         after[inside] = [*facts, content]
         sums.append((inside, content))
     if any(before.get(inside) != facts for inside, facts in after.items()):
-        _write_sums(store, {**before, **after})
+        with contextlib.suppress(OSError):  # a process that only reads a finished cache need not be able to write to it
+            store.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(store, json.dumps({**before, **after}).encode())
     return sums
-
-
-def _read_sums(store: Path) -> Mapping[str, Any]:
-    try:
-        known = json.loads(read_limited(store, MOST_SUMS))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return {name: facts for name, facts in known.items() if isinstance(facts, list)} if isinstance(known, dict) else {}
-
-
-def _write_sums(store: Path, sums: Mapping[str, Any]) -> None:
-    try:
-        store.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(store, json.dumps(sums).encode())
-    except OSError:
-        return  # a process that only reads a finished cache need not be able to write to it

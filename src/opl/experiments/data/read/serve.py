@@ -46,7 +46,7 @@ from .listing import (
 from .parquet import list_chosen_table, list_domain_table, list_tables
 
 if TYPE_CHECKING:
-    from .decode import Box
+    pass
 
 FORMAT = 3  # increase it when the content of a cache folder changes; older folders are then ignored
 DOMAINS, CLASSES = "domains", "classes"  # layouts chosen by the data set, for files of any format
@@ -238,14 +238,38 @@ BLOCK = 8 << 20  # bytes of memory from which a freed block goes back to the sys
 
 
 @dataclass(frozen=True)
-class EncodedFiles:
-    """The encoded images of a part, read one by one."""
+class Crops:
+    """How encoded images become images of one size."""
+
+    size: int
+    """Height and width of the images."""
+    mode: str
+    """Pillow's `L` or `RGB`."""
+    least: float
+    """The smallest fraction of an image's area that a random crop takes."""
+    center: float
+    """The side of the central crop, as a fraction of the shorter side."""
+    draft: bool = True
+    """Decode JPEGs at a reduced size where the crop allows it."""
+    workers: int = 0
+    """Processes that decode; 0 decodes in the training process."""
+    prefetch: int = 2
+    """Batches that each worker prepares in advance, which bounds the memory."""
+
+
+SQUARES = Crops(SAMPLE_SIZE, "RGB", least=1.0, center=1.0)  # from which mean and std are computed
+
+
+@dataclass(frozen=True)
+class EncodedFiles(Dataset[Tensor | str]):
+    """The encoded images of a part, read one by one, and decoded as a data loader needs them."""
 
     packed: Path
     offsets: Any
     """(N + 1,) int64: entry i is `packed[offsets[i]:offsets[i + 1]]`."""
     folder: Path | None
     """The folder of the images, if the entries are file names."""
+    crops: Crops
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -257,10 +281,28 @@ class EncodedFiles:
             entry = os.pread(file.fileno(), end - start, start)
         return entry if self.folder is None else self.folder / os.fsdecode(entry)
 
-    def name(self, row: int) -> str:
-        """Return the name of an image, for messages."""
+    def undecodable(self, row: int, error: Exception) -> str:
+        """Return the message for an image that cannot be decoded."""
         source = self.read(row) if self.folder else None
-        return repr(str(source)) if source else f"image {row} of {self.packed.name.removesuffix(PACKED)!r}"
+        name = repr(str(source)) if source else f"image {row} of {self.packed.name.removesuffix(PACKED)!r}"
+        return f"{name} cannot be decoded ({type(error).__name__}: {one_line(error)}): replace or remove it."
+
+    def __getitem__(self, job: tuple[Any, Any]) -> Tensor | str:
+        """Decode rows, with the random numbers of their crops or None, to (n, C, size, size) pixels or to a message."""
+        from .decode import central_box, decode_crop, random_box
+
+        (rows, draws), crops = job, self.crops
+        pixels = np.empty((len(rows), crops.size, crops.size, 1 if crops.mode == "L" else 3), dtype=np.uint8)
+        for index, row in enumerate(rows):
+            if draws is None:
+                box_of = partial(central_box, fraction=crops.center)
+            else:
+                box_of = partial(random_box, draws=draws[index], least=crops.least)
+            try:
+                pixels[index] = decode_crop(self.read(row), box_of, crops.size, crops.mode, crops.draft)
+            except Exception as error:  # Pillow raises many kinds of errors for damaged images
+                return self.undecodable(row, error)
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2)  # channels last in memory, as the network expects them
 
 
 @dataclass(frozen=True)
@@ -277,14 +319,14 @@ class EncodedData:
     std: tuple[float, ...] = ()
     parts: tuple[str, ...] = ()
 
-    def files(self, part: str) -> EncodedFiles:
-        """Return the images of a part."""
-        offsets = np.load(self.folder / f"{part}.offsets.npy", mmap_mode="r")
-        return EncodedFiles(self.folder / f"{part}{PACKED}", offsets, self.images)
-
     def labels(self, part: str) -> Tensor:
         """Return the labels of a part, (N,) int64."""
         return torch.from_numpy(np.load(self.folder / f"{part}.labels.npy"))
+
+    def files(self, part: str, crops: Crops = SQUARES) -> EncodedFiles:
+        """Return the images of a part."""
+        offsets = np.load(self.folder / f"{part}.offsets.npy", mmap_mode="r")
+        return EncodedFiles(self.folder / f"{part}{PACKED}", offsets, self.images, crops)
 
 
 def load_encoded(known: CatalogEntry, root: str = "", *, hub: bool = True) -> EncodedData:
@@ -415,7 +457,7 @@ def image_statistics(files: EncodedFiles) -> dict[str, Any]:
         try:
             square = decode_square(files.read(row), SAMPLE_SIZE)
         except Exception as error:  # Pillow raises many kinds of errors for damaged images
-            raise DataError(undecodable(files.name(row), error)) from error
+            raise DataError(files.undecodable(row, error)) from error
         gray = gray and square.gray
         values = square.pixels.reshape(-1, 3) / 255
         sums += np.stack([values.mean(0), np.square(values).mean(0)])
@@ -425,55 +467,17 @@ def image_statistics(files: EncodedFiles) -> dict[str, Any]:
     return {"channels": len(mean), **rounded}
 
 
-def undecodable(name: str, error: Exception) -> str:
-    """Return the message for an image that cannot be decoded."""
-    return f"{name} cannot be decoded ({type(error).__name__}: {one_line(error)}): replace or remove it."
-
-
-@dataclass(frozen=True)
-class Crops:
-    """How encoded images become images of one size."""
-
-    size: int
-    """Height and width of the images."""
-    mode: str
-    """Pillow's `L` or `RGB`."""
-    least: float
-    """The smallest fraction of an image's area that a random crop takes."""
-    center: float
-    """The side of the central crop, as a fraction of the shorter side."""
-    draft: bool = True
-    """Decode JPEGs at a reduced size where the crop allows it."""
-    workers: int = 0
-    """Processes that decode; 0 decodes in the training process."""
-    prefetch: int = 2
-    """Batches that each worker prepares in advance, which bounds the memory."""
-
-    @property
-    def channels(self) -> int:
-        """Channels of the images."""
-        return 1 if self.mode == "L" else 3
-
-    def box(self, draws: Any, width: int, height: int) -> "Box":
-        """Return the crop of an image, given its random numbers, or None for the central crop."""
-        from .decode import central_box, random_box
-
-        if draws is None:
-            return central_box(width, height, self.center)
-        return random_box(width, height, draws, self.least)
-
-
 @dataclass(frozen=True)
 class EncodedImages(Images):
     """A part of a data set whose images are encoded; `pixels` has their shape (0, C, size, size), and no image."""
 
-    decoder: "Decoder" = field(kw_only=True)
+    files: EncodedFiles = field(kw_only=True)
 
     @classmethod
-    def of(cls, files: EncodedFiles, labels: Tensor, rows: Tensor, crops: Crops) -> "EncodedImages":
+    def of(cls, files: EncodedFiles, labels: Tensor, rows: Tensor) -> "EncodedImages":
         """Return the images in some `rows` of the files."""
-        shape = (0, crops.channels, crops.size, crops.size)
-        return cls(torch.zeros(shape, dtype=torch.uint8), labels, rows, decoder=Decoder(files, crops))
+        shape = (0, 1 if files.crops.mode == "L" else 3, files.crops.size, files.crops.size)
+        return cls(torch.zeros(shape, dtype=torch.uint8), labels, rows, files=files)
 
     @property
     def most_at_once(self) -> int:
@@ -483,12 +487,12 @@ class EncodedImages(Images):
     def take(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Decode the central crops of some images in this process."""
         chosen = self.rows[rows]
-        return _pixels(self.decoder[chosen.numpy(), None]), self.labels[chosen]
+        return _pixels(self.files[chosen.numpy(), None]), self.labels[chosen]
 
     def serve(self, requests: Iterable[Request]) -> Iterator[tuple[Tensor, Tensor]]:
         """Decode the images of each request, in order, while workers decode later requests."""
         return_large_blocks(BLOCK)
-        crops, labels = self.decoder.crops, deque[Tensor]()
+        crops, labels = self.files.crops, deque[Tensor]()
 
         def jobs() -> Iterator[tuple[Any, Any]]:
             for request in requests:
@@ -500,7 +504,7 @@ class EncodedImages(Images):
         if crops.workers:
             settings |= {"prefetch_factor": crops.prefetch, "worker_init_fn": _ignore_signals}
         try:
-            for pixels in DataLoader(self.decoder, batch_size=None, sampler=jobs(), **settings):
+            for pixels in DataLoader(self.files, batch_size=None, sampler=jobs(), **settings):
                 yield _pixels(pixels), labels.popleft()
         except RuntimeError as error:
             if "DataLoader worker" not in str(error):
@@ -515,26 +519,6 @@ def _ignore_signals(worker: int) -> None:
     """Have a worker ignore signals to the whole process group: the run needs it for its last step."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-
-
-class Decoder(Dataset[Tensor | str]):
-    """Decodes rows, with the random numbers of their crops or None, to (n, C, size, size) pixels, or to a message."""
-
-    def __init__(self, files: EncodedFiles, crops: Crops) -> None:
-        self.files, self.crops = files, crops
-
-    def __getitem__(self, job: tuple[Any, Any]) -> Tensor | str:
-        from .decode import decode_crop
-
-        (rows, draws), crops = job, self.crops
-        pixels = np.empty((len(rows), crops.size, crops.size, crops.channels), dtype=np.uint8)
-        for index, row in enumerate(rows):
-            box_of = partial(crops.box, None if draws is None else draws[index])
-            try:
-                pixels[index] = decode_crop(self.files.read(row), box_of, crops.size, crops.mode, crops.draft)
-            except Exception as error:  # Pillow raises many kinds of errors for damaged images
-                return undecodable(self.files.name(row), error)
-        return torch.from_numpy(pixels).permute(0, 3, 1, 2)  # channels last in memory, as the network expects them
 
 
 def _draws(request: Request) -> Any:
