@@ -222,10 +222,7 @@ class DomainFolder(DomainDataSet):
             raise OptionError(f"num_classes is {self.num_classes}: must be the number of classes, at least 2.")
 
     def _known(self) -> CatalogEntry:
-        license = "see where it comes from"
-        return CatalogEntry(
-            self.name, self.hub, {"train": 0}, self.num_classes, "RGB", license, other_columns=(self.column,)
-        )
+        return CatalogEntry(self.name, self.hub, {"train": 0}, self.num_classes, other_columns=(self.column,))
 
     def _held(self, domain: str, count: int) -> int:
         return round(self.val * count)

@@ -28,7 +28,7 @@ from .augment import ColorJitter, Flip, enabled
 from .domains import Pacs
 from .few_shot import MiniImageNet
 from .read.cache import Contents, content_sums, hash_of, open_cached
-from .read.catalog import CATALOG, unknown
+from .read.catalog import CATALOG, CatalogEntry
 from .read.find import find
 from .read.serve import Crops, EncodedData, EncodedImages, load_class_folders, load_encoded
 from .small_images import Cifar100, check_classes
@@ -131,7 +131,7 @@ class ImageFolder(LargeImages):
     """The name of the data set, and of its folder in $OPL_DATA."""
 
     def _index(self) -> EncodedData:
-        return load_encoded(unknown(self.name), self.root, hub=False)
+        return load_encoded(CatalogEntry(self.name), self.root, hub=False)
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class HubImages(LargeImages):
             raise OptionError(
                 "HubImages needs a data set: give its id with --data.hub, or its folder with --data.root."
             )
-        known = unknown(self.name, self.hub, (self.image_column,), (self.label_column,))
-        return load_encoded(known, self.root)
+        columns = {"image_columns": (self.image_column,), "label_columns": (self.label_column,)}
+        return load_encoded(CatalogEntry(self.name, self.hub, **columns), self.root)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class JpegCopies(LargeImages):
 
     def _index(self) -> EncodedData:
         if self.root:
-            return load_encoded(unknown(self.name), self.root, hub=False)
+            return load_encoded(CatalogEntry(self.name), self.root, hub=False)
         self.check()
         key = hash_of(self.side, self.classes)
         if self.of != "synthetic":

@@ -198,7 +198,7 @@ class MetaSource(MetaDataSet):
 
         data, parts = known.data or self.source, dict.fromkeys(known.files, 0)
         license = "see google-research/meta-dataset for where to get it"
-        entry = CATALOG.get(data) or CatalogEntry(data, "", {}, 0, "RGB", license, other_columns=known.columns)
+        entry = CATALOG.get(data) or CatalogEntry(data, license=license, other_columns=known.columns)
         entry = replace(entry, images=parts, mode="RGB", size=self.size, lists={}, made_of="", idx=False)
         roots = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
         located = find.find_entry(entry, roots[0] if roots else "")

@@ -28,7 +28,7 @@ from ..types import Augmentation, DataSet, Images, Splits, derived
 from .augment import Flip, PadCrop, enabled
 from .read import find, serve
 from .read.cache import Contents, content_sums, hash_of, open_cached
-from .read.catalog import CatalogEntry, unknown
+from .read.catalog import CatalogEntry
 from .read.listing import (
     CSV_SUFFIXES,
     IMAGE_COLUMNS,
@@ -191,10 +191,13 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
     Raises:
         DataError: there are none; the message says what could be given instead.
     """
-    images = (image_column,) if image_column else IMAGE_COLUMNS
-    labels = (label_column,) if label_column else LABEL_COLUMNS
     path = Path(target).expanduser()
-    known = unknown(short_name(target), "" if path.exists() else target, images, labels)
+    known = CatalogEntry(
+        short_name(target),
+        "" if path.exists() else target,
+        image_columns=(image_column,) if image_column else IMAGE_COLUMNS,
+        label_columns=(label_column,) if label_column else LABEL_COLUMNS,
+    )
     if path.is_dir():
         return _list_folder(path, known)
     if path.suffix.lower() == ".parquet" and path.is_file():

@@ -14,13 +14,13 @@ from opl.errors import DataError, OplWarning
 from opl.experiments.data import Batches, ImageFolder
 from opl.experiments.data.read import cache, decode, serve
 from opl.experiments.data.read.cache import cache_folder
-from opl.experiments.data.read.catalog import unknown
+from opl.experiments.data.read.catalog import CatalogEntry
 
 pytestmark = pytest.mark.usefixtures("apart")
 
 
 def index(folder):
-    return serve.load_encoded(unknown("mine"), str(folder))
+    return serve.load_encoded(CatalogEntry("mine"), str(folder))
 
 
 def content(folder, split):

@@ -11,15 +11,15 @@ class CatalogEntry:
     """A known data set. Column names are candidates; the first one that exists is used."""
 
     name: str
-    hub: str
+    hub: str = ""
     """Its id on the Hub; empty if there is none to recommend."""
-    images: Mapping[str, int]
-    """Its splits, and the number of images in each."""
-    num_classes: int
-    mode: str
-    """The Pillow mode that images are converted to: `L` or `RGB`."""
-    license: str
+    images: Mapping[str, int] = field(default_factory=dict)
+    """Its splits, and the number of images in each; empty or 0 if they are not known."""
+    num_classes: int = 0
+    license: str = "see where it comes from"
     """Its license, and where it comes from."""
+    mode: str = "RGB"
+    """The Pillow mode that images are converted to: `L` or `RGB`."""
     image_columns: tuple[str, ...] = ("img", "image")
     label_columns: tuple[str, ...] = ("fine_label", "label")
     other_columns: tuple[str, ...] = ()
@@ -69,8 +69,8 @@ _SETS = (
         "ylecun/mnist",
         {"train": 60_000, "test": 10_000},
         10,
-        "L",
         "no formal license, cite LeCun et al. 1998",
+        "L",
         names=tuple("0123456789"),
         idx=True,
         size=28,
@@ -80,8 +80,8 @@ _SETS = (
         "zalando-datasets/fashion_mnist",
         {"train": 60_000, "test": 10_000},
         10,
-        "L",
         "MIT; Debian's package dataset-fashion-mnist has it too; cite Xiao et al. 2017",
+        "L",
         respell={"T - shirt / top": "T-shirt/top"},
         names=_CLOTHES,
         idx=True,
@@ -92,7 +92,6 @@ _SETS = (
         "uoft-cs/cifar10",
         {"train": 50_000, "test": 10_000},
         10,
-        "RGB",
         "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         size=32,
@@ -102,7 +101,6 @@ _SETS = (
         "uoft-cs/cifar100",
         {"train": 50_000, "test": 10_000},
         100,
-        "RGB",
         "no formal license, cite Krizhevsky 2009; www.cs.toronto.edu/~kriz/cifar.html",
         other_columns=("coarse_label",),
         respell={"cra": "crab"},
@@ -113,7 +111,6 @@ _SETS = (
         "flwrlabs/pacs",
         {"train": 9_991},
         7,
-        "RGB",
         "no formal license, research; cite Li et al. 2017",
         other_columns=("domain",),
     ),
@@ -122,8 +119,8 @@ _SETS = (
         "",
         {"train": 32_460},
         1_623,
-        "L",
         "MIT; github.com/brendenlake/omniglot",
+        "L",
         other_columns=("alphabet", "character"),
     ),
     CatalogEntry(
@@ -131,7 +128,6 @@ _SETS = (
         "ILSVRC/imagenet-1k",
         {"train": 1_281_167, "validation": 50_000},
         1_000,
-        "RGB",
         "non-commercial research; accept the terms on the Hub or at image-net.org",
     ),
     CatalogEntry(
@@ -139,7 +135,6 @@ _SETS = (
         "uoft-cs/cifar100",
         {"train": 38_400, "val": 9_600, "test": 12_000},
         100,
-        "RGB",
         "made of CIFAR-100; cite Bertinetto et al. 2019",
         lists=_CLASSES["cifar-fs"],
         per_class=600,
@@ -151,7 +146,6 @@ _SETS = (
         "",
         {"train": 38_400, "val": 9_600, "test": 12_000},
         100,
-        "RGB",
         "non-commercial research, as ImageNet; cite Ravi and Larochelle 2017; Zenodo record 7978538, or the Hub's "
         "GATE-engine/mini_imagenet, but not timm/mini-imagenet, which is another data set",
         lists=_CLASSES["mini-imagenet"],
@@ -163,21 +157,9 @@ _SETS = (
         "",
         {"train": 448_695, "val": 124_261, "test": 206_209},
         608,
-        "RGB",
         "non-commercial research, as ImageNet; cite Ren et al. 2018; Zenodo record 7978538",
         lists=_CLASSES["tiered-imagenet"],
         size=84,
     ),
 )
 CATALOG: dict[str, CatalogEntry] = {known.name: known for known in _SETS}
-
-
-def unknown(
-    name: str,
-    hub: str = "",
-    images: tuple[str, ...] = CatalogEntry.image_columns,
-    labels: tuple[str, ...] = CatalogEntry.label_columns,
-) -> CatalogEntry:
-    """Return the catalog entry of a data set of which only the name and perhaps the columns are known."""
-    license = "see where it comes from"
-    return CatalogEntry(name, hub, {}, 0, "RGB", license, image_columns=images, label_columns=labels)
