@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("apart")
 
 
 def listed(target, *columns):
-    return list_target(str(target), *columns).listing
+    return list_target(str(target), *columns)
 
 
 def rows(listing):

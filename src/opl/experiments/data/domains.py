@@ -82,10 +82,7 @@ class DomainDataSet(DataSet):
     mean: ClassVar[tuple[float, ...]] = (0.485, 0.456, 0.406)
     std: ClassVar[tuple[float, ...]] = (0.229, 0.224, 0.225)
 
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """Crop, flip, jitter and grayscale, in this order; each can be disabled."""
-        return augmentation(self.size, self.crop, self.flip, self.jitter, self.gray)
+    augment = derived(lambda data: augmentation(data.size, data.crop, data.flip, data.jitter, data.gray))
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
@@ -126,21 +123,18 @@ class DomainDataSet(DataSet):
         from .read import find, serve
 
         self.check()
-        files = find.find_entry(self._known(), self.root)
-        known = replace(files.known, size=self.size)
-        return serve.load_files(replace(files, layout=serve.DOMAINS, known=known), ("train",))
+        files = find.find_entry(replace(self._known(), size=self.size), self.root)
+        return serve.load_files(replace(files, layout=serve.DOMAINS), ("train",))
 
     def _known(self) -> CatalogEntry:
-        raise NotImplementedError(f"{type(self).__name__} has no _known: define it in the class.")
+        return CATALOG[self.name]
 
-    @property
-    def official(self) -> dict[str, tuple[int, int]]:
-        """The required numbers of training and validation images per domain; empty if they are not fixed."""
-        return {}
+    official: ClassVar[dict[str, tuple[int, int]]] = {}
+    """The required numbers of training and validation images per domain, if they are fixed."""
 
     def _held(self, domain: str, count: int) -> int:
         """Return the number of validation images of a domain."""
-        raise NotImplementedError(f"{type(self).__name__} has no _held: define it in the class.")
+        return self.official[domain][1]
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
         """Raise an error if the data is not the requested data set."""
@@ -167,13 +161,7 @@ class Pacs(DomainDataSet):
         super().check()
         check_target(self.target, (*PACS, ALL))
 
-    def _known(self) -> CatalogEntry:
-        return CATALOG[self.name]
-
     official = derived(lambda _: PACS)
-
-    def _held(self, domain: str, count: int) -> int:
-        return PACS[domain][1]
 
     def _check(self, names: tuple[str, ...], domains: Tensor, classes: tuple[str, ...], source: str) -> None:
         counts = dict(zip(names, domains.bincount(minlength=len(names)).tolist(), strict=True))

@@ -23,7 +23,7 @@ from ..._ranges import (
     SeedOrOfRun,
 )
 from ...errors import OptionError
-from ..types import Augmentation, DataSet, Images, Splits, derived
+from ..types import DataSet, Images, Splits, derived
 from .augment import ColorJitter, Flip, enabled
 from .domains import Pacs
 from .few_shot import MiniImageNet
@@ -76,11 +76,9 @@ class LargeImages(DataSet):
     prefetch: Annotated[int, Range(1, 64)] = 2
     """Batches that each worker prepares in advance."""
 
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """Flip and jitter; the random crop is made while an image is decoded."""
-        return enabled((self.flip, Flip(self.flip)), (self.jitter, ColorJitter(*(self.jitter,) * 3)))
-
+    augment = derived(
+        lambda data: enabled((data.flip, Flip(data.flip)), (data.jitter, ColorJitter(*(data.jitter,) * 3)))
+    )  # the random crop is made while an image is decoded
     channels = derived(lambda data: data._index().channels)
     num_classes = derived(lambda data: data.classes or len(data._index().class_names))
     mean = derived(lambda data: data._index().mean)
@@ -150,8 +148,8 @@ class HubImages(LargeImages):
             raise OptionError(
                 "HubImages needs a data set: give its id with --data.hub, or its folder with --data.root."
             )
-        columns = {"image_columns": (self.image_column,), "label_columns": (self.label_column,)}
-        return load_encoded(CatalogEntry(self.name, self.hub, **columns), self.root)
+        image, label = (self.image_column,), (self.label_column,)
+        return load_encoded(CatalogEntry(self.name, self.hub, image_columns=image, label_columns=label), self.root)
 
 
 @dataclass(frozen=True)

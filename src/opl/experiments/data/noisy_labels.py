@@ -208,7 +208,7 @@ def corrupt_labels(splits: Splits, noise: LabelNoise, seed: int) -> NoisyData:
         labels[part.rows] = dirty  # those of other images of the source are not changed
         parts[name], wrong[name] = replace(part, labels=labels), dirty != clean
         counts[name] = torch.bincount(clean * count + dirty, minlength=count**2).view(count, count)
-    return NoisyData(splits._replace(**parts), matrix, wrong, counts)
+    return NoisyData(splits._replace(train=parts["train"], val=parts["val"]), matrix, wrong, counts)
 
 
 def draw_labels(labels: Tensor, matrix: Tensor, seed: int) -> Tensor:

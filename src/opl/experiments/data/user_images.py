@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed
 from ...errors import DataError
-from ..types import Augmentation, DataSet, Images, Splits, derived
+from ..types import DataSet, Images, Splits, derived
 from .augment import Flip, PadCrop, enabled
 from .read import find, serve
 from .read.cache import Contents, content_sums, hash_of, open_cached
@@ -92,10 +92,7 @@ class UserImages(DataSet):
     mean = derived(lambda data: data.facts().mean)
     std = derived(lambda data: data.facts().std)
 
-    @property
-    def augment(self) -> tuple[Augmentation, ...]:
-        """Random crop and flip."""
-        return enabled((self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip)))
+    augment = derived(lambda data: enabled((data.padding, PadCrop(data.padding)), (data.flip, Flip(data.flip))))
 
     def load(self, seed: int) -> Splits:
         """Open the decoded images; their split does not depend on `seed`."""
@@ -158,14 +155,14 @@ def _some(labels: Tensor, rows: Tensor, fraction: float) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _open(data: UserImages) -> tuple[Path, ImageFacts]:
-    target = list_target(data.root, data.image_column, data.label_column)
+    listing = list_target(data.root, data.image_column, data.label_column)
     settings = (data.size, data.most, data.split_seed, data.color, data.image_column, data.label_column)
-    key = hash_of(FORMAT, *settings, content_sums(target.folder, target.files))
+    key = hash_of(FORMAT, *settings, content_sums(listing.folder, listing.files))
     if data.key not in ("", key):
         raise DataError(
             f"the images in {data.root!r} are not those of this run: restore them, or start again with another --out."
         )
-    folder, contents = open_cached(data.name, key, partial(_build, target.listing, data))
+    folder, contents = open_cached(data.name, key, partial(_build, listing, data))
     facts = {name: _tuples(value) for name, value in contents.items() if name != "files"}
     return folder, ImageFacts(**facts, key=key)
 
@@ -177,15 +174,7 @@ def _tuples(value: Any) -> Any:
 # Listing
 
 
-class Target(NamedTuple):
-    """The listing of what a user names, and the files that it is made from."""
-
-    listing: Listing
-    folder: Path
-    files: Sequence[Path]
-
-
-def list_target(target: str, image_column: str = "", label_column: str = "") -> Target:
+def list_target(target: str, image_column: str = "", label_column: str = "") -> Listing:
     """List the images of a folder, a file or a Hub id; if a column of a table is not named, the usual names are tried.
 
     Raises:
@@ -204,7 +193,7 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
         single = replace(known, hub="", images={"train": 0})
         return _list_tables(DataFiles(single, path.parent, {"train": (path,)}, str(path)))
     if path.suffix.lower() in CSV_SUFFIXES and path.is_file():
-        return _list_csv([path], path, known)
+        return list_csv([path], path, known.image_columns, known.label_columns)
     if path.exists():
         raise DataError(f"{target!r} is neither a folder nor a CSV or Parquet file: give {LAYOUTS}.")
     if not HUB_ID.fullmatch(target):
@@ -227,23 +216,19 @@ def short_name(target: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-_")[:60] or "images"
 
 
-def _list_folder(folder: Path, known: CatalogEntry) -> Target:
+def _list_folder(folder: Path, known: CatalogEntry) -> Listing:
     listing = list_class_folders(folder)
     if listing is not None and len(set(listing.labels["label"])) > 1:
-        return Target(listing, folder, _files(listing))
+        return listing
     if _tables(folder, ".parquet"):
         return _list_tables(find.find_tables(known, str(folder)))
     if tables := [file for suffix in CSV_SUFFIXES for file in _tables(folder, suffix)]:
-        return _list_csv(tables, folder, known)
+        return list_csv(tables, folder, known.image_columns, known.label_columns)
     if listing is not None:
-        return Target(listing, folder, _files(listing))
+        return listing
     there = sorted(path.name for path in folder.iterdir())
     inside = f"it contains {', '.join(map(repr, there[:5]))}" if there else "it is empty"
     raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): give {LAYOUTS}.")
-
-
-def _files(listing: Listing) -> list[Path]:
-    return [source for source in listing.read(range(len(listing))) if isinstance(source, Path)]
 
 
 def _tables(folder: Path, suffix: str) -> list[Path]:
@@ -253,13 +238,7 @@ def _tables(folder: Path, suffix: str) -> list[Path]:
     return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
-def _list_csv(tables: Sequence[Path], path: Path, known: CatalogEntry) -> Target:
-    listing = list_csv(tables, path, known.image_columns, known.label_columns)
-    folder = (path if path.is_dir() else path.parent).resolve()
-    return Target(listing, folder, [*(table.resolve() for table in tables), *_files(listing)])
-
-
-def _list_tables(files: DataFiles) -> Target:
+def _list_tables(files: DataFiles) -> Listing:
     """List Parquet files; rows without a label are left out, and labels become class names."""
     try:
         listing = serve.list_images(files)
@@ -271,14 +250,15 @@ def _list_tables(files: DataFiles) -> Target:
     unlabeled = [listing.row_name(row) for row, word in enumerate(class_names) if word is None]
     rows = [row for row, word in enumerate(class_names) if word is not None]
     notes = [f"Left out: {count(len(unlabeled), 'row')} without a label ({name_some(unlabeled)})."] if unlabeled else []
-    listing = replace(
+    return replace(
         listing.take(rows),
         parts=[listing.parts[row] if len(files.known.images) > 1 else "" for row in rows],
         labels={"label": [class_names[row] for row in rows]},
         names={"label": names},
         notes=tuple(notes),
+        folder=files.folder,
+        files=files.all_files,
     )
-    return Target(listing, files.folder, files.all_files)
 
 
 def _word(value: Any, names: Sequence[str]) -> str | None:

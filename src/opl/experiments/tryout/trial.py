@@ -110,7 +110,7 @@ class Trial:
 
     def _new_images(self, large: bool) -> UserImages:
         wanted = self.wanted
-        listing = list_target(self.target, wanted.image_column, wanted.label_column).listing
+        listing = list_target(self.target, wanted.image_column, wanted.label_column)
         side, seconds = measure_sample(listing)
         most = wanted.images
         if most == Preferences.images:  # not set by the user

@@ -145,6 +145,9 @@ class Listing:
     """How images are resized to the size of the data set; empty if they already have it."""
     notes: tuple[str, ...] = ()
     """What was left out, in sentences."""
+    folder: Path = Path()
+    files: Sequence[Path] = ()
+    """For images that a user names: the files that hold them, and a folder that holds these."""
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -384,7 +387,9 @@ def list_class_folders(folder: Path) -> Listing | None:
         if paths:
             names = sorted(_inside(path, folder) for path in paths)
             notes.append(f"Left out: {count(len(names), noun, plural)} ({name_some(names)}).")
-    return list_files(str(folder), rows, row_name=lambda row: _inside(rows[row][2], folder), notes=tuple(notes))
+    files = [file for _, _, file in rows]
+    more = {"row_name": lambda row: _inside(files[row], folder), "notes": tuple(notes)}
+    return list_files(str(folder), rows, folder=folder, files=files, **more)
 
 
 def _inside(file: Path, folder: Path) -> str:
@@ -472,7 +477,10 @@ def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: 
     if not rows:
         raise errors[0] if errors else DataError(f"{str(where)!r} names no images: give a CSV file with rows.")
     notes += [f"Left out: {error}" for error in errors]
-    return list_files(str(where), rows, row_name=paths.__getitem__, notes=tuple(notes))
+    folder = (where if where.is_dir() else where.parent).resolve()
+    sources = [*(file.resolve() for file in files), *(source for _, _, source in rows if isinstance(source, Path))]
+    more = {"row_name": paths.__getitem__, "notes": tuple(notes)}
+    return list_files(str(where), rows, folder=folder, files=sources, **more)
 
 
 def _read_csv(file: Path) -> tuple[list[str], Iterable[list[str]]]:
