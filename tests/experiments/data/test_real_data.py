@@ -73,7 +73,7 @@ def test_cifar100_has_its_classes_evenly_a_crab_and_its_superclasses():
     assert splits.train.labels.bincount().tolist() == [500] * 100
     assert splits.test.labels.bincount().tolist() == [100] * 100
     assert splits.val.labels[splits.val.rows].bincount().tolist() == [50] * 100
-    assert serve.load("cifar100", root).parts["train"].labels["coarse_label"].bincount().tolist() == [2500] * 20
+    assert serve.load("cifar100", root).parts["train"].others["coarse_label"].bincount().tolist() == [2500] * 20
     groups = dict(zip(splits.class_names, splits.groups, strict=True))
     assert groups["aquarium_fish"] != groups["apple"]
     assert groups["baby"] == groups["boy"]

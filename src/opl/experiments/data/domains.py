@@ -88,8 +88,8 @@ class DomainDataSet(DataSet):
         """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
         decoded = self._read()
         part = decoded.parts["train"]
-        labels, domains = part.labels[decoded.label], part.labels["domain"]
-        names, classes = decoded.names["domain"], decoded.names[decoded.label]
+        labels, domains = part.labels, part.others["domain"]
+        names, classes = decoded.names["domain"], decoded.class_names
         self._check(names, domains, classes, decoded.source)
         check_target(self.target, (*names, ALL))
         seed = seed if self.split_seed == -1 else self.split_seed
@@ -275,7 +275,7 @@ def read_lists(
         )
     number = {name: index for index, name in enumerate(decoded.names["file"])}
     row_of = torch.empty(len(number), dtype=torch.long)
-    row_of[decoded.parts["train"].labels["file"]] = torch.arange(len(decoded.parts["train"].labels["file"]))
+    row_of[decoded.parts["train"].others["file"]] = torch.arange(len(decoded.parts["train"].labels))
     listed: list[list[str]] = []
     for kind, size in zip(LIST_KINDS, sizes or (None, None), strict=True):
         file = next(iter(sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))), None)

@@ -60,29 +60,25 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
         self.check()
         decoded = self._read("train", *(("extra",) if self.holdout else ()))
         part = decoded.parts["train"]
-        labels, pixels = part.labels[decoded.label], part.pixels
+        labels, pixels = part.labels, part.pixels
         if extra := decoded.parts.get("extra"):
-            fit, more = torch.arange(len(labels)), extra.labels[decoded.label]
-            held = subset(more, self.classes, max(0, self.holdout), seed=seed)
-            test = Images(extra.pixels, more, held)
+            fit, held = torch.arange(len(labels)), subset(extra.labels, self.classes, max(0, self.holdout), seed=seed)
+            test = Images(extra.pixels, extra.labels, held)
         else:
-            fit, held = hold_out(labels, self.holdout, part.labels.get("kept"), seed=seed)
+            fit, held = hold_out(labels, self.holdout, part.others.get("kept"), seed=seed)
             test = Images(pixels, labels, held[subset(labels[held], self.classes)])
         train = Images(pixels, labels, fit[subset(labels[fit], self.classes, self.per_class, seed=seed)])
-        names = decoded.names[decoded.label][: self.num_classes]
-        groups = superclasses_of(labels, part.labels.get("coarse_label"), self.num_classes)
+        names, groups = decoded.class_names[: self.num_classes], superclasses_of(part, self.num_classes)
         return Splits(train, empty_part(train), test, names, decoded.source, groups)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Return all images of the novel classes, numbered from 0 in alphabetical order, and the class names."""
         check_part(part)
         decoded = self._read(part)
-        chosen = decoded.parts[part]
         counts = CATALOG[self.name].classes
         first = counts["train"] + (counts["val"] if part == "test" else 0)
-        labels = chosen.labels[decoded.label] - first
-        names = decoded.names[decoded.label][first : first + counts[part]]
-        return Images(chosen.pixels, labels, torch.arange(len(labels))), names
+        last = first + counts[part]
+        return decoded.parts[part].classes(first, last), decoded.class_names[first:last]
 
     def _read(self, *parts: str) -> "DecodedData":
         from .read import serve

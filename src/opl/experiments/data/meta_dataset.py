@@ -10,9 +10,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, ClassVar, Self
-
-import torch
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, SeedOrOfRun
 from ...errors import DataError, OptionError, did_you_mean
@@ -23,7 +21,11 @@ from .episode_sampling import Hierarchy
 from .few_shot import check_part, hold_out
 from .read.catalog import CATALOG, CatalogEntry
 from .read.few_shot_files import PARTS
+from .read.listing import ALL, ClassChoice
 from .split import subset
+
+if TYPE_CHECKING:
+    from .read.serve import DecodedData
 
 FOLDER = "meta-dataset"  # in $OPL_DATA, may hold all sources
 NAMES = ("specification.json", "dataset_spec.json")
@@ -155,13 +157,14 @@ class MetaSource(MetaDataSet):
         names = known.splits["train"]
         if len(names) < 2:
             raise OptionError(f"{self.source} has {len(names)} training classes: use it for testing only.")
-        pixels, labels, where = self._read(known)
-        rows = (labels < len(names)).nonzero().flatten()
+        decoded = self._read(known)
+        train = decoded.parts[ALL].classes(0, len(names))
+        labels = train.labels[train.rows]
         seed = seed if self.split_seed == -1 else self.split_seed
-        fit, held = hold_out(labels[rows], self.holdout, seed=seed)
-        fit = fit[subset(labels[rows][fit], per_class=self.per_class, seed=seed)]
-        train = Images(pixels, labels, rows[fit])
-        return Splits(train, empty_part(train), replace(train, rows=rows[held]), names, where)
+        fit, held = hold_out(labels, self.holdout, seed=seed)
+        fit = fit[subset(labels[fit], per_class=self.per_class, seed=seed)]
+        fit_part, held_part = (replace(train, rows=train.rows[rows]) for rows in (fit, held))
+        return Splits(fit_part, empty_part(train), held_part, names, decoded.source)
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Return all images of the validation or test classes, numbered from 0, and the class names."""
@@ -169,10 +172,8 @@ class MetaSource(MetaDataSet):
         self.check()
         known = self._specification()
         names = known.splits[part]
-        pixels, labels, _ = self._read(known)
         first = known.classes.index(names[0]) if names else 0
-        rows = ((labels >= first) & (labels < first + len(names))).nonzero().flatten()
-        return Images(pixels, labels - first, rows), names
+        return self._read(known).parts[ALL].classes(first, first + len(names)), names
 
     def hierarchy(self, part: str) -> Hierarchy | None:
         """Return which classes of a part are related, by the specification."""
@@ -191,10 +192,9 @@ class MetaSource(MetaDataSet):
         shelf = os.environ.get("OPL_DATA")
         return [Path(shelf).expanduser() / name / self.source for name in (FOLDER, "")] if shelf else []
 
-    def _read(self, known: Specification) -> tuple[torch.Tensor, torch.Tensor, str]:
-        """Return all pixels of the specification's classes, their labels, and where they come from."""
+    def _read(self, known: Specification) -> "DecodedData":
+        """Return all images of the specification's classes, as one part."""
         from .read import find, serve
-        from .read.listing import ALL, ClassChoice
 
         data, parts = known.data or self.source, dict.fromkeys(known.files, 0)
         license = "see google-research/meta-dataset for where to get it"
@@ -203,9 +203,7 @@ class MetaSource(MetaDataSet):
         roots = [str(folder) for folder in self._folders()[:1] if self.root or folder.is_dir()]
         located = find.find_entry(entry, roots[0] if roots else "")
         choice = ClassChoice(known.classes, known.aliases, known.columns, known.invert, self.most)
-        decoded = serve.load_files(replace(located, layout=serve.CLASSES, choice=choice))
-        part = decoded.parts[ALL]
-        return part.pixels, part.labels[decoded.label], decoded.source
+        return serve.load_files(replace(located, layout=serve.CLASSES, choice=choice))
 
 
 # Specifications

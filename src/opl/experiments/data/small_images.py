@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
-from torch import Tensor
 
 from ..._ranges import Count, CountOrZero, Fraction, Range, SeedOrOfRun, check_settings
 from ...errors import DataError, OptionError
@@ -17,7 +16,7 @@ from .read.catalog import CATALOG
 from .split import keep_counts, split, subset
 
 if TYPE_CHECKING:
-    from .read.serve import DecodedData
+    from .read.serve import DecodedData, DecodedPart
 
 DIGITS, TESTED = 1797, 898  # images, and how many of them are for testing
 GROWING_SIZES = ((0.15, 20), (0.5, 24))
@@ -56,28 +55,26 @@ class FileDataSet(DataSet):
     def check(self) -> None:
         """Raise an error for more classes than exist, or for more validation images than training images."""
         check_classes(self.name, self.classes, self.all_classes)
-        images = CATALOG[self.name].images["train"]
-        if self.val >= images:
-            raise OptionError(f"data.val is {self.val}, but {self.name} has {images} training images: hold out fewer.")
+        check_val(self.name, self.val, CATALOG[self.name].images["train"])
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
         self.check()
         decoded = self._read()
         train, test = decoded.parts["train"], decoded.parts["test"]
-        labels, test_labels = train.labels[decoded.label], test.labels[decoded.label]
+        labels = train.labels
         seed = seed if self.split_seed == -1 else self.split_seed
         fit, val = split(labels, self.val, seed=seed, stratified=self.stratified)
         fit = fit[subset(labels[fit], self.num_classes, self.per_class, seed=seed)]
         val = val[subset(labels[val], self.num_classes)]
-        tested = subset(test_labels, self.num_classes, self.test_per_class, seed=seed)
+        tested = subset(test.labels, self.num_classes, self.test_per_class, seed=seed)
         return Splits(
             Images(train.pixels, labels, fit),
             Images(train.pixels, labels, val),
-            Images(test.pixels, test_labels, tested),
-            decoded.names[decoded.label][: self.num_classes],
+            Images(test.pixels, test.labels, tested),
+            decoded.class_names[: self.num_classes],
             decoded.source,
-            superclasses_of(test_labels, test.labels.get("coarse_label"), self.num_classes),
+            superclasses_of(test, self.num_classes),
         )
 
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
@@ -91,10 +88,8 @@ class FileDataSet(DataSet):
                 "--data.classes 20."
             )
         decoded = self._read()
-        test, last = decoded.parts["test"], min(2 * chosen, self.all_classes)
-        labels = test.labels[decoded.label]
-        rows = ((labels >= chosen) & (labels < last)).nonzero().flatten()
-        return Images(test.pixels, labels - chosen, rows), decoded.names[decoded.label][chosen:last]
+        last = min(2 * chosen, self.all_classes)
+        return decoded.parts["test"].classes(chosen, last), decoded.class_names[chosen:last]
 
     def _read(self) -> "DecodedData":
         """Return the decoded parts, with the selected classes first."""
@@ -103,11 +98,17 @@ class FileDataSet(DataSet):
         return serve.load(self.name, self.root)
 
 
-def superclasses_of(labels: Tensor, coarse: Tensor | None, num_classes: int) -> tuple[int, ...]:
-    """Return the superclass of each class, from the labels of its images."""
-    if coarse is None:
+def superclasses_of(part: "DecodedPart", num_classes: int) -> tuple[int, ...]:
+    """Return the superclass of each class, from the labels of its images; empty if there are no superclasses."""
+    if "coarse_label" not in part.others:
         return ()
-    return tuple(int(coarse[labels == label].mode().values) for label in range(num_classes))
+    return tuple(int(part.others["coarse_label"][part.labels == label].mode().values) for label in range(num_classes))
+
+
+def check_val(name: str, val: int, images: int) -> None:
+    """Raise an error if this number of training images cannot be held out."""
+    if val >= images:
+        raise OptionError(f"data.val is {val}, but {name} has {images} training images: hold out fewer.")
 
 
 def check_classes(name: str, classes: int, total: int) -> None:
@@ -141,9 +142,7 @@ class Digits(DataSet):
     def check(self) -> None:
         """Raise an error for more validation than training images."""
         check_settings(self, "data.")
-        images = DIGITS - TESTED
-        if self.val >= images:
-            raise OptionError(f"data.val is {self.val}, but digits has {images} training images: hold out fewer.")
+        check_val(self.name, self.val, DIGITS - TESTED)
 
     def load(self, seed: int) -> Splits:
         """Split the data set: half of every class is for testing, the same images in all runs."""
@@ -269,12 +268,12 @@ class Cifar100(_Cifar):
 def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar100) -> "DecodedData":
     """Renumber the classes so that those of the wanted superclasses come first; otherwise their order is kept."""
     test = decoded.parts["test"]
-    if "coarse_label" not in test.labels:
+    if "coarse_label" not in test.others:
         raise DataError(
             f"{settings.name} from {decoded.source} has no column 'coarse_label', so its superclasses are unknown: "
             "use the data set as it is on the Hub."
         )
-    groups = superclasses_of(test.labels[decoded.label], test.labels["coarse_label"], settings.all_classes)
+    groups = superclasses_of(test, settings.all_classes)
     order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
     if sum(group in wanted for group in groups) != settings.num_classes:
         raise DataError(
@@ -282,12 +281,8 @@ def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar1
             "set as it is on the Hub."
         )
     new = torch.tensor(order).argsort()  # old class id -> new class id
-    parts = {
-        name: replace(part, labels={**part.labels, decoded.label: new[part.labels[decoded.label]]})
-        for name, part in decoded.parts.items()
-    }
-    names = {**decoded.names, decoded.label: tuple(decoded.names[decoded.label][old] for old in order)}
-    return replace(decoded, parts=parts, names=names)
+    parts = {name: replace(part, labels=new[part.labels]) for name, part in decoded.parts.items()}
+    return replace(decoded, parts=parts, class_names=tuple(decoded.class_names[old] for old in order))
 
 
 class _Fast:

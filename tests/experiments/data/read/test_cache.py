@@ -29,8 +29,8 @@ def test_decoded_pixels_and_labels_equal_the_encoded_ones(shelf):
     decoded = serve.load("mnist")
     for name, (pixels, labels) in parts.items():
         assert torch.equal(decoded.parts[name].pixels, torch.from_numpy(pixels)[:, None])
-        assert decoded.parts[name].labels["label"].tolist() == labels
-    assert decoded.names["label"] == tuple("0123456789")
+        assert decoded.parts[name].labels.tolist() == labels
+    assert decoded.class_names == tuple("0123456789")
 
 
 def test_a_data_set_is_decoded_once_and_again_when_it_changed(shelf, tmp_path, monkeypatch):

@@ -85,18 +85,24 @@ LISTINGS: dict[str, Callable[[DataFiles], Listing]] = {
 
 @dataclass(frozen=True)
 class DecodedPart:
-    """A decoded part: (N, C, H, W) uint8 pixels, memory-mapped, and (N,) int64 labels by column."""
+    """A decoded part: (N, C, H, W) uint8 pixels, memory-mapped, (N,) int64 labels, and further labels by column."""
 
     pixels: Tensor
-    labels: Mapping[str, Tensor]
+    labels: Tensor
+    others: Mapping[str, Tensor]
+
+    def classes(self, first: int, last: int) -> Images:
+        """Return the images of the classes from `first` up to but excluding `last`, numbered from 0."""
+        rows = ((self.labels >= first) & (self.labels < last)).nonzero().flatten()
+        return Images(self.pixels, self.labels - first, rows)
 
 
 @dataclass(frozen=True)
 class DecodedData:
-    """A decoded data set. `label` is the class column; `names` are the value names of every label column."""
+    """A decoded data set; `names` are the value names of the further label columns."""
 
     parts: Mapping[str, DecodedPart]
-    label: str
+    class_names: tuple[str, ...]
     names: Mapping[str, tuple[str, ...]]
     source: str
 
@@ -131,8 +137,9 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
     )
     decoded = {}
     for part in [part for part in contents["parts"] if not parts or part in parts]:
-        labels = {label: open_array(folder / f"{part}.{label}.npy", mapped=False) for label in contents["labels"]}
-        decoded[part] = DecodedPart(open_array(folder / f"{part}.pixels.npy"), labels)
+        others = {column: open_array(folder / f"{part}.{column}.npy", mapped=False) for column in contents["labels"]}
+        labels = others.pop(contents["labels"][0])
+        decoded[part] = DecodedPart(open_array(folder / f"{part}.pixels.npy"), labels, others)
         there, complete = len(decoded[part].pixels), known.images.get(part, 0)
         if complete and there != complete and not known.classes:
             warnings.warn(
@@ -142,8 +149,8 @@ def load_files(files: DataFiles, parts: Collection[str] = ()) -> DecodedData:
                 ),
                 stacklevel=2,
             )
-    names = {label: tuple(names) for label, names in contents["names"].items()}
-    return DecodedData(decoded, contents["labels"][0], names, files.where)
+    names = {column: tuple(names) for column, names in contents["names"].items()}
+    return DecodedData(decoded, names.pop(contents["labels"][0]), names, files.where)
 
 
 def open_array(file: Path, *, mapped: bool = True) -> Tensor:
