@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from _image_files import png
 from opl.errors import DataError, OptionError
 from opl.experiments.data import ColorJitter, DomainFolder, Flip, Grayscale, Pacs, RandomResizedCrop
 from opl.experiments.data import domains as module
@@ -23,12 +24,7 @@ DOMAINS, CLASSES = ("art", "photo", "sketch"), ("cat", "dog")
 SMALL = {"art": (12, 4), "photo": (24, 8), "sketch": (36, 12)}  # for training and for validation
 
 
-@pytest.fixture(autouse=True)
-def apart(tmp_path, monkeypatch):
-    monkeypatch.delenv("OPL_DATA", raising=False)
-    monkeypatch.setenv("OPL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+pytestmark = pytest.mark.usefixtures("apart")
 
 
 @cache
@@ -37,10 +33,8 @@ def encoded_images(seed: int = 0) -> list[tuple[str, str, str, bytes]]:
     random, result = np.random.default_rng(seed), []
     for domain in DOMAINS:
         for number in range(sum(SMALL[domain])):
-            height, width = random.integers(9, 30, 2)
-            stream = io.BytesIO()
-            Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(stream, "png")
-            result.append((domain, CLASSES[number % 4 == 3], f"{number:03}.png", stream.getvalue()))
+            pixels = random.integers(0, 256, (*random.integers(9, 30, 2), 3), dtype=np.uint8)
+            result.append((domain, CLASSES[number % 4 == 3], f"{number:03}.png", png(pixels)))
     return result
 
 
@@ -82,17 +76,18 @@ def content(part: Images) -> set[tuple[bytes, int]]:
     }
 
 
-def expected(domains, size: int = 16) -> set[tuple[bytes, int]]:
-    result = set()
-    for domain, name, _, encoded in encoded_images():
-        if domain in domains:
-            resized = (
-                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
-                .convert("RGB")
-                .resize((size, size), Image.Resampling.BILINEAR)
-            )
-            result.add((np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)))
+@cache
+def by_content(size: int = 16) -> dict[tuple[bytes, int], tuple[str, str]]:
+    """The domain and the file of each image, by its pixels as Pillow resizes them and its class."""
+    result = {}
+    for domain, name, file, encoded in encoded_images():
+        image = Image.open(io.BytesIO(encoded), formats=("PNG",)).resize((size, size), Image.Resampling.BILINEAR)
+        result[np.asarray(image).transpose(2, 0, 1).tobytes(), CLASSES.index(name)] = domain, file
     return result
+
+
+def expected(domains) -> set[tuple[bytes, int]]:
+    return {image for image, (domain, _) in by_content().items() if domain in domains}
 
 
 @pytest.mark.parametrize("kind", ["folders", "deeper folders", "parquet", "parquet with names"])
@@ -111,15 +106,13 @@ def test_any_data_set_with_domains_is_read_and_its_target_is_left_out(tmp_path, 
     assert (splits.class_names, splits.domain_names) == (CLASSES, DOMAINS)
     for part, there in ((splits.train, others), (splits.val, others), (splits.test, {target})):
         assert {DOMAINS[number] for number in part.domains[part.rows].tolist()} == there
-    held = Counter(
-        (DOMAINS[d], c) for d, c in zip(*(x[splits.val.rows].tolist() for x in _both(splits.val)), strict=True)
-    )
-    counts = Counter((domain, CLASSES.index(name)) for domain, name, _, _ in encoded_images() if domain != target)
-    assert held == {key: count // 4 for key, count in counts.items()}  # the same share of every class of every domain
+    counts = Counter((DOMAINS.index(d), CLASSES.index(name)) for d, name, _, _ in encoded_images() if d != target)
+    held = {key: count // 4 for key, count in counts.items()}  # the same share of every class of every domain
+    assert per_domain_and_class(splits.val) == held
 
 
-def _both(part: Images):
-    return part.domains, part.labels
+def per_domain_and_class(part: Images) -> Counter:
+    return Counter(zip(part.domains[part.rows].tolist(), part.labels[part.rows].tolist(), strict=True))
 
 
 def test_images_are_decoded_once_per_size(tmp_path, monkeypatch):
@@ -138,7 +131,7 @@ def test_the_domain_column_and_the_number_of_images_can_be_set(tmp_path):
     root = write_parquet(tmp_path / "data", paths=False, column="style")
     data = DomainFolder(root=str(root), target="art", num_classes=2, size=8, column="style", per_class=2)
     splits = data.load(0)
-    counts = Counter(zip(*(x[splits.train.rows].tolist() for x in _both(splits.train)), strict=True))
+    counts = per_domain_and_class(splits.train)
     assert set(counts.values()) == {2}
     assert len(counts) == 4
     with pytest.raises(DataError, match="no column 'domain'"):
@@ -176,15 +169,7 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
     chosen = [entry for entry in encoded_images() if entry[0] != "photo"]
     fit = {(d, f) for d, _, f, _ in chosen if int(f[:3]) < SMALL[d][0]}
     for part, wanted in ((splits.train, fit), (splits.val, {(d, f) for d, _, f, _ in chosen} - fit)):
-        by_content = {}
-        for domain, name, file, encoded in encoded_images():
-            resized = (
-                Image.open(io.BytesIO(encoded), formats=("PNG", "JPEG"))
-                .convert("RGB")
-                .resize((16, 16), Image.Resampling.BILINEAR)
-            )
-            by_content[np.asarray(resized).transpose(2, 0, 1).tobytes(), CLASSES.index(name)] = domain, file
-        assert {by_content[image] for image in content(part)} == wanted
+        assert {by_content()[image] for image in content(part)} == wanted
     by_chance = replace(data, lists="").load(0)
     assert (len(by_chance.train), len(by_chance.val)) == (len(splits.train), len(splits.val)) == (48, 16)
 
@@ -192,26 +177,22 @@ def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths)
 def test_wrong_data_and_settings_are_refused_with_the_reason(tmp_path, monkeypatch):
     root = write_parquet(tmp_path / "data", paths=False)
     good = DomainFolder(root=str(root), target="art", num_classes=2, size=8)
-    with pytest.raises(OptionError, match="domain 'phto' does not exist: did you mean 'photo'"):
-        replace(good, target="phto").load(0)
-    with pytest.raises(DataError, match="2 classes instead of 3: set num_classes"):
-        replace(good, num_classes=3).load(0)
-    with pytest.raises(OptionError, match="num_classes is 0"):
-        replace(good, num_classes=0).load(0)
-    with pytest.raises(OptionError, match="val is 1"):
-        replace(good, val=1.0).load(0)
-    with pytest.raises(OptionError, match="crop is 0"):
-        _ = replace(good, crop=0.0).augment
-    with pytest.raises(DataError, match="0 images of 'art_painting' instead of 2048: get the complete"):
-        Pacs(root=str(root), size=8).load(0)
-    with pytest.raises(DataError, match=r"there is no pacs on this machine: .*OPL_DATA.*Hub"):
-        Pacs().load(0)
-    with pytest.raises(DataError, match="names of its files"):
-        replace(good, lists=str(write_lists(tmp_path / "lists"))).load(0)
     loose = write_folders(tmp_path / "loose")
     (loose / "art" / "stray.png").write_bytes(encoded_images()[0][3])
-    with pytest.raises(DataError, match=r"different depths.*stray\.png"):
-        replace(good, root=str(loose)).load(0)
+    for data, kind, reason in (
+        (replace(good, target="phto"), OptionError, "domain 'phto' does not exist: did you mean 'photo'"),
+        (replace(good, num_classes=3), DataError, "2 classes instead of 3: set num_classes"),
+        (replace(good, num_classes=0), OptionError, "num_classes is 0"),
+        (replace(good, val=1.0), OptionError, "val is 1"),
+        (Pacs(root=str(root), size=8), DataError, "0 images of 'art_painting' instead of 2048: get the complete"),
+        (Pacs(), DataError, r"there is no pacs on this machine: .*OPL_DATA.*Hub"),
+        (replace(good, lists=str(write_lists(tmp_path / "lists"))), DataError, "names of its files"),
+        (replace(good, root=str(loose)), DataError, r"different depths.*stray\.png"),
+    ):
+        with pytest.raises(kind, match=reason):
+            data.load(0)
+    with pytest.raises(OptionError, match="crop is 0"):
+        _ = replace(good, crop=0.0).augment
 
 
 def test_lists_that_do_not_match_the_data_are_refused_with_the_reason(tmp_path, monkeypatch):
@@ -221,18 +202,15 @@ def test_lists_that_do_not_match_the_data_are_refused_with_the_reason(tmp_path, 
     assert len(data.load(0).val) == 20
     photo, held = lists / "photo_train_kfold.txt", lists / "photo_crossval_kfold.txt"
     text = photo.read_text()
-    photo.write_text(text + "photo/cat/999.png 1\n")
-    with pytest.raises(DataError, match=r"names 'photo/cat/999.png', which is not an image of 'photo'"):
-        data.load(0)
-    photo.write_text(text + held.read_text())
-    with pytest.raises(DataError, match="for training and for validation"):
-        data.load(0)
-    photo.write_text(text + text.splitlines()[0])
-    with pytest.raises(DataError, match="names 24 different images instead of 25"):
-        data.load(0)
-    photo.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match=r"the list '.*photo_train_kfold\.txt' cannot be read"):
-        data.load(0)
+    for content, reason in (
+        (f"{text}photo/cat/999.png 1\n".encode(), "names 'photo/cat/999.png', which is not an image of 'photo'"),
+        (photo.read_bytes() + held.read_bytes(), "for training and for validation"),
+        (f"{text}{text.splitlines()[0]}".encode(), "names 24 different images instead of 25"),
+        (b"\xff\xfe", r"the list '.*photo_train_kfold\.txt' cannot be read"),
+    ):
+        photo.write_bytes(content)
+        with pytest.raises(DataError, match=reason):
+            data.load(0)
     photo.unlink()
     with pytest.raises(DataError, match=r"no list 'photo_train\*\.txt'"):
         data.load(0)

@@ -1,6 +1,5 @@
 """Sources of Meta-Dataset from folders, Parquet and HDF5 files: the same images, classes and splits."""
 
-import io
 import json
 import sys
 from dataclasses import replace
@@ -10,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from PIL import Image
 
+from _image_files import png
 from opl.errors import DataError, OptionError
 from opl.experiments.data import CATALOG, MetaSource, SyntheticSource
 from opl.experiments.data.episode_sampling import Hierarchy
@@ -32,12 +31,6 @@ def pixels(label, number):
     return image
 
 
-def encoded(array):
-    stream = io.BytesIO()
-    Image.fromarray(array).save(stream, "PNG")
-    return stream.getvalue()
-
-
 def each_picture(per_class=6):
     return [(name, number, pixels(label, number)) for label, name in enumerate(CLASSES) for number in range(per_class)]
 
@@ -45,14 +38,14 @@ def each_picture(per_class=6):
 def in_folders(root):
     for name, number, array in each_picture():
         (root / name).mkdir(parents=True, exist_ok=True)
-        (root / name / f"{number}.png").write_bytes(encoded(array))
+        (root / name / f"{number}.png").write_bytes(png(array))
 
 
 def in_parquet(root):
     rows = each_picture()
     order = np.random.default_rng(0).permutation(len(rows))
     table = {
-        "image": [{"bytes": encoded(rows[at][2]), "path": None} for at in order],
+        "image": [{"bytes": png(rows[at][2]), "path": None} for at in order],
         "group": [rows[at][0].partition("/")[0] for at in order],
         "label": [rows[at][0].partition("/")[2] for at in order],
     }
@@ -67,7 +60,7 @@ def in_hdf5(root, as_arrays=True):
         with h5py.File(root / f"{CLASSES.index(name)}.h5", "w") as file:
             for other, number, array in each_picture():
                 if other == name:
-                    data = array if as_arrays else np.frombuffer(encoded(array), np.uint8)
+                    data = array if as_arrays else np.frombuffer(png(array), np.uint8)
                     file.create_group(str(number)).create_dataset("image", data=data)
 
 

@@ -7,19 +7,11 @@ import pytest
 
 from _image_files import write_mnist
 from opl.errors import DataError
-from opl.experiments.data import CATALOG, Cifar100, Mnist, describe, find
+from opl.experiments.data import CATALOG, Mnist, describe, find
 from opl.experiments.data.read import find as finder
 from opl.experiments.data.read.parquet import count_rows
 
 pytestmark = pytest.mark.usefixtures("apart")
-
-
-def test_without_data_the_error_names_the_three_ways():
-    with pytest.raises(DataError) as caught:
-        Cifar100().load(0)
-    for way in ("--data.root FOLDER", "OPL_DATA", "'uoft-cs/cifar100'", "network"):
-        assert way in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_named_folder_comes_before_opl_data_and_that_before_the_hub(tmp_path, shelf):
