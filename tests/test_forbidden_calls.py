@@ -112,7 +112,7 @@ WRITERS = {  # what writes outside of `files.write_whole` and `files.open_to_app
     "src/opl/experiments/charts/data_uris.py": {"image.save"},  # into memory
     "src/opl/experiments/charts/figure.py": {"figure.savefig"},  # into memory
     "src/opl/experiments/data/read/cache.py": {"write_text", "shutil.rmtree"},  # a new folder with an unguessable name
-    "src/opl/experiments/data/read/serve.py": {"file.open", "numpy.save", "open"},  # the same folder
+    "src/opl/experiments/data/read/serve.py": {"numpy.save", "open"},  # the same folder
     "src/opl/experiments/data/large_images.py": {"resized.save"},  # the same folder
     "src/opl/experiments/data/user_images.py": {"numpy.save", "numpy.memmap", "tempfile.TemporaryFile"},  # the same
     "src/opl/experiments/tryout/trial.py": {"shutil.rmtree"},  # the measurement of speed of this command

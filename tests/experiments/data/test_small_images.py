@@ -88,21 +88,20 @@ def test_superclasses_are_selected_whole_and_their_classes_renumbered(tmp_path):
             wrong.load(0)
 
 
-def test_the_hubs_spelling_of_crab_is_corrected(tmp_path):
-    names = [f"class{number}" for number in range(100)]
-    names[26] = "cra"
+@pytest.mark.parametrize(
+    ("settings", "shape", "index", "spelling", "correct"),
+    [
+        (Cifar100, (100, 32, 32, 3), 26, "cra", "crab"),
+        (FashionMnist, (10, 28, 28), 0, "T - shirt / top", "T-shirt/top"),
+    ],
+)
+def test_the_hubs_spelling_of_a_class_is_corrected(tmp_path, settings, shape, index, spelling, correct):
+    names = [spelling if number == index else f"class{number}" for number in range(shape[0])]
     for name in ("train", "test"):
-        pixels = np.zeros((100, 32, 32, 3), dtype=np.uint8)
-        write(tmp_path / f"cifar100/{name}-00000-of-00001.parquet", pixels, list(range(100)), names)
-    assert Cifar100(root=str(tmp_path), val=0).load(0).class_names[26] == "crab"
-
-
-def test_the_hubs_spelling_of_a_t_shirt_is_corrected(tmp_path, shelf):
-    names = ["T - shirt / top", *CATALOG["fashion-mnist"].names[1:]]
-    for name in ("train", "test"):
-        pixels = np.zeros((10, 28, 28), dtype=np.uint8)
-        write(shelf / f"fashion-mnist/fashion_mnist/{name}-00000-of-00001.parquet", pixels, list(range(10)), names)
-    assert FashionMnist(val=0).load(0).class_names == CATALOG["fashion-mnist"].names
+        file = tmp_path / settings.name / f"{name}-00000-of-00001.parquet"
+        write(file, np.zeros(shape, dtype=np.uint8), list(range(shape[0])), names)
+    class_names = settings(root=str(tmp_path), val=0).load(0).class_names
+    assert (class_names[index], class_names[1]) == (correct, "class1")
 
 
 def test_digits_are_scikit_learns_half_for_testing():

@@ -44,16 +44,14 @@ def test_synthetic_data_has_the_shape_of_the_copied_data_set_and_is_learnable(li
 
 
 @pytest.mark.parametrize("settings", [CifarFS(), MiniImageNet(), TieredImageNet()])
-def test_synthetic_data_has_the_shape_of_a_few_shot_data_set(settings):
+def test_synthetic_data_like_a_few_shot_data_set_has_novel_classes(settings):
     made = Synthetic(settings.name, classes=4, rows=8, val=0, test=0)
-    shape = (3, settings.size, settings.size)
     assert (made.mean, made.std, made.augment) == (settings.mean, settings.std, settings.augment)
     assert (made.num_classes, Synthetic(settings.name).num_classes) == (4, settings.num_classes)
-    assert made.load(0).train.pixels.shape == (8, *shape)
-    for name, count in (("val", 16), ("test", 20)):
-        result, names = made.novel_classes(name)
-        assert result.pixels[result.rows].shape == (20 * count, *shape)
-        assert result.labels[result.rows].bincount().tolist() == [20] * len(names) == [20] * count
+    for name, count in (("train", 0), ("val", 16), ("test", 20)):
+        result, names = made.novel_classes(name) if count else (made.load(0).train, ())
+        assert result.pixels[result.rows].shape == (20 * count or 8, 3, settings.size, settings.size)
+        assert not count or result.labels[result.rows].bincount().tolist() == [20] * len(names) == [20] * count
 
 
 def test_synthetic_novel_classes_are_novel_and_separable():

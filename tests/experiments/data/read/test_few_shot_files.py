@@ -38,6 +38,14 @@ TIERED_IMAGENET = CATALOG["tiered-imagenet"].lists
 pytestmark = pytest.mark.usefixtures("apart")
 
 
+def all_same(settings, made, *, named=True):
+    splits = settings.load(0)
+    assert (len(splits.train), len(splits.val), len(splits.test), splits.groups) == (len(made["train"][1]), 0, 0, ())
+    same(splits.train, splits.class_names, made["train"], named=named)
+    for name in ("val", "test"):
+        same(*settings.novel_classes(name), made[name], named=named)
+
+
 @pytest.mark.parametrize(
     ("layout", "deeper"),
     [
@@ -48,24 +56,14 @@ pytestmark = pytest.mark.usefixtures("apart")
 def test_mini_imagenet_is_the_same_in_every_layout(tmp_path, few, layout, deeper):
     made = parts(MINI_IMAGENET)
     layout(tmp_path / "here" / deeper, made)
-    settings = MiniImageNet(root=str(tmp_path / "here"))
-    splits = settings.load(0)
-    assert (len(splits.train), len(splits.val), len(splits.test), splits.groups) == (128, 0, 0, ())
-    same(splits.train, splits.class_names, made["train"], named=layout is not numbered)
-    for name in ("val", "test"):
-        same(*settings.novel_classes(name), made[name], named=layout is not numbered)
+    all_same(MiniImageNet(root=str(tmp_path / "here")), made, named=layout is not numbered)
 
 
 @pytest.mark.parametrize("layout", [zipped, encoded, folders])
 def test_tiered_imagenet_is_the_same_in_every_layout(tmp_path, few, layout):
     made = parts(TIERED_IMAGENET, 1)
     layout(tmp_path, made)
-    settings = TieredImageNet(root=str(tmp_path))
-    splits = settings.load(0)
-    assert len(splits.train) == 351
-    same(splits.train, splits.class_names, made["train"], named=layout is not zipped)
-    for name in ("val", "test"):
-        same(*settings.novel_classes(name), made[name], named=layout is not zipped)
+    all_same(TieredImageNet(root=str(tmp_path)), made, named=layout is not zipped)
 
 
 @pytest.mark.parametrize("pattern", ["CIFAR_FS_{}.pickle", "{}.pickle"])
@@ -74,11 +72,7 @@ def test_cifar_fs_is_read_from_pickles_with_the_numbers_of_cifar_100(tmp_path, f
     for name, (pixels, classes) in made.items():
         labels = [CIFAR_100.index(one) for one in classes]
         write(tmp_path / pattern.format(name), {"data": pixels, "labels": labels})
-    settings = CifarFS(root=str(tmp_path))
-    splits = settings.load(0)
-    same(splits.train, splits.class_names, made["train"])
-    for name in ("val", "test"):
-        same(*settings.novel_classes(name), made[name])
+    all_same(CifarFS(root=str(tmp_path)), made)
     assert [len(part) for part in CifarFS(root=str(tmp_path), holdout=2).load(0)[:3]] == [256, 0, 128]
     with pytest.raises(OptionError, match=r"holdout=-1 .* must be 0 to 5 \(-1 needs files that hold images out\)"):
         CifarFS(root=str(tmp_path), holdout=-1).load(0)

@@ -16,19 +16,7 @@ import numpy as np
 from ....errors import DataError
 from ...files import open_regular
 from .catalog import CatalogEntry
-from .listing import (
-    ALL,
-    Block,
-    ClassChoice,
-    DataFiles,
-    Listing,
-    Pixels,
-    Source,
-    class_keys,
-    list_blocks,
-    numbers_first,
-    one_line,
-)
+from .listing import ALL, ClassChoice, DataFiles, Listing, Pixels, class_keys, list_blocks, numbers_first, one_line
 
 HDF5 = (".h5", ".hdf5")
 IDX = {"train": "train", "test": "t10k"}  # names of the parts in idx files
@@ -72,7 +60,7 @@ def incomplete_error(known: CatalogEntry, base: Path, missing: str) -> DataError
 
 def list_idx(files: DataFiles) -> Listing:
     """List idx files, the original format of MNIST and Fashion-MNIST: a header of sizes, then bytes."""
-    blocks: list[Block] = []
+    blocks: list[Any] = []
     labels: list[int] = []
     for part, (images, targets) in files.files.items():
         with _open_idx(images) as stream:
@@ -80,7 +68,7 @@ def list_idx(files: DataFiles) -> Listing:
         ids = _idx_array(targets, 1)
         if len(ids) != size:
             raise ValueError(f"{size} images and {len(ids)} labels in {part!r}")
-        blocks.append((part, size, lambda images=images: iter(_idx_array(images, 3))))  # type: ignore[misc]
+        blocks.append((part, size, lambda images=images: iter(_idx_array(images, 3))))
         labels += ids.tolist()
     return list_blocks(files.where, blocks, {"label": labels}, names={"label": files.known.names})
 
@@ -155,7 +143,7 @@ def npz_images(file: Path, bgr: bool = False) -> Iterator[Pixels]:
 def list_hdf5(files: DataFiles, choice: ClassChoice) -> Listing:
     """List one HDF5 file per class, with one group per image that has the data set `image`."""
     archives = {file.stem: file for file in files.files[""] if file.suffix.lower() in HDF5}
-    blocks: list[Block] = []
+    blocks: list[Any] = []
     labels: list[int] = []
     for label, key in enumerate(class_keys(files, choice, archives)):
         with _open_hdf5(archives[key]) as archive:
@@ -175,7 +163,7 @@ def _open_hdf5(file: Path) -> Any:
     return h5py.File(file, "r")
 
 
-def _hdf5_images(file: Path, groups: list[str]) -> Iterator[Source]:
+def _hdf5_images(file: Path, groups: list[str]) -> Iterator[bytes | Pixels]:
     """Yield the images of some groups, as arrays or encoded; links to other places are not followed."""
     import h5py
 

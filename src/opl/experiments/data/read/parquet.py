@@ -223,6 +223,8 @@ def _list_saved(files: DataFiles) -> Listing:
         for listed in _json(files, f"{part}/state.json")["_data_files"]:
             file = _confined(files.folder, files.folder / part / listed["filename"])
             table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
+            if len(table) > file.stat().st_size:
+                raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes but claims {len(table):,} rows")
             table.validate(full=True)
             tables.append((part, table))
     image, columns = _columns(files, tables[0][1].column_names)
