@@ -103,6 +103,8 @@ def describe() -> list[dict[str, Any]]:
 
 
 DATA_SETS: tuple[type[_DataSet], ...] = tuple(
-    value for name, value in globals().items() if name in __all__ and _DataSet in getattr(value, "__mro__", ())
+    value
+    for name, value in globals().items()
+    if name in __all__ and isinstance(value, type) and _DataSet in value.__mro__
 )
 """The data sets that a recipe may name."""
