@@ -222,7 +222,7 @@ def _list_images(images: Sequence[Path], classes: list[str]) -> FilePart:
 
 
 def _list_hub(files: DataFiles, part: str) -> FilePart:
-    """Parquet files or another format of `datasets`, of this data set or of the one it is made of."""
+    """Tables, of this data set or of the one it is made of."""
     known = as_on_the_hub(files.known)
     listing = list_tables(replace(files, known=known, layout=""))
     column, *others = listing.labels

@@ -97,7 +97,7 @@ class DataFiles:
 
     @property
     def parquet(self) -> bool:
-        """Whether the files are Parquet, which is read without `datasets`."""
+        """Whether the files are Parquet."""
         return "" not in self.files
 
     @property
