@@ -359,8 +359,13 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         kept, sentences = remove_copies(listing, sums)
         kept, more = remove_small_classes(listing, kept)
         notes += [*sentences, *more]
-        _check_classes(listing.take(kept), notes)
         listing = listing.take(kept)
+        if len(classes := {*listing.labels["label"]}) < 2:
+            held = f"only one class, {classes.pop()!r}," if classes else "no class"
+            raise DataError(
+                f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: give a folder "
+                f"with one folder per class. {' '.join(notes)}".rstrip()
+            )
         class_labels = listing.labels["label"]
         names = _class_names(set(class_labels), listing.names.get("label", ()))
         labels = np.array([names.index(word) for word in class_labels], np.int64)
@@ -380,15 +385,6 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         "notes": (how, *_describe_sizes(shapes, data.size, gray), *notes),
         "left_out": tuple(f"{name}: {reason}" for name, reason in unreadable),
     }
-
-
-def _check_classes(listing: Listing, notes: Sequence[str]) -> None:
-    if len(classes := {*listing.labels["label"]}) < 2:
-        held = f"only one class, {classes.pop()!r}," if classes else "no class"
-        raise DataError(
-            f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: give a folder "
-            f"with one folder per class. {' '.join(notes)}".rstrip()
-        )
 
 
 def _class_names(labels: set[str], order: Sequence[str]) -> tuple[str, ...]:

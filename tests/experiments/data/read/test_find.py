@@ -9,6 +9,8 @@ from _image_files import write_mnist
 from opl.errors import DataError
 from opl.experiments.data import CATALOG, Mnist, describe, find
 from opl.experiments.data.read import find as finder
+from opl.experiments.data.read.catalog import CatalogEntry
+from opl.experiments.data.read.find import find_tables
 from opl.experiments.data.read.parquet import count_rows
 
 pytestmark = pytest.mark.usefixtures("apart")
@@ -51,6 +53,16 @@ def test_a_missing_split_and_a_missing_shard_are_refused(tmp_path):
     (tmp_path / "train-00000-of-00002.parquet").unlink()
     with pytest.raises(DataError, match="no single set of Parquet files"):
         find("mnist", str(tmp_path))
+
+
+def test_without_known_parts_all_that_exist_are_used_if_they_are_complete(tmp_path):
+    write_mnist(tmp_path)
+    assert [*find_tables(CatalogEntry("mine"), str(tmp_path)).files] == ["train", "test"]
+    (tmp_path / "test-00000-of-00001.parquet").rename(tmp_path / "test-00000-of-00002.parquet")
+    with pytest.raises(DataError, match="1 of the 2 files of its split 'test'"):
+        find_tables(CatalogEntry("mine"), str(tmp_path))
+    (tmp_path / "test-00000-of-00002.parquet").unlink()
+    assert [*find_tables(CatalogEntry("mine"), str(tmp_path)).files] == ["train"]
 
 
 def test_the_description_lists_available_and_missing_data_sets(shelf):
