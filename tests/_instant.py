@@ -2,10 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from opl.experiments.runner.executor import Scheduler
+from opl.experiments.runner.executor import Executor
 
 
-class Instant(Scheduler):
+class Instant(Executor):
     patience = 30.0
     interval = 0.005
 

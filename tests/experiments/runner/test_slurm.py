@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from opl.errors import OplError
-from opl.experiments.files import write_whole
 from opl.experiments.run_folder import MODEL, RunFolder
-from opl.experiments.runner import cluster, slurm
+from opl.experiments.runner import cluster
 from opl.experiments.runner.executor import Resources, Task
 from opl.experiments.runner.slurm import HOME, Slurm
 
@@ -25,7 +24,7 @@ def local(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     monkeypatch.setattr(Slurm, "interval", 0.05)
 
-    return lambda cancel=False: Slurm(tmp_path, minutes=60, cancel=cancel, engine="local")
+    return lambda cancel=False: Slurm(tmp_path, cancel, "local", timeout_min=60)
 
 
 def test_tasks_run_in_order_and_one_failure_stops_only_what_comes_after_it(local, tmp_path):
@@ -52,14 +51,10 @@ def test_an_interrupted_command_prints_what_it_leaves(local, tmp_path, capsys):
 
 
 def test_a_folder_that_jobs_do_not_see_is_refused_before_anything_starts(local, tmp_path, monkeypatch):
-    monkeypatch.setattr(slurm, "describe_job", describe_elsewhere)
-    with pytest.raises(OplError, match="is not visible on"), local():
+    code = "import json, pathlib, sys; pathlib.Path(sys.argv[2]).write_text(json.dumps(['node-7', '', {}]))"
+    monkeypatch.setattr(cluster, "DESCRIBE", ("-c", code))
+    with pytest.raises(OplError, match="is not visible on node-7"), local():
         pytest.fail("the folder is not visible")
-
-
-def describe_elsewhere(token_file, answer):
-    """What a job reports on a machine that does not see the token file."""
-    write_whole(answer, json.dumps(["node-7", "", {}]))
 
 
 @pytest.mark.slow
@@ -106,26 +101,16 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
     first, second = Task("first", (), tmp_path / "a", (), needs), Task("second", (), tmp_path / "b", ("first",), needs)
 
     def submit(tasks):
-        executor = Slurm(tmp_path, "gpu", "lab", 90)
-        with executor:
+        with Slurm(tmp_path, timeout_min=90, slurm_partition="gpu", slurm_account="lab") as executor:
             for task in tasks:
-                executor.submit(task)
-            for task in list(executor.waiting):
                 executor.running[task.name] = task
                 executor.start(task)
         return executor
 
     submit([first, second])
     texts = [file.read_text() for file in sorted(tmp_path.glob("script-*.sh"))]
-    for wanted in (
-        "partition=gpu",
-        "account=lab",
-        "time=90",
-        "cpus-per-task=3",
-        "gpus-per-node=2",
-        "mem=8GB",
-        "requeue",
-    ):
+    requested = ("partition=gpu", "account=lab", "time=90", "cpus-per-task=3", "gpus-per-node=2", "mem=8GB", "requeue")
+    for wanted in requested:
         assert all(f"#SBATCH --{wanted}" in text for text in texts), wanted
     assert "--dependency=afterok:101" in texts[1]
     assert "dependency" not in texts[0]

@@ -1,11 +1,13 @@
 """What the cluster backends share: the environment of tasks, and a check that all machines are suitable."""
 
+import json
 import os
 import platform
 import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,22 +16,34 @@ from ... import __version__
 from ...errors import FolderError, OplError
 from ..files import read_limited, write_whole
 from .executor import Task
-from .local import start_task
+from .local import start_python
 
 PACKAGES = ("torch", "numpy")
 """Packages that affect the numbers of a run."""
 LOST = 360.0
 """Seconds after which a file server has released the lock of a lost machine, with some to spare."""
+DESCRIBE = ("-m", "opl.experiments.runner.cluster")
+"""The arguments of Python that describe a machine, followed by a token file and the file for the answer."""
 
 
 def start_child(task: Task, environment: Mapping[str, str]) -> Any:
-    """Start a task on this machine of a cluster, with its number of threads.
+    """Start a task on this machine of a cluster.
 
     A run starts its own processes, so it must not take the batch job around it for its launcher.
     """
-    threads = str(task.resources.cpus)
     here = {name: value for name, value in os.environ.items() if name != "SLURM_NTASKS"}
-    return start_task(task, {**here, **environment, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads})
+    return start_python(task.arguments, task.resources.cpus, {**here, **environment}, task.log)
+
+
+def import_engine(package: str, extra: str) -> Any:
+    """Import the library of a backend; the error names the extra that installs it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise OplError(
+            f"{package} is not installed: run pip install 'orthogonal-projection-loss[{extra}]' on all machines of the "
+            "cluster."
+        ) from error
 
 
 def opl_variables() -> dict[str, str]:
@@ -90,14 +104,6 @@ def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -
             print(f"{machine.host} has other versions, so its numbers may differ: {', '.join(other)}", file=sys.stderr)
 
 
-def missing_extra(package: str, extra: str) -> OplError:
-    """The error for a backend whose library is not installed."""
-    return OplError(
-        f"{package} is not installed: run pip install 'orthogonal-projection-loss[{extra}]' on all machines of the "
-        "cluster."
-    )
-
-
 def report_left(count: int, backend: str, cancelled: bool) -> None:
     """Print what an interrupted command leaves on a cluster."""
     if cancelled:
@@ -108,3 +114,7 @@ def report_left(count: int, backend: str, cancelled: bool) -> None:
             "Ctrl-C cancels them."
         )
     print(sentence, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    write_whole(Path(sys.argv[2]), json.dumps(describe_machine(sys.argv[1])))

@@ -3,8 +3,10 @@
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..terminal import make_console
 
@@ -28,32 +30,37 @@ class Step(NamedTuple):
     speed: str = ""
 
 
-class Line(Protocol):
-    """A task that can be displayed."""
+@dataclass
+class Line(ABC):
+    """A task that can be displayed, and its progress."""
 
-    state: str
-
-    @property
-    def name(self) -> str:
-        """Its unique name."""
-        ...
+    state: str = field(default="waiting", kw_only=True)
+    began: float = field(default=0.0, kw_only=True)
+    """When this command started it."""
+    took: float = field(default=0.0, kw_only=True)
+    """The seconds from its start to its end, if this command saw both."""
 
     @property
     def ended(self) -> bool:
         """Whether it is done or failed."""
-        ...
+        return self.state == "done" or self.state.startswith("failed")
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Its unique name."""
+
+    @abstractmethod
     def describe(self) -> str:
         """One line for a log."""
-        ...
 
+    @abstractmethod
     def conclude(self) -> str:
         """One line for a terminal, at the end."""
-        ...
 
+    @abstractmethod
     def step(self) -> Step:
         """Its progress."""
-        ...
 
 
 class Display:

@@ -1,11 +1,11 @@
-"""Where commands run: the protocol of the backends, and the order of tasks."""
+"""Where commands run: tasks, what a backend implements, and the order of tasks, which is the same for all."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Self
 
 OPL = ("-m", "opl")
 """The arguments of Python for one `opl` command."""
@@ -42,6 +42,11 @@ class Task:
     program: tuple[str, ...] = OPL
     """The arguments of Python before `argv`."""
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """All arguments of Python."""
+        return (*self.program, *self.argv)
+
 
 class Event(NamedTuple):
     """A change of a task's state."""
@@ -52,57 +57,48 @@ class Event(NamedTuple):
     """Why the task failed, if its log cannot tell."""
 
 
-class Executor(Protocol):
-    """Executes tasks; leaving its context decides what happens to tasks that have not ended."""
+class Executor(ABC):
+    """Executes tasks in the order given, after the tasks that they need; a backend starts tasks and reports states.
+
+    Leaving its context decides what happens to tasks that have not ended; after an exception, they may still run on a
+    cluster.
+    """
 
     patience: float
     """Seconds that a run waits for another process in its folder, which may be about to end."""
-
-    def __enter__(self) -> Self:
-        """Prepare to execute tasks."""
-        ...
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Clean up; after an exception, tasks may still run on a cluster."""
-        ...
-
-    def submit(self, task: Task) -> None:
-        """Add a task, after the tasks named in its `after`. A task that still runs is not started again."""
-        ...
-
-    def watch(self) -> Iterator[Event]:
-        """Yield events until all tasks have ended; a failure stops only the tasks that come after it."""
-        ...
-
-    def cancel(self) -> None:
-        """End all tasks that have not ended."""
-        ...
-
-
-class Scheduler(ABC):
-    """Executes tasks in the order given, after the tasks that they need; a backend starts tasks and reports states."""
-
-    ahead = False
-    """Whether the backend is given tasks before the tasks that they need are done, and starts them afterwards."""
     interval: float
     """Seconds between two looks at the states."""
-
-    @abstractmethod
-    def has_room(self) -> bool:
-        """Whether another task can be started."""
-
-    @abstractmethod
-    def start(self, task: Task) -> State:
-        """Start a task, and return its state."""
-
-    @abstractmethod
-    def state(self, name: str) -> State:
-        """Return the state of a task that was started."""
+    ahead = False
+    """Whether the backend is given tasks before the tasks that they need are done, and starts them afterwards."""
 
     def __init__(self) -> None:
         self.waiting: list[Task] = []
         self.running: dict[str, Task] = {}
         self.states: dict[str, State] = {}
+        self.reasons: dict[str, str] = {}
+        """Why tasks failed, if their logs cannot tell."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None: ...
+
+    @abstractmethod
+    def start(self, task: Task) -> State:
+        """Start a task, unless it still runs, and return its state."""
+
+    @abstractmethod
+    def state(self, name: str) -> State:
+        """Return the state of a task that was started."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End all tasks that have not ended."""
+
+    def has_room(self) -> bool:
+        """Whether another task can be started; a cluster queues any number."""
+        return True
 
     def submit(self, task: Task) -> None:
         """Add a task, unless it waits or runs."""
@@ -111,7 +107,7 @@ class Scheduler(ABC):
             self.states[task.name] = "queued"
 
     def watch(self) -> Iterator[Event]:
-        """Start tasks and yield events until all have ended."""
+        """Start tasks and yield events until all have ended; a failure stops only the tasks that come after it."""
         while self.waiting or self.running:
             for task in list(self.waiting):
                 needs = {self.states.get(name, "done") for name in task.after}
@@ -132,7 +128,7 @@ class Scheduler(ABC):
     def _change(self, name: str, state: State) -> Iterator[Event]:
         if state != self.states[name]:
             self.states[name] = state
-            yield Event(name, state)
+            yield Event(name, state, self.reasons.get(name, ""))
 
 
 def run_tasks(executor: Executor, tasks: Sequence[Task]) -> dict[str, State]:

@@ -14,7 +14,7 @@ from ..evaluation.protocols import protocol_of
 from ..files import read_limited
 from ..item import Item, Measure
 from ..run_folder import RunFolder, own
-from .display import Display, Step, format_seconds
+from .display import Display, Line, Step, format_seconds
 from .executor import ENDED, SHARE, Event, Executor, Resources, Task
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Reached(NamedTuple):
 
 
 @dataclass
-class Job:
+class Job(Line):
     """One run: a recipe with a seed, and its progress."""
 
     recipe: str
@@ -53,11 +53,6 @@ class Job:
     """The number of epochs after which it pauses; 0 for the end."""
     cost: float = 0.0
     """The seconds per run that its item states; 0 if unknown."""
-    state: str = "waiting"
-    began: float = 0.0
-    """When this command started it."""
-    took: float = 0.0
-    """The seconds from its start to its end, if it started with its first epoch."""
     known: Reached = field(default_factory=Reached)
     read: float | None = None
     """When `known` was read from the folder."""
@@ -71,11 +66,6 @@ class Job:
     def last(self) -> int:
         """The number of epochs after which it ends or pauses."""
         return self.until or self.epochs
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is done or failed."""
-        return self.state == "done" or self.state.startswith("failed")
 
     @property
     def name(self) -> str:
@@ -104,16 +94,11 @@ class Job:
         if self.read is None or (not self.ended and time.monotonic() - self.read >= FRESH):
             self.read = time.monotonic()
             with suppress(OplError, OSError, ValueError, LookupError):  # it may be written at this moment
-                self.known = self._read()
+                records = self.folder.metrics()
+                last = records[-1]
+                seconds = sum(record["seconds"] for record in records)
+                self.known = Reached(len(records), seconds, last["images_per_second"], last.get("val/top1"))
         return self.known
-
-    def _read(self) -> Reached:
-        records = self.folder.metrics()
-        if not records:
-            return Reached()
-        last = records[-1]
-        seconds = sum(record["seconds"] for record in records)
-        return Reached(len(records), seconds, last["images_per_second"], last.get("val/top1"))
 
     def step(self) -> Step:
         """The progress for a bar on the terminal."""
@@ -157,18 +142,13 @@ def jobs_of(item: Item, scale: str, seeds: int, out: Path, look_up: Callable[[st
 
     Runs that a row needs, or that are members of its family, are included even if they are not rows.
     """
-    return [
-        Job(name, seed, recipe.epochs, RunFolder.of(out, name, seed), recipe.after, cost=item.cost_at(scale))
-        for index, seed in enumerate(range(item.first_seed, item.first_seed + seeds))
-        for name in _names(item, scale, index, look_up)
-        for recipe in (look_up(name),)
-    ]
-
-
-def _names(item: Item, scale: str, index: int, look_up: Callable[[str], "Recipe"]) -> dict[str, None]:
-    """The recipes that run with the seed of an index, in order, without duplicates."""
-    rows = [row for row in item.at(scale) if not row.seeds or index < row.seeds]
-    return dict.fromkeys(name for row in rows for name in _chain(row.recipe, look_up))
+    jobs = []
+    for index in range(seeds):
+        rows, seed = [row for row in item.at(scale) if not row.seeds or index < row.seeds], item.first_seed + index
+        for name in dict.fromkeys(name for row in rows for name in _chain(row.recipe, look_up)):
+            recipe, folder = look_up(name), RunFolder.of(out, name, seed)
+            jobs.append(Job(name, seed, recipe.epochs, folder, recipe.after, cost=item.cost_at(scale)))
+    return jobs
 
 
 def _chain(name: str, look_up: Callable[[str], "Recipe"]) -> list[str]:
@@ -246,21 +226,17 @@ def _epoch_seconds(job: Job, jobs: Iterable[Job], speeds: dict[str, float]) -> f
 
 
 @dataclass
-class Measuring:
+class Measuring(Line):
     """A measure of a run, and its progress."""
 
-    name: str
     folder: RunFolder
     argv: tuple[str, ...]
     log: Path
-    state: str = "waiting"
-    began: float = 0.0
-    took: float = 0.0
 
     @property
-    def ended(self) -> bool:
-        """Whether it is done or failed."""
-        return self.state in ENDED
+    def name(self) -> str:
+        """The run, and the arguments after `opl evaluate RUN`."""
+        return " ".join((self.folder.path.parent.name, self.folder.path.name, *self.argv))
 
     def describe(self) -> str:
         """One line for a log."""
@@ -325,10 +301,10 @@ def evaluate_all(
 def _evaluate_all(wanted: list[Wanted], logs: Path, executor: Executor, resources: Resources) -> list[Wanted]:
     measures: dict[str, Measuring] = {}
     for folder, argv in wanted:
-        name = f"{folder.path.parent.name} {folder.path.name} {' '.join(argv)}"
-        measures[name] = measure = Measuring(name, folder, argv, logs / f"{len(measures)}.txt")
+        measure = Measuring(folder, argv, logs / f"{len(measures)}.txt")
+        measures[measure.name] = measure
         measure.log.unlink(missing_ok=True)  # of a process that was killed
-        executor.submit(Task(name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
+        executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
     listed = list(measures.values())
     with Display(listed, lambda running: _measuring_left(listed, running)) as display:
         for event in executor.watch():
@@ -338,23 +314,21 @@ def _evaluate_all(wanted: list[Wanted], logs: Path, executor: Executor, resource
                 display.update(measure)
             if measure.ended and (output := measure.output(event.reason)):
                 display.print(output)
-    return [(measure.folder, measure.argv) for measure in listed if measure.state in ("failed", "skipped")]
+    return [(measure.folder, measure.argv) for measure in listed if measure.state == "failed"]
 
 
 def _measuring_left(measures: list[Measuring], parallel: int) -> float | None:
     """Estimate the time of the unfinished measures from the finished ones."""
     took = [measure.took for measure in measures if measure.took]
-    if not took:
-        return None
-    return fmean(took) * sum(not measure.ended for measure in measures) / max(1, parallel)
+    return fmean(took) * sum(not measure.ended for measure in measures) / max(1, parallel) if took else None
 
 
 def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
-    """The arguments after `opl evaluate RUN` for all measures that the item needs and the run lacks."""
-    arrays = [name for name in _arrays_of(item) if job.folder.outputs(name) is None]
+    """The arguments after `opl evaluate RUN` for all arrays and measures that the item needs and the run lacks."""
+    needs: tuple[str, ...] = import_module(f"opl.experiments.charts.{item.figure}").NEEDS if item.figure else ()
+    arrays = [(protocol_of(name),) for name in needs if job.folder.outputs(name) is None]
     measures = [measure for measure in item.measures if scale in measure.scales]
-    missing = [measure.argv for measure in measures if not _is_measured(job.folder, measure)]
-    return [*((protocol_of(name),) for name in arrays), *missing]
+    return [*arrays, *(measure.argv for measure in measures if not _is_measured(job.folder, measure))]
 
 
 def _is_measured(folder: RunFolder, measure: Measure) -> bool:
@@ -363,9 +337,3 @@ def _is_measured(folder: RunFolder, measure: Measure) -> bool:
         return False
     pairs = zip(measure.names, measure.settings, strict=False)
     return all(folder.measure(name).get("settings") == wanted for name, wanted in pairs)
-
-
-def _arrays_of(item: Item) -> tuple[str, ...]:
-    """The arrays of a run that the figure is drawn from."""
-    needs: tuple[str, ...] = import_module(f"opl.experiments.charts.{item.figure}").NEEDS if item.figure else ()
-    return needs

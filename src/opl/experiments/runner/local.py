@@ -8,13 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any, Self
+from pathlib import Path
+from typing import Any
 
 import psutil
 
 from ..files import open_to_append
 from ..training.stopping import child_environment
-from .executor import Scheduler, State, Task
+from .executor import Executor, State, Task
 
 WORKER = ("-m", "opl.experiments.cli.worker")
 """The arguments of Python for a warm worker."""
@@ -22,31 +23,25 @@ GRACE = 15.0
 """Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
 
 
-def start_python(arguments: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None) -> Any:
+def start_python(
+    arguments: Sequence[str], threads: int, environment: Mapping[str, str], log: Path | None = None
+) -> Any:
     """Start Python in a new process group, which ends when this process ends.
 
-    It looks for modules where this process has them installed, never in the working folder.
-
-    Args:
-        arguments: the arguments of Python.
-        environment: the environment of the process.
-        output: where its output goes; by default, its standard input and output are pipes.
+    It looks for modules where this process has them installed, never in the working folder. Its output is appended to
+    the log; without one, its standard input and output are pipes.
     """
-    return psutil.Popen(
-        [sys.executable, "-P", *arguments],
-        stdin=subprocess.DEVNULL if output else subprocess.PIPE,
-        stdout=output or subprocess.PIPE,
-        stderr=output,
-        env=child_environment({**environment, "PYTHONSAFEPATH": "1"}),  # also for processes that it starts
-        bufsize=0,
-        start_new_session=True,
-    )
-
-
-def start_task(task: Task, environment: Mapping[str, str]) -> Any:
-    """Start a task in a new process; its output is appended to its log."""
-    with open_to_append(task.log) as log:
-        return start_python((*task.program, *task.argv), environment, log)
+    given = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    with open_to_append(log) if log else contextlib.nullcontext() as output:
+        return psutil.Popen(
+            [sys.executable, "-P", *arguments],
+            stdin=subprocess.DEVNULL if output else subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
+            stderr=output,
+            env=child_environment({**environment, **given}),
+            bufsize=0,
+            start_new_session=True,
+        )
 
 
 def end_processes(processes: Iterable[Any]) -> None:
@@ -63,15 +58,12 @@ def end_processes(processes: Iterable[Any]) -> None:
             pass
 
 
-class Local(Scheduler):
-    """Executes tasks in the order given, `parallel` at a time, which share cores and accelerators.
+class Local(Executor):
+    """Executes tasks `parallel` at a time, which share cores and accelerators.
 
-    No exception leaves a process behind, and if this process is killed, its children end too.
-
-    Args:
-        parallel: tasks that run at the same time.
-        warm: execute tasks in `parallel` worker processes that live on, for tasks that take less time than importing
-            torch. If a worker dies, only its task fails.
+    No exception leaves a process behind, and if this process is killed, its children end too. With `warm`, tasks are
+    executed in worker processes that live on, for tasks that take less time than importing torch; if a worker dies,
+    only its task fails.
     """
 
     patience = 2 * GRACE
@@ -84,9 +76,6 @@ class Local(Scheduler):
         """The process of each slot; a slot has a share of the machine."""
         self.slots: dict[str, int] = {}
         """The slots of running tasks."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.waiting.clear()
@@ -101,25 +90,23 @@ class Local(Scheduler):
         return len(self.slots) < self.parallel
 
     def start(self, task: Task) -> State:
-        """Start a task in a free slot."""
-        slot = min(set(range(self.parallel)) - set(self.slots.values()))
-        self.slots[task.name] = slot
+        """Start a task in a free slot; a worker gets it as a line of JSON, and is started if there is none."""
+        slot = self.slots[task.name] = min(set(range(self.parallel)) - set(self.slots.values()))
         if not self.warm:
-            self.children[slot] = start_task(task, self._environment(slot))
+            self.children[slot] = self._start(slot, task.arguments, task.log)
             return "running"
-        worker = self.children.get(slot)
-        if worker is None or worker.poll() is not None:
-            worker = self.children[slot] = start_python(WORKER, self._environment(slot))
+        if slot not in self.children or self.children[slot].poll() is not None:
+            self.children[slot] = self._start(slot, WORKER)
         with contextlib.suppress(BrokenPipeError):  # it died, which `state` reports
-            worker.stdin.write(json.dumps({"argv": task.argv, "log": str(task.log)}).encode() + b"\n")
+            command = json.dumps({"argv": task.argv, "log": str(task.log)})
+            self.children[slot].stdin.write(f"{command}\n".encode())
         return "running"
 
     def state(self, name: str) -> State:
         """Return the state of a task; its process ends with it, but a worker waits for the next task."""
         if self.cancelled:
             self.cancelled = False
-            self.waiting.clear()
-            end_processes(self.children.values())
+            self.__exit__()
         slot = self.slots[name]
         child, reply = self.children[slot], b""
         code = child.poll()
@@ -133,17 +120,12 @@ class Local(Scheduler):
         del self.slots[name]
         return "failed" if code or (self.warm and not reply) else "done"
 
-    def _environment(self, slot: int) -> dict[str, str]:
-        """The environment of a slot, with its share of the machine."""
-        devices = _accelerators()
-        threads = str(max(1, (os.cpu_count() or 1) // self.parallel))
+    def _start(self, slot: int, arguments: Sequence[str], log: Path | None = None) -> Any:
+        """Start a process with the share of a slot: its part of the cores, and one of several accelerators."""
+        import torch
+
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        devices = visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
         device = {"CUDA_VISIBLE_DEVICES": devices[slot % len(devices)]} if len(devices) > 1 else {}
-        return {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, **device}
-
-
-def _accelerators() -> list[str]:
-    """The names of the accelerators that may be used."""
-    import torch
-
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",") if visible else [str(index) for index in range(torch.cuda.device_count())]
+        threads = max(1, (os.cpu_count() or 1) // self.parallel)
+        return start_python(arguments, threads, {**os.environ, **device}, log)

@@ -64,7 +64,8 @@ class Placement:
         if self.on == "slurm":
             from .slurm import Slurm
 
-            return Slurm(folder, self.partition, self.account, self.time, cancel)
+            queue = {"slurm_partition": self.partition, "slurm_account": self.account}
+            return Slurm(folder, cancel, timeout_min=self.time, **queue)
         from .local import Local
 
         cores = min(2, os.cpu_count() or 1)  # the networks of short runs gain nothing from a second thread

@@ -8,13 +8,12 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
 from ...errors import OplError
 from . import cluster
-from .executor import ENDED, Event, Task
+from .executor import Executor, State, Task
 from .local import end_processes
 
 RETRIES = 10
@@ -27,7 +26,7 @@ def execute(task: Task, environment: dict[str, str], keeper: Any, *codes: int) -
     """Execute a task, unless a task that it comes after failed; returns its exit code."""
     if any(codes):
         return SKIPPED
-    keeper.note.remote(Event(task.name, "running"))  # without waiting, which would lend its cores to another task
+    keeper.count_start.remote(task.name)  # without waiting, which would lend its cores to another task
     process = cluster.start_child(task, environment)
     code = process.wait()
     end_processes([process])
@@ -35,48 +34,44 @@ def execute(task: Task, environment: dict[str, str], keeper: Any, *codes: int) -
 
 
 class Keeper:
-    """Submits tasks and records their events, in a process of the cluster."""
+    """Submits tasks and knows how far they are, in a process of the cluster."""
 
     def __init__(self) -> None:
         import ray
 
         self.ray, self.actor = ray, ray.get_runtime_context().current_actor
         self.results: dict[str, Any] = {}
-        self.events: list[Event] = []
+        self.starts: dict[str, int] = {}
 
-    def submit(self, tasks: list[Task], environment: dict[str, str]) -> int:
-        """Submit the tasks that do not run yet; returns the number of events so far."""
-        since = len(self.events)
-        for task in tasks:
-            if task.name in self.results:
-                self.note(next(event for event in reversed(self.events) if event.name == task.name))
-                continue
-            self.note(Event(task.name, "queued"))
-            needs, before = task.resources, [self.results[name] for name in task.after if name in self.results]
-            memory = {"memory": int(needs.memory * 1e9)} if needs.memory else {}
-            options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": RETRIES, "name": task.name}
-            remote = self.ray.remote(execute).options(**options, **memory)
-            self.results[task.name] = remote.remote(task, environment, self.actor, *before)
-        return since
+    def submit(self, task: Task, environment: dict[str, str]) -> None:
+        """Submit a task, which Ray starts after the tasks in its `after`; one that runs is not submitted again."""
+        if task.name in self.results:
+            return
+        self.starts[task.name] = 0
+        needs, before = task.resources, [self.results[name] for name in task.after if name in self.results]
+        memory = {"memory": int(needs.memory * 1e9)} if needs.memory else {}
+        options = {"num_cpus": needs.cpus, "num_gpus": needs.gpus, "max_retries": RETRIES, "name": task.name}
+        remote = self.ray.remote(execute).options(**options, **memory)
+        self.results[task.name] = remote.remote(task, environment, self.actor, *before)
 
-    def note(self, event: Event) -> None:
-        """Record an event."""
-        self.events.append(event)
+    def count_start(self, name: str) -> None:
+        """Note that a task has started."""
+        self.starts[name] += 1
 
-    def wait(self, since: int, seconds: float) -> list[Event]:
-        """Return the events after the first `since`; if there are none, wait for the end of a task."""
-        if len(self.events) <= since and self.results:
-            ended, _ = self.ray.wait(list(self.results.values()), timeout=seconds)
-            for name in [name for name, result in self.results.items() if result in ended]:
-                self.note(self._end(name, self.results.pop(name)))
-        return self.events[since:]
+    def progress(self, name: str) -> tuple[State, int, str]:
+        """Return the state of a task, how often it started, and why it failed if its log cannot tell.
 
-    def _end(self, name: str, result: Any) -> Event:
+        A task that has ended is forgotten, so that it can be submitted again.
+        """
+        starts, result = self.starts[name], self.results[name]
+        if not self.ray.wait([result], timeout=0)[0]:
+            return "running" if starts else "queued", starts, ""
+        del self.results[name]
         try:
             code = self.ray.get(result)
-        except self.ray.exceptions.RayError as error:  # all machines that tried it were lost, or it was cancelled
-            return Event(name, "failed", str(error).strip().splitlines()[-1])
-        return Event(name, "skipped" if code == SKIPPED else "failed" if code else "done")
+        except self.ray.exceptions.RayError as error:  # its machine was lost, or it was cancelled
+            return "failed", starts, str(error).strip().splitlines()[-1]
+        return "skipped" if code == SKIPPED else "failed" if code else "done", starts, ""
 
     def running(self) -> int:
         """The number of tasks that have not ended."""
@@ -88,46 +83,42 @@ class Keeper:
             self.ray.cancel(result, force=True)
 
 
-class RayCluster:
-    """Executes tasks on a Ray cluster.
+class RayCluster(Executor):
+    """Executes tasks on a Ray cluster, all of whose machines must see the folder of the runs.
 
-    Args:
-        folder: the folder of the runs, which all machines of the cluster must see.
-        cancel: whether an interrupted command cancels its tasks, instead of leaving them on the cluster.
+    An interrupted command leaves its tasks on an existing cluster or, with `cancel`, cancels them.
     """
 
     patience = cluster.LOST
+    interval = 0.2
+    ahead = True
 
     def __init__(self, folder: Path, cancel: bool = False) -> None:
+        super().__init__()
         self.folder, self.cancels = folder.absolute(), cancel
         self.address = os.environ.get("RAY_ADDRESS", "")
-        self.tasks: dict[str, Task] = {}
+        self.starts: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         for name in ("RAY_USAGE_STATS_ENABLED", "RAY_worker_niceness"):  # no usage statistics, no lower priority
             os.environ.setdefault(name, "0")
-        try:
-            import ray
-        except ImportError as error:
-            raise cluster.missing_extra("Ray", "ray") from error
-        self.ray = ray
+        self.ray = ray = cluster.import_engine("ray", "ray")
         options: dict[str, Any] = {} if self.address else {"include_dashboard": False}
         try:
             with contextlib.chdir(sys.prefix):  # workers look for modules in the folder where this is called
                 address = self.address or "local"
                 ray.init(address, namespace="opl", log_to_driver=False, logging_level="ERROR", **options)
+            cluster.check_machines(self.folder, self._describe_nodes)
         except ConnectionError as error:
             raise OplError(
                 f"no Ray cluster answers at RAY_ADDRESS={self.address}: start one with `ray start --head`, or unset "
                 "RAY_ADDRESS to use this machine."
             ) from error
-        try:
-            cluster.check_machines(self.folder, self._describe_nodes)
         except BaseException:
             ray.shutdown()
             raise
         name = hashlib.sha256(str(self.folder).encode()).hexdigest()[:16]  # an earlier command may have started it
-        head = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}, "max_concurrency": 4}
+        head = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
         self.keeper = ray.remote(Keeper).options(name=name, lifetime="detached", get_if_exists=True, **head).remote()
         return self
 
@@ -142,21 +133,17 @@ class RayCluster:
             self.ray.kill(self.keeper)
         self.ray.shutdown()
 
-    def submit(self, task: Task) -> None:
-        """Add a task; Ray starts it when the tasks in its `after` are done."""
-        self.tasks[task.name] = task
+    def start(self, task: Task) -> State:
+        """Submit a task; the task of an earlier command that has not ended is found again."""
+        self.ray.get(self.keeper.submit.remote(task, cluster.opl_variables()))
+        return "queued"
 
-    def watch(self) -> Iterator[Event]:
-        """Submit the tasks and yield events until all have ended."""
-        pending, tasks, self.tasks = set(self.tasks), list(self.tasks.values()), {}
-        since = self.ray.get(self.keeper.submit.remote(tasks, cluster.opl_variables()))
-        while pending:
-            events = self.ray.get(self.keeper.wait.remote(since, 1.0))
-            since += len(events)
-            for event in events:
-                if event.name in pending:
-                    pending -= {event.name} if event.state in ENDED else set()
-                    yield event
+    def state(self, name: str) -> State:
+        """Return the state of a task; one that starts again after the loss of its machine is announced again."""
+        state, starts, self.reasons[name] = self.ray.get(self.keeper.progress.remote(name))
+        if starts > self.starts.get(name, 0):
+            self.starts[name], self.states[name] = starts, "queued"
+        return state  # type: ignore[no-any-return]
 
     def cancel(self) -> None:
         """End all tasks."""

@@ -17,10 +17,10 @@ from typing import Any, Self
 from ...errors import OplError
 from ..files import read_limited, write_whole
 from . import cluster
-from .executor import ENDED, Scheduler, State, Task
+from .executor import ENDED, Executor, State, Task, run_tasks
 from .local import GRACE, end_processes
 
-HOME, JOBS = ".slurm", "jobs.json"
+HOME, JOBS, CHECK = ".slurm", "jobs.json", "check"
 TIMEOUTS = 1000  # a run resumes as often as it needs to
 TERMINATED, REPRIEVE = 143, 120.0
 
@@ -52,46 +52,24 @@ class Run:
         return DelayedSubmission(Run(self.task, self.environment, self.note))
 
 
-def describe_job(token_file: str, answer: Path) -> None:
-    """Describe the machine of a job in a file."""
-    write_whole(answer, json.dumps(cluster.describe_machine(token_file)))
+class Slurm(Executor):
+    """Executes tasks as SLURM jobs, whose machines must all see the folder of the runs.
 
-
-class Slurm(Scheduler):
-    """Executes tasks as SLURM jobs.
-
-    Args:
-        folder: the folder of the runs, which all machines of the cluster must see.
-        partition: the partition; empty for the cluster's default.
-        account: the account; empty for the cluster's default.
-        minutes: the time until a job is requeued; its run resumes from the last checkpoint.
-        cancel: whether an interrupted command cancels its jobs, instead of leaving them on the cluster.
-        engine: `local` runs jobs as processes of this machine, for tests.
+    An interrupted command leaves its jobs on the cluster or, with `cancel`, cancels them. The engine `local` runs jobs
+    as processes of this machine, for tests. `queue` are parameters of submitit for all jobs; empty ones are left out.
     """
 
     patience = cluster.LOST
     interval = 1.0
 
-    def __init__(
-        self,
-        folder: Path,
-        partition: str = "",
-        account: str = "",
-        minutes: int = 1440,
-        cancel: bool = False,
-        engine: str = "slurm",
-    ) -> None:
+    def __init__(self, folder: Path, cancel: bool = False, engine: str = "slurm", **queue: Any) -> None:
         super().__init__()
-        self.folder, self.engine, self.cancels = folder.absolute(), engine, cancel
-        self.queue = {"timeout_min": minutes, "slurm_partition": partition, "slurm_account": account}
-        self.home, self.ahead = self.folder / HOME, engine == "slurm"
+        self.home, self.engine, self.cancels, self.queue = folder.absolute() / HOME, engine, cancel, queue
+        self.ahead = engine == "slurm"
         self.jobs: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
-        try:
-            import submitit
-        except ImportError as error:
-            raise cluster.missing_extra("submitit", "slurm") from error
+        submitit = cluster.import_engine("submitit", "slurm")
         if self.ahead and not shutil.which("sbatch"):
             raise OplError("sbatch is not found, so there is no SLURM here: run this on a login node of the cluster.")
         os.environ["PYTHONSAFEPATH"] = "1"  # jobs look for modules where they are installed, not where this is called
@@ -99,7 +77,11 @@ class Slurm(Scheduler):
         more = {f"{self.engine}_python": f"{shlex.quote(sys.executable)} -P", "slurm_max_num_timeout": TIMEOUTS}
         self.submitter = submitit.AutoExecutor(self.home / "%j", cluster=self.engine, **more)
         self.kind = {"slurm": submitit.SlurmJob, "local": submitit.LocalJob}[self.engine]
-        cluster.check_machines(self.folder, self._describe_machine)
+        try:
+            cluster.check_machines(self.home.parent, self._describe_machine)
+        except BaseException:
+            self.cancel()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -108,35 +90,33 @@ class Slurm(Scheduler):
             if self.cancels:
                 self.cancel()
 
-    def submit(self, task: Task) -> None:
-        """Add a task; the job of an earlier command that has not ended is found again."""
-        super().submit(task)
-        job_id = self._job_ids().get(task.name)
-        if job_id is not None and task in self.waiting:
-            self.jobs[task.name] = self.kind(self.home / "%j", job_id)
-            if self.state(task.name) not in ENDED:
-                self.waiting.remove(task)
-                self.running[task.name] = task
-
     def cancel(self) -> None:
         """End all jobs."""
         self.waiting.clear()
         for name in self.running:
             self.jobs[name].cancel()
 
-    def has_room(self) -> bool:
-        """SLURM queues any number of jobs."""
-        return True
-
     def start(self, task: Task) -> State:
-        """Submit the job of a task, which depends on the jobs in its `after`."""
-        note = self._note(task.name)
+        """Submit the job of a task, after those in its `after`; the job of an earlier command is found again."""
+        ids, note = _read(self.home / JOBS) or {}, self._note(task.name)
+        if task.name in ids and task.name != CHECK:
+            self.jobs[task.name] = self.kind(self.home / "%j", ids[task.name])
+            if (state := self.state(task.name)) not in ENDED:
+                return state
         note.unlink(missing_ok=True)
         before = [self.jobs[name].job_id for name in task.after if name in self.running]
         dependency = {"dependency": f"afterok:{':'.join(before)}", "kill-on-invalid-dep": "yes"} if before else {}
-        self._request(task, {"requeue": True, **dependency})
+        chosen = {**self.queue, "mem_gb": task.resources.memory}
+        self.submitter.update_parameters(
+            name=f"opl {task.name}",
+            cpus_per_task=task.resources.cpus,
+            gpus_per_node=task.resources.gpus,
+            slurm_signal_delay_s=int(2 * GRACE) + 30,
+            slurm_additional_parameters={"requeue": True, **dependency},
+            **{name: value for name, value in chosen.items() if value},
+        )
         job = self.jobs[task.name] = self.submitter.submit(Run(task, cluster.opl_variables(), note))
-        write_whole(self.home / JOBS, json.dumps({**self._job_ids(), task.name: job.job_id}, indent=1))
+        write_whole(self.home / JOBS, json.dumps({**ids, task.name: job.job_id}, indent=1))
         return "queued"
 
     def state(self, name: str) -> State:
@@ -147,22 +127,6 @@ class Slurm(Scheduler):
             return state  # type: ignore[no-any-return]
         return "failed" if over else "running" if state == "running" else "queued"
 
-    def _request(self, task: Task, parameters: dict[str, Any]) -> None:
-        """Set the resources and parameters of the next job."""
-        chosen = {**self.queue, "mem_gb": task.resources.memory}
-        self.submitter.update_parameters(
-            name=f"opl {task.name}",
-            cpus_per_task=task.resources.cpus,
-            gpus_per_node=task.resources.gpus,
-            slurm_signal_delay_s=int(2 * GRACE) + 30,
-            slurm_additional_parameters=parameters,
-            **{name: value for name, value in chosen.items() if value},
-        )
-
-    def _job_ids(self) -> dict[str, str]:
-        """The ids of all jobs of this folder, by task."""
-        return dict(_read(self.home / JOBS) or {})
-
     def _note(self, name: str) -> Path:
         return self.home / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
 
@@ -170,15 +134,9 @@ class Slurm(Scheduler):
         """Describe the machine of a job."""
         answer = self.home / "machine.json"
         answer.unlink(missing_ok=True)
-        self._request(Task("check", (), answer), {})
         print("waiting for a job that checks whether it sees the folder of the runs", file=sys.stderr, flush=True)
-        job = self.submitter.submit(describe_job, token_file, answer)
-        try:
-            while not job.done() and not answer.exists():
-                time.sleep(self.interval)
-        except KeyboardInterrupt:
-            job.cancel()
-            raise
+        argv = (token_file, str(answer))
+        run_tasks(self, [Task(CHECK, argv, self.home / "check.txt", program=cluster.DESCRIBE)])
         described = _read(answer)
         return [cluster.Machine(*described) if described else cluster.Machine("the machine of a SLURM job", "", {})]
 
