@@ -23,4 +23,4 @@ class Options(NamedTuple):
     seconds: float
     """Minimum time per case."""
     memory: bool
-    """Measure peak memory too (Linux)."""
+    """Measure peak memory too, which Linux reports."""

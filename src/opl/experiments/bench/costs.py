@@ -22,13 +22,7 @@ from ..allocator import keep_freed_memory
 from ..methods import variants
 from ..models import CifarResNet
 from . import Options, Tables
-from .measurement import (
-    measure_peak,
-    median_milliseconds,
-    memory_is_measurable,
-    run_in_child,
-    to_channels_last,
-)
+from .measurement import measure_peak, median_milliseconds, run_in_child, to_channels_last
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -100,35 +94,33 @@ def versions_of(case: Case) -> dict[str, Loss]:
 
 def measure_loss(options: Options) -> Tables:
     """Measure OPL vs the textbook version."""
-    title = f"forward + backward, medians, torch {torch.__version__}, {torch.get_num_threads()} threads"
-    tables = {title: [_speed(case, options.seconds) for case in SPEED]}
-    if options.memory and memory_is_measurable():
+    tables = {_title(): [_speed(case, options.seconds) for case in SPEED]}
+    if options.memory:
         tables["peak memory in feature matrices"] = [_memory(case) for case in MEMORY]
     return tables
 
 
+def _title() -> str:
+    return f"forward + backward, medians, torch {torch.__version__}, {torch.get_num_threads()} threads"
+
+
 def _speed(case: Case, seconds: float) -> dict[str, Any]:
-    features, labels = case.batch()
-    ones = torch.ones_like(features)
-    floor = {"floor": lambda: torch.autograd.backward(F.normalize(features, dim=1), ones)}
     versions = versions_of(case)
-    ms = _milliseconds(features, labels, {name: versions[name] for name in ("textbook", "opl")}, seconds, floor)
+    ms = _milliseconds(case, {name: versions[name] for name in ("textbook", "opl")}, seconds, floor=True)
     return {
         **case.describe(),
-        "algorithm": select_algorithm(features, labels),
+        "algorithm": select_algorithm(*case.batch()),
         **{f"{name} ms": value for name, value in ms.items()},
         "faster": ms["textbook"] / ms["opl"],
         "of floor": ms["opl"] / ms["floor"],
     }
 
 
-def _milliseconds(
-    features: Tensor,
-    labels: Tensor,
-    versions: Mapping[str, Loss],
-    seconds: float,
-    more: Mapping[str, Callable[[], object]],
-) -> dict[str, float]:
+def _milliseconds(case: Case, versions: Mapping[str, Loss], seconds: float, floor: bool = False) -> dict[str, float]:
+    """Time forward and backward of each version, and of the floor."""
+    features, labels = case.batch()
+    ones = torch.ones_like(features)
+
     def drop_gradient() -> None:
         features.grad = None
 
@@ -136,7 +128,9 @@ def _milliseconds(
         return lambda: torch.autograd.backward(loss(features, labels))
 
     turns = {name: turn(loss) for name, loss in versions.items()}
-    return median_milliseconds({**turns, **more}, seconds, reset=drop_gradient)
+    if floor:
+        turns["floor"] = lambda: torch.autograd.backward(F.normalize(features, dim=1), ones)
+    return median_milliseconds(turns, seconds, reset=drop_gradient)
 
 
 def _memory(case: Case) -> dict[str, Any]:
@@ -149,14 +143,10 @@ def _memory(case: Case) -> dict[str, Any]:
     return {
         **case.describe(),
         "matrix MiB": case.rows * case.dim * 4 / 2**20,
-        "opl": _peak_in_child(case, "opl"),
-        "textbook": _peak_in_child(case._replace(rows=rows), "textbook") * scale,
+        "opl": run_in_child(_peak, case, "opl"),
+        "textbook": run_in_child(_peak, case._replace(rows=rows), "textbook") * scale,
         "textbook measured at B": rows,
     }
-
-
-def _peak_in_child(case: Case, name: str) -> float:
-    return run_in_child(f"{name} at B={case.rows}", _peak, case, name)
 
 
 def _peak(case: Case, name: str) -> float:
@@ -173,13 +163,11 @@ def measure_variants(options: Options) -> Tables:
         versions = versions_of(case)
         del versions["textbook"]
         versions["opl"] = losses.OrthogonalProjectionLoss()  # a module, like its variants
-        ms = _milliseconds(*case.batch(), versions, options.seconds, {})
+        ms = _milliseconds(case, versions, options.seconds)
         for name in versions:
             row = {**case.describe(), "loss": name, "ms": ms[name], "of opl": ms[name] / ms["opl"]}
-            if options.memory and memory_is_measurable():
-                row["feature matrices"] = _peak_in_child(case, name)
-            rows.append(row)
-    return {f"forward + backward, medians, torch {torch.__version__}, {torch.get_num_threads()} threads": rows}
+            rows.append(row | ({"feature matrices": run_in_child(_peak, case, name)} if options.memory else {}))
+    return {_title(): rows}
 
 
 BATCH, DIM, CLASSES, SIDE = 128, 64, 100, 8
@@ -223,12 +211,8 @@ def _table_losses() -> dict[str, Callable[[], None]]:
     def beside(loss: nn.Module) -> Callable[[], None]:
         return lambda: loss(features, labels).backward()
 
-    def gaussians() -> None:
-        entropy = F.cross_entropy(lgm(features, labels), labels)
-        torch.autograd.backward(entropy + 0.1 * lgm.penalty(features, labels))
-
-    def cams() -> None:
-        hnc(losses.class_activation_maps(maps, linear.weight, linear.bias), labels).backward()
+    def gaussians(logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels) + 0.1 * lgm.penalty(features, labels)
 
     return {
         "ce": through(linear),
@@ -238,12 +222,12 @@ def _table_losses() -> dict[str, Callable[[], None]]:
         "a-softmax": through(heads.ASoftmaxHead(**shape)),
         "lmc": through(heads.CosFaceHead(**shape)),
         "ole": beside(losses.OLELoss()),
-        "lgm": gaussians,
+        "lgm": through(lgm, gaussians),
         "anchor": through(linear, losses.AnchorLoss()),
         "aam": through(heads.ArcFaceHead(**shape)),
         "l-softmax": through(heads.LSoftmaxHead(**shape)),
         "cb-focal": through(linear, losses.ClassBalancedFocalLoss(torch.full((CLASSES,), 450))),
-        "hnc": cams,
+        "hnc": lambda: hnc(losses.class_activation_maps(maps, linear.weight, linear.bias), labels).backward(),
         "rbf": through(heads.RBFHead(**shape)),
         "perpetual-1": beside(losses.PerpetualProjectionLoss(**shape, version=1)),
         "perpetual-2": beside(losses.PerpetualProjectionLoss(**shape, version=2)),

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from ..evaluation.classifiers import logistic, sklearn_logistic
 from ..evaluation.logistic import fit
 from . import Options, Tables
-from .measurement import measure_peak, memory_is_measurable, run_in_child
+from .measurement import measure_peak, run_in_child
 
 DIM, LATENT = 640, 64
 WAY, QUERIES, CHUNK, CHUNKS = 5, 15, 300, 10
@@ -55,9 +55,8 @@ def draw_episodes(case: Case, seed: int, count: int = CHUNK) -> tuple[Tensor, Te
 def measure_episodes(options: Options) -> Tables:
     """Measure seconds, accuracies, iterations and peak memory of each case."""
     rows = [compare_classifiers(case) for case in CASES]
-    if options.memory and memory_is_measurable():
-        for case, row in zip(CASES, rows, strict=True):
-            row["peak MiB"] = run_in_child(f"{CHUNK} episodes", _peak, case) / 2**20
+    if options.memory:
+        rows = [{**row, "peak MiB": run_in_child(_peak, case) / 2**20} for case, row in zip(CASES, rows, strict=True)]
     return {f"{CHUNK * CHUNKS} episodes, 5-way, 75 queries, {torch.get_num_threads()} threads": rows}
 
 
@@ -75,8 +74,8 @@ def compare_classifiers(case: Case, chunks: int = CHUNKS) -> dict[str, Any]:
             start = time.perf_counter()
             predicted[name] = version(support, labels, queries, WAY)
             seconds[name] += time.perf_counter() - start
-            right[name] += _share_equal(predicted[name], answers) / chunks
-        same += _share_equal(*predicted.values()) / chunks
+            right[name] += (predicted[name] == answers).double().mean().item() / chunks
+        same += (predicted["ours"] == predicted["scikit-learn"]).double().mean().item() / chunks
         iterations.append(fit(support, labels.expand(len(support), -1), WAY).iterations.double())
     counts = torch.cat(iterations)
     return {
@@ -89,10 +88,6 @@ def compare_classifiers(case: Case, chunks: int = CHUNKS) -> dict[str, Any]:
         "iterations": counts.mean().item(),
         "most": int(counts.max()),
     }
-
-
-def _share_equal(predicted: Tensor, expected: Tensor) -> float:
-    return (predicted == expected).double().mean().item()
 
 
 def _peak(case: Case) -> int:

@@ -1,8 +1,7 @@
-"""Measuring time and peak memory: versions that take turns, calls in a new process, and tables of the results."""
+"""Measuring time and peak memory: versions that take turns, and calls in a new process."""
 
 import multiprocessing
 import random
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -15,17 +14,9 @@ import torch
 
 from ...errors import OptionError
 from ..models import Network
-from . import Tables
 
 T = TypeVar("T")
 MIN_TURNS = 4  # the first is a warm-up
-
-
-def time_call(call: Callable[[], object]) -> float:
-    """Return the seconds of one call."""
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
 
 
 def median_milliseconds(
@@ -45,14 +36,11 @@ def median_milliseconds(
         shuffle(order)
         for name in order:
             reset()
-            times[name].append(time_call(versions[name]))
+            start = time.perf_counter()
+            versions[name]()
+            times[name].append(time.perf_counter() - start)
         turns += 1
     return {name: 1e3 * median(values[1:]) for name, values in times.items()}
-
-
-def memory_is_measurable() -> bool:
-    """Return whether the operating system reports the peak memory of a process."""
-    return sys.platform == "linux"
 
 
 def measure_peak(call: Callable[[], object]) -> int:
@@ -68,28 +56,15 @@ def _status(field: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def run_in_child(what: str, function: Callable[..., T], *arguments: Any) -> T:
-    """Call an importable function in a new process; `what` names the measurement in the error if the process dies."""
+def run_in_child(function: Callable[..., T], *arguments: Any) -> T:
+    """Call an importable function in a new process."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(function, *arguments).result()
         except BrokenProcessPool:
-            raise OptionError(f"the process that measured {what} died: free some memory, then run it again.") from None
-
-
-def show(tables: Tables) -> None:
-    """Print the tables, with columns as wide as their entries."""
-    for title, rows in tables.items():
-        lines = [list(rows[0]), *([_format(value) for value in row.values()] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        print(title)
-        for line in lines:
-            print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
-        print()
-
-
-def _format(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+            raise OptionError(
+                f"the process that measured {arguments} died: free some memory, then run it again."
+            ) from None
 
 
 def to_channels_last(network: Network) -> Network:

@@ -12,6 +12,7 @@ gradient for the images alone, and one with all gradients.
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import repeat
 from statistics import median
 from typing import Any
 
@@ -47,9 +48,11 @@ def compare_loops(rounds: int = 3, steps: int = 6) -> tuple[dict[str, float], di
     """Return images per second, medians over rounds in which all loops take turns, and their ratios."""
     pixels = torch.randint(0, 256, (BATCH * (steps + 2), 3, 32, 32), dtype=torch.uint8)
     labels = torch.randint(0, CLASSES, (len(pixels),))
+    batch = (pixels[:BATCH].float() / 255).to(memory_format=torch.channels_last), labels[:BATCH]
+    loader = DataLoader(PillowImages(pixels, labels), BATCH, shuffle=True, num_workers=2)
     loops: dict[str, Callable[[], float]] = {
-        "bare": lambda: bare_loop(20, steps, pixels, labels),
-        "conventional": lambda: conventional_loop(20, steps, pixels, labels),
+        "bare": lambda: _images_per_second(to_channels_last(_network(20)), repeat(batch), steps),
+        "conventional": lambda: _images_per_second(_network(20), iter(loader), steps),
         "fit": lambda: fit_loop(20, steps, pixels, labels, CrossEntropy()),
         "resnet56 ce": lambda: fit_loop(56, steps, pixels, labels, CrossEntropy()),
         "resnet56 opl": lambda: fit_loop(56, steps, pixels, labels, CrossEntropyOPL()),  # differs from ce by noise only
@@ -59,41 +62,27 @@ def compare_loops(rounds: int = 3, steps: int = 6) -> tuple[dict[str, float], di
         for name, loop in loops.items():
             speeds[name].append(loop())
     speed = {name: median(values) for name, values in speeds.items()}
+    features = torch.rand(BATCH, 64).requires_grad_()  # of a ResNet-56
+    opl = {"opl": lambda: torch.autograd.backward(orthogonal_projection(features, batch[1]).loss)}
     ratios = {
         "fit of bare": speed["fit"] / speed["bare"],
         "fit of conventional": speed["fit"] / speed["conventional"],
-        "OPL's share of a ResNet-56 step": _projection_seconds() * speed["resnet56 ce"] / BATCH,
+        "OPL's share of a ResNet-56 step": median_milliseconds(opl, 0.1)["opl"] / 1e3 * speed["resnet56 ce"] / BATCH,
     }
     return speed, ratios
 
 
-def bare_loop(depth: int, steps: int, pixels: Tensor, labels: Tensor) -> float:
-    """Return images per second of forward, cross-entropy, backward and SGD on one batch, in channels_last."""
-    images = (pixels[:BATCH].float() / 255).to(memory_format=torch.channels_last)
-    batch = (images, labels[:BATCH])
-    return _images_per_second(to_channels_last(_network(depth)), iter(lambda: batch, None), steps)
-
-
-def conventional_loop(depth: int, steps: int, pixels: Tensor, labels: Tensor) -> float:
-    """Return images per second of the loop that most training scripts have."""
-    loader = DataLoader(PillowImages(pixels, labels), BATCH, shuffle=True, num_workers=2)
-    return _images_per_second(_network(depth), iter(loader), steps)
-
-
 def _images_per_second(net: Network, batches: Iterator[Any], steps: int) -> float:
+    """Time forward, cross-entropy, backward and SGD."""
     optimizer = SGD().build(net.parameters())
-
-    def step() -> None:
+    for step in range(-1, steps):
+        if step == 0:  # after a warm-up
+            start = time.perf_counter()
         images, labels = next(batches)
         loss = F.cross_entropy(net(images).logits, labels)
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
-
-    step()  # warm-up
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
     return steps * BATCH / (time.perf_counter() - start)
 
 
@@ -152,37 +141,15 @@ def _network(depth: int) -> Network:
     return CifarResNet(depth=depth).build(3, CLASSES)
 
 
-def _projection_seconds() -> float:
-    """Return the time of forward and backward of OPL alone on the features of a ResNet-56 batch."""
-    features = torch.rand(BATCH, 64).requires_grad_()
-    labels = torch.randint(0, CLASSES, (BATCH,))
-
-    def call() -> None:
-        torch.autograd.backward(orthogonal_projection(features, labels).loss)
-
-    return median_milliseconds({"opl": call}, 0.1)["opl"] / 1e3
-
-
 def measure_attack(options: Options) -> Tables:
     """Measure a step of adversarial training vs the passes that it needs, for five times the minimum time."""
     network = CifarResNet(DEPTH, WIDTH).build(3, 10)
     model = to_channels_last(prepend_standardize(network, (0.5,) * 3, (0.25,) * 3)).train()
-    ms = median_milliseconds(
-        _attack_versions(model), 5 * options.seconds, reset=lambda: model.zero_grad(set_to_none=True)
-    )
-    rows = [{"version": name, "ms": value, "step / version": ms["step"] / value} for name, value in ms.items()]
-    return {f"PGD-10 of ResNet-{DEPTH}, width {WIDTH}, B={BATCH}, {torch.get_num_threads()} threads": rows}
-
-
-def _attack_versions(model: Network) -> dict[str, Callable[[], None]]:
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(BATCH, 3, 32, 32, generator=generator).contiguous(memory_format=torch.channels_last)
     labels = torch.randint(0, 10, (BATCH,), generator=generator)
     objective = AdversarialTraining(steps=PASSES).build(TaskShape(10, model.feature_dim))
     batch = Batch(images, labels, torch.arange(BATCH), 1 / BATCH)
-
-    def step() -> None:
-        objective(model, batch).total.backward()
 
     def plain() -> None:
         for _ in range(PASSES + 1):
@@ -194,4 +161,7 @@ def _attack_versions(model: Network) -> dict[str, Callable[[], None]]:
             torch.autograd.grad(F.cross_entropy(model(moved).logits, labels), moved)
         torch.autograd.backward(F.cross_entropy(model(images).logits, labels))
 
-    return {"step": step, "plain": plain, "floor": floor}
+    versions = {"step": lambda: objective(model, batch).total.backward(), "plain": plain, "floor": floor}
+    ms = median_milliseconds(versions, 5 * options.seconds, reset=model.zero_grad)
+    rows = [{"version": name, "ms": value, "step / version": ms["step"] / value} for name, value in ms.items()]
+    return {f"PGD-10 of ResNet-{DEPTH}, width {WIDTH}, B={BATCH}, {torch.get_num_threads()} threads": rows}

@@ -1,6 +1,7 @@
 """`opl bench`: what the loss, the training loop and the protocols cost on this machine."""
 
 import json
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated
@@ -33,15 +34,20 @@ class Bench(Flags):
         """Measure, and print."""
         import torch
 
-        from ..bench.measurement import show
+        from ..results.text import show_rows
 
         if self.threads:
             torch.set_num_threads(self.threads)
         measure = getattr(import_module(f"opl.experiments.bench.{MODULES[self.what]}"), f"measure_{self.what}")
         with show_status(f"measuring {self.what} (up to three minutes)"):
-            tables = measure(Options(self.seconds, self.memory))
+            tables = measure(Options(self.seconds, self.memory and sys.platform == "linux"))
         if self.json:
             print(json.dumps(tables, indent=1))
-        else:
-            show(tables)
+            return 0
+        for title, rows in tables.items():
+            show_rows(title, list(rows[0]), [[_format(value) for value in row.values()] for row in rows])
         return 0
+
+
+def _format(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
