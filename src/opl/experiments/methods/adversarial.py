@@ -130,16 +130,8 @@ class AdversarialTraining(InnerLoop, AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; only its auxiliary losses can have parameters."""
-        return AdversarialObjective(self, shape)
 
+        def perturb(model: nn.Module, batch: Batch) -> Batch:
+            return batch._replace(images=self.attack(model, batch, attack_loss))
 
-class AdversarialObjective(SupervisedObjective):
-    """Cross-entropy and auxiliary losses of the adversarial batch."""
-
-    def __init__(self, settings: AdversarialTraining, shape: TaskShape) -> None:
-        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
-        self.settings = settings
-
-    def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """Compute the criterion on the adversarial images."""
-        return super().losses(model, batch._replace(images=self.settings.attack(model, batch, attack_loss)))
+        return SupervisedObjective(build_terms(self.auxiliary, shape), change=perturb)

@@ -108,26 +108,30 @@ class SupervisedObjective(Objective):
     """A criterion on the logits, plus terms.
 
     Args:
-        criterion: called with (logits, labels), returns the *sum* over samples.
-        name: name of the criterion in the records.
         terms: by name, a weight and a term.
+        criterion: called with (logits, labels), returns the *sum* over samples; by default, cross-entropy.
+        name: name of the criterion in the records.
         guided: pass the labels to the model as well, for the margin of its head.
         weight: weight of the criterion.
+        change: from the model and a batch to the batch that is trained on.
     """
 
     def __init__(
         self,
-        criterion: nn.Module,
-        name: str = "entropy",
         terms: WeightedTerms | None = None,
+        criterion: nn.Module | None = None,
+        name: str = "entropy",
         guided: bool = False,
         weight: float = 1.0,
+        change: Callable[[nn.Module, Batch], Batch] = lambda model, batch: batch,
     ) -> None:
         super().__init__(terms)
-        self.criterion, self.name, self.guided, self.weight = criterion, name, guided, weight
+        self.criterion = criterion or nn.CrossEntropyLoss(reduction="sum")
+        self.name, self.guided, self.weight, self.change = name, guided, weight, change
 
     def losses(self, model: nn.Module, batch: Batch) -> Losses:
         """Compute the criterion."""
+        batch = self.change(model, batch)
         output = self.predict(model, batch)
         return Losses({self.name: (self.weight, self.criterion_sum(output, batch))}, output, self.term_batch(batch))
 

@@ -34,7 +34,7 @@ class Composite(AuxiliaryMethod):
         if self.head is not None and self.head.penalty_weight is not None:
             terms["head"] = (self.head.penalty_weight, HeadPenaltyTerm())
         criterion = self.criterion.build(shape)
-        return SupervisedObjective(criterion, self.criterion.name, terms, guided=self.head is not None)
+        return SupervisedObjective(terms, criterion, self.criterion.name, guided=self.head is not None)
 
 
 class HeadPenaltyTerm(Term):

@@ -19,7 +19,8 @@ class CrossEntropy(Method):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective, which has no parameters."""
-        return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing))
+        criterion = nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing)
+        return SupervisedObjective(criterion=criterion)
 
 
 @dataclass(frozen=True)
@@ -46,4 +47,4 @@ class CrossEntropyOPL(Method):
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective, which has no parameters."""
         criterion = nn.CrossEntropyLoss(reduction="sum", label_smoothing=self.label_smoothing)
-        return SupervisedObjective(criterion, terms=build_terms((self.opl,), shape))
+        return SupervisedObjective(build_terms((self.opl,), shape), criterion)

@@ -50,7 +50,7 @@ class PruningObjective(SupervisedObjective):
     stopped: Tensor
 
     def __init__(self, settings: Pruning, steps: int) -> None:
-        super().__init__(nn.CrossEntropyLoss(reduction="sum"))
+        super().__init__()
         self.settings, self.start, self.clock = settings, settings.warmup * steps, StepCounter()
         self.register_buffer("stopped", torch.zeros((), dtype=torch.bool))
         self.widths: list[list[int]] = []

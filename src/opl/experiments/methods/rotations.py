@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from ..._ranges import NotNegative
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import AuxiliaryMethod, build_terms
-from .base import Losses, Objective, SupervisedObjective, Term
+from .base import Objective, SupervisedObjective, Term
 
 TURNS = 4
 
@@ -29,15 +29,7 @@ class Rotations(AuxiliaryMethod):
         """Build the objective, which contains the layer that predicts the rotation."""
         turns = {"rotation": (self.weight, RotationTerm(shape.num_classes))}
         terms = {**turns, **build_terms(self.auxiliary, shape)}
-        return RotationObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms)
-
-
-class RotationObjective(SupervisedObjective):
-    """Supervised objective on the batch in all four rotations."""
-
-    def losses(self, model: nn.Module, batch: Batch) -> Losses:
-        """Compute the criterion on all four rotations."""
-        return super().losses(model, append_rotations(batch))
+        return SupervisedObjective(terms, change=lambda _, batch: append_rotations(batch))
 
 
 class RotationTerm(Term):

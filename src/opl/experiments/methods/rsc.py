@@ -78,7 +78,7 @@ class RSCObjective(SupervisedObjective):
     """Supervised objective that masks the model's last feature map in training."""
 
     def __init__(self, settings: RSC, shape: TaskShape) -> None:
-        super().__init__(nn.CrossEntropyLoss(reduction="sum"), terms=build_terms(settings.auxiliary, shape))
+        super().__init__(build_terms(settings.auxiliary, shape))
         self.challenge, self.place = FeatureMask(settings, shape.steps), settings.place
 
     def predict(self, model: nn.Module, batch: Batch) -> Output:

@@ -56,7 +56,7 @@ class Distillation(AuxiliaryMethod):
         check_settings(self)
         taught = TeacherTerm(Teacher.of(shape), self.temperature)
         terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
-        return SupervisedObjective(nn.CrossEntropyLoss(reduction="sum"), terms=terms, weight=1 - self.weight)
+        return SupervisedObjective(terms, weight=1 - self.weight)
 
 
 class TeacherTerm(Term):

@@ -68,7 +68,7 @@ class TruncatedObjective(SupervisedObjective):
 
     def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
         loss = TruncatedLoss(q=settings.q, k=settings.k, reduction="sum")
-        super().__init__(loss, "truncated", build_terms(settings.auxiliary, shape))
+        super().__init__(build_terms(settings.auxiliary, shape), loss, "truncated")
         self.settings, self.monitor = settings, MONITORS[settings.select]
         self.register_buffer("kept", torch.ones(sum(shape.counts), dtype=torch.bool))
         self.best: dict[str, Tensor] = {}
