@@ -7,8 +7,6 @@ import pytest
 import tyro
 
 from opl.experiments import cli
-from opl.experiments.cli import flags
-from opl.experiments.paper import recipes
 
 
 @pytest.mark.parametrize(
@@ -106,30 +104,3 @@ def test_tyro_has_the_private_names_that_sentences_are_made_of():
         tyro.cli(int, args=["two"])
     (event,) = events
     assert (event.argument.display_name(), event.argument.lowered.metavar) == ("value", "INT")
-
-
-def options_of(kind, **options):
-    """The flags of a dataclass by tyro's own parser."""
-    return {*tyro.extras.get_parser(kind, **options)._option_string_actions}
-
-
-@pytest.mark.filterwarnings("ignore:.*get_parser:DeprecationWarning")
-@pytest.mark.parametrize("name", sorted(set(cli.COMMANDS) - {"train", "evaluate", "results"}))
-def test_flags_that_are_suggested_are_flags_of_the_command(name):
-    kind = getattr(import_module(f"opl.experiments.cli.{cli.COMMANDS[name].module}"), cli.COMMANDS[name].name)
-    assert {*flags._flag_names(kind)} <= options_of(kind)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*get_parser:DeprecationWarning")
-def test_flags_that_are_suggested_for_a_recipe_are_its_settings():
-    hidden = tyro.conf.configure(tyro.conf.AvoidSubcommands, tyro.conf.SuppressFixed)
-    kinds = {}
-    for scales in recipes().values():
-        for recipe in scales.values():
-            parts = (recipe.data, recipe.model, recipe.method, recipe.noise)
-            kinds[tuple(map(type, parts))] = recipe
-    for recipe in kinds.values():
-        narrow = flags._narrow(recipe)
-        default = narrow(**flags._values(recipe))
-        assert {*flags._flag_names(default)} <= options_of(hidden(narrow), default=default), recipe.name

@@ -1,16 +1,15 @@
 """`opl check DIR`: verify the files of all runs below a folder."""
 
 import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tyro.conf import Positional
 
-from ...errors import OplError, OptionError
+from ...errors import OplError
 from ..run_folder import RunFolder
 from ..terminal import make_console
-from .flags import Flags
+from .flags import Flags, existing_folder
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,13 @@ class Check(Flags):
 
     def run(self) -> int:
         """Print one line per damaged file; return 1 if there is any."""
-        if not self.folder.is_dir():
-            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
-        runs = RunFolder.below(self.folder)
-        lines = [line for run in _with_progress(runs) for line in _describe(run)]
+        from rich.progress import Progress
+
+        runs = RunFolder.below(existing_folder(self.folder))
+        lines = []
+        with Progress(console=make_console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+            for run in bar.track(runs, description="verifying"):
+                lines += _describe(run)
         checked = f"{len(runs)} run{'' if len(runs) == 1 else 's'} checked"
         damaged = f"{len(lines)} damaged file{'' if len(lines) == 1 else 's'}" if lines else "all files intact"
         print("\n".join([*lines, f"{checked}, {damaged}"]))
@@ -37,12 +39,3 @@ def _describe(run: RunFolder) -> list[str]:
         return [f"{run.path}: {name} {fault}" for name, fault in run.faults().items()]
     except (OplError, OSError) as error:
         return [f"{run.path}: {error}"]
-
-
-def _with_progress(runs: Sequence[RunFolder]) -> Iterable[RunFolder]:
-    """The runs, with a bar on a terminal."""
-    if not sys.stderr.isatty():
-        return runs
-    from rich.progress import track
-
-    return track(runs, "verifying", console=make_console(stderr=True), transient=True)

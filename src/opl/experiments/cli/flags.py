@@ -11,17 +11,17 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self, get_args, get_origin
 
 import tyro
-from tyro.conf import OmitArgPrefixes, Positional, Suppress
+from tyro.conf import OmitArgPrefixes, Positional
 
 from ..._ranges import Range, check_settings
 from ...errors import OptionError, did_you_mean
 from ..files import read_json
 from ..scales import FULL, Scale
 from ..terminal import make_console, plain_output
+from .help import parser_of
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -88,7 +88,8 @@ def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: A
     """
 
     def fail(event: Any) -> NoReturn:
-        known = [*_flag_names(options.get("default", kind)), *(_flag_names(also) if also else ())]
+        default = {"default": options["default"]} if "default" in options else {}
+        known = [*_flag_names(parser_of(kind, **default)), *_flag_names(parser_of(also) if also else None)]
         given = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
         unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
         if unknown:
@@ -155,39 +156,13 @@ def _value_of(name: str, argv: Sequence[str]) -> str:
     return ""
 
 
-def _value(settings: Any, field: "dataclasses.Field[Any]") -> Any:
-    """Return the value of a field of an instance, or its default in a class."""
-    if not isinstance(settings, type):
-        return getattr(settings, field.name)
-    return field.default_factory() if callable(field.default_factory) else field.default
-
-
-def _flag_names(settings: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the flags of a dataclass, or of an instance of it, or of all members of a union."""
-    if get_origin(settings) in (Annotated, typing.Union, UnionType):
-        members = get_args(settings)[:1] if get_origin(settings) is Annotated else get_args(settings)
-        for member in members:
-            yield from _flag_names(member, prefix)
-        return
-    hints = typing.get_type_hints(settings if isinstance(settings, type) else type(settings), include_extras=True)
-    for field in dataclasses.fields(settings):
-        value, markers = _value(settings, field), _markers(hints[field.name])
-        inner = prefix if OmitArgPrefixes in markers else f"{prefix}{field.name}."
-        if dataclasses.is_dataclass(value):
-            yield from _flag_names(value, inner)
-        elif isinstance(value, tuple) and any(map(dataclasses.is_dataclass, value)):
-            for index, item in enumerate(value):
-                yield from _flag_names(item, f"{inner}{index}.")
-        elif not {Positional, Suppress} & {*markers} and (
-            value not in (None, ()) or not _has_settings(hints[field.name])
-        ):
-            yield f"--{prefix}{field.name}".replace("_", "-")
-
-
-def _has_settings(hint: Any) -> bool:
-    """Return whether a type is, or contains, a dataclass or a protocol of settings."""
-    is_settings = dataclasses.is_dataclass(hint) or (isinstance(hint, type) and typing.Protocol in hint.__mro__)
-    return is_settings or any(map(_has_settings, get_args(hint)))
+def _flag_names(parser: argparse.ArgumentParser | None) -> Iterator[str]:
+    """Yield the flags of a parser and of its subcommands; those that turn a flag off are left out."""
+    for action in parser._actions if parser else ():
+        if action.option_strings and "-h" not in action.option_strings:
+            yield action.option_strings[0]
+        for inner in action.choices.values() if isinstance(action.choices, dict) else ():
+            yield from _flag_names(inner)
 
 
 @contextmanager
@@ -309,6 +284,13 @@ def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int
     except SystemExit as end:
         return int(end.code or 0)
     return 1
+
+
+def existing_folder(folder: Path) -> Path:
+    """Return a folder that a user has given; raise `OptionError` if there is none."""
+    if not folder.is_dir():
+        raise OptionError(f"there is no folder {folder}: give the --out of `opl train` or `opl reproduce`.")
+    return folder
 
 
 @contextmanager

@@ -179,17 +179,11 @@ def print_help(
     _print(*["", *more] if more else [])
     _print_entries("", [entry._replace(name=word) for entry, word in zip(arguments, argument_names, strict=False)])
     named = {name: entry for entry in flags for name in entry.flags}
-    first = [named[name] for name in guide.first if name in named]
-    _print_entries("Flags to start with", first)
-    rest = [entry for entry in flags if entry not in first]
-    for heading, names in guide.groups.items():
+    for heading, names in {"Flags to start with": guide.first, **guide.groups}.items():
         chosen = [named[name] for name in names if name in named]
         _print_entries(heading, chosen)
-        rest = [entry for entry in rest if entry not in chosen]
-    for heading in dict.fromkeys(entry.heading for entry in rest):
-        _print_entries(
-            heading or ("More flags" if first else "Flags"), [entry for entry in rest if entry.heading == heading]
-        )
+        flags = [entry for entry in flags if entry not in chosen]
+    _print_groups(flags, "More flags" if guide.first else "Flags")
 
 
 def print_settings(name: str, sentence: str, parser: argparse.ArgumentParser, everything: bool) -> None:
@@ -199,8 +193,7 @@ def print_settings(name: str, sentence: str, parser: argparse.ArgumentParser, ev
     _print(f"usage: opl train {name} [flags] [settings]", "", sentence, "")
     print(f"  opl train {name} --seed 1\n  opl train {name} --epochs 5 --scale tiny")
     if everything:
-        for heading in dict.fromkeys(entry.heading for entry in entries):
-            _print_entries(heading or "Settings of the run", [entry for entry in entries if entry.heading == heading])
+        _print_groups(entries, "Settings of the run")
         return
     _print_entries("Settings to start with", first)
     others = len(entries) - len(first)
@@ -262,6 +255,12 @@ def _first_sentence(text: str) -> str:
         'Where runs are executed'
     """
     return re.sub(r"\s+", " ", text.partition("\n\n")[0]).partition(". ")[0].rstrip(".").replace("`", "")
+
+
+def _print_groups(entries: Sequence[Entry], own: str) -> None:
+    """Print entries under the headings of their groups; those of the command have the heading `own`."""
+    for heading in dict.fromkeys(entry.heading for entry in entries):
+        _print_entries(heading or own, [entry for entry in entries if entry.heading == heading])
 
 
 def _print_entries(heading: str, entries: Sequence[Entry]) -> None:

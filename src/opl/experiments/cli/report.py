@@ -5,8 +5,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from ...errors import OptionError
-from .flags import Flags
+from .flags import Flags, existing_folder
 
 
 @dataclass(frozen=True)
@@ -24,9 +23,7 @@ class Report(Flags):
         from ..results.runs import read_runs
         from ..tryout.verdict import read_items
 
-        if not self.folder.is_dir():
-            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
-        runs = read_runs(self.folder)
+        runs = read_runs(existing_folder(self.folder))
         items = {**items_of(run.name for run in runs), **read_items(self.folder)}
         print(write_report(self.folder, items, runs=screen(runs, items.values())))
         return 0

@@ -46,48 +46,35 @@ class Reproduce(Flags):
 
     def run(self) -> int:
         """Train and measure unfinished runs, then print the table or draw the figure."""
-        chosen = self._choose()
+        chosen = item(self.item)
+        if not chosen.rows:
+            raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
+        if not chosen.at(self.scale):
+            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: choose another --scale.")
         with show_status(f"loading the recipes of {chosen.name}"):
             recipe(chosen.at(self.scale)[0].recipe, self.scale)
-        if self.dry_run:
-            jobs = self._jobs(self._with_data(chosen), self._folder(chosen))
-            _show_plan(chosen, jobs, self.scale, self.placement)
-            return 0
         present = self._with_data(chosen)
-        folder = self._make_folder(chosen)
+        names = self.scale, chosen.home or chosen.name
+        folder = self.out.joinpath(*names)
+        if self.dry_run:
+            _show_plan(chosen, self._jobs(present, folder), self.scale, self.placement)
+            return 0
+        try:
+            make_folder(self.out, *names)
+        except OSError as error:
+            raise unwritable(folder, error) from error
         self._refuse_other_settings(chosen, folder)
-        failed = self._run_all(present, folder)
+        failed = self._run_all(present, folder.absolute())  # processes on a cluster start in other folders
         runs = _comparable_runs(folder)
         self._report(chosen, runs, folder)
         if chosen.figure and not failed:
             self._draw(present, runs, folder)
         return 1 if failed else 0
 
-    def _choose(self) -> Item:
-        """Look up the item and check that the flags fit it."""
-        chosen = item(self.item)
-        if not chosen.rows:
-            raise OptionError(f"{chosen.name} cannot be drawn yet: {chosen.note}")
-        if not chosen.at(self.scale):
-            raise OptionError(f"{chosen.name} has no runs at scale {self.scale}: choose another --scale.")
-        return chosen
-
-    def _folder(self, chosen: Item) -> Path:
-        """The folder of its runs; absolute, because processes on a cluster start in other folders."""
-        return (self.out / self.scale / (chosen.home or chosen.name)).absolute()
-
     def _jobs(self, chosen: Item, folder: Path) -> list[Job]:
         """All runs of an item, done or not."""
         seeds = self.seeds or chosen.seeds_at(self.scale)
         return jobs_of(chosen, self.scale, seeds, folder, lambda name: recipe(name, self.scale))
-
-    def _make_folder(self, chosen: Item) -> Path:
-        """Create the folder of its runs."""
-        names = self.scale, chosen.home or chosen.name
-        try:
-            return make_folder(self.out, *names)
-        except OSError as error:
-            raise unwritable(self.out.joinpath(*names), error) from error
 
     def _refuse_other_settings(self, chosen: Item, folder: Path) -> None:
         """Raise an error before anything is trained if an existing run of the item is incomparable or damaged."""
@@ -142,23 +129,17 @@ class Reproduce(Flags):
 
     def _run_all(self, chosen: Item, folder: Path) -> list[Job]:
         """Train and measure unfinished runs; returns the runs that failed."""
-        folder = folder.absolute()  # processes on a cluster start in other folders
         jobs = self._jobs(chosen, folder)
-        self._find_data(jobs)
+        if self.scale != "tiny" and self.placement.on == "local":  # on a cluster, only its machines know
+            from ..data import find
+
+            for name in _data_sets([job for job in jobs if not job.folder.done], self.scale):
+                find(name)  # raises an error before anything starts if a data set is missing
         show_lines(announce(jobs, self.placement), stderr=True)
         with self.placement.executor(folder, self.scale == "tiny") as executor:
             return run_all(jobs, self.scale, folder, executor, self.placement.resources) or measure_all(
                 chosen, jobs, self.scale, folder, executor, self.placement.resources
             )
-
-    def _find_data(self, jobs: list[Job]) -> None:
-        """Raise an error before anything starts if a data set is missing; on a cluster, only its machines know."""
-        if self.scale == "tiny" or self.placement.on != "local":
-            return
-        from ..data import find
-
-        for name in _data_sets([job for job in jobs if not job.folder.done], self.scale):
-            find(name)
 
     def _report(self, chosen: Item, runs: "list[Run]", folder: Path) -> None:
         """Write the table and the page, and print the table."""

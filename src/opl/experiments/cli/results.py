@@ -9,7 +9,7 @@ from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError, did_you_mean
 from ..files import read_limited
-from .flags import Parser, read_flags
+from .flags import Parser, existing_folder, read_flags
 
 RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
 JOBS = ("add", "write", "draw")
@@ -32,9 +32,7 @@ class Add:
         from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
 
-        if not self.folder.is_dir():
-            raise OptionError(f"there is no folder {self.folder}: give the --out of `opl train` or `opl reproduce`.")
-        runs = read_runs(self.folder)
+        runs = read_runs(existing_folder(self.folder))
         if not runs:
             raise OptionError(f"there are no runs in {self.folder}: give the --out of `opl train` or `opl reproduce`.")
         outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)

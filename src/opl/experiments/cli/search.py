@@ -77,7 +77,9 @@ class Search:
                 check_recipe(self._build([f"--{setting.name}", value]), self.prune_at)
         with own(self.out.absolute(), "search", base.name):
             claim_folder(folder, self._definition(base))
-            sampler = self._sampler(space, goal, folder, base.seed)
+            batch = self.batch or self.placement.jobs
+            optuna = (space, goal, folder, self.trials, batch, base.seed)
+            sampler: Sampler = OptunaSampler(*optuna) if self.by == "optuna" else Grid(space, goal)
             self._announce(space)
             with self.placement.executor(folder, self.scale == "tiny") as executor:
                 trials = execution.run(sampler, executor, self.placement.resources)
@@ -102,11 +104,6 @@ class Search:
         optuna = {"batch": self.batch or self.placement.jobs} if self.by == "optuna" else {}
         chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
         return {"recipe": to_json(base), **chosen, "metric": self.metric, **optuna}
-
-    def _sampler(self, space: tuple[Setting, ...], goal: Goal, folder: Path, seed: int) -> Sampler:
-        if self.by == "grid":
-            return Grid(space, goal)
-        return OptunaSampler(space, goal, folder, self.trials, self.batch or self.placement.jobs, seed)
 
     def _finish(
         self, trials: list[Trial], sampler: Sampler, space: tuple[Setting, ...], goal: Goal, folder: Path

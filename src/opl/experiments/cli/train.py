@@ -73,7 +73,12 @@ class Train:
             print(json.dumps(to_json(self.recipe), indent=1))
             print(f"cost: {cost_of(self.recipe.name) or 'not measured yet'}")
             return 0
-        self._announce()
+        seconds = seconds_of(self.recipe.name, self.recipe.scale)
+        if seconds >= LONG and sys.stderr.isatty():
+            from ..results.text import show_lines
+            from ..runner.display import format_seconds
+
+            show_lines([f"one run takes about {format_seconds(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
         with show_status(f"loading the libraries to train {self.recipe.name}"):
             from ..training.run import Part, run
 
@@ -83,15 +88,6 @@ class Train:
         elif result is not None:
             self._show(result)
         return 0
-
-    def _announce(self) -> None:
-        """Print the cost of a long run on a terminal before it starts."""
-        seconds = seconds_of(self.recipe.name, self.recipe.scale)
-        if seconds >= LONG and sys.stderr.isatty():
-            from ..results.text import show_lines
-            from ..runner.display import format_seconds
-
-            show_lines([f"one run takes about {format_seconds(seconds)} ({cost_of(self.recipe.name)})"], stderr=True)
 
     def _show(self, result: dict[str, Any]) -> None:
         """Print the numbers in two decimals, the folder, and what to do next."""

@@ -44,6 +44,8 @@ class Try(Flags):
 
     def run(self) -> int:
         """Decode the images, train what fits into the time, and print the comparison."""
+        import torch
+
         from ..data.user_images import short_name
         from ..run_folder import own
         from ..tryout.plan import Clock
@@ -51,7 +53,7 @@ class Try(Flags):
 
         clock = Clock(self.minutes)
         name = short_name(self.target)
-        accelerators = _accelerators()
+        accelerators = torch.cuda.device_count()
         jobs = self.jobs or accelerators or min(2, os.cpu_count() or 1)
         trial = Trial(self.target, name, self.out / "try" / name, self.settings, jobs, clock)
         self._say(f"reading the images of {self.target} ...")
@@ -75,7 +77,9 @@ class Try(Flags):
             try:
                 outcome = trial.train(chosen, executor)
             except KeyboardInterrupt:
-                raise self._stopped(trial, chosen) from None
+                seeds, planned = trial.finished_seeds(chosen), trial.planned_seeds(chosen)
+                sentence = f"stopped after {len(seeds)} of {len(planned)} seeds, which are kept"
+                raise StoppedError(f"{sentence}; resume with {self._command()}", INTERRUPTED) from None
         return self._finish(trial, facts, chosen, outcome)
 
     def _list_left_out(self, folder: Path, facts: "ImageFacts") -> None:
@@ -154,14 +158,6 @@ class Try(Flags):
         seconds = trial.seconds_of_next(chosen, int(flags.get("seeds", 0)))
         return self._command(flags, max(1.0, ceil((MARGIN * seconds + 2 * PAGE_SECONDS) / 60)))
 
-    def _stopped(self, trial: "Trial", chosen: "Chosen") -> StoppedError:
-        seeds = trial.finished_seeds(chosen)
-        return StoppedError(
-            f"stopped after {len(seeds)} of {len(trial.planned_seeds(chosen))} seeds, which are kept; resume with "
-            f"{self._command()}",
-            INTERRUPTED,
-        )
-
     def _command(self, changes: Mapping[str, Any] | None = None, minutes: float | None = None) -> str:
         from ..tryout.overview import command
 
@@ -169,9 +165,3 @@ class Try(Flags):
 
     def _say(self, text: str) -> None:
         print(f"opl: {text}", file=sys.stderr, flush=True)
-
-
-def _accelerators() -> int:
-    import torch
-
-    return torch.cuda.device_count()
