@@ -85,12 +85,7 @@ def pgd(
 ) -> Tensor:
     """Take `settings.steps` steps from a random point in the ball; return the (N, C, H, W) adversarial images.
 
-    Args:
-        model: maps pixels in [0, 1] to logits.
-        images: (N, C, H, W).
-        labels: (N,).
-        settings: radius, norm, steps, batch size and seed.
-        numbers: seed the random start of each image, together with the settings' seed; by default, its index.
+    `numbers` seed the random start of each image, together with the settings' seed; by default, they are its index.
     """
     numbers = range(len(images)) if numbers is None else numbers
     starts = [
@@ -150,16 +145,8 @@ def autoattack(
 ) -> AttackState:
     """Run standard AutoAttack from `pyautoattack`, one attack and one batch at a time so that it can be resumed.
 
-    The same images are broken as in a single call of `pyautoattack`.
-
-    Args:
-        model: maps (B, C, H, W) pixels in [0, 1] to (B, classes) logits.
-        images: (N, C, H, W), on the model's device.
-        labels: (N,).
-        settings: radius, norm, batch size, seed, and the numbers of iterations and queries.
-        state: the state last passed to `save`, to resume from.
-        save: called with the state after every batch.
-        watch: called with the name of the attack, the number of finished batches, and their total number.
+    The same images are broken as in a single call of `pyautoattack`. The model maps pixels in [0, 1] to logits; `save`
+    is called with the state after every batch, and the state passed last resumes the attack.
     """
     check_pixels(images)
     if state is None:

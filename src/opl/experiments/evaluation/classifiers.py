@@ -31,17 +31,9 @@ _lock = threading.Lock()
 def logistic(
     support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0, tol: float = 1e-5
 ) -> Tensor:
-    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `fit`.
+    """Multinomial logistic regression, as scikit-learn's `LogisticRegression(C=C)`: see `fit` for C and tol.
 
     An `OplWarning` is issued for problems that do not converge.
-
-    Args:
-        support: (E, n, D).
-        labels: (E, n) or (n,), from 0 to way - 1.
-        queries: (E, q, D).
-        way: number of classes.
-        C: weight of the cross-entropy relative to the penalty.
-        tol: allowed relative error of the weights.
 
     Example:
         >>> logistic(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
@@ -116,33 +108,17 @@ def cosine(support: Tensor, labels: Tensor, queries: Tensor, way: int) -> Tensor
 def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: float = 1.0) -> Tensor:
     """Ridge regression to 1 for the true class and -1 for the others, as scikit-learn's `RidgeClassifier(alpha)`.
 
-    Args:
-        support: (E, n, D).
-        labels: (E, n) or (n,), from 0 to way - 1.
-        queries: (E, q, D).
-        way: number of classes.
-        alpha: weight of the squared weights; the intercept is not penalized.
+    `alpha` is the weight of the squared weights; the intercept is not penalized.
 
     Example:
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-
-    def scores(rows: Tensor, ids: Tensor, points: Tensor) -> Tensor:
-        return ridge_scores(rows, ids, points, way, alpha)
-
-    return predict(scores, support, labels, queries, way)
+    return predict(lambda *episodes: ridge_scores(*episodes, way, alpha), support, labels, queries, way)
 
 
 def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alpha: float) -> Tensor:
-    """Return (E, q, way), the values of the ridge regressions at the queries.
-
-    Args:
-        support: (E, n, D), float32 or float64.
-        labels: (E, n).
-        queries: (E, q, D), of the same dtype.
-        way: number of classes.
-        alpha: weight of the squared weights.
+    """Return (E, q, way), the values of the ridge regressions at the queries; all features are float32 or float64.
 
     Example:
         >>> ridge_scores(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), torch.tensor([[[2.0]]]), 2, alpha=0.5)
@@ -210,14 +186,8 @@ def predict(
 ) -> Tensor:
     """Return (E, q): the class with the highest score; ties go to the first.
 
-    Args:
-        scores: maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way), or (e, q, n) if `by_row`.
-        support: (E, n, D).
-        labels: (E, n) or (n,).
-        queries: (E, q, D).
-        way: number of classes.
-        by_row: whether scores belong to the support rows, whose classes are then predicted.
-        threaded: process several chunks in parallel.
+    `scores` maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way). With `by_row` it maps to
+    (e, q, n): its values belong to the support rows, whose classes are then predicted.
     """
     labels = labels.to(support.device).long().expand(support.shape[:2])
     predictions = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
@@ -242,14 +212,7 @@ def map_chunks(
     """Return the results of `work` for each chunk of the episodes, without gradients.
 
     On the CPU each chunk has one thread, and as many chunks run in parallel as torch has threads (at most six): threads
-    that share each small operation would mostly wait for each other.
-
-    Args:
-        work: called with a slice of the episodes.
-        support: (E, n, D).
-        way: number of classes.
-        queries: number of queries per episode.
-        threaded: process several chunks in parallel.
+    that share each small operation would mostly wait for each other. Without `threaded`, one chunk runs at a time.
 
     Example:
         >>> map_chunks(lambda part: part, torch.zeros(3, 5000, 4096), way=5)

@@ -62,15 +62,8 @@ def episode_accuracies(
 ) -> list[Tensor]:
     """Return the accuracy in percent of every episode, (episodes,), for each of the settings.
 
-    Args:
-        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
-        part: images of the novel classes.
-        settings: protocols on the same images (views, noise, seed); they may differ in way, shot and classifier.
-        augment: the augmentations of the training images.
-        mean: mean of each channel.
-        std: standard deviation of each channel.
-        device: the model's device.
-        watch: called with the name of the task, the amount done, and the total.
+    The settings are protocols on the same images of novel classes (views, noise, seed); they may differ in way, shot
+    and classifier. `augment` are the augmentations of the training images. The model's mode is restored.
     """
     first = settings[0]
     if any(protocol.images != first.images for protocol in settings):

@@ -26,12 +26,8 @@ def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tup
     `noise/fitted`: how many correct labels the network predicts. `noise/memorized`: how many wrong labels it predicts.
     `noise/recovered`: for how many images with a wrong label it predicts the true class. `noise/told`: how often a
     wrong label has a larger cross-entropy than a correct one (the area under the ROC curve; 50 is chance). Percentages
-    of empty sets are omitted.
-
-    Args:
-        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
-        batches: the training images, not augmented, with their given (possibly wrong) labels.
-        true: (N,) the true labels.
+    of empty sets are omitted. The batches are the training images, not augmented, with their given labels, and `true`
+    (N,) the true labels. The model's mode is restored.
     """
     predicted, entropy, given = torch.empty_like(true), torch.empty(len(true)), torch.empty_like(true)
     with evaluation_mode(model):

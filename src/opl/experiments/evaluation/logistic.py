@@ -47,14 +47,7 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float = 1.0, tol: float = 
 
     For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
     ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
-    converge slowly are solved by Newton's method.
-
-    Args:
-        support: (E, n, D), float32 or float64.
-        labels: (E, n), from 0 to way - 1.
-        way: number of classes.
-        C: weight of the cross-entropy relative to the penalty.
-        tol: allowed relative error of the weights.
+    converge slowly are solved by Newton's method. `tol` is the allowed relative error of the weights.
 
     Example:
         >>> result = fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=2)

@@ -39,8 +39,15 @@ def _format(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+class Checked:
+    """Base class of settings that check themselves."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
 @dataclass(frozen=True)
-class FewShot:
+class FewShot(Checked):
     """Few-shot episodes as in RFS: a new classifier on frozen features for every episode."""
 
     way: Annotated[int, Range(2, LARGEST_COUNT)] = 5
@@ -71,9 +78,6 @@ class FewShot:
     seed: Seed = 0
     """Random seed of the episodes, views and noise; not the seed of the run."""
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-
     @property
     def repeats(self) -> int:
         """Copies of each support image."""
@@ -102,7 +106,7 @@ class FewShot:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Checked):
     """Episodes of Meta-Dataset as in SUR: domain weights are fitted on the support set of every episode."""
 
     target: Name = "omniglot"
@@ -118,9 +122,6 @@ class Selection:
     """The test classes of the target, or its validation classes."""
     seed: Seed = 0
     """Random seed of the episodes; not the seed of the run."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def name(self) -> str:
@@ -167,7 +168,7 @@ STANDARD = {"iterations": 100, "queries": 5000}  # of AutoAttack's standard vers
 
 
 @dataclass(frozen=True)
-class Attack:
+class Attack(Checked):
     """White-box attacks on a random subset of the test images, the same for every network."""
 
     eps: Positive = 8 / 255
@@ -193,7 +194,7 @@ class Attack:
     """Run the sanity checks, which run PGD at further radii."""
 
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
         check_radius(self.eps, self.norm)
 
     @property
@@ -235,7 +236,7 @@ _ATTACK_SETTINGS: dict[AttackKind, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class OpenSet:
+class OpenSet(Checked):
     """Detection of images that belong to none of the classes of a run, by scores of its network."""
 
     outside: str = "default"
@@ -247,9 +248,6 @@ class OpenSet:
     """The score `knn` is the cosine similarity to this nearest training image."""
     seed: Seed = 0
     """Random seed of the choice of images; not the seed of the run."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def metric(self) -> str:
@@ -263,7 +261,7 @@ class OpenSet:
 
 
 @dataclass(frozen=True)
-class Transfer:
+class Transfer(Checked):
     """Retrieval and few-shot episodes on classes and data sets that a run was not trained on."""
 
     target: str = "default"
@@ -275,9 +273,6 @@ class Transfer:
     """Episodes of 5 classes, with 15 queries per class."""
     seed: Seed = 0
     """Random seed of the choice of images and of the episodes; not the seed of the run."""
-
-    def __post_init__(self) -> None:
-        check_settings(self)
 
     @property
     def metric(self) -> str:

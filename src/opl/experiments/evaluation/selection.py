@@ -93,13 +93,9 @@ class Extractor:
 
     @torch.no_grad()
     def features(self, name: str, part: Images, rows: Tensor, watch: Watch) -> Tensor:
-        """Return (n, D) features of some images of a part, from the run's folder if it has them for the same images.
+        """Return (n, D) features of the images at some rows of a part, ascending.
 
-        Args:
-            name: the name of the part, which names the file.
-            part: the images.
-            rows: (n,) indices within the part, ascending.
-            watch: called while features are computed.
+        They are read from the run's folder if it has them for the same images; `name` names the file.
         """
         digest, file = _digest(part, rows), f"{FEATURES}{name}"
         kept = self.folder.outputs(file)
@@ -144,21 +140,13 @@ def open_family(folder: RunFolder, device: torch.device) -> list[Extractor]:
             "choose runs with one image size."
         )
     for member in family:
-        _check_base(member)
+        base, start = member.folder.beside(member.recipe.after), member.folder.result().get("after", {})
+        if member.recipe.inherit and start.get("sha256") != base.weights_sum():
+            raise FolderError(
+                f"{member.folder.path} started from other weights of {member.recipe.after} than the current ones: "
+                "delete the folder and run it again."
+            )
     return family
-
-
-def _check_base(member: Extractor) -> None:
-    """Check that a member of a parametric family started from the current weights of the base network."""
-    if not member.recipe.inherit:
-        return
-    base = member.folder.beside(member.recipe.after)
-    start: dict[str, Any] = member.folder.result().get("after", {})
-    if start.get("sha256") != base.weights_sum():
-        raise FolderError(
-            f"{member.folder.path} started from other weights of {member.recipe.after} than the current ones: delete "
-            "the folder and run it again."
-        )
 
 
 class Accuracies(NamedTuple):
@@ -191,12 +179,7 @@ def weighted_accuracies(
 ) -> Accuracies:
     """Fit the weights of each episode on its support set, and classify its queries by the nearest centroid.
 
-    Args:
-        features: (K, n, D) features of K networks.
-        index: (N,) the index in `features` of each image of the part.
-        episodes: the episodes, of images of the part.
-        protocol: how weights are fitted.
-        watch: called with the number of finished episodes.
+    `features` are (K, n, D) of K networks, and `index` (N,) says where the feature of each image of the part is.
     """
     accuracies: list[Tensor] = []
     weights = []
@@ -298,12 +281,6 @@ def fit_weights(support: Sequence[SupportSet], *, steps: int = 40, rate: float =
     In each episode, the cross-entropy of `scale` times the cosines between support images and centroids is minimized
     over K numbers, whose sigmoids are the weights, by Adadelta with a learning rate of `rate` divided by the number of
     classes, starting at 0.
-
-    Args:
-        support: the support set of each episode.
-        steps: number of steps.
-        rate: learning rate of an episode times its number of classes.
-        scale: factor of the cosines.
     """
     logits = [torch.zeros(len(episode.products.inner), dtype=torch.float64, requires_grad=True) for episode in support]
     if not support:

@@ -96,7 +96,8 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
     The model keeps its own normalization, because its data may differ from those of the earlier run, and its adapters,
     which are new.
     """
-    ours, theirs = (_classes(network) for network in (model, before))
+    fcs = [network.fc for network in (model, before)]
+    ours, theirs = (len(fc.weight) if isinstance(fc, nn.Linear) else 0 for fc in fcs)
     if ours != theirs and not recipe.new_head:
         raise OptionError(
             f"{recipe.after} has {theirs} classes and {recipe.name} {ours}, so the classifier cannot be inherited: "
@@ -108,11 +109,6 @@ def inherit(model: Network, before: Network, recipe: Recipe) -> None:
         if name.startswith(f"{STANDARDIZE}.") or is_adapter(name)
     }
     load_weights(model, {**before.state_dict(), **kept}, skip_classifier=recipe.new_head)
-
-
-def _classes(network: Network) -> int:
-    """Return the number of classes of the classifier; 0 if it is not a linear layer."""
-    return len(network.fc.weight) if isinstance(network.fc, nn.Linear) else 0
 
 
 def synchronize_batch_norm(recipe: Recipe, model: Network, device: torch.device) -> Network:

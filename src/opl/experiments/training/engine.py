@@ -54,10 +54,11 @@ def import_fabric() -> Any:
 def launch(recipe: Recipe) -> Any:
     """Launch Fabric with the recipe's devices, precision and processes; under torchrun or SLURM it uses theirs."""
     several = recipe.devices * recipe.nodes > 1
+    startup = timedelta(seconds=max(recipe.timeout, STARTUP))
     if several and not torch.cuda.is_available():
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // recipe.devices))
     lightning = import_fabric()
-    strategy: Any = _strategy(recipe) if several else "auto"
+    strategy: Any = _strategy(recipe, startup) if several else "auto"
     fabric = lightning.Fabric(
         devices=recipe.devices, num_nodes=recipe.nodes, strategy=strategy, precision=recipe.precision
     )
@@ -65,7 +66,7 @@ def launch(recipe: Recipe) -> Any:
         _start_ranks(recipe.devices, recipe.nodes, strategy.cluster_environment)
     try:
         if several:
-            _connect_restarted("nccl" if torch.cuda.is_available() else "gloo", _startup(recipe))
+            _connect_restarted("nccl" if torch.cuda.is_available() else "gloo", startup)
         fabric.launch()
     except Exception as error:
         lost = describe_loss(error, recipe.timeout)
@@ -81,13 +82,8 @@ def launch(recipe: Recipe) -> Any:
     return fabric
 
 
-def _startup(recipe: Recipe) -> timedelta:
-    return timedelta(seconds=max(recipe.timeout, STARTUP))
-
-
-def _strategy(recipe: Recipe) -> Any:
+def _strategy(recipe: Recipe, timeout: timedelta) -> Any:
     """Return Fabric's strategy for several processes."""
-    timeout = _startup(recipe)
     if recipe.strategy == "ddp":
         from lightning_fabric.strategies.ddp import DDPStrategy
 
@@ -146,14 +142,10 @@ def _command() -> list[str]:
     """The command that started this process; a module of ours is not looked for in the current folder."""
     import __main__
 
-    if __main__.__spec__ is None:
-        return [sys.executable, *_safe(sys.flags.safe_path), os.path.abspath(sys.argv[0]), *sys.argv[1:]]
-    name = __main__.__spec__.name
-    return [sys.executable, *_safe(sys.flags.safe_path or name.startswith("opl.")), "-m", name, *sys.argv[1:]]
-
-
-def _safe(wanted: bool) -> list[str]:
-    return ["-P"] if wanted else []
+    name = __main__.__spec__.name if __main__.__spec__ else ""
+    program = ["-m", name] if name else [os.path.abspath(sys.argv[0])]
+    safe = ["-P"] if sys.flags.safe_path or name.startswith("opl.") else []
+    return [sys.executable, *safe, *program, *sys.argv[1:]]
 
 
 def _connect_restarted(backend: str, timeout: timedelta) -> None:

@@ -8,7 +8,7 @@ import math
 import signal
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -171,7 +171,7 @@ class _Steps:
                 counter.set_step(base + step)
 
         skips = self.recipe.on_nan == "skip"
-        buffers = self._buffers(copied=True) if skips else {}
+        buffers = [buffer.clone() for buffer in self._buffers()] if skips else []
         loss, broken = self._gradients(pieces, count, prepare, where)
         agreed = self._agree(loss, broken, first, last + 1)
         fails = bool(agreed.wrong) or agreed.broken
@@ -179,8 +179,8 @@ class _Steps:
             raise _diverged(where, agreed.wrong, totals)
         if fails:
             totals.skipped += 1
-            for name, buffer in self._buffers().items():
-                buffer.copy_(buffers[name])
+            for buffer, before in zip(self._buffers(), buffers, strict=True):
+                buffer.copy_(before)
         else:
             if self.recipe.clip:
                 self.fabric.clip_gradients(
@@ -216,11 +216,9 @@ class _Steps:
         counted = self.steps > 0 and after // self.steps > first // self.steps
         return _Agreement(sums, loss.images, bool(total[0]), signum, bool(total[1]) or counted)
 
-    def _buffers(self, copied: bool = False) -> dict[str, torch.Tensor]:
-        """The buffers of model and objective by name, or copies of them."""
-        modules = {"model": self.model, "objective": self.objective}
-        named = {f"{key}.{name}": value for key, module in modules.items() for name, value in module.named_buffers()}
-        return {name: value.clone() for name, value in named.items()} if copied else named
+    def _buffers(self) -> Iterator[torch.Tensor]:
+        """The buffers of model and objective."""
+        return chain(self.model.buffers(), self.objective.buffers())
 
 
 def _diverged(where: str, wrong: list[str], totals: EpochTotals) -> DivergedError:

@@ -22,16 +22,18 @@ FIGURES_EVERY = 5  # epochs
 FIGURE_IMAGES = 2000  # images used for the figures of a logger
 
 
-def announce_start(recipe: Recipe) -> None:
+def announce_start(recipe: Recipe, terminal: bool = True) -> None:
     """Print what is about to be loaded at once, on a terminal; a log gets it with `announce_parts`."""
-    if _is_terminal():
-        _print(_describe_start(recipe))
+    if _is_terminal() == terminal:
+        _print(
+            f"{recipe.name} seed {recipe.seed}, scale {recipe.scale}: loading data {recipe.data.name} and network "
+            f"{type(recipe.model).__name__}"
+        )
 
 
 def announce_parts(recipe: Recipe, splits: Splits, weights: int, steps: int, first: int) -> None:
     """Print what was loaded: images, classes, weights, steps, and the epoch from which a run resumes."""
-    if not _is_terminal():
-        _print(_describe_start(recipe))
+    announce_start(recipe, terminal=False)
     resumed = f", resuming after epoch {first}" if first else ""
     sizes = f"{len(splits.train):,} training, {len(splits.val):,} validation and {len(splits.test):,} test images"
     _print(f"{sizes}, {recipe.data.num_classes:,} classes")
@@ -51,13 +53,6 @@ def _print(sentence: str) -> None:
     make_console(stderr=True).print(sentence)
 
 
-def _describe_start(recipe: Recipe) -> str:
-    return (
-        f"{recipe.name} seed {recipe.seed}, scale {recipe.scale}: loading data {recipe.data.name} and network "
-        f"{type(recipe.model).__name__}"
-    )
-
-
 def describe_epoch(record: EpochRecord) -> str:
     """The numbers of an epoch: of validation images, or of the training images where it was not validated.
 
@@ -67,14 +62,8 @@ def describe_epoch(record: EpochRecord) -> str:
         >>> describe_epoch({"train/entropy": 0.3, "train/loss": 0.7, "train/s": 0.8, "train/d": 0.4})
         'train cross-entropy 0.300  train s 0.80  train d 0.40'
     """
-    if "val/loss" in record:
-        numbers = {
-            "cross-entropy {:.3f}": "val/loss",
-            "s {:.2f}": "s",
-            "d {:.2f}": "d",
-            "accuracy {:.2f} %": "val/top1",
-        }
-    else:
+    numbers = {"cross-entropy {:.3f}": "val/loss", "s {:.2f}": "s", "d {:.2f}": "d", "accuracy {:.2f} %": "val/top1"}
+    if "val/loss" not in record:
         entropy = "train/entropy" in record
         first = {"train cross-entropy {:.3f}": "train/entropy"} if entropy else {"train loss {:.3f}": "train/loss"}
         numbers = first | {"train s {:.2f}": "train/s", "train d {:.2f}": "train/d"}
@@ -184,14 +173,21 @@ class RunLogger:
 
     def _log_figures(self, model: nn.Module, epoch: int) -> None:
         """Log the class-similarity matrix of held-out images, and a scatter plot of their features if these are 2-D."""
+        from matplotlib.figure import Figure
+
         part = self.splits.val if len(self.splits.val) else self.splits.train
         some = replace(part, rows=part.rows[:FIGURE_IMAGES])
         arrays = validate_part(self.fabric, self.recipe, model, some, keep=True, alone=True).arrays
-        self.logger.experiment.add_figure("similarity", _matrix(arrays["similarity"]), epoch)
+        figure = Figure(figsize=(5, 4), layout="constrained")
+        image = figure.subplots().imshow(np.abs(arrays["similarity"]), vmin=0, vmax=1, cmap="cividis")
+        figure.colorbar(image, label="|cosine|")
+        self.logger.experiment.add_figure("similarity", figure, epoch)
         if arrays["features"].shape[1] == 2:
-            self.logger.experiment.add_figure(
-                "features", _plane(arrays["features"].astype("float32"), arrays["labels"]), epoch
-            )
+            figure = Figure(figsize=(5, 5), layout="constrained")
+            axes = figure.subplots()
+            axes.scatter(*arrays["features"].astype("float32").T, c=arrays["labels"], s=5, cmap="tab20")
+            axes.set_aspect("equal", adjustable="datalim")
+            self.logger.experiment.add_figure("features", figure, epoch)
 
 
 def _open_logger(kind: Log, recipe: Recipe, folder: RunFolder) -> Any:
@@ -216,22 +212,3 @@ def _wandb_logger() -> Any:
     except ImportError as error:
         raise OptionError("--log wandb needs Weights & Biases: pip install wandb, then wandb login.") from error
     return WandbLogger
-
-
-def _matrix(similarity: Any) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 4), layout="constrained")
-    axes = figure.subplots()
-    figure.colorbar(axes.imshow(np.abs(similarity), vmin=0, vmax=1, cmap="cividis"), label="|cosine|")
-    return figure
-
-
-def _plane(features: Any, labels: Any) -> Any:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axes = figure.subplots()
-    axes.scatter(features[:, 0], features[:, 1], c=labels, s=5, cmap="tab20")
-    axes.set_aspect("equal", adjustable="datalim")
-    return figure

@@ -115,7 +115,9 @@ def _owned(fabric: Any, recipe: Recipe, folder: RunFolder, wait: float) -> Itera
             try:
                 stack.enter_context(folder.owned(wait))
                 folder.sweep()
-                folder.start(to_json(recipe), {**_opl(recipe), **describe_environment()}, complete_settings)
+                method = recipe.method  # tables and reports match rows by its OPL settings and its baseline
+                about = {"opl": to_json(method.opl), "baseline": to_json(method.baseline()), **describe_environment()}
+                folder.start(to_json(recipe), about, complete_settings)
             except Exception as error:
                 refusal = explain(error)
                 if refusal is None:
@@ -144,11 +146,6 @@ def _recorded(recipe: Recipe, folder: RunFolder) -> Iterator[None]:
         if failure is None or failure is error:
             raise
         raise failure from error
-
-
-def _opl(recipe: Recipe) -> dict[str, Any]:
-    """Return the method's OPL settings and its baseline, by which tables and reports match rows."""
-    return {"opl": to_json(recipe.method.opl), "baseline": to_json(recipe.method.baseline())}
 
 
 class _Training:
@@ -197,7 +194,7 @@ class _Training:
                 everything=lambda: plain_batches(self.data, self.model),
                 state=self.state,
                 validate=self._validate,
-                save=self._save_until,
+                save=self._save,
                 watch=self.bar.step,
                 stop=self.stop,
             )
@@ -241,21 +238,19 @@ class _Training:
         tested = self._validate_part(model, self.splits.test).numbers["top1"] if peeks or oracle else 0.0
         return {**named, **({"test/top1": tested} if peeks else {}), **({ORACLE: tested} if oracle else {})}
 
-    def _save_until(self, state: dict[str, Any], record: EpochRecord | None) -> None:
-        """Save, and pause after the requested epoch."""
-        self._save(state, record)
-        if record is not None and self.part.watch is not None and self.fabric.is_global_zero:
-            self.part.watch(self.model, self.splits)
+    def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
+        """Save an epoch, or without a record a state inside one, and pause after the requested epoch."""
+        if self.fabric.is_global_zero:
+            if record is not None:
+                self._record(state, record)
+            self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
+            if record is not None:
+                self._report(record)
         if record is not None and self.first < self.part.until <= state["epoch"]:
             raise Pause(f"paused after epoch {state['epoch']}.")
 
-    def _save(self, state: dict[str, Any], record: EpochRecord | None) -> None:
-        """Save an epoch, or without a record a state inside one, on the first process only."""
-        if not self.fabric.is_global_zero:
-            return
-        if record is None:
-            self._write(state)
-            return
+    def _record(self, state: dict[str, Any], record: EpochRecord) -> None:
+        """Complete the record of an epoch and write it; keep the weights if they are the best so far."""
         kept = self.objective.kept_samples()
         if kept is not None:  # clean labels are only recorded and never reach the loss
             wrong = self.noisy.wrong["train"] if self.noisy else torch.zeros(len(self.splits.train))
@@ -265,13 +260,14 @@ class _Training:
             self.folder.save_best({"model": state["model"]})
         self.records.append(record)
         self.folder.log(record)
-        self._write(state)
+
+    def _report(self, record: EpochRecord) -> None:
+        """Show a saved epoch to the logger, the user and the caller of the run."""
         if self.logger is not None:
             self.logger.log(self.model, record)
         self.bar.epoch(record)
-
-    def _write(self, state: dict[str, Any]) -> None:
-        self.folder.save({**state, "best": self.best, "start": self.start, "records": self.records})
+        if self.part.watch is not None:
+            self.part.watch(self.model, self.splits)
 
     def _selected(self) -> dict[str, float]:
         """Load or additionally test the weights with the best validation accuracy, as the recipe's `selection` says."""
@@ -292,6 +288,7 @@ class _Training:
         oracles = [record[ORACLE] for record in records if ORACLE in record]
         skipped = [record["skipped_steps"] for record in records if "skipped_steps" in record]
         guided = ", guided by the TEST set as released" if _peeks(self.objective) else ""
+        teacher = self.folder.beside(self.recipe.after)
         return {
             **{f"test/{name}": value for name, value in tested.items()},
             **{f"val/{name}": value for name, value in held_out.items() if name in ("top1", "top5", "loss")},
@@ -300,7 +297,7 @@ class _Training:
             "selection": self.recipe.selection + guided,
             "scale": self.recipe.scale,
             **({"changes": list(self.recipe.changes)} if self.recipe.changes else {}),
-            **(_teacher(self.folder, self.recipe) if self.recipe.after else {}),
+            **({"after": {"recipe": teacher.recipe(), "sha256": teacher.weights_sum()}} if self.recipe.after else {}),
             "epochs": self.recipe.epochs,
             **({ENDED_AFTER: len(records)} if self.objective.ended else {}),
             **self.model.facts,
@@ -333,12 +330,6 @@ def _check_processes(devices: int, nodes: int, environment: Mapping[str, str]) -
             f"nodes is {nodes}, but no launcher started this process: start it with torchrun or SLURM on each node, or "
             "remove --nodes."
         )
-
-
-def _teacher(folder: RunFolder, recipe: Recipe) -> dict[str, Any]:
-    """The `after` run: its settings and the checksum of its weights."""
-    teacher = folder.beside(recipe.after)
-    return {"after": {"recipe": teacher.recipe(), "sha256": teacher.weights_sum()}}
 
 
 def _check_judge(recipe: Recipe, objective: Objective, splits: Splits) -> None:
