@@ -170,7 +170,11 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         repository: for instance `somebody/cifar100-resnet56-opl`; it is created if it does not exist.
         private: make a private repository; one that exists and is public is refused.
     """
-    api = _api()
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise OplError("--hub needs its extra: pip install 'orthogonal-projection-loss[hub]'.") from error
+    api = HfApi()
     try:
         address = str(api.create_repo(repository, private=private, exist_ok=True))
         if private and not api.model_info(repository).private:
@@ -198,11 +202,3 @@ def check_repository(repository: str) -> None:
     """Raise an error for a name that cannot be a repository."""
     if repository.count("/") != 1 or not all(repository.split("/")):
         raise OptionError(f"--hub is {repository!r}: must be a repository such as somebody/cifar100-resnet56-opl.")
-
-
-def _api() -> Any:
-    try:
-        from huggingface_hub import HfApi
-    except ImportError as error:
-        raise OplError("--hub needs its extra: pip install 'orthogonal-projection-loss[hub]'.") from error
-    return HfApi()

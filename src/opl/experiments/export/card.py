@@ -34,16 +34,7 @@ def write_card(
     license: str,
     source: str,
 ) -> str:
-    """Return the text of `README.md`.
-
-    Args:
-        subject: the run and the comparable runs.
-        config: the config of its network.
-        measured: its numbers.
-        pictures: the names of the figures of the export.
-        license: the license of the weights, as the Hub spells it.
-        source: the location of the export: a Hub id, or a folder.
-    """
+    """Return the text of `README.md`; `source` is the location of the export, a Hub id or a folder."""
     sections = {
         "Use": _use(config, source),
         "Numbers": _numbers(subject, measured),
@@ -104,31 +95,24 @@ def _summary(subject: Subject, config: NetworkConfig) -> str:
 
 
 def _use(config: NetworkConfig, source: str) -> str:
-    prepared = (
-        "the network normalizes them; with `normalize=False` the caller does"
-        if config.mean
-        else "they need no normalization"
-    )
-    shape = f"(B, {config.channels}, {config.size}, {config.size})"
+    prepared = "they need no normalization"
+    if config.mean:
+        prepared = "the network normalizes them; with `normalize=False` the caller does"
     ours = (
         "```python\nfrom opl.experiments.models import from_pretrained\n\n"
         f'network = from_pretrained("{source}")\n'
-        f"features, logits = network(images)  # {shape}, pixels in [0, 1]\n```\n\n"
+        f"features, logits = network(images)  # (B, {config.channels}, {config.size}, {config.size}), "
+        f"pixels in [0, 1]\n```\n\n"
         f"Images have pixels in [0, 1]: {prepared}. The class names are in `config.json`, by index."
     )
-    return f"{ours}\n\n{_torchvision(config)}"
-
-
-def _torchvision(config: NetworkConfig) -> str:
     if not config.torchvision:
-        return "torchvision has no such network: the names in `model.safetensors` are those of `opl`."
-    takes = (
-        f"It takes `(images - mean) / std` with the mean {_channels(config.mean)} and the std {_channels(config.std)}."
-        if config.mean
-        else "It takes pixels in [0, 1] as they are."
-    )
+        return f"{ours}\n\ntorchvision has no such network: the names in `model.safetensors` are those of `opl`."
+    takes = "It takes pixels in [0, 1] as they are."
+    if config.mean:
+        mean, std = _channels(config.mean), _channels(config.std)
+        takes = f"It takes `(images - mean) / std` with the mean {mean} and the std {std}."
     return (
-        "`model.safetensors` is a state dict in torchvision's names:\n\n```python\n"
+        f"{ours}\n\n`model.safetensors` is a state dict in torchvision's names:\n\n```python\n"
         "from safetensors.torch import load_file\n"
         f"from torchvision.models import {config.torchvision}\n\n"
         f"network = {config.torchvision}(num_classes={config.num_classes})\n"
@@ -254,11 +238,9 @@ def _command(subject: Subject) -> str:
     first = [str(run.recipe["after"])] if run.recipe.get("after") else []
     commands = [f"opl train {shlex.quote(name)} --scale {run.scale} --seed {run.seed}" for name in [*first, run.name]]
     seeds = len(subject.seeds)
-    every = (
-        f"\n\nAll rows of its table: `opl reproduce {subject.item.name} --scale {run.scale} --seeds {seeds}`."
-        if subject.item
-        else ""
-    )
+    every = ""
+    if subject.item:
+        every = f"\n\nAll rows of its table: `opl reproduce {subject.item.name} --scale {run.scale} --seeds {seeds}`."
     return "To train it again:\n\n```\n" + "\n".join(commands) + f"\n```{every}"
 
 

@@ -35,11 +35,7 @@ class MART(TwoPassMethod):
 
 
 def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Compute `-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)` for each sample.
-
-    Args:
-        logits: (N, C), logits of adversarial examples.
-        labels: (N,), integer class ids.
+    """Compute `-log p_y - log(1.0001 - max over j != y of p_j + 1e-12)` for each adversarial example.
 
     Example:
         >>> boosted_cross_entropy(torch.zeros(1, 2), torch.tensor([0]))  # -log 0.5 - log 0.5001
@@ -54,12 +50,7 @@ def boosted_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 def consistency(clean: Tensor, moved: Tensor, labels: Tensor) -> Tensor:
     """Compute `(1.0000001 - p_y) * sum over j of p_j (log p_j - log(q_j + 1e-12))` for each sample.
 
-    p are the probabilities of the clean image, q those of its adversarial example.
-
-    Args:
-        clean: (N, C), logits of the clean images.
-        moved: (N, C), logits of their adversarial examples.
-        labels: (N,), integer class ids.
+    p are the probabilities of the clean image, q those of its adversarial example, both from (N, C) logits.
     """
     log_p, q = _wide(clean).log_softmax(1), _wide(moved).softmax(1)
     p = log_p.exp()

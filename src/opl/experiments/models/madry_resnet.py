@@ -63,15 +63,7 @@ class ZeroPaddedUnit(nn.Module):
     """Two 3x3 convolutions, each after batch norm and leaky ReLU, with a shortcut that has no weights.
 
     If the width changes, the shortcut is the input, averaged over `stride` x `stride` pixels, between channels of
-    zeros; otherwise it is the input itself.
-
-    Args:
-        before: channels of the input.
-        width: channels of the output.
-        stride: of the first convolution and the shortcut.
-
-    Attributes:
-        activate_shortcut: whether the shortcut takes the input after batch norm and leaky ReLU.
+    zeros; otherwise it is the input itself. With `activate_shortcut` its input is activated first.
     """
 
     def __init__(self, before: int, width: int, stride: int) -> None:

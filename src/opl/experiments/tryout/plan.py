@@ -87,14 +87,8 @@ def make_plan(work: Work, speed: Speed, budget: float, *, epochs: int = 0, seeds
     """Return what fits into a time budget.
 
     Three to five seeds with the wanted epochs, if they fit; otherwise three seeds with at least half the epochs;
-    otherwise two seeds with as many epochs as fit. Below the least epochs, training images are left out instead.
-
-    Args:
-        work: the work of one epoch.
-        speed: the measured speed.
-        budget: seconds for all runs.
-        epochs: if given, exactly this many, whatever their time.
-        seeds: if given, exactly this many.
+    otherwise two seeds with as many epochs as fit. Below the least epochs, training images are left out instead. If
+    epochs or seeds are given, there are exactly as many; given epochs may exceed the budget, in seconds.
 
     Raises:
         OptionError: not even one seed fits.
@@ -185,12 +179,8 @@ def run_rounds(
 ) -> Outcome:
     """Run rounds of whole seeds while time is left; the first round is always started.
 
-    Args:
-        rounds: the runs that are executed together; the recipe of each is beside its folder as `<recipe>.json`.
-        planned: the number of planned rounds; the others use time that is left.
-        executor: where the runs are executed.
-        clock: the time budget; late runs are stopped, and can be resumed.
-        expected: expected seconds of the first round.
+    The recipe of each run is beside its folder as `<recipe>.json`. Rounds beyond the `planned` ones use time that is
+    left, and late runs are stopped and can be resumed. `expected` are the seconds of the first round.
     """
     outcome, started_any = Outcome(), False
     displayed = [job for jobs in rounds[:planned] for job in jobs]

@@ -74,8 +74,10 @@ class Trial:
         self.wanted, self.jobs, self.clock = wanted, jobs, clock
         self.first = read_chosen(self.home)
         self.folder, self.earlier = self.home, self.first
-        if self.first and (changed := self._changed(self.first.choice)) != self.first.choice:
-            self.folder = self.home / folder_name(changed)
+        given = {"weight": wanted.weight, "gamma": wanted.gamma}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.first and (changed := replace(self.first.choice, **given)) != self.first.choice:
+            self.folder = self.home / f"weight-{changed.weight:g}-gamma-{changed.gamma:g}"
             self.earlier = read_chosen(self.folder) or replace(self.first, choice=changed)
 
     def check_unchanged(self) -> None:
@@ -83,26 +85,13 @@ class Trial:
         if read_chosen(self.home) != self.first:
             raise FolderError(f"another `opl try` has just used {self.home}: run the same command again.")
 
-    def _changed(self, choice: Choice) -> Choice:
-        """Return a choice with the weight and the gamma that the user has set."""
-        weight, gamma = self.wanted.weight, self.wanted.gamma
-        return replace(
-            choice,
-            weight=choice.weight if weight is None else weight,
-            gamma=choice.gamma if gamma is None else gamma,
-        )
-
     @property
     def is_later(self) -> bool:
         """Whether there is a first try with another weight or gamma."""
         return self.folder != self.home
 
     def prepare(self, large: bool) -> ImageFacts:
-        """Decode the images, unless they are in the cache; return what is known about them.
-
-        Args:
-            large: whether there is an accelerator, for images of more than 96 pixels.
-        """
+        """Decode the images, unless they are in the cache; `large` ones only where there is an accelerator."""
         images = self._resumed_images(self.earlier) if self.earlier else self._new_images(large)
         facts = images.facts()
         self.images = replace(images, key=facts.key)
@@ -139,7 +128,8 @@ class Trial:
         if self.earlier:
             return replace(self.earlier, images=self.images, seeds=self.wanted.seeds or self.earlier.seeds)
         drafts = self._drafts(facts)
-        works = [self._work(facts, draft) for draft in drafts]
+        sizes = (*facts.sizes, len(facts.class_names))
+        works = [Work(*sizes, 2, self.jobs, draft.epochs, draft.least_epochs) for draft in drafts]
         fastest = self._measure(drafts, works[0], executor)
         plans = [self._plan(works[0], fastest[0][1])]
         for work, (_, speed) in zip(works[1:], fastest[1:], strict=False):  # larger networks that leave enough seeds
@@ -189,10 +179,6 @@ class Trial:
         draft = self._fit_batches(draft, facts)
         epochs = wanted.epochs or wanted_epochs(train, draft.batch_size, bool(self.weights))
         return [replace(draft, network=network, epochs=epochs) for network in networks]
-
-    def _work(self, facts: ImageFacts, draft: Choice) -> Work:
-        train, val, test = facts.sizes
-        return Work(train, val, test, len(facts.class_names), 2, self.jobs, draft.epochs, draft.least_epochs)
 
     def _plan(self, work: Work, speed: Speed) -> Plan:
         return make_plan(work, speed, self.clock.left, epochs=self.wanted.epochs, seeds=self.wanted.seeds)
@@ -311,11 +297,6 @@ class Trial:
         """Return the seeds with which all arms are finished."""
         arms = self.arms(chosen.choice)
         return [seed for seed in range(max(chosen.seeds, MOST_SEEDS)) if self._is_done(arms, [seed])]
-
-
-def folder_name(choice: Choice) -> str:
-    """Return the subfolder of a later try."""
-    return f"weight-{choice.weight:g}-gamma-{choice.gamma:g}"
 
 
 def read_chosen(folder: Path) -> Chosen | None:

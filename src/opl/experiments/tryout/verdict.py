@@ -34,15 +34,10 @@ BOX_WIDTH = 100  # columns
 def build_item(
     name: str, arms: Sequence[tuple[str, str]], current: str, imbalanced: bool, note: str, command: str
 ) -> Item:
-    """Return the table of a folder.
+    """Return the table of a folder, which a command makes and a note describes.
 
-    Args:
-        name: of the table.
-        arms: label and recipe of each: the baseline first, then the first try.
-        current: the recipe that the verdict is about.
-        imbalanced: whether the balanced accuracy is compared too.
-        note: about the images.
-        command: makes the table.
+    `arms` are the labels and recipes: the baseline first, then the first try; `current` is the recipe that the verdict
+    is about. If classes are imbalanced, the balanced accuracy is compared too.
     """
     balanced = {BALANCED: "balanced top-1 %"} if imbalanced else {}
     first = arms[0][1]
@@ -59,11 +54,6 @@ def build_item(
         command=command,
         headline=current,
     )
-
-
-def write_item(folder: Path, item: Item) -> None:
-    """Keep the table of a folder, so that its page can be made again."""
-    write_whole(folder / ITEM, (json.dumps(to_json(item), indent=1) + "\n").encode())
 
 
 def read_items(folder: Path) -> dict[str, Item]:
@@ -107,13 +97,9 @@ class Verdict(NamedTuple):
 
 
 def judge(folder: Path, item: Item, items: Iterable[Item], unfinished: str = "") -> Verdict:
-    """Compare the current try of a folder with the baseline and with the first try.
+    """Compare the current try of a folder, whose table is `item`, with the baseline and with the first try.
 
-    Args:
-        folder: contains the runs.
-        item: the table of the folder.
-        items: all other tables that a run may belong to.
-        unfinished: a sentence about seeds for which there was no time, if any.
+    `items` are all other tables that a run may belong to; `unfinished` is a sentence about seeds without time, if any.
     """
     from ..results.conformity import screen
     from ..results.runs import read_runs
@@ -161,15 +147,9 @@ def next_step(
     tried: Collection[tuple[float, float]],
     unfinished: str = "",
 ) -> Step:
-    """Return what to do next.
+    """Return what to do next, given the verdict on the accuracy, whether d rose, and the number of finished seeds.
 
-    Args:
-        verdict: on the accuracy.
-        d_rose: whether d rose, the opposite of the aim.
-        seeds: finished seeds.
-        settings: weight and gamma of this try.
-        tried: all pairs of weight and gamma that were tried.
-        unfinished: a sentence about seeds for which there was no time, if any.
+    `settings` has weight and gamma of this try; `tried` are all pairs of them; `unfinished` is as in `judge`.
     """
     weight, gamma = settings.get("weight", math.nan), settings.get("gamma", math.nan)
     if unfinished:
@@ -286,7 +266,7 @@ def write_results(folder: Path, item: Item, verdict: Verdict, command: str, item
 
     step = f"Next: {verdict.step.sentence}{f': {command}' if command else '.'}"
     item = replace(item, advice=(verdict.geometry, *([verdict.first] if verdict.first else []), step))
-    write_item(folder, item)
+    write_whole(folder / ITEM, f"{json.dumps(to_json(item), indent=1)}\n")  # `opl report` reads it
     write_whole(folder / "table.md", f"{document(verdict.table)}\n")
     write_whole(folder / "table.json", f"{json.dumps(as_json(verdict.table), indent=1)}\n".encode())
     return write_report(folder, {**items, item.name: item}, runs=verdict.runs)
