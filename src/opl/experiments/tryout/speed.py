@@ -4,11 +4,11 @@ It runs as a separate process in place of a run, with the same threads, accelera
 are in groups, the cheapest first; once all recipes of a group are slower than needed, later groups are not measured.
 """
 
+import itertools
 import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,7 +28,8 @@ def measure_speed(recipe: Recipe, seconds: float) -> float:
     objective = build_objective(recipe, model, splits.train, data.steps).to(fabric.device)
     optimizer = recipe.optimizer.build([*model.parameters(), *objective.parameters()])
     images, started = 0, 0.0
-    for step, batch in enumerate(_endless(data)):
+    endless = itertools.chain.from_iterable(map(data.epoch, itertools.count()))
+    for step, batch in enumerate(endless):
         before = time.perf_counter()
         with fabric.autocast():
             loss = objective(model, batch).total
@@ -47,13 +48,6 @@ def measure_speed(recipe: Recipe, seconds: float) -> float:
         if now - started > seconds:
             break
     return images / (time.perf_counter() - started)
-
-
-def _endless(data: Any) -> Any:
-    epoch = 0
-    while True:
-        yield from data.epoch(epoch)
-        epoch += 1
 
 
 def main(argv: list[str]) -> int:
