@@ -20,7 +20,6 @@ from opl.experiments.evaluation import attack
 from opl.experiments.evaluation.attack import (
     ATTACKS,
     ROBUST,
-    PixelClassifier,
     autoattack,
     choose_images,
     configure,
@@ -36,7 +35,7 @@ from opl.experiments.methods import AdversarialTraining
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.types import Images, Output
+from opl.experiments.types import Images
 
 SHORT = Attack(iterations=6, queries=40, batch=7, eps=0.1)
 CLASSES = 5
@@ -169,15 +168,6 @@ def test_same_images_for_every_network_and_all_of_them_for_0():
         == choose_images(part, Attack(images=999)).tolist()
         == list(range(50))
     )
-
-
-def test_pixel_classifier_returns_logits():
-    class Asked(nn.Module):
-        def forward(self, images):
-            return Output(images, images.flatten(1))
-
-    pixels = torch.rand(2, 1, 2, 2)
-    assert torch.equal(PixelClassifier(Asked())(pixels), pixels.flatten(1))
 
 
 def direct(model, images, labels, settings):

@@ -26,39 +26,32 @@ def folder(tmp_path_factory):
 
 
 def features_of(result, recipe):
-    """Return features and labels of the test images, computed without `Batches`."""
+    """Return features, labels, logits and pixels of the test images, computed without `Batches`."""
     model = build_model(recipe)
     model.load_state_dict(result.weights())
     test = recipe.data.load(recipe.seed).test
     pixels, labels = test.take(torch.arange(len(test)))
     mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
     with torch.no_grad():
-        features = model.eval()((pixels.float() / 255 - mean) / std).features
-    return features.numpy(), labels.numpy()
+        features, logits = model.eval()((pixels.float() / 255 - mean) / std)
+    return features.numpy(), labels.numpy(), logits, pixels
 
 
 def test_stored_arrays_equal_the_predictions_of_the_model(folder):
     result = RunFolder.of(folder, "cifar100-resnet56-opl", 1)
     arrays = result.outputs()
-    recipe = replace(TINY["opl"], seed=1)
-    model = build_model(recipe)
-    model.load_state_dict(result.weights())
-    test = recipe.data.load(1).test
-    pixels, labels = test.take(torch.arange(len(test)))
-    mean, std = (torch.tensor(values)[:, None, None] for values in (recipe.data.mean, recipe.data.std))
-    with torch.no_grad():
-        features, logits = model.eval()((pixels.float() / 255 - mean) / std)
-    assert (arrays["labels"] == labels.numpy()).all()
+    features, labels, logits, pixels = features_of(result, replace(TINY["opl"], seed=1))
+    assert (arrays["labels"] == labels).all()
     p = torch.softmax(logits, 1).numpy()
     assert (arrays["top5"][:, 0] == p.argmax(1)).mean() > 0.99  # a tie may fall either way
     np.testing.assert_allclose(arrays["p5"][:, 0], p.max(1), atol=2e-3)
     assert (np.diff(arrays["p5"].astype(float), axis=1) <= 0).all()
-    np.testing.assert_allclose(arrays["features"], features.numpy(), atol=2e-3, rtol=2e-3)
+    np.testing.assert_allclose(arrays["features"], features, atol=2e-3, rtol=2e-3)
     pictures = arrays["pixels"]
     assert (pictures == pixels[: len(pictures)].permute(0, 2, 3, 1).numpy()).all()
-    means = np.stack([features.numpy()[labels == label].mean(0) for label in labels.unique()])
+    there = np.unique(labels)
+    means = np.stack([features[labels == label].mean(0) for label in there])
     units = means / np.linalg.norm(means, axis=1, keepdims=True)
-    there = labels.unique().numpy()
     np.testing.assert_allclose(arrays["similarity"][np.ix_(there, there)], units @ units.T, atol=1e-4)
 
 
@@ -78,7 +71,7 @@ def test_s_and_d_of_a_run_equal_those_of_the_full_cosine_matrix(folder, monkeypa
     result = RunFolder.of(folder, "cifar100-resnet56-opl", 0)
     assert cli.main(["evaluate", str(result.path), "geometry"]) == 0
     numbers = json.loads(capfd.readouterr().out)
-    features, labels = features_of(result, TINY["opl"])
+    features, labels, *_ = features_of(result, TINY["opl"])
     units = features.astype(np.float64) / np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
     cosines, alike = units @ units.T, labels[:, None] == labels
     assert numbers["images"] == len(labels)

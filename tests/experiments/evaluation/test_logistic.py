@@ -104,15 +104,6 @@ def test_labels_per_episode_and_unequal_class_sizes():
     assert_solved(support, labels, way=4)
 
 
-def test_gradient_at_the_solution_is_zero():
-    support, labels, _, way = episodes(copies=3)
-    fit = solver.fit(support, labels.expand(support.shape[:2]), way, tol=1e-9)
-    weights, intercepts = fit.weights.requires_grad_(), fit.intercepts.requires_grad_()
-    value = objective(weights, intercepts, support, labels, way).sum()
-    for gradient in torch.autograd.grad(value, [weights, intercepts]):
-        assert gradient.abs().max() < 1e-7
-
-
 @pytest.mark.parametrize(("shots", "copies"), [(1, 5), (5, 1)])
 def test_predictions_equal_scikit_learn(shots, copies):
     given = episodes(count=100, shots=shots, copies=copies, dim=64, kind=torch.float32)
@@ -120,16 +111,6 @@ def test_predictions_equal_scikit_learn(shots, copies):
     answers = torch.arange(5).repeat_interleave(15)
     assert 0.4 < (theirs == answers).double().mean() < 0.95
     assert (ours == theirs).double().mean() >= 0.998
-
-
-def test_probabilities_of_the_fit_equal_scikit_learn():
-    support, labels, queries, way = episodes(count=3, way=2)
-    fit = solver.fit(support, labels.expand(support.shape[:2]), way)
-    chances = (queries @ fit.weights.mT + fit.intercepts[:, None]).softmax(2)
-    for e, (rows, ids) in enumerate(each_of(support, labels)):
-        expected = LogisticRegression(tol=1e-10, max_iter=5000).fit(rows, ids).predict_proba(queries[e].numpy())
-        np.testing.assert_allclose(chances[e].numpy(), expected, rtol=1e-4)
-    assert torch.equal(chances.argmax(2), logistic(support, labels, queries, way))
 
 
 @pytest.mark.parametrize("limits", [(0, 500, 100), (2, 500, 100), (2, 2, 100)])

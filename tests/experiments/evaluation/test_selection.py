@@ -29,6 +29,7 @@ from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 NAMES = ("meta-base", "meta-pnf-omniglot-8", "meta-pnf")
 TARGETS = ("omniglot-8", "mnist")
 QUICK = tuple(Selection(target=target, episodes=8) for target in TARGETS)
@@ -72,7 +73,7 @@ def by_hand(folders, protocol, data):
         yield 100 * (predicted == truth).float().mean().item()
 
 
-def test_accuracies_equal_a_loop_over_episodes_and_are_written(runs, one_thread):
+def test_accuracies_equal_a_loop_over_episodes_and_are_written(runs):
     numbers = evaluate_selection(runs["meta-pnf"], QUICK)
     folder, data = runs["meta-pnf"], paper.recipe("meta-pnf", "tiny").data
     for protocol in QUICK:
@@ -89,7 +90,7 @@ def test_accuracies_equal_a_loop_over_episodes_and_are_written(runs, one_thread)
     assert folder.result()["selection/mnist"] == numbers["selection/mnist"]
 
 
-def test_features_are_stored_and_recomputed_for_other_images(runs, monkeypatch, one_thread):
+def test_features_are_stored_and_recomputed_for_other_images(runs, monkeypatch):
     seen = []
     encode = Extractor._encode
     monkeypatch.setattr(
@@ -115,7 +116,7 @@ def test_features_are_stored_and_recomputed_for_other_images(runs, monkeypatch, 
         evaluate_selection(runs["meta-pnf"], QUICK[:1])
 
 
-def test_missing_member_or_other_base_raises(runs, one_thread):
+def test_missing_member_or_other_base_raises(runs):
     shutil.rmtree(runs["meta-pnf-omniglot-8"].path)
     with pytest.raises(FolderError, match=r"meta-pnf-omniglot-8.*is not a finished run"):
         evaluate_selection(runs["meta-pnf"], QUICK)
@@ -127,7 +128,7 @@ def test_missing_member_or_other_base_raises(runs, one_thread):
         evaluate_selection(runs["meta-pnf"], QUICK)
 
 
-def test_run_evaluated_with_a_refused_member_is_refused(runs, one_thread):
+def test_run_evaluated_with_a_refused_member_is_refused(runs):
     evaluate_selection(runs["meta-pnf"], QUICK[:1])
     out = runs["meta-pnf"].path.parents[1]
     item = Item("x", "x", "x", {}, ())
@@ -146,23 +147,14 @@ def test_run_evaluated_with_a_refused_member_is_refused(runs, one_thread):
     assert "evaluated with meta-pnf-omniglot-8, which is refused" in screened["meta-pnf"].sentence
 
 
-def test_command_line_evaluates_several_targets(runs, capsys, one_thread):
-    argv = [
-        "evaluate",
-        str(runs["meta-base"].path),
-        "selection",
-        "--target",
-        "mnist",
-        "pacs-sketch",
-        "--episodes",
-        "3",
-    ]
-    assert cli.main(argv) == 0
+def test_command_line_evaluates_several_targets(runs, capsys):
+    flags = ["--target", "mnist", "pacs-sketch", "--episodes", "3"]
+    assert cli.main(["evaluate", str(runs["meta-base"].path), "selection", *flags]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"selection/mnist", "selection/pacs-sketch", "selection/average-of-2", "selection/base"} <= set(printed)
 
 
-def test_other_data_and_parts_without_classes_raise(runs, tmp_path, monkeypatch, one_thread):
+def test_other_data_and_parts_without_classes_raise(runs, tmp_path, monkeypatch):
     digits = replace(paper.recipe("digits-ce", "tiny"), epochs=1)
     run(digits, tmp_path)
     with pytest.raises(OptionError, match="trained on synthetic-digits, which is not a source of Meta-Dataset"):
@@ -208,7 +200,6 @@ def by_definition(features, labels, way, steps=40):
     return numbers.detach().sigmoid()
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_weights_of_many_episodes_equal_a_plain_loop():
     episodes = [make_episode(seed, way=5 + 3 * seed, good=seed % 3) for seed in range(5)]
     result = fit_weights([support_set(*episode) for episode in episodes])
@@ -218,7 +209,6 @@ def test_weights_of_many_episodes_equal_a_plain_loop():
     torch.testing.assert_close(result, alone, atol=1e-12, rtol=0)
 
 
-@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("domains", [3, 8])
 def test_informative_domain_gets_nine_tenths_of_the_weight(domains):
     episodes = [make_episode(seed, way=5 + seed % 4, domains=domains, good=seed % domains) for seed in range(24)]
@@ -230,13 +220,11 @@ def test_informative_domain_gets_nine_tenths_of_the_weight(domains):
     assert shares[torch.arange(24), informative].min() >= (0.9 if domains == 3 else 0.8)  # seven others keep 0.02 each
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_zero_steps_give_equal_weights():
     result = fit_weights([support_set(*make_episode(0)), support_set(*make_episode(1))], steps=0)
     assert torch.equal(result, torch.full((2, 3), 0.5, dtype=torch.float64))
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_cosines_equal_those_of_concatenated_features():
     features, labels, way = make_episode(3)
     weights = torch.tensor([0.2, 0.9, 0.05], dtype=torch.float64)
@@ -251,7 +239,6 @@ def test_cosines_equal_those_of_concatenated_features():
     torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_zero_features_have_cosine_0_and_finite_weights():
     features, labels, way = make_episode(4)
     features[0] = 0
@@ -264,7 +251,6 @@ def test_zero_features_have_cosine_0_and_finite_weights():
     assert (scores == 0).all()
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_features_that_are_not_finite_raise():
     features, labels, way = make_episode(5)
     features[1, 2, 3] = torch.nan

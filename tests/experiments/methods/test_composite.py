@@ -8,13 +8,11 @@ from torch.nn import functional as F
 
 from _digits_methods import DIGITS, METHODS, objective_of
 from _gloo import alone_and_in_two
-from opl.errors import OptionError
 from opl.experiments import paper
 from opl.experiments.methods import LGM, OPL, Anchor, Center, Composite, CrossEntropy, CrossEntropyOPL, Perpetual
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
 from opl.experiments.training.run import run
-from opl.experiments.types import TaskShape
 from opl.optim import SGD
 
 
@@ -85,8 +83,3 @@ def test_every_method_starts_from_the_same_backbone():
     for method in METHODS.values():
         other = build_model(replace(DIGITS, method=method)).state_dict()
         assert all(torch.equal(other[name], value) for name, value in start.items())
-
-
-def test_repeated_auxiliary_loss_is_refused():
-    with pytest.raises(OptionError, match="twice"):
-        Composite(auxiliary=(OPL(), OPL(weight=2.0))).build(TaskShape(10, 4))

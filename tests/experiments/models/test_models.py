@@ -15,6 +15,7 @@ from opl.experiments.models import (
     MODELS,
     CifarResNet,
     DigitsNet,
+    EfficientNetLite0,
     FastNet,
     MadryResNet,
     MnistNet,
@@ -23,6 +24,7 @@ from opl.experiments.models import (
     ResNet,
     ResNet12,
     Vgg11,
+    ViT,
     WideResNet,
 )
 from opl.experiments.types import Output
@@ -70,6 +72,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         (WideResNet(depth=16, width=1), 10, 175_066),
         (Vgg11(), 100, 9_277_284),
         (PreActResNet18(), 100, 11_218_340),
+        (EfficientNetLite0(), 1000, 4_652_008),
         (NeuralScale("vgg11", source="uniform"), 100, 9_277_284),
         (NeuralScale("resnet18", source="uniform"), 100, 11_218_340),
         # by hand: 9 * (1*32 + 32*64 + 64*64 + 64*32) weights, 2 * (32 + 64 + 64 + 32) of batch norms, 32 * 10 + 10
@@ -191,7 +194,8 @@ def test_initialization_is_as_published():
     cifar = CifarResNet(depth=8).build(3, 10).layer3[0].conv2.weight
     bound = math.sqrt(6 / (9 * 64))  # uniform: the largest is nearly the bound, and none is above
     assert 0.99 * bound < cifar.abs().max() <= bound
-    for settings, name in ((ResNet(), "layer2.0.conv1"), (Vgg11(), "trunk.4")):  # 128 out of 64, 3x3
+    he_normal = {ResNet(): "layer2.0.conv1", Vgg11(): "trunk.4", PreActResNet18(): "block3.conv1"}  # 128 out of 64, 3x3
+    for settings, name in he_normal.items():
         weight = settings.build(3, 10).get_submodule(name).weight
         assert weight.shape == (128, 64, 3, 3)
         assert weight.std().item() == pytest.approx(math.sqrt(2 / (9 * 128)), rel=0.02)
@@ -212,7 +216,17 @@ def test_initialization_is_as_published():
         (CifarResNet(depth=18), ["14 or 20"]),
         (ResNet(depth=56), ["depth is 56", "18, 34, 50, 101"]),
         (ResNet(stem="cifar10"), ["'cifar10'", "did you mean 'cifar'"]),
+        (ResNet12(widths=(64, 160, 320)), ["widths has 3 values", "give 4"]),
+        (ResNet12(widths=(64, 160, 0, 640)), ["widths.2 is 0", "between 1 and"]),
+        (ResNet12(drop=1.0), ["drop is 1.0", "below 1"]),
+        (ResNet12(drop=-0.1), ["drop is -0.1"]),
+        (ResNet12(block=0), ["block is 0", "between 1 and"]),
+        (ResNet12(ramp=-1), ["ramp is -1"]),
         (Vgg11(widths=(8, 8)), ["has 2 numbers", "needs 8"]),
+        (PreActResNet18(widths=(4, 4)), ["has 2 numbers", "PreActResNet18 needs 17"]),
+        (NeuralScale(ratio=0.0), ["ratio"]),
+        (ViT(width=30, heads=2), ["multiple of 8"]),
+        (ViT(depth=0), ["model.depth is 0"]),
         (WideResNet(depth=30), ["depth is 30", "28 or 34"]),
         (WideResNet(width=0), ["width is 0"]),
         (MadryResNet(units=0), ["units is 0"]),

@@ -8,7 +8,7 @@ from opl.experiments.evaluation.episodes import episode_accuracies
 from opl.experiments.evaluation.label_noise import label_noise
 from opl.experiments.evaluation.protocols import FewShot
 from opl.experiments.models import CifarResNet
-from opl.experiments.models.modes import evaluation_mode, frozen_parameters, unwrap
+from opl.experiments.models.modes import unwrap
 from opl.experiments.training.validation import validate
 from opl.experiments.types import Batch, Images
 
@@ -64,23 +64,6 @@ def test_modes_are_restored_after_an_error(use):
     with pytest.raises(RuntimeError, match="stop"):
         USES[use](model)
     assert modes(model) == before
-
-
-def test_evaluation_mode_applies_inside_the_block_only():
-    model = partly_frozen()
-    with evaluation_mode(model):
-        assert not any(modes(model).values())
-    assert model.training
-    assert not model.bn1.training
-
-
-def test_requires_grad_is_restored_after_freezing():
-    model = partly_frozen()
-    model.conv1.requires_grad_(False)
-    before = [parameter.requires_grad for parameter in model.parameters()]
-    with frozen_parameters(model):
-        assert not any(parameter.requires_grad for parameter in model.parameters())
-    assert [parameter.requires_grad for parameter in model.parameters()] == before
 
 
 def test_unwrap_returns_the_wrapped_network():

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from opl.errors import OptionError
-from opl.experiments.models import NeuralScale, PreActResNet18
+from opl.experiments.models import NeuralScale
 from opl.experiments.models.neural_scale import Gate, add_gates, gates_of
 from opl.experiments.widths import ARCHITECTURES, STORED, count_parameters, uniform_widths
 
@@ -129,22 +128,7 @@ def test_gates_are_part_of_a_checkpoint():
     assert (other.open.tolist(), other.importance.tolist()) == ([1, 0, 1], [7, 0, 0])
 
 
-def test_a_wrong_number_of_widths_is_refused():
-    with pytest.raises(OptionError, match="has 2 numbers: PreActResNet18 needs 17"):
-        PreActResNet18(widths=(4, 4)).build(3, 10)
-    with pytest.raises(OptionError, match="ratio"):
-        NeuralScale(ratio=0.0).build(3, 10)
-
-
 def test_without_a_search_the_widths_of_search_are_uniform():
     settings = NeuralScale("vgg11", 0.25, source="search")
     assert settings.after({"test/top1": 1.0}) is settings
     assert tuple(settings.build(3, 10).facts["scaling"]["widths"]) == uniform_widths("vgg11", 0.25)
-
-
-def test_the_convolutions_of_resnet_18_are_he_normal_by_fan_out():
-    torch.manual_seed(0)
-    model = PreActResNet18().build(3, 10)
-    weight = model.block1.conv1.weight  # 64 filters of 3 x 3 on 64 channels
-    assert weight.std().item() == pytest.approx((2 / (9 * 64)) ** 0.5, rel=0.02)  # 0.0589
-    assert weight.abs().max() > 0.15  # normal, not uniform

@@ -59,18 +59,6 @@ def test_features_depend_on_patch_positions():
     assert len(positions(7, 9, 32).unique(dim=0)) == 63
 
 
-@pytest.mark.parametrize(
-    ("model", "says"),
-    [
-        (ViT(width=30, heads=2), "multiple of 8"),
-        (ViT(depth=0), "model.depth is 0"),
-    ],
-)
-def test_invalid_settings_of_vit_are_refused(model, says):
-    with pytest.raises(OptionError, match=says):
-        model.build(3, 10)
-
-
 def test_images_that_are_no_multiple_of_the_patch_are_refused():
     with pytest.raises(OptionError, match="10 x 10 cannot be cut into patches of 4"):
         ViT(patch=4, width=16, depth=1, heads=2).build(1, 2)(torch.zeros(1, 1, 10, 10))
