@@ -68,7 +68,9 @@ def episode_accuracies(
     first = settings[0]
     if any(protocol.images != first.images for protocol in settings):
         raise OptionError("protocols differ in their images (views, noise, part, seed): evaluate them one at a time.")
-    steps = _augmentations(augment, first.view)
+    steps: tuple[Augmentation, ...] = ()
+    if first.view != "plain":
+        steps = tuple(step for step in augment if first.view == "training" or not isinstance(step, ColorJitter))
     encoder = Encoder(model, part, steps, Normalize(mean, std), torch.device(device), first)
     episodes = [_draw_episodes(part.labels[part.rows], protocol) for protocol in settings]
     with evaluation_mode(model):
@@ -91,12 +93,6 @@ def feature_accuracies(features: Tensor, labels: Tensor, protocol: FewShot) -> T
         return features[chunk.support][:, :, :, None].expand(-1, -1, -1, protocol.repeats, -1)
 
     return _accuracies(_draw_episodes(labels, protocol), protocol, features, support_of)
-
-
-def _augmentations(augment: tuple[Augmentation, ...], view: str) -> tuple[Augmentation, ...]:
-    if view == "plain":
-        return ()
-    return tuple(step for step in augment if view == "training" or not isinstance(step, ColorJitter))
 
 
 def _draw_episodes(labels: Tensor, protocol: FewShot) -> Episodes:

@@ -98,22 +98,17 @@ class Scorer:
             (block @ self.units.T).topk(self.neighbors, dim=1).values[:, -1] for block in torch.split(directions, ROWS)
         ]
         energy = logits.logsumexp(1)
+        moved, means = x @ self.precision, self.means @ self.precision
+        distances = (moved * x).sum(1, keepdim=True) - 2 * moved @ self.means.T + (means * self.means).sum(1)
         return {
             "msp": logits.softmax(1).amax(1),
             "max_logit": logits.amax(1),
             "energy": energy,
             "knn": torch.cat(nearest),
             "cosine": (F.normalize(x, dim=1) @ self.prototypes.T).amax(1),
-            "mahalanobis": -self._distances(x).amin(1),
+            "mahalanobis": -distances.amin(1),
             "vim": energy - self.alpha * self._residual_length(x),
         }
-
-    def _distances(self, x: Tensor) -> Tensor:
-        """Return (N, C) squared Mahalanobis distances to the class means."""
-        moved = x @ self.precision
-        means = self.means @ self.precision
-        distances: Tensor = (moved * x).sum(1, keepdim=True) - 2 * moved @ self.means.T + (means * self.means).sum(1)
-        return distances
 
     def _residual_length(self, x: Tensor) -> Tensor:
         length: Tensor = torch.linalg.vector_norm((x - self.origin) @ self.residual, dim=1)

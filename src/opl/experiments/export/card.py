@@ -212,9 +212,10 @@ def describe_data(subject: Subject, config: NetworkConfig) -> str:
 def describe_training(subject: Subject, config: NetworkConfig) -> str:
     """Describe how to train it again, and with which code, machine, time and settings it was trained."""
     about, run = subject.run.about, subject.run
-    versions, machine = inner(about, "versions"), inner(about, "machine")
+    versions, machine, commit = inner(about, "versions"), inner(about, "machine"), str(about.get("commit") or "")
+    changed = " with uncommitted changes" if commit.endswith("+") else ""
     facts = {
-        "Code": f"{_commit(str(about.get('commit') or ''))}, opl {versions.get('opl', '?')}, torch "
+        "Code": f"commit {commit.rstrip('+') or 'unknown'}{changed}, opl {versions.get('opl', '?')}, torch "
         f"{versions.get('torch', '?')}, Python {versions.get('python', '?')}",
         "Machine": f"{machine.get('system', '?')}, {machine.get('cores', '?')} cores, {machine.get('threads', '?')} "
         f"threads, accelerator: {machine.get('accelerator', '?')}",
@@ -242,11 +243,6 @@ def _command(subject: Subject) -> str:
     if subject.item:
         every = f"\n\nAll rows of its table: `opl reproduce {subject.item.name} --scale {run.scale} --seeds {seeds}`."
     return "To train it again:\n\n```\n" + "\n".join(commands) + f"\n```{every}"
-
-
-def _commit(commit: str) -> str:
-    changed = " with uncommitted changes" if commit.endswith("+") else ""
-    return f"commit {commit.rstrip('+') or 'unknown'}{changed}"
 
 
 def _images(splits: dict[str, Any]) -> str:

@@ -149,20 +149,16 @@ def rebuild(config: NetworkConfig, weights: Mapping[str, Tensor], *, normalize: 
         if not isinstance(network, Network):
             raise OptionError(f"{type(config.model).__name__}.build returns no Network: return a Network.")
         if config.head is not None:
-            network.fc = _head(config.head, network.feature_dim, config.num_classes)
+            kinds = {kind.__name__: kind for kind in HEADS}
+            if config.head.name not in kinds:
+                raise OptionError(did_you_mean("head", config.head.name, kinds))
+            head = kinds[config.head.name]
+            network.fc = head(network.feature_dim, num_classes=config.num_classes, **config.head.options)
     load_weights(network, weights)
     if normalize and config.mean:
         network = prepend_standardize(network, config.mean, config.std)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network.eval()
-
-
-def _head(config: HeadConfig, feature_dim: int, num_classes: int) -> Head:
-    kinds = {kind.__name__: kind for kind in HEADS}
-    if config.name not in kinds:
-        raise OptionError(did_you_mean("head", config.name, kinds))
-    head: Head = kinds[config.name](feature_dim, num_classes=num_classes, **config.options)
-    return head
 
 
 def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:

@@ -69,8 +69,8 @@ class Job(Line):
 
     @property
     def name(self) -> str:
-        """The recipe and the seed."""
-        return name_of(self.recipe, self.seed)
+        """The recipe and the seed, such as digits-ce seed 0."""
+        return f"{self.recipe} seed {self.seed}"
 
     def describe(self) -> str:
         """One line for a log."""
@@ -109,7 +109,7 @@ class Job(Line):
     def task(self, argv: tuple[str, ...], resources: Resources) -> Task:
         """The command that trains it."""
         self.folder.create()
-        before = (name_of(self.after, self.seed),) if self.after else ()
+        before = (f"{self.after} seed {self.seed}",) if self.after else ()
         return Task(self.name, argv, self.folder.log_file, before, resources)
 
     def follow(self, event: Event) -> None:
@@ -125,16 +125,6 @@ class Job(Line):
         elif event.state in ENDED:
             reason = self.folder.error() or self.folder.last_log_line() or event.reason or "no message"
             self.state = "done" if self.complete else f"failed ({reason})"
-
-
-def name_of(recipe: str, seed: int) -> str:
-    """The name of a run.
-
-    Example:
-        >>> name_of("digits-ce", 0)
-        'digits-ce seed 0'
-    """
-    return f"{recipe} seed {seed}"
 
 
 def jobs_of(item: Item, scale: str, seeds: int, out: Path, look_up: Callable[[str], "Recipe"]) -> list[Job]:
@@ -292,28 +282,24 @@ def evaluate_all(
 
     One process at a time evaluates the runs of a folder. What is `wanted` is asked again after waiting for another.
     """
+    measures: dict[str, Measuring] = {}
     if not wanted():
         return []
     with own(out, LOGS, wait=executor.patience) as logs:
-        return _evaluate_all(wanted(), logs, executor, resources)
-
-
-def _evaluate_all(wanted: list[Wanted], logs: Path, executor: Executor, resources: Resources) -> list[Wanted]:
-    measures: dict[str, Measuring] = {}
-    for folder, argv in wanted:
-        measure = Measuring(folder, argv, logs / f"{len(measures)}.txt")
-        measures[measure.name] = measure
-        measure.log.unlink(missing_ok=True)  # of a process that was killed
-        executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
-    listed = list(measures.values())
-    with Display(listed, lambda running: _measuring_left(listed, running)) as display:
-        for event in executor.watch():
-            measure = measures[event.name]
-            measure.follow(event)
-            if event.state == "running" or display.live:
-                display.update(measure)
-            if measure.ended and (output := measure.output(event.reason)):
-                display.print(output)
+        for folder, argv in wanted():
+            measure = Measuring(folder, argv, logs / f"{len(measures)}.txt")
+            measures[measure.name] = measure
+            measure.log.unlink(missing_ok=True)  # of a process that was killed
+            executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
+        listed = list(measures.values())
+        with Display(listed, lambda running: _measuring_left(listed, running)) as display:
+            for event in executor.watch():
+                measure = measures[event.name]
+                measure.follow(event)
+                if event.state == "running" or display.live:
+                    display.update(measure)
+                if measure.ended and (output := measure.output(event.reason)):
+                    display.print(output)
     return [(measure.folder, measure.argv) for measure in listed if measure.state == "failed"]
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -148,7 +148,8 @@ def table_of(trials: Sequence[Trial], goal: Goal) -> tuple[list[str], list[list[
 def markdown(trials: Sequence[Trial], goal: Goal, importance: Mapping[str, float], title: str) -> str:
     """Return the table and the importances as Markdown."""
     heading, rows = table_of(trials, goal)
-    lines = [f"# {title}", "", _line(heading), _line(["---"] * len(heading)), *map(_line, rows), ""]
+    table = [f"| {' | '.join(cells)} |" for cells in (heading, ["---"] * len(heading), *rows)]
+    lines = [f"# {title}", "", *table, ""]
     lines += [f"- {sentence}" for sentence in sentences(trials, goal, importance)]
     return "\n".join(lines) + "\n"
 
@@ -177,23 +178,9 @@ def as_json(trials: Sequence[Trial], goal: Goal, importance: Mapping[str, float]
         "metric": goal.metric,
         "winner": best[0].number if best else None,
         "importance": dict(importance),
-        "trials": [
-            {
-                "number": trial.number,
-                "settings": dict(trial.settings),
-                "outcome": trial.outcome,
-                "value": trial.value,
-                "epochs": trial.epochs,
-                "early": {str(epoch): value for epoch, value in trial.early.items()},
-            }
-            for trial in trials
-        ],
+        "trials": [asdict(trial) for trial in trials],
     }
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

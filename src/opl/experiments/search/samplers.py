@@ -199,25 +199,14 @@ class Grid:
         first = min((epoch for trial in trials for epoch in trial.early), default=0)
         reached = [(trial, trial.early.get(first) if first else trial.value) for trial in trials]
         measured = [(trial.settings, value) for trial, value in reached if value is not None]
-        spread = _variance([value for _, value in measured])
-        if not spread:
-            return {}
-        return {
-            name: _variance(_means([(settings[name], value) for settings, value in measured])) / spread
-            for name in self.names
-        }
-
-
-def _means(pairs: Sequence[tuple[str, float]]) -> list[float]:
-    """Return for each pair of a setting and a metric the mean metric over all pairs with the same setting."""
-    groups: dict[str, list[float]] = {}
-    for setting, value in pairs:
-        groups.setdefault(setting, []).append(value)
-    return [fmean(groups[setting]) for setting, _ in pairs]
-
-
-def _variance(values: Sequence[float]) -> float:
-    return pvariance(values) if values else 0.0
+        spread = pvariance([value for _, value in measured]) if measured else 0.0
+        shares = {}
+        for name in self.names if spread else ():
+            groups: dict[str, list[float]] = {}
+            for settings, value in measured:
+                groups.setdefault(settings[name], []).append(value)
+            shares[name] = pvariance([fmean(groups[settings[name]]) for settings, _ in measured]) / spread
+        return shares
 
 
 JOURNAL = "optuna.log"
@@ -263,9 +252,13 @@ class OptunaSampler:
             made = len(self.study.get_trials(deepcopy=False))
             self.study.sampler = TPESampler(seed=self.seed + made, n_startup_trials=max(5, self.batch))
             proposed = [self.study.ask() for _ in range(min(self.batch, self.count - made))]
-            for trial in proposed:
-                for setting in self.space:
-                    _suggest(trial, setting)
+            for trial, setting in itertools.product(proposed, self.space):
+                if setting.choices:
+                    trial.suggest_categorical(setting.name, setting.choices)
+                elif setting.whole:
+                    trial.suggest_int(setting.name, int(setting.low), int(setting.high), log=setting.log)
+                else:
+                    trial.suggest_float(setting.name, setting.low, setting.high, log=setting.log)
             old = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number not in self.known]
         self.known |= {trial.number for trial in old}
         return [
@@ -306,15 +299,6 @@ class OptunaSampler:
 
         known = self.study.get_trials(deepcopy=False)[trial.number]
         return None if known.state.is_finished() else optuna.trial.Trial(self.study, known._trial_id)
-
-
-def _suggest(trial: Any, setting: Setting) -> None:
-    if setting.choices:
-        trial.suggest_categorical(setting.name, setting.choices)
-    elif setting.whole:
-        trial.suggest_int(setting.name, int(setting.low), int(setting.high), log=setting.log)
-    else:
-        trial.suggest_float(setting.name, setting.low, setting.high, log=setting.log)
 
 
 def _value(setting: Setting, values: dict[str, Any]) -> str:
