@@ -1,5 +1,6 @@
 """The end of `opl try`: directions, the next step, and a box whose lines break between words."""
 
+import json
 import math
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from opl._advice import LOWER_D
 from opl.experiments.item import Row
 from opl.experiments.results.comparisons import Line
+from opl.experiments.settings import to_json
 from opl.experiments.statistics import GAIN, LOSS, TOO_FEW, UNDECIDED, Decision, interval
 from opl.experiments.tryout.verdict import (
     Step,
@@ -21,7 +23,6 @@ from opl.experiments.tryout.verdict import (
     read_items,
     show_box,
     wrap_command,
-    write_item,
 )
 
 DEFAULTS = {"weight": 1.0, "gamma": 0.5}
@@ -113,7 +114,7 @@ def test_the_table_of_a_folder_is_kept_and_other_files_are_skipped(tmp_path):
     (tmp_path / "try/a").mkdir(parents=True)
     (tmp_path / "try/b").mkdir()
     (tmp_path / "try/b/item.json").write_text("[1]")
-    write_item(tmp_path / "try/a", item)
+    (tmp_path / "try/a/item.json").write_text(json.dumps(to_json(item)))
     assert read_items(tmp_path) == {"try-a": item}
     assert item.title == "CE vs CE+OPL on your images"
     assert item.compared == ("test/top1", "test/balanced")

@@ -58,7 +58,11 @@ class PruningObjective(SupervisedObjective):
     def predict(self, model: nn.Module, batch: Batch) -> Output:
         """Run the model, after a removal if one is due."""
         if self.training:
-            self._advance(_gates(model))
+            gates, done = _gates(model), int(self.clock.step) - self.start  # mini-batches measured so far
+            for gate in gates:
+                gate.measuring = done >= 0 and not self.ended
+            if done > 0 and done % self.settings.every == 0 and not self.ended:
+                self._remove(gates)
         return super().predict(model, batch)
 
     @property
@@ -68,7 +72,9 @@ class PruningObjective(SupervisedObjective):
 
     def facts(self, model: Network) -> dict[str, Any]:
         """Return the records and the power laws fitted to them."""
-        network, classes, channels = _shape(model)
+        first = next(part for part in model.modules() if isinstance(part, nn.Conv2d))
+        assert isinstance(model.fc, nn.Linear)
+        network, classes, channels = model.facts[SCALING]["network"], model.fc.out_features, first.in_channels
         parameters = [count_parameters(network, widths, classes, channels) for widths in self.widths]
         widths = model.facts[SCALING]["widths"]
         law = fit(self.widths, parameters) if self.widths else proportional(widths, 1.0)
@@ -82,13 +88,6 @@ class PruningObjective(SupervisedObjective):
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore the records."""
         self.widths = [list(widths) for widths in state["widths"]]
-
-    def _advance(self, gates: list[Gate]) -> None:
-        done = int(self.clock.step) - self.start  # mini-batches measured so far
-        for gate in gates:
-            gate.measuring = done >= 0 and not self.ended
-        if done > 0 and done % self.settings.every == 0 and not self.ended:
-            self._remove(gates)
 
     @torch.no_grad()
     def _remove(self, gates: list[Gate]) -> None:
@@ -119,10 +118,3 @@ def _gates(model: nn.Module) -> list[Gate]:
     if is_distributed():
         raise OptionError("Pruning runs on one process: use --devices 1.")
     return gates
-
-
-def _shape(model: Network) -> tuple[str, int, int]:
-    """Return the name of the network, its number of classes and its input channels."""
-    first = next(part for part in model.modules() if isinstance(part, nn.Conv2d))
-    assert isinstance(model.fc, nn.Linear)
-    return model.facts[SCALING]["network"], model.fc.out_features, first.in_channels

@@ -40,19 +40,16 @@ class ResNet(Model):
         """Build the module with newly initialized weights."""
         check_settings(self, "model.")
         block, counts = LAYOUTS[self.depth]
-        stem = _stem(self.stem, channels, self.width)
+        size, stride = {"imagenet": (7, 2), "half": (3, 2), "cifar": (3, 1)}[self.stem]
+        stem: dict[str, nn.Module] = {
+            "conv1": convolution(channels, self.width, size, stride),
+            "bn1": nn.BatchNorm2d(self.width),
+            "relu": nn.ReLU(),
+        }
+        if self.stem == "imagenet":
+            stem["maxpool"] = nn.MaxPool2d(3, stride=2, padding=1)
         trunk = stages(block, self.width, self.width, counts, block.expansion)
         model = Network(with_pooling({**stem, **trunk}), 8 * self.width * block.expansion, num_classes)
         if self.stem != "cifar":
             draw_convolutions(model, he_normal_fan_out)
         return model
-
-
-def _stem(stem: Stem, channels: int, width: int) -> dict[str, nn.Module]:
-    size, stride = {"imagenet": (7, 2), "half": (3, 2), "cifar": (3, 1)}[stem]
-    parts: dict[str, nn.Module] = {
-        "conv1": convolution(channels, width, size, stride),
-        "bn1": nn.BatchNorm2d(width),
-        "relu": nn.ReLU(),
-    }
-    return {**parts, "maxpool": nn.MaxPool2d(3, stride=2, padding=1)} if stem == "imagenet" else parts

@@ -59,12 +59,17 @@ def load(folder: Path) -> dict[str, Any] | None:
     states = {path.name: _state(path, sums) for path in paths}
     newest = max((state for state in states.values() if state), key=position, default=None)
     wrong = [name for name, state in states.items() if name != NEW and state is None and (folder / name).exists()]
-    if states[NEW] is None and not (folder / CHECKPOINT).exists() and _has_begun(folder):
+    traces = (BEFORE, f"{CHECKPOINT}.sha256", "metrics.jsonl")  # of an epoch
+    begun = any((folder / name).exists() for name in traces)
+    if states[NEW] is None and not (folder / CHECKPOINT).exists() and begun:
         wrong.insert(0, CHECKPOINT)
     if newest is not None and _is_wrong(folder / BEST, newest.get("best", -1.0) >= 0):
         wrong, newest = [*wrong, BEST], None
     if wrong:
-        _warn(folder, wrong, newest)
+        epoch, step = position(newest) if newest else (0, 0)
+        inside = f" and {step} steps" if step else ""
+        cure = f"resuming from a checkpoint after {epoch} epochs{inside}" if newest else "starting over"
+        warnings.warn(OplWarning(f"{' and '.join(wrong)} in {folder} cannot be used: {cure}."), stacklevel=3)
     return newest
 
 
@@ -119,18 +124,6 @@ def _is_wrong(path: Path, expected: bool = False, accepted: Collection[str] = ()
         return expected or _sum_file(path).exists()
     except OSError:
         return True
-
-
-def _has_begun(folder: Path) -> bool:
-    """Whether there are traces of an epoch."""
-    return any((folder / name).exists() for name in (BEFORE, f"{CHECKPOINT}.sha256", "metrics.jsonl"))
-
-
-def _warn(folder: Path, wrong: list[str], newest: dict[str, Any] | None) -> None:
-    epoch, step = position(newest) if newest else (0, 0)
-    inside = f" and {step} steps" if step else ""
-    cure = f"resuming from a checkpoint after {epoch} epochs{inside}" if newest else "starting over"
-    warnings.warn(OplWarning(f"{' and '.join(wrong)} in {folder} cannot be used: {cure}."), stacklevel=4)
 
 
 def _sum_of(folder: Path, data: bytes) -> str:

@@ -191,7 +191,12 @@ class RunFolder:
     def iterate_metrics(self) -> Iterator[Record]:
         """Yield the records of all epochs so far, which must be 0, 1, 2, ...; an incomplete last line is ignored."""
         key = self._key()
-        for epoch, line in enumerate(io.BytesIO(self._metrics_bytes())):  # a list of a million lines takes a gigabyte
+        file, data = self.path / METRICS, b""
+        if self.done:
+            data = self.manifest.read(METRICS, MOST_METRICS) if self.manifest.has(METRICS) else b""
+        elif file.exists() or file.is_symlink():
+            data = read_limited(file, MOST_METRICS, links=False)
+        for epoch, line in enumerate(io.BytesIO(data)):  # a list of a million lines takes a gigabyte
             record = _record(line.removesuffix(b"\n"), key)
             if not line.endswith(b"\n"):
                 _, check, end = line.rpartition(CHECK.encode())
@@ -201,12 +206,6 @@ class RunFolder:
             if record is None or record.get("epoch") != epoch:
                 raise damaged(self.path, METRICS, f"is not what the run wrote (line {epoch + 1})")
             yield record
-
-    def _metrics_bytes(self) -> bytes:
-        file = self.path / METRICS
-        if self.done:
-            return self.manifest.read(METRICS, MOST_METRICS) if self.manifest.has(METRICS) else b""
-        return read_limited(file, MOST_METRICS, links=False) if file.exists() or file.is_symlink() else b""
 
     def restore_metrics(self, records: Iterable[Record]) -> None:
         """Make `metrics.jsonl` hold exactly the records of a checkpoint, whatever it held before."""

@@ -176,7 +176,11 @@ class _Steps:
         agreed = self._agree(loss, broken, first, last + 1)
         fails = bool(agreed.wrong) or agreed.broken
         if fails and not skips:
-            raise _diverged(where, agreed.wrong, totals)
+            before = ", ".join(f"{name} {value:.4g}" for name, value in totals.means().items()) or "none yet"
+            raise DivergedError(
+                f"the loss is not finite in {where} ({', '.join(agreed.wrong)}); means of the epoch before: {before}: "
+                "lower the learning rate, add a warm-up, or clip gradients."
+            )
         if fails:
             totals.skipped += 1
             for buffer, before in zip(self._buffers(), buffers, strict=True):
@@ -219,11 +223,3 @@ class _Steps:
     def _buffers(self) -> Iterator[torch.Tensor]:
         """The buffers of model and objective."""
         return chain(self.model.buffers(), self.objective.buffers())
-
-
-def _diverged(where: str, wrong: list[str], totals: EpochTotals) -> DivergedError:
-    before = ", ".join(f"{name} {value:.4g}" for name, value in totals.means().items()) or "none yet"
-    return DivergedError(
-        f"the loss is not finite in {where} ({', '.join(wrong)}); means of the epoch before: {before}: lower the "
-        "learning rate, add a warm-up, or clip gradients."
-    )

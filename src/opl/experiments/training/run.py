@@ -221,7 +221,10 @@ class _Training:
 
     def _open(self) -> None:
         """Prepare the run folder before the first epoch of a new or resumed run."""
-        self.folder.write_splits(_describe(self.splits))
+        splits = self.splits
+        about = {"source": splits.source, "train": len(splits.train), "val": splits.val.rows.tolist()}  # of the source
+        about |= {"test": len(splits.test), "class_names": list(splits.class_names), "groups": list(splits.groups)}
+        self.folder.write_splits(about)
         if self.noisy:
             self.folder.write_noise(self.noisy.facts(), _labels(self.noisy))
         self.folder.restore_metrics(self.records)
@@ -365,15 +368,3 @@ def _labels(noisy: NoisyData) -> dict[str, Any]:
     rows = {f"{name}/rows": part.rows.numpy() for name, part in parts.items()}
     labels = {f"{name}/labels": part.labels[part.rows].numpy() for name, part in parts.items()}
     return {**rows, **labels, **{f"{name}/wrong": wrong.numpy() for name, wrong in noisy.wrong.items()}}
-
-
-def _describe(splits: Splits) -> dict[str, Any]:
-    """Describe the parts of the data; validation images are listed as rows of the source."""
-    return {
-        "source": splits.source,
-        "train": len(splits.train),
-        "val": splits.val.rows.tolist(),
-        "test": len(splits.test),
-        "class_names": list(splits.class_names),
-        "groups": list(splits.groups),
-    }

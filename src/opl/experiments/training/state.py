@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
@@ -61,7 +60,9 @@ class Trained:
             objective.load_state_dict(state["objective"])
         self.fabric, self.network, self.objective = fabric, model, objective
         self.shards = recipe.strategy == "fsdp" and fabric.world_size > 1
-        module = _contiguous_copy(model) if self.shards else model
+        module = copy.deepcopy(model) if self.shards else model
+        for parameter in module.parameters() if self.shards else ():
+            parameter.data = parameter.data.contiguous()  # which FSDP needs
         self.wrapped = fabric.setup_module(module)
         model.to(next(module.parameters()).dtype)
         rate = recipe.optimizer.lr
@@ -111,7 +112,7 @@ class Trained:
     def check_finite(self, where: str, more: Mapping[str, Any] | None = None) -> None:
         """Raise an error that names weights that are not finite: they must never replace a good checkpoint."""
         named = {**self.network.state_dict(), **dict(self.objective.named_parameters()), **(more or {})}
-        wrong = [name for name, value in named.items() if not _is_finite(value)]
+        wrong = [name for name, value in named.items() if isinstance(value, Tensor) and not value.isfinite().all()]
         if wrong:
             raise DivergedError(
                 f"the weights are not finite {where} ({', '.join(wrong[:3])}): lower the learning rate, add a warm-up, "
@@ -142,22 +143,8 @@ class Trained:
         return {**optimizer, "state": entries}
 
 
-def _contiguous_copy(model: nn.Module) -> nn.Module:
-    """Return a copy whose weights are contiguous, which FSDP needs."""
-    copied = copy.deepcopy(model)
-    for parameter in copied.parameters():
-        parameter.data = parameter.data.contiguous()
-    return copied
-
-
 def full(value: Any) -> Any:
     """Return a sharded tensor in full, which all processes call; anything else as it is."""
     from torch.distributed.tensor import DTensor
 
     return value.full_tensor() if isinstance(value, DTensor) else value
-
-
-def _is_finite(value: Any) -> bool:
-    if not isinstance(value, Tensor) or not value.is_floating_point():
-        return True
-    return bool(torch.isfinite(value).all())

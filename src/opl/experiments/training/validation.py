@@ -59,18 +59,18 @@ def validate(
     keep: bool = False,
     novel: bool = False,
 ) -> Validation:
-    """Pass images through a model once.
+    """Pass images through a model once, in evaluation mode; its mode is restored.
 
     Args:
-        model: returns `Output`; it is evaluated in evaluation mode, and its mode is restored.
+        model: returns `Output`.
         batches: this process's shard of the images.
         num_classes: number of classes of the images.
         group: the process group to reduce over, if there are several processes.
         keep: whether to keep the predictions; otherwise `arrays` is empty.
         novel: whether the classes are not those of the model, so that accuracy and loss are undefined.
     """
-    sums = torch.zeros(4, dtype=torch.float64)
-    by_class = torch.zeros(2, num_classes, dtype=torch.float64)
+    sums = torch.zeros(4, dtype=torch.float64)  # top-1 hits, top-5 hits, cross-entropies, images
+    by_class = torch.zeros(2, num_classes, dtype=torch.float64)  # top-1 hits, images
     rows: dict[str, list[Tensor]] = {"labels": [], "top5": [], "p5": [], "features": []}
     geometry: Geometry | None = None
     sample, reliability = FeatureSample(), Reliability()
@@ -80,8 +80,12 @@ def validate(
             logits, labels = logits.float(), batch.labels
             top5 = logits.topk(min(5, logits.shape[1]), dim=1).indices
             if not novel:
-                sums += _sums(logits, top5, labels)
-                by_class += _sums_by_class(top5, labels, num_classes)
+                hits = top5 == labels[:, None]
+                entropy = F.cross_entropy(logits, labels, reduction="sum")
+                counted = [hits[:, 0].sum(), hits.any(1).sum(), entropy, labels.new_tensor(len(hits))]
+                sums += torch.stack(counted).cpu()
+                right = labels[hits[:, 0]]
+                by_class += torch.stack([values.cpu().bincount(minlength=num_classes) for values in (right, labels)])
             geometry = geometry or Geometry(features.shape[1], num_classes=num_classes, moments=keep)
             geometry.update(features, labels)
             sample.add(features, labels)
@@ -117,19 +121,6 @@ def _shared_geometry(geometry: Geometry | None, num_classes: int, moments: bool,
     if not any(widths):
         return None
     return (geometry or Geometry(max(widths), num_classes=num_classes, moments=moments)).all_reduce(group)
-
-
-def _sums(logits: Tensor, top5: Tensor, labels: Tensor) -> Tensor:
-    """Return (4,): top-1 hits, top-5 hits, sum of cross-entropies, number of images."""
-    hits = top5 == labels[:, None]
-    entropy = F.cross_entropy(logits, labels, reduction="sum")
-    return torch.stack([hits[:, 0].sum(), hits.any(1).sum(), entropy, labels.new_tensor(len(hits))]).cpu()
-
-
-def _sums_by_class(top5: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """Return (2, C): top-1 hits and number of images of each class."""
-    hit = labels[top5[:, 0] == labels]
-    return torch.stack([values.cpu().bincount(minlength=num_classes) for values in (hit, labels)])
 
 
 def _accuracies(sums: Tensor, by_class: Tensor) -> dict[str, float]:

@@ -157,11 +157,6 @@ class Clock:
         """Seconds since the start."""
         return time.monotonic() - self.started
 
-    @property
-    def until_late(self) -> float:
-        """Seconds until late runs are stopped."""
-        return max(1.0, LATE * self.seconds - self.spent)
-
 
 @dataclass
 class Outcome:
@@ -184,7 +179,7 @@ def run_rounds(
     """
     outcome, started_any = Outcome(), False
     displayed = [job for jobs in rounds[:planned] for job in jobs]
-    alarm = threading.Timer(clock.until_late, executor.cancel)
+    alarm = threading.Timer(max(1.0, LATE * clock.seconds - clock.spent), executor.cancel)
     alarm.daemon = True
     alarm.start()
     try:
