@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from ... import __version__
 from ...errors import FolderError, OplError
 from ..files import read_limited, write_whole
-from .executor import Task
-from .local import start_python
+from .executor import Task, start_python
 
 PACKAGES = ("torch", "numpy")
 """Packages that affect the numbers of a run."""

@@ -1,14 +1,26 @@
-"""Where commands run: tasks, what a backend implements, and the order of tasks, which is the same for all."""
+"""Where commands run: tasks and their processes, what a backend implements, and the order of tasks."""
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
+
+import psutil
+
+from ..files import open_to_append
+from ..training.stopping import child_environment
 
 OPL = ("-m", "opl")
 """The arguments of Python for one `opl` command."""
+GRACE = 15.0
+"""Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
 State = Literal["queued", "running", "done", "failed", "skipped"]
 ENDED: tuple[State, ...] = ("done", "failed", "skipped")
 
@@ -55,6 +67,41 @@ class Event(NamedTuple):
     state: State
     reason: str = ""
     """Why the task failed, if its log cannot tell."""
+
+
+def start_python(
+    arguments: Sequence[str], threads: int, environment: Mapping[str, str], log: Path | None = None
+) -> Any:
+    """Start Python in a new process group, which ends when this process ends.
+
+    It looks for modules where this process has them installed, never in the working folder. Its output is appended to
+    the log; without one, its standard input and output are pipes.
+    """
+    given = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    with open_to_append(log) if log else contextlib.nullcontext() as output:
+        return psutil.Popen(
+            [sys.executable, "-P", *arguments],
+            stdin=subprocess.DEVNULL if output else subprocess.PIPE,
+            stdout=output or subprocess.PIPE,
+            stderr=output,
+            env=child_environment({**environment, **given}),
+            bufsize=0,
+            start_new_session=True,
+        )
+
+
+def end_processes(processes: Iterable[Any]) -> None:
+    """Terminate processes, which may save a checkpoint, then kill what is left of their groups."""
+    ending = list(processes)
+    for process in ending:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    psutil.wait_procs(ending, GRACE)
+    for process in ending:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with process:  # closes its pipes and waits for it
+            pass
 
 
 class Executor(ABC):

@@ -4,58 +4,14 @@ import contextlib
 import json
 import os
 import select
-import signal
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from ..files import open_to_append
-from ..training.stopping import child_environment
-from .executor import Executor, State, Task
+from .executor import GRACE, Executor, State, Task, end_processes, start_python
 
 WORKER = ("-m", "opl.experiments.cli.worker")
 """The arguments of Python for a warm worker."""
-GRACE = 15.0
-"""Seconds between SIGTERM, on which a run saves a checkpoint, and SIGKILL."""
-
-
-def start_python(
-    arguments: Sequence[str], threads: int, environment: Mapping[str, str], log: Path | None = None
-) -> Any:
-    """Start Python in a new process group, which ends when this process ends.
-
-    It looks for modules where this process has them installed, never in the working folder. Its output is appended to
-    the log; without one, its standard input and output are pipes.
-    """
-    given = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
-    with open_to_append(log) if log else contextlib.nullcontext() as output:
-        return psutil.Popen(
-            [sys.executable, "-P", *arguments],
-            stdin=subprocess.DEVNULL if output else subprocess.PIPE,
-            stdout=output or subprocess.PIPE,
-            stderr=output,
-            env=child_environment({**environment, **given}),
-            bufsize=0,
-            start_new_session=True,
-        )
-
-
-def end_processes(processes: Iterable[Any]) -> None:
-    """Terminate processes, which may save a checkpoint, then kill what is left of their groups."""
-    ending = list(processes)
-    for process in ending:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.terminate()
-    psutil.wait_procs(ending, GRACE)
-    for process in ending:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        with process:  # closes its pipes and waits for it
-            pass
 
 
 class Local(Executor):

@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from ...errors import OplError
 from . import cluster
-from .executor import Executor, State, Task
-from .local import end_processes
+from .executor import Executor, State, Task, end_processes
 
 RETRIES = 10
 """How often a task is started again after the loss of its machine."""

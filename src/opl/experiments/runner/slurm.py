@@ -17,8 +17,7 @@ from typing import Any, Self
 from ...errors import OplError
 from ..files import read_limited, write_whole
 from . import cluster
-from .executor import ENDED, Executor, State, Task, run_tasks
-from .local import GRACE, end_processes
+from .executor import ENDED, GRACE, Executor, State, Task, end_processes, run_tasks
 
 HOME, JOBS, CHECK = ".slurm", "jobs.json", "check"
 TIMEOUTS = 1000  # a run resumes as often as it needs to
