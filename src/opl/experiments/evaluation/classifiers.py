@@ -114,7 +114,7 @@ def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: 
         >>> ridge(torch.tensor([[[0.0], [1.0]]]), torch.tensor([0, 1]), torch.tensor([[[0.2], [0.9]]]), way=2)
         tensor([[0, 1]])
     """
-    return predict(lambda *episodes: ridge_scores(*episodes, way, alpha), support, labels, queries, way)
+    return predict(lambda x, ids, points: ridge_scores(x, ids, points, way, alpha), support, labels, queries, way)
 
 
 def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alpha: float) -> Tensor:

@@ -183,8 +183,8 @@ class _Steps:
             )
         if fails:
             totals.skipped += 1
-            for buffer, before in zip(self._buffers(), buffers, strict=True):
-                buffer.copy_(before)
+            for buffer, kept in zip(self._buffers(), buffers, strict=True):
+                buffer.copy_(kept)
         else:
             if self.recipe.clip:
                 self.fabric.clip_gradients(

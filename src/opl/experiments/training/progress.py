@@ -184,8 +184,8 @@ class RunLogger:
         self.logger.experiment.add_figure("similarity", figure, epoch)
         if arrays["features"].shape[1] == 2:
             figure = Figure(figsize=(5, 5), layout="constrained")
-            axes = figure.subplots()
-            axes.scatter(*arrays["features"].astype("float32").T, c=arrays["labels"], s=5, cmap="tab20")
+            axes, features = figure.subplots(), arrays["features"].astype("float32")
+            axes.scatter(features[:, 0], features[:, 1], c=arrays["labels"], s=5, cmap="tab20")
             axes.set_aspect("equal", adjustable="datalim")
             self.logger.experiment.add_figure("features", figure, epoch)
 

@@ -74,8 +74,8 @@ class Trial:
         self.wanted, self.jobs, self.clock = wanted, jobs, clock
         self.first = read_chosen(self.home)
         self.folder, self.earlier = self.home, self.first
-        given = {"weight": wanted.weight, "gamma": wanted.gamma}
-        given = {name: value for name, value in given.items() if value is not None}
+        chosen = {"weight": wanted.weight, "gamma": wanted.gamma}
+        given: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
         if self.first and (changed := replace(self.first.choice, **given)) != self.first.choice:
             self.folder = self.home / f"weight-{changed.weight:g}-gamma-{changed.gamma:g}"
             self.earlier = read_chosen(self.folder) or replace(self.first, choice=changed)
@@ -128,8 +128,9 @@ class Trial:
         if self.earlier:
             return replace(self.earlier, images=self.images, seeds=self.wanted.seeds or self.earlier.seeds)
         drafts = self._drafts(facts)
-        sizes = (*facts.sizes, len(facts.class_names))
-        works = [Work(*sizes, 2, self.jobs, draft.epochs, draft.least_epochs) for draft in drafts]
+        train, val, test = facts.sizes
+        machine = len(facts.class_names), 2, self.jobs
+        works = [Work(train, val, test, *machine, draft.epochs, draft.least_epochs) for draft in drafts]
         fastest = self._measure(drafts, works[0], executor)
         plans = [self._plan(works[0], fastest[0][1])]
         for work, (_, speed) in zip(works[1:], fastest[1:], strict=False):  # larger networks that leave enough seeds
