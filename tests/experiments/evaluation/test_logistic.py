@@ -104,6 +104,15 @@ def test_labels_per_episode_and_unequal_class_sizes():
     assert_solved(support, labels, way=4)
 
 
+def test_gradient_at_the_solution_is_zero():
+    support, labels, _, way = episodes(copies=3)
+    fit = solver.fit(support, labels.expand(support.shape[:2]), way, tol=1e-9)
+    weights, intercepts = fit.weights.requires_grad_(), fit.intercepts.requires_grad_()
+    value = objective(weights, intercepts, support, labels, way).sum()
+    for gradient in torch.autograd.grad(value, [weights, intercepts]):
+        assert gradient.abs().max() < 1e-7
+
+
 @pytest.mark.parametrize(("shots", "copies"), [(1, 5), (5, 1)])
 def test_predictions_equal_scikit_learn(shots, copies):
     given = episodes(count=100, shots=shots, copies=copies, dim=64, kind=torch.float32)
