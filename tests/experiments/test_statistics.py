@@ -331,3 +331,10 @@ def test_variances_are_moderated_where_most_rows_have_equal_values():
     equal, spread = interval([0.0, 0.0, 0.0]), interval([0.0, 1.0, 2.0])
     for moderated in moderate([equal, equal, equal, equal, spread]):
         assert math.isfinite(moderated.half)
+
+
+def test_values_that_differ_by_rounding_alone_have_no_spread():
+    differences = [0.1, 0.3 - 0.2, 0.4 - 0.3]
+    assert len(set(differences)) > 1  # in the last bits
+    assert interval(differences).half == 0
+    assert decide([interval(differences)], [()])[0].verdict == "undecided"

@@ -18,6 +18,7 @@ FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
 MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
 MOST_DEGREES = 1e7  # more than these are infinitely many
+ROUNDING = 1e-9  # relative to the largest value: a smaller spread is that of floating-point numbers
 ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
 FEW_SEEDS = 3  # with fewer, `opl try` lists the value of each seed instead of an interval
 GAIN, LOSS, UNDECIDED, TOO_FEW = "a gain", "a loss", "undecided", "too few seeds to tell"
@@ -80,7 +81,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY) -> Interval:
-    """Compute the mean and confidence interval of independent values.
+    """Compute the mean and confidence interval of independent values; values that differ by rounding alone are equal.
 
     Args:
         values: one for each seed.
@@ -95,7 +96,10 @@ def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY)
     count = len(values)
     if count < 2:
         return Interval(fmean(values) if values else math.nan, math.nan, count, within)
-    return Interval(fmean(values), _quantile(level, count - 1) * stdev(values) / math.sqrt(count), count, within)
+    spread = stdev(values)
+    if spread <= ROUNDING * max(map(abs, values)):
+        spread = 0.0
+    return Interval(fmean(values), _quantile(level, count - 1) * spread / math.sqrt(count), count, within)
 
 
 @cache

@@ -2,9 +2,11 @@
 
 import numpy as np
 
+from _runs import write_run
 from opl.experiments.charts import curves, features, flow, forest, gallery, lda, plane, similarity, sweeps
 from opl.experiments.charts.points import Space
 from opl.experiments.results.comparisons import PERCENT
+from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.statistics import decide, interval
 
 HOSTILE = (
@@ -96,6 +98,19 @@ DRAWN = {
         [[panel("CE"), panel("CE+OPL")], [panel("CE", ("bee", "fox")), panel("OPL", ("bee", "fox"))]]
     ),
 }
+
+
+def rows_with(folder, rows, values, **methods):
+    """Rows with finished runs whose results are given: by metric and recipe, one number per seed."""
+    for row in rows:
+        for seed in range(max(len(numbers[row.recipe]) for numbers in values.values())):
+            write_run(folder, row.recipe, seed, method=methods.get(row.recipe))
+    runs = read_runs(folder)
+    for run in runs:
+        for name in [name for name in run.result if name.startswith("test/")]:
+            del run.result[name]
+        run.result.update({name: numbers[run.name][run.seed] for name, numbers in values.items()})
+    return [(row, select_runs(runs, row.recipe, "small")) for row in rows]
 
 
 def written(figure) -> list[str]:

@@ -9,7 +9,6 @@ from opl.experiments.charts.animation import HOLD, STEP, animate, principal_axes
 from opl.experiments.charts.cosines import unit_features
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_there_is_one_frame_per_epoch_and_the_last_stays_longer(tmp_path):

@@ -13,8 +13,6 @@ from opl.experiments.charts import curves, style
 from opl.experiments.results.runs import read_runs
 from opl.experiments.statistics import Range
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def test_the_band_is_the_interval_of_scipy_over_the_seeds_with_values():
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")

@@ -24,8 +24,6 @@ from opl.experiments.results.runs import read_runs
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.run import run
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)

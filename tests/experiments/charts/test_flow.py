@@ -6,8 +6,6 @@ from _chart_values import path
 
 from opl.experiments.charts import flow
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def test_d_is_constant_at_the_gamma_needed_and_s_at_the_limit():
     s, d = np.array([0.9, 0.6, 0.4]), np.array([0.3, 0.5, 0.2])

@@ -1,20 +1,18 @@
 """Differences from a baseline: every seed, means and intervals, and verdicts adjusted over all lines."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from _chart_values import contrast, written
+from _chart_values import contrast, rows_with, written
 
 from _runs import ITEM, write_run, write_table
 from opl.experiments.charts import forest
 from opl.experiments.item import Row
 from opl.experiments.results.comparisons import lines
-from opl.experiments.results.runs import read_runs, select_runs
+from opl.experiments.results.measures import compare_values
+from opl.experiments.results.runs import read_runs
 from opl.experiments.statistics import Range, interval, moderate
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 ROWS = (Row("CE", "ce", {}), Row("CE+OPL", "opl", {}, "ce"), Row("smoothing", "smooth", {}, "ce"))
 ACCURACIES = {
@@ -26,13 +24,7 @@ ACCURACIES = {
 
 def test_every_seed_the_mean_and_the_interval_of_scipy_are_drawn(tmp_path):
     stats = pytest.importorskip("scipy.stats", reason="scipy is not installed")
-    for name, values in ACCURACIES.items():
-        for seed in range(len(values)):
-            write_run(tmp_path, name, seed)
-    runs = [
-        replace(run, result={**run.result, "test/top1": ACCURACIES[run.name][run.seed]}) for run in read_runs(tmp_path)
-    ]
-    rendered = forest.render([(row, select_runs(runs, row.recipe, "small")) for row in ROWS], "class")
+    rendered = forest.render(rows_with(tmp_path, ROWS, {"test/top1": ACCURACIES}), "class")
     [axes] = rendered.figures[""].axes
     pairs = np.subtract(ACCURACIES["opl"], ACCURACIES["ce"])
     dots, mean, line = axes.get_lines()[1:4]
@@ -84,3 +76,24 @@ def test_all_comparisons_share_an_axis_and_dots_are_at_the_values_of_their_seeds
     zero = x.at(0)
     slopes = [(position - zero) / value for position, value in zip(positions, values, strict=True) if abs(value) > 0.2]
     assert slopes == pytest.approx([slopes[0]] * len(slopes), rel=0.03)
+
+
+def test_the_dots_of_a_measure_are_at_the_differences_of_the_seeds_with_0_in_the_middle():
+    change = compare_values("test/nll", {0: 1.0, 1: 1.0, 2: 1.0}, {0: 0.9, 1: 1.05, 2: 0.8})
+    x = forest.measure_axis(change)
+    assert x.at(0) == pytest.approx(50)
+    dots = [float(position) for position in re.findall(r'<circle cx="([\d.]+)%"', forest.measure_strip(change))]
+    assert dots == pytest.approx([x.at(pair) for pair in change.pairs], abs=0.01)
+    assert forest.measure_strip(compare_values("test/ece", {}, {0: 0.1})) is None
+    assert forest.measure_strip(compare_values("test/ece", {0: 0.1}, {0: 0.1}))  # equal values have an axis
+
+
+def test_a_lower_error_has_the_color_of_a_gain():
+    before = {seed: 0.03 + seed / 1e4 for seed in range(5)}
+    after = {seed: 0.01 + seed / 2e4 for seed in range(5)}
+    for name, values, kind in (
+        ("test/ece", (before, after), "strip gain"),
+        ("test/ece", (after, before), "strip loss"),
+        ("test/nc1", (before, after), "strip"),
+    ):
+        assert f'class="{kind}"' in forest.measure_strip(compare_values(name, *values))

@@ -12,8 +12,6 @@ from opl.experiments.charts import gallery, style
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def run_with(labels, top5, p5, pixels):
     arrays = {"labels": labels, "top5": top5, "p5": p5, "pixels": pixels, "pixel_rows": np.arange(len(pixels))}

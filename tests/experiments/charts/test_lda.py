@@ -9,8 +9,6 @@ from _chart_values import DRAWN, legend, panel, rng
 
 from opl.experiments.charts import lda
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def by_pairs(features, labels):
     """Between over within from distances of pairs: n_c times the within scatter of c is the sum over its pairs."""
@@ -74,5 +72,3 @@ def test_each_row_of_panels_has_one_legend():
     assert [bool(axes.get_legend()) for axes in figure.axes] == [False, True, False, True]
     assert legend(figure) == ["cat", "dog", "owl", "bee", "fox"]
     assert figure.axes[0].get_title(loc="left") == f"CE\nseparation {panel().separation:.2f}"
-    ragged = lda.draw([[panel()], [panel(), panel()]])
-    assert not ragged.axes[1].axison

@@ -1,12 +1,9 @@
 """The nearest and farthest classes, as text and in the figure."""
 
 import numpy as np
-import pytest
 from _chart_values import matrix
 
 from opl.experiments.charts import neighbors, similarity
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def test_neighbors_equal_those_found_by_hand():

@@ -8,8 +8,6 @@ from _chart_values import at, cloud, legend, written
 
 from opl.experiments.charts import plane
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 @pytest.mark.parametrize(
     ("degrees", "expected"),

@@ -15,8 +15,6 @@ from opl.experiments.item import Item, Row
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.training.run import run
 
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 
 def test_a_sweep_has_the_baseline_of_its_own_method_and_recipe(tmp_path):
     truncated = {"kind": "Truncated", "quantile": 0.7}

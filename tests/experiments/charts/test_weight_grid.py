@@ -1,29 +1,26 @@
 """Table 8 as heat maps: differences paired by seed, the significant ones marked, beside the paper's."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from _chart_values import written
+from _chart_values import rows_with, written
 
-from _runs import opl, write_run
+from _runs import opl
 from opl.experiments.charts import weight_grid
+from opl.experiments.charts.forest import Contrast
 from opl.experiments.item import Row
-from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.statistics import decide, interval
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 PAIRS = {(0.5, 2.0): (3.0, 3.1, 2.9), (0.5, 0.5): (0.1, -0.2, 0.3), (1.0, 2.0): (-2.0, -1.0, -1.6)}
 
 
-def cells():
-    differences = [interval(values) for values in PAIRS.values()]
-    decisions = decide(differences, [()] * len(PAIRS))
+def cells(pairs):
+    differences = [interval(values) for values in pairs.values()]
+    contrasts = zip(differences, decide(differences, [()] * len(pairs)), pairs.values(), strict=True)
     return [
-        weight_grid.Cell(*pair, difference, decision, 70.0 + place, PAIRS[pair])
-        for place, (pair, difference, decision) in enumerate(zip(PAIRS, differences, decisions, strict=True))
+        weight_grid.Cell(*pair, Contrast("", *contrast), 70.0 + place)
+        for place, (pair, contrast) in enumerate(zip(pairs, contrasts, strict=True))
     ]
 
 
@@ -32,7 +29,7 @@ def test_cells_significant_after_adjustment_are_framed_and_those_significant_alo
     p = {pair: t.ttest_1samp(values, 0).pvalue for pair, values in PAIRS.items()}
     assert p[0.5, 2.0] * 3 < 0.05 < p[0.5, 0.5]
     assert p[1.0, 2.0] < 0.05 < 2 * p[1.0, 2.0]
-    figure = weight_grid.draw(cells())
+    figure = weight_grid.draw(cells(PAIRS))
     left, right = figure.axes
     [frame] = left.patches
     assert np.allclose(frame.get_center(), (0, 0))  # gamma 2 is the first column, weight 0.5 the first row
@@ -48,24 +45,17 @@ def test_cells_significant_after_adjustment_are_framed_and_those_significant_alo
 
 def test_five_seeds_have_an_interval_and_one_seed_has_none():
     for values, expected in (((1.0, 1.0, 1.0, 1.0, 2.0), "+1.20 •\n[+0.64, +1.76]"), ((1.0,), "+1.00")):
-        difference = interval(values)
-        cell = weight_grid.Cell(1.0, 0.5, difference, decide([difference], [()])[0], pairs=values)
-        [text] = weight_grid.draw([cell]).axes[0].texts
+        [text] = weight_grid.draw(cells({(1.0, 0.5): values})).axes[0].texts
         assert text.get_text() == expected
 
 
 def test_differences_are_paired_with_the_baseline_of_the_same_seed_on_validation(tmp_path):
     accuracies = {"ce": (60.0, 50.0, 40.0), "opl": (61.0, 52.0, 43.0, 99.0)}  # the last seed has no baseline
-    for name, values in accuracies.items():
-        for seed in range(len(values)):
-            write_run(tmp_path, name, seed, method=opl(1.0, 0.5) if name == "opl" else None)
-    runs = [
-        replace(run, result={**run.result, "val/top1": accuracies[run.name][run.seed]}) for run in read_runs(tmp_path)
-    ]
     rows = (Row("CE", "ce", {}), Row("OPL", "opl", {"val/top1": 72.2}, "ce"))
-    by_row = [(row, select_runs(runs, row.recipe, "small")) for row in rows]
+    by_row = rows_with(tmp_path, rows, {"val/top1": accuracies}, opl=opl(1.0, 0.5))
     [cell] = weight_grid.cells_of(by_row)
+    difference = cell.contrast.difference
     assert (cell.weight, cell.gamma, cell.paper) == (1.0, 0.5, 72.2)
-    assert (cell.difference.mean, cell.difference.size) == (2.0, 3)
-    assert math.isclose(cell.difference.half, 4.3027 / math.sqrt(3), rel_tol=1e-4)
+    assert (difference.mean, difference.size) == (2.0, 3)
+    assert math.isclose(difference.half, 4.3027 / math.sqrt(3), rel_tol=1e-4)
     assert "weight 1, gamma 0.5: +2.00" in weight_grid.render(by_row, "class").text[0]

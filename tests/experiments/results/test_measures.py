@@ -76,3 +76,26 @@ def test_the_measures_that_moved_most_are_ranked_by_the_spread_of_the_seeds():
     assert measures.describe_largest([alone]) == "Moved most: NLL 0.500 → 0.400 (better)."
     one = measures.compare_values("test/nll", {0: 0.5}, {0: 0.5})
     assert measures.describe_largest([one]) == "Moved most: NLL 0.500 → 0.500 (unchanged)."
+
+
+@pytest.mark.parametrize(
+    ("after", "text"),
+    [
+        ((78.0, 79.2, 77.5), "+0.78 in 3 of 3 seeds, too few seeds to tell"),  # equal but for the last bits
+        ((78.0, 79.2, 77.501), "+0.78 in 3 of 3 seeds, too few seeds to tell"),  # equal as shown
+        ((78.0, 79.2, 77.6), "+0.81 [+0.67, +0.96], better"),
+    ],
+)
+def test_seeds_with_equal_differences_say_nothing_about_their_spread(after, text):
+    before = {seed: value - 0.78 for seed, value in enumerate((78.0, 79.2, 77.5))}
+    change = measures.compare_values("test/knn", before, dict(enumerate(after)))
+    assert measures.describe_change(change.info, change.difference, change.decision) == text
+    assert measures.format_difference(change.info, change.difference) == text.rpartition(", ")[0]
+
+
+def test_measures_with_equal_differences_are_not_counted_in_the_adjustment(tmp_path):
+    base = {"test/knn": (70.0, 71.0, 72.0), "test/map_at_r": (75.0, 75.5, 74.8)}
+    other = {"test/knn": (70.3, 71.3, 72.3), "test/map_at_r": (81.0, 81.3, 81.2)}
+    made = {change.name: change for change in measures.changes(*rows_of(tmp_path, {"ce": base, "opl": other}))}
+    assert made["test/knn"].verdict == "too few seeds to tell"
+    assert made["test/map_at_r"].decision.adjusted == made["test/map_at_r"].decision.p

@@ -9,13 +9,12 @@ import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..files import write_whole
-from .cosines import BINS, OTHER, SAME, Cosines, shares_of, unit_features
-from .figure import paper
+from .cosines import OTHER, SAME, Cosines, bins, unit_features
+from .figure import Figure, paper
 from .points import Space, legend_handles, scatter
 from .style import Array, print_label
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from PIL.Image import Image
 
 SIZE, DPI = (7.2, 5.2), 100  # inches, pixels per inch
@@ -24,12 +23,7 @@ TOP = 0.22  # share of pairs at the upper edge of the histograms; higher bars, o
 
 
 def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
-    """Write the animation.
-
-    Args:
-        models: the features of each model, one `Space` per epoch; all models have the same number of epochs.
-        target: the GIF.
-    """
+    """Write the animation from the features of each model, one `Space` per epoch; all have equally many epochs."""
     if not models or not models[0] or len({len(epochs) for epochs in models}) > 1:
         raise OptionError("the models to animate have different numbers of epochs: give the same number, at least one.")
     first, *rest = _images(models)
@@ -61,10 +55,10 @@ def _images(models: Sequence[Sequence[Space]]) -> "list[Image]":
     from PIL import Image
 
     bases, last = [principal_axes(epochs[-1]) for epochs in models], len(models[0])
-    pixels = [
-        Image.fromarray(_pixels(_frame(spaces, bases, f"epoch {index} of {last}")))
-        for index, spaces in enumerate(zip(*models, strict=True), 1)
+    frames = [
+        _frame(spaces, bases, f"epoch {index} of {last}") for index, spaces in enumerate(zip(*models, strict=True), 1)
     ]
+    pixels = [Image.fromarray(_pixels(frame)) for frame in frames]
     palette = pixels[-1].quantize(method=Image.Quantize.FASTOCTREE)
     colors = np.reshape(palette.getpalette() or [], (-1, 3))
     colors[colors.sum(axis=1).argmax()] = 255  # the background, which quantization makes slightly gray
@@ -72,7 +66,7 @@ def _images(models: Sequence[Sequence[Space]]) -> "list[Image]":
     return [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pixels]
 
 
-def _pixels(figure: "Figure") -> Array:
+def _pixels(figure: Figure) -> Array:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = FigureCanvasAgg(figure)
@@ -80,30 +74,31 @@ def _pixels(figure: "Figure") -> Array:
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def _frame(spaces: Sequence[Space], bases: Sequence[Array], title: str) -> "Figure":
+def _frame(spaces: Sequence[Space], bases: Sequence[Array], title: str) -> Figure:
     """One epoch: the unit features on the principal axes of the last epoch, and below them the cosines of all pairs."""
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
     with paper():
-        figure = Figure(figsize=SIZE, dpi=DPI)
+        figure = matplotlib.figure.Figure(figsize=SIZE, dpi=DPI)
         shared: dict[str, Any] = {"sharex": "row", "sharey": "row", "height_ratios": (2.4, 1)}
         grid = figure.subplots(2, len(spaces), squeeze=False, **shared)
         figure.subplots_adjust(0.02, 0.16, 0.98, 0.925, hspace=0.2, wspace=0.08)
         figure.text(0.98, 0.95, title, ha="right", fontsize=11, family="monospace")
         every = [Cosines(space) for space in spaces]
-        low = -1 if any(cosines.signed for cosines in every) else 0
-        edges = np.linspace(low, 1, BINS + 1)
+        edges = bins(every)
+        low = int(edges[0])
         for space, cosines, basis, (top, bottom) in zip(spaces, every, bases, grid.T, strict=True):
             units, labels = unit_features(space)
             scatter(top, units @ basis, labels)
             top.set(xlim=(-0.98, 0.98), ylim=(-0.8, 0.8), xticks=(), yticks=(), aspect="equal")
             top.spines[:].set(visible=True, color="0.85")
             top.set_title(print_label(space.label), loc="left", fontsize=12, fontweight="bold")
-            for values, shade, at, name in (
-                (cosines.other, OTHER, 0.02, f"different classes: d {cosines.d:.2f}"),
-                (cosines.same, SAME, 0.56, f"same class: s {cosines.s:.2f}"),
+            same, other = cosines.shares(edges)
+            for shares, shade, at, name in (
+                (other, OTHER, 0.02, f"different classes: d {cosines.d:.2f}"),
+                (same, SAME, 0.56, f"same class: s {cosines.s:.2f}"),
             ):
-                bottom.stairs(shares_of(values, edges), edges, fill=True, color=shade, alpha=0.6)
+                bottom.stairs(shares, edges, fill=True, color=shade, alpha=0.6)
                 bottom.text(at, 1.05, name, color=shade, transform=bottom.transAxes, fontweight="bold")
             bottom.set(xlim=(low, 1), ylim=(0, TOP), yticks=(), xlabel="cosine of two test images")
             bottom.set_xticks((low, (1 + low) / 2, 1), (f"{low}", f"{(1 + low) / 2:g}", "1"))

@@ -2,9 +2,8 @@
 
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -13,14 +12,11 @@ from ...errors import OptionError
 from ..item import Item
 from ..results.measures import ABSENT, BOARD, MeasureInfo, describe_change, describe_verdict, format_difference
 from ..results.runs import Rows, Run, number, select_runs
-from ..statistics import GAIN, LOSS, Decision, Interval
-from .figure import DIVERGING, Order, Rendering, paper
-from .forest import pair_rows
+from ..results.text import markdown_table
+from .figure import DIVERGING, Figure, Order, Rendering, new_figure, write_cell
+from .forest import Contrast, pair_rows
 from .style import Array, print_label, shorten
 from .svg import DataTable, drawing, element, short
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the results
 NOTE = (
@@ -32,45 +28,30 @@ WIDTH, HEIGHT, LEFT, TOP = 66, 24, 170, 64  # of a cell, and of the labels
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The difference of one loss from the baseline in one measure."""
-
-    difference: Interval
-    decision: Decision
-
-    @property
-    def significant(self) -> bool:
-        """Whether the difference is shown after the adjustment for all losses."""
-        return self.decision.verdict in (GAIN, LOSS)
-
-
-@dataclass(frozen=True)
 class Board:
-    """Differences of losses from a baseline in several measures.
-
-    Args:
-        labels: of the losses.
-        infos: of the measures.
-        cells: one row per loss with one cell per measure; None where no seed has been measured with both.
-        means: the mean of every loss in every measure, NaN if unknown; the first row is the baseline.
-        baseline: label of the baseline.
-    """
+    """Differences of losses from a baseline in several measures."""
 
     labels: tuple[str, ...]
     infos: tuple[MeasureInfo, ...]
-    cells: tuple[tuple[Cell | None, ...], ...]
+    cells: tuple[tuple[Contrast | None, ...], ...]
+    """One row per loss with one cell per measure; None where no seed has been measured with both."""
     means: Array
+    """The mean of every loss in every measure, NaN if unknown; the first row is the baseline."""
     baseline: str = "CE"
+
+    @property
+    def differences(self) -> Array:
+        """The mean differences, one row per loss; NaN if unknown."""
+        values = [cell.difference.mean if cell else math.nan for row in self.cells for cell in row]
+        return np.reshape(np.array(values), (len(self.labels), len(self.infos)))
 
     def shades(self) -> Array:
         """Values from -1 (worse) to 1 (better) relative to the largest difference of a column; NaN if unknown.
 
         In columns without a good direction, 1 is the largest increase.
         """
-        values = np.array([[cell.difference.mean if cell else math.nan for cell in row] for row in self.cells])
-        largest = np.nanmax(np.abs(np.where(np.isfinite(values), values, 0.0)), axis=0, initial=1e-12)
-        signs = np.array([info.better or 1 for info in self.infos])
-        shades: Array = values / largest * signs
+        largest = np.nanmax(np.abs(np.nan_to_num(self.differences)), axis=0, initial=1e-12)
+        shades: Array = self.differences / largest * np.array([info.better or 1 for info in self.infos])
         return shades
 
     def sentences(self) -> list[str]:
@@ -80,23 +61,18 @@ class Board:
         different seeds. Measures without a good direction are not ranked, and of several losses with the same
         difference none is the best.
         """
-        differences = np.array([[cell.difference.mean if cell else math.nan for cell in row] for row in self.cells])
-        with_baseline = np.vstack([np.zeros(len(self.infos)), differences.reshape(len(self.labels), len(self.infos))])
+        with_baseline = np.vstack([np.zeros(len(self.infos)), self.differences])
         ranked = with_baseline * np.array([info.better or math.nan for info in self.infos])
-        best, worst = ([_only_index(column, end) for column in ranked.T] for end in (np.nanmax, np.nanmin))
-        return [
-            self._sentence(
-                label, [[index == row for index in extreme] for extreme in (best, worst)], self.cells[row - 1]
-            )
-            for row, label in enumerate(self.labels, start=1)
-        ]
+        ends = {"best": np.nanmax, "worst": np.nanmin}
+        extremes = {word: [_only_index(column, end) - 1 for column in ranked.T] for word, end in ends.items()}
+        return [self._sentence(row, extremes) for row in range(len(self.labels))]
 
-    def _sentence(self, label: str, extremes: Sequence[Sequence[bool]], cells: Sequence[Cell | None]) -> str:
-        titles = [info.title.removesuffix(" %") for info in self.infos]
+    def _sentence(self, row: int, extremes: Mapping[str, Sequence[int]]) -> str:
+        titles, cells = [info.title.removesuffix(" %") for info in self.infos], self.cells[row]
         parts = [
-            f"{word} {_join([title for title, chosen in zip(titles, flags, strict=True) if chosen])}"
-            for word, flags in zip(("best", "worst"), extremes, strict=True)
-            if any(flags)
+            f"{word} {_join([title for title, index in zip(titles, indices, strict=True) if index == row])}"
+            for word, indices in extremes.items()
+            if row in indices
         ]
         titles_by_verdict: dict[str, list[str]] = {}
         for title, info, cell in zip(titles, self.infos, cells, strict=True):
@@ -108,7 +84,7 @@ class Board:
         )
         if not any(cells):
             compared = "not measured"
-        return f"{label}: {'; '.join([', '.join(parts), compared] if parts else [compared])}."
+        return f"{self.labels[row]}: {'; '.join([', '.join(parts), compared] if parts else [compared])}."
 
 
 def board(rows: Rows) -> Board:
@@ -124,40 +100,50 @@ def board(rows: Rows) -> Board:
     return Board(tuple(row.label for row in compared), infos, cells, means.reshape(len(rows), len(names)), base)
 
 
-def _column(rows: Rows, name: str) -> dict[str, Cell]:
+def _column(rows: Rows, name: str) -> dict[str, Contrast]:
     """The cells of a measure by recipe; runs without the measure are left out."""
     measured = [(row, [run for run in runs if math.isfinite(number(run.result.get(name)))]) for row, runs in rows]
     pairs = pair_rows([(row, runs) for row, runs in measured if runs], name)
-    return {pair.row.recipe: Cell(pair.difference, pair.decision) for pair in pairs if pair.pairs}
+    return {row.recipe: contrast for row, _, contrast in pairs if contrast.pairs}
+
+
+def _of_item(item: Item, runs: Sequence[Run], scale: str) -> Board:
+    return board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
+
+
+def _headline(item: Item, scale: str) -> int:
+    """The index of the headline of an item on its board."""
+    return [row.recipe for row in item.at(scale) if row.baseline].index(item.headline)
 
 
 def render_differences(item: Item, runs: Sequence[Run], scale: str) -> str:
     """Every difference from the baseline in Markdown, significant ones in bold, and one sentence per loss."""
-    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
+    values = _of_item(item, runs, scale)
     heading = ("loss", *(f"{info.title} {info.arrow}".strip() for info in values.infos))
     means = [f"{mean:.{info.digits}f}" for mean, info in zip(values.means[0], values.infos, strict=True)]
-    rows = [heading, ("---",) * len(heading), (values.baseline, *means)]
-    rows += [
-        (label, *(_cell_text(cell, info) for cell, info in zip(cells, values.infos, strict=True)))
+    rows = [
+        (
+            label,
+            *(
+                f"**{_text(cell, info)}**" if cell and cell.significant else _text(cell, info)
+                for cell, info in zip(cells, values.infos, strict=True)
+            ),
+        )
         for label, cells in zip(values.labels, values.cells, strict=True)
     ]
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    table = markdown_table(heading, [(values.baseline, *means), *rows])
     return "\n\n".join([table, "\n".join(f"- {sentence}" for sentence in values.sentences())])
 
 
 def render_headline(item: Item, runs: Sequence[Run], scale: str) -> str:
     """The sentence about the headline row of an item."""
-    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
-    [label] = [row.label for row in item.rows if row.recipe == item.headline]
-    return values.sentences()[values.labels.index(label)]
+    return _of_item(item, runs, scale).sentences()[_headline(item, scale)]
 
 
 def render_expectations(item: Item, runs: Sequence[Run], scale: str) -> str:
     """What the headline row of an item buys, what it costs and what it leaves unchanged, in three rows of Markdown."""
-    values = board([(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)])
-    [label] = [row.label for row in item.rows if row.recipe == item.headline]
+    values, index = _of_item(item, runs, scale), _headline(item, scale)
     texts: dict[str, list[str]] = {"better": [], "worse": [], "": []}
-    index = values.labels.index(label)
     for cell, info, mean in zip(values.cells[index], values.infos, values.means[0], strict=True):
         if cell and info.better:
             verdict = describe_verdict(info, cell.decision)
@@ -166,40 +152,29 @@ def render_expectations(item: Item, runs: Sequence[Run], scale: str) -> str:
             texts[verdict if verdict in texts else ""].append(f"{info.title.removesuffix(' %')}: {change}{equal}")
     titles = {"better": "**buys**", "worse": "**costs**", "": "**no clear change**"}
     rows = [(titles[verdict], "<br>".join(lines) or "nothing significant") for verdict, lines in texts.items()]
-    ruled = [("", f"value of {values.baseline}, then {label} minus {values.baseline}"), ("---", "---"), *rows]
-    return "\n".join(f"| {' | '.join(row)} |" for row in ruled)
+    minus = f"{values.labels[index]} minus {values.baseline}"
+    return markdown_table(("", f"value of {values.baseline}, then {minus}"), rows)
 
 
-def _cell_text(cell: Cell | None, info: MeasureInfo) -> str:
-    if cell is None:
-        return ABSENT
-    text = f"{cell.difference.mean:+.{info.digits}f}"
-    return f"**{text}**" if cell.significant else text
+def _text(cell: Contrast | None, info: MeasureInfo) -> str:
+    return f"{cell.difference.mean:+.{info.digits}f}" if cell else ABSENT
 
 
-def draw(values: Board) -> "Figure":
+def draw(values: Board) -> Figure:
     """A matplotlib figure of the board."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     if not values.labels or not values.infos:
         raise OptionError("there is no difference to draw: give at least one loss with a baseline and a measure.")
     shades = values.shades()
-    with paper():
-        size = (2.0 + 0.78 * len(values.infos), 1.3 + 0.28 * len(values.labels))
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
+    size = (2.0 + 0.78 * len(values.infos), 1.3 + 0.28 * len(values.labels))
+    with new_figure(*size) as (figure, [[axes]]):
         signed = np.array([bool(info.better) for info in values.infos])
         axes.imshow(np.where(signed, shades, np.nan), cmap=DIVERGING, vmin=-1.8, vmax=1.8, aspect="auto")
         gray = np.where(signed, np.nan, np.abs(shades))
         axes.imshow(gray, cmap="Greys", vmin=0, vmax=2.2, aspect="auto")
         for row, cells in enumerate(values.cells):
             for column, cell in enumerate(cells):
-                text = f"{cell.difference.mean:+.{values.infos[column].digits}f}" if cell else ABSENT
-                axes.text(column, row, text, ha="center", va="center", fontsize=7)
-                if cell and cell.significant:
-                    corner = (column - 0.46, row - 0.44)
-                    axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, linewidth=1.4, edgecolor="black"))
+                framed = cell is not None and cell.significant
+                write_cell(axes, row, column, _text(cell, values.infos[column]), framed)
         titles = [print_label(f"{info.title} {info.arrow}".strip(), width=13) for info in values.infos]
         axes.set_xticks(range(len(titles)), titles, fontsize=7)
         axes.set_yticks(range(len(values.labels)), [print_label(label) for label in values.labels])
@@ -227,17 +202,15 @@ def to_svg(values: Board) -> Markup:
     return drawing(f"Differences from {values.baseline} by loss and measure.", width, height, *parts)
 
 
-def _cell_svg(cell: Cell | None, info: MeasureInfo, shade: float, x: float, y: float) -> Markup:
+def _cell_svg(cell: Contrast | None, info: MeasureInfo, shade: float, x: float, y: float) -> Markup:
     red, green, blue = NEUTRAL if not info.better else BETTER if shade > 0 else WORSE
     strength = 0.0 if not math.isfinite(shade) else 0.6 * abs(shade)
     box = {"x": x + 1, "y": y + 1, "width": WIDTH - 2, "height": HEIGHT - 2, "fill": f"rgb({red} {green} {blue})"}
     frame = {"stroke": "currentColor", "stroke_width": 2} if cell and cell.significant else {}
-    text = f"{cell.difference.mean:+.{info.digits}f}" if cell else ABSENT
     middle = {"x": short(x + WIDTH / 2), "y": short(y + HEIGHT / 2), "dy": ".32em", "text_anchor": "middle"}
     title = element("title", describe_change(info, cell.difference, cell.decision)) if cell else None
-    return element(
-        "g", element("rect", **box, **frame, fill_opacity=f"{strength:.2f}"), element("text", text, **middle), title
-    )
+    drawn = element("rect", **box, **frame, fill_opacity=f"{strength:.2f}")
+    return element("g", drawn, element("text", _text(cell, info), **middle), title)
 
 
 def data_table(values: Board) -> DataTable:

@@ -6,23 +6,18 @@ Each seed is a thin line; from five seeds on, a band is the 95 % interval of the
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
-from ...errors import FolderError, OptionError
+from ...errors import FolderError
 from ..item import Row
 from ..results.comparisons import range_of
 from ..results.runs import Rows, Run
 from ..statistics import ANY, ENOUGH, Range, interval
-from .figure import Order, Rendering, paper
+from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path, ticks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the records
 MEASURES = {
@@ -60,21 +55,15 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 12, 10, 36
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One metric of one method over the epochs, for each seed.
-
-    Args:
-        label: name of the method, for example "CE+OPL".
-        epochs: the epochs of the columns.
-        seeds: the seeds of the rows.
-        values: (seeds, epochs); NaN where a run does not have the epoch.
-        within: the values that are possible.
-    """
+    """One metric of one method over the epochs, for each seed."""
 
     label: str
     epochs: tuple[int, ...]
     seeds: tuple[int, ...]
     values: Array
+    """(seeds, epochs); NaN where a run does not have the epoch."""
     within: Range = ANY
+    """The values that are possible."""
 
     @property
     def has_band(self) -> bool:
@@ -106,11 +95,7 @@ class Panel:
 def curve(label: str, runs: Sequence[Run], measure: str, most: int = 0) -> Curve:
     """The curve of a metric over the epochs, counted from 1; values that are missing or not numbers become NaN.
 
-    Args:
-        label: label of the curve.
-        runs: one per seed.
-        measure: name of the metric in the records.
-        most: keep at most this number of epochs, evenly spaced, and the last; 0 keeps all.
+    It keeps at most `most` epochs, evenly spaced, and the last; 0 keeps all.
     """
     columns = [run.column(measure) for run in runs]
     known = np.zeros(max((len(column) for column in columns), default=0), dtype=bool)
@@ -180,7 +165,7 @@ def data_table(panel: Panel, key: str) -> DataTable:
 def to_svg(panel: Panel, key: str) -> Markup:
     """The panel as a chart of the page; the script reads the values of `data_table(panel, key)`."""
     values = [value for curve in panel.curves for value in np.ravel(curve.values).tolist()]
-    values += [end for curve in panel.curves if curve.has_band for part in band(curve)[1:] for end in part.tolist()]
+    values += [end for curve in panel.curves if curve.has_band for end in np.ravel(band(curve)[1:]).tolist()]
     epochs = [epoch for curve in panel.curves for epoch in curve.epochs]
     alone = 0.5 * (min(epochs) == max(epochs))
     x = Scale(min(epochs) - alone, max(epochs) + alone, LEFT, WIDTH - RIGHT)
@@ -188,47 +173,33 @@ def to_svg(panel: Panel, key: str) -> Markup:
     across = {value: f"{value:g}" for value in ticks(x.low, x.high, 6) if value == round(value)}
     lines = [_svg_line(curve, index, x, y) for index, curve in enumerate(panel.curves)]
     cursor = element("line", x1=0, x2=0, y1=TOP, y2=HEIGHT - BOTTOM, class_="cursor")
-    ends = [end for curve in panel.curves if (end := _describe_end(curve))]
-    label = f"{panel.title}, over the epochs; at the end {', '.join(ends)}."
+    means = [(curve.label, mean[np.isfinite(mean)]) for curve in panel.curves for mean in band(curve)[:1]]
+    ends = ", ".join(f"{name} {mean[-1]:.4g}" for name, mean in means if len(mean))
+    label = f"{panel.title}, over the epochs; at the end {ends}."
     positions = "[" + ",".join(short(x.at(epoch)) for epoch in panel.epochs) + "]"
     frame = axes(x, y, across, "epoch")
     return drawing(label, WIDTH, HEIGHT, frame, *lines, cursor, lines=key, positions=positions)
 
 
-def draw(panels: Mapping[str, Sequence[Curve]]) -> "Figure":
-    """A matplotlib figure: one panel per metric, side by side.
-
-    Args:
-        panels: the curves by the panel's title; a method has the same color in all panels.
-
-    Example:
-        >>> curve = Curve("CE", (1, 2), (0,), np.array([[0.9, 0.8]]))
-        >>> len(draw({"s": [curve], "d": [curve]}).axes)
-        2
-    """
-    from matplotlib.figure import Figure
-
-    if not panels or not all(panels.values()):
-        raise OptionError("a panel has no curve to draw: give at least one panel, with at least one curve in each.")
+def draw(panels: Mapping[str, Sequence[Curve]]) -> Figure:
+    """A matplotlib figure: one panel per metric, side by side; a method has the same color in all panels."""
     order = list(dict.fromkeys(curve.label for curves in panels.values() for curve in curves))
-    with paper():
-        figure = Figure(figsize=(max(3.2, 2.7 * len(panels)), 2.6), layout="constrained")
-        grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    with new_figure(max(3.2, 2.7 * len(panels)), 2.6, columns=len(panels)) as (figure, [grid]):
         for panel_axes, (title, curves) in zip(grid, panels.items(), strict=True):
             panel_axes.set_title(print_label(title, width=36), loc="left", fontsize=8)
             panel_axes.set_xlabel("epoch")
             panel_axes.locator_params(axis="x", integer=True)
             for curve in curves:
                 _draw_line(panel_axes, curve, order.index(curve.label))
-        drawn = {str(line.get_label()): line for panel_axes in grid for line in panel_axes.get_lines()}
-        lines = {label: line for label, line in drawn.items() if not label.startswith("_")}  # seeds have no label
+        drawn = [line for panel_axes in grid for line in panel_axes.get_legend_handles_labels()[0]]
+        lines = {line.get_label(): line for line in drawn}
         figure.legend(handles=list(lines.values()), loc="outside lower center", ncols=min(len(lines), 4))
     return figure
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """Orthogonality, s and d of each row, and their final values as text."""
-    panels = {title: [_complete_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
+    panels = {title: [complete_curve(row, runs, name) for row, runs in rows] for name, title in MEASURES.items()}
     text = []
     for title, curves in panels.items():
         for curve in curves:
@@ -238,7 +209,8 @@ def render(rows: Rows, order: Order) -> Rendering:
     return Rendering({"": draw(panels)}, text)
 
 
-def _complete_curve(row: Row, runs: Sequence[Run], measure: str) -> Curve:
+def complete_curve(row: Row, runs: Sequence[Run], measure: str) -> Curve:
+    """The curve of a metric that the runs must have."""
     made = curve(row.label, runs, measure)
     if not np.isfinite(made.values).any():
         raise FolderError(
@@ -248,7 +220,7 @@ def _complete_curve(row: Row, runs: Sequence[Run], measure: str) -> Curve:
     return made
 
 
-def _draw_line(axes: "Axes", curve: Curve, index: int) -> None:
+def _draw_line(axes: Axes, curve: Curve, index: int) -> None:
     mean, low, high = band(curve)
     known = np.isfinite(mean)
     epochs, shade = np.array(curve.epochs)[known], color(index)
@@ -278,11 +250,6 @@ def _svg_line(curve: Curve, index: int, x: Scale, y: Scale) -> Markup:
     parts.append(element("path", d=line_path(mean), class_="thick", stroke=color(index)))
     parts.append(element("path", d=symbols, class_="marks", fill=color(index)))
     return element("g", *parts, data_series=index, class_=None if index < AT_FIRST else "off")
-
-
-def _describe_end(curve: Curve) -> str:
-    mean = [value for value in band(curve)[0].tolist() if math.isfinite(value)]
-    return f"{curve.label} {mean[-1]:.4g}" if mean else ""
 
 
 def _describe_value(curve: Curve, epoch: int, curves: int) -> str:

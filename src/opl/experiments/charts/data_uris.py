@@ -5,9 +5,8 @@ import io
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .style import Array
 
 # Cividis, and a scale from blue over nearly white to orange; both are color-blind safe.
 SEQUENTIAL = ("#00224e", "#414d6b", "#7d7c78", "#bcae6e", "#fee838")
@@ -28,32 +27,20 @@ def heat_map(values: Array, low: float, high: float, stops: tuple[str, ...]) -> 
 
 
 def sheet(pixels: Array, across: int) -> str:
-    """Pictures in a grid, each at most 40 pixels wide, as a WebP data URI.
-
-    Args:
-        pixels: (N, H, W, 1 or 3) of uint8.
-        across: pictures per row.
-    """
+    """Pictures, (N, H, W, 1 or 3) of uint8, each at most 40 pixels wide, as one WebP data URI."""
     from PIL import Image
 
     count, height, width, _ = pixels.shape
     small_w, small_h = small_size(width, height)
     whole = Image.new("RGB", (across * small_w, -(-count // across) * small_h))
     for index, picture in enumerate(np.asarray(pixels)):
-        image = _image(picture)
-        small = (
-            image.resize((small_w, small_h), Image.Resampling.LANCZOS) if (small_w, small_h) != image.size else image
-        )
+        small = _image(picture).resize((small_w, small_h), Image.Resampling.LANCZOS)  # a copy if the size is equal
         whole.paste(small, (index % across * small_w, index // across * small_h))
     return _encode(whole, "WEBP", quality=72, method=4)
 
 
 def enlarge(pixels: Array) -> str:
-    """A picture as a PNG data URI; a small picture is enlarged without blurring its pixels.
-
-    Args:
-        pixels: (H, W, 1 or 3) of uint8.
-    """
+    """A picture, (H, W, 1 or 3) of uint8, as a PNG data URI; a small one is enlarged without blurring its pixels."""
     from PIL import Image
 
     height, width, _ = pixels.shape

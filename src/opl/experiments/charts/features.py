@@ -2,29 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..results.runs import Rows, Run
 from .cosines import Cosines, draw_cosines, unit_features
-from .figure import Order, Rendering, paper
+from .figure import Figure, Order, Rendering, new_figure
 from .plane import Cloud, mean_angle
-from .points import (
-    Space,
-    legend_columns,
-    legend_handles,
-    principal_plane,
-    read_spaces,
-    scatter,
-    to_positions,
-)
+from .points import Space, add_legend, principal_plane, read_spaces, scatter, to_positions
 from .samples import Samples, shared_samples
 from .style import Array, print_label, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS = ("test",)
 
@@ -44,19 +32,6 @@ class View:
     """The position of the origin, if the plane is that of the features."""
     note: str
     """The mean angle between classes, or how much of the variance the plane keeps."""
-
-
-def project(space: Space) -> tuple[Array, Array, float]:
-    """The unit features in the plane of their two principal components: points, labels, and the share of the variance.
-
-    Example:
-        >>> points, _, share = project(Space("CE", np.array([[2.0, 0, 0], [0, 3, 0]]), np.array([0, 1]), ("a", "b")))
-        >>> np.abs(points).round(3).tolist(), round(share, 3)
-        ([[0.707, 0.0], [0.707, 0.0]], 1.0)
-    """
-    units, labels = unit_features(space)
-    points, share = principal_plane(units)
-    return points, labels, share
 
 
 def view(space: Space) -> View:
@@ -91,30 +66,24 @@ def script_values(samples: Samples, views: Sequence[View]) -> dict[str, Any]:
     }
 
 
-def draw(spaces: Sequence[Space]) -> "Figure":
-    """A matplotlib figure: one column per model, with the directions of its features above and their cosines below.
+def draw(spaces: Sequence[Space]) -> Figure:
+    """A matplotlib figure: one column per model, its unit features by PCA above and the cosines of their pairs below.
 
-    Args:
-        spaces: for example of CE and of CE+OPL; all panels of a row share their axes, so they can be compared.
-
-    Example:
-        >>> space = Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
-        >>> print(draw([space]).axes[1].get_title(loc="left"))
-        cosines of pairs: s 0.00, d 0.00
+    All panels of a row share their axes, so they can be compared.
     """
-    from matplotlib.figure import Figure
-
-    names = max((space.class_names for space in spaces), key=len)
-    with paper():
-        figure = Figure(figsize=(max(4.2, 3.3 * len(spaces)), 5.6), layout="constrained")
-        shared: dict[str, Any] = {"sharex": "row", "sharey": "row", "height_ratios": (3, 1.7)}
-        upper, lower = figure.subplots(2, len(spaces), squeeze=False, **shared)
-        for space, top, bottom in zip(spaces, upper, lower, strict=True):
-            _draw_directions(top, space)
+    size = (max(4.2, 3.3 * len(spaces)), 5.6)
+    shared: dict[str, Any] = {"sharex": "row", "sharey": "row", "height_ratios": (3, 1.7)}
+    with new_figure(*size, 2, len(spaces), **shared) as (figure, grid):
+        for space, (top, bottom) in zip(spaces, grid.T, strict=True):
+            units, labels = unit_features(space)
+            points, share = principal_plane(units)
+            scatter(top, points, labels)
+            title = f"{print_label(space.label)}\nunit features by PCA ({share:.0%} of the variance)"
+            top.set_title(title, loc="left")
+            top.set_aspect("equal", adjustable="box")
             draw_cosines(bottom, Cosines(space))
-        lower[0].set_ylabel("share of pairs")
-        columns = legend_columns(names, 42 * len(spaces))
-        figure.legend(handles=legend_handles(names), loc="outside lower center", ncols=columns)
+        grid[1, 0].set_ylabel("share of pairs")
+        add_legend(figure, max((space.class_names for space in spaces), key=len), 42 * len(spaces))
     return figure
 
 
@@ -126,10 +95,3 @@ def render(rows: Rows, order: Order) -> Rendering:
         cosines = Cosines(space)
         text.append(f"{space.label}, test features of seed {runs[0].seed}: s {cosines.s:.3f}, d {cosines.d:.3f}")
     return Rendering({"": draw(spaces)}, text, {"": [runs[0] for _, runs in rows]})
-
-
-def _draw_directions(axes: "Axes", space: Space) -> None:
-    points, labels, share = project(space)
-    scatter(axes, points, labels)
-    axes.set_title(f"{print_label(space.label)}\nunit features by PCA ({share:.0%} of the variance)", loc="left")
-    axes.set_aspect("equal", adjustable="box")

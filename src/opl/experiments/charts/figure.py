@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from ...errors import FolderError
 from ..files import write_whole
@@ -15,8 +15,11 @@ from ..results.runs import Run, inner, list_seeds, select_runs
 from ..results.tables import count_of, describe_network
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import matplotlib.axes
+    import matplotlib.figure
 
+Axes: TypeAlias = "matplotlib.axes.Axes"
+Figure: TypeAlias = "matplotlib.figure.Figure"
 Order = Literal["class", "cluster", "superclass"]
 """The order of the classes in a similarity matrix; the other figures ignore it."""
 FROM_RECORDS = ("board", "forest", "weight_grid", "sweeps", "layer_widths")
@@ -45,7 +48,7 @@ _PAPER: dict[Any, Any] = {
 class Rendering(NamedTuple):
     """Figures by the suffix of their file names, and what they show as lines of text."""
 
-    figures: "dict[str, Figure]"
+    figures: dict[str, Figure]
     text: list[str]
     runs: Mapping[str, Sequence[Run]] = {}
     """The runs behind a figure, by the same suffix, where these are not all runs of the rows."""
@@ -56,12 +59,7 @@ def draw_item(
 ) -> tuple[list[Path], list[str]]:
     """Draw a figure from the finished runs of its rows; return the files written and its content as text.
 
-    Args:
-        item: a figure; its `figure` is the name of a module of this package.
-        runs: must include the runs of its rows.
-        folder: where to write `NAME.pdf`, `NAME.png` and `NAME.txt`.
-        scale: the scale of the runs to draw.
-        order: the order of the classes in similarity matrices.
+    The files are `NAME.pdf`, `NAME.png` and `NAME.txt`; `item.figure` is the name of a module of this package.
     """
     rows = [(row, select_runs(runs, row.recipe, scale)) for row in item.at(scale)]
     if not rows or not all(finished for _, finished in rows):
@@ -89,15 +87,30 @@ def paper() -> Iterator[None]:
         yield
 
 
-def save(figure: "Figure", stem: Path) -> list[Path]:
-    """Write `stem.pdf` and `stem.png`; equal figures give equal bytes.
+@contextmanager
+def new_figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any
+) -> Iterator[tuple[Figure, Any]]:
+    """An empty figure of a size in inches, and its axes as an array (rows, columns); draw inside the `with` block."""
+    import matplotlib.figure
 
-    Args:
-        figure: returned by a `draw` function.
-        stem: path without a suffix; the folder is created if it is missing.
+    with paper():
+        figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(rows, columns, squeeze=False, **grid)
 
-    Returns:
-        The paths of the two files.
+
+def write_cell(axes: Axes, row: int, column: int, text: str, framed: bool) -> None:
+    """Write into a cell of a heat map, with a frame around it if it is significant."""
+    from matplotlib.patches import Rectangle
+
+    axes.text(column, row, text, ha="center", va="center", fontsize=7)
+    if framed:
+        corner = (column - 0.46, row - 0.44)
+        axes.add_patch(Rectangle(corner, 0.92, 0.88, fill=False, linewidth=1.4, edgecolor="black"))
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write `stem.pdf` and `stem.png`; equal figures give equal bytes. The folder is created if it is missing.
 
     Example:
         >>> import tempfile
@@ -134,7 +147,7 @@ def describe_runs(runs: Sequence[Run]) -> str:
     return " · ".join((data, networks, scales, list_seeds(run.seed for run in runs), f"{noun} {commits}"))
 
 
-def add_footer(figure: "Figure", line: str) -> None:
+def add_footer(figure: Figure, line: str) -> None:
     """Write a line below a figure, wrapped to its width.
 
     Example:
@@ -170,7 +183,7 @@ def _describe_data(run: Run) -> str:
     return ", ".join([name, *target, *([f"{classes} classes"] if classes else [])])
 
 
-def _fix_layout(figure: "Figure") -> None:
+def _fix_layout(figure: Figure) -> None:
     """Compute the layout once: computed again it shifts slightly, and files of the same figure would differ.
 
     Legends are anchored to the area of the figure: by default they would move when the file is trimmed.
@@ -181,7 +194,7 @@ def _fix_layout(figure: "Figure") -> None:
         legend.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
 
 
-def _write(figure: "Figure", target: Path, **options: Any) -> None:
+def _write(figure: Figure, target: Path, **options: Any) -> None:
     data = io.BytesIO()
     figure.savefig(data, format=target.suffix[1:], **options)
     write_whole(target, data.getvalue())

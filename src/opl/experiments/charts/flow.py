@@ -1,20 +1,14 @@
 """The (s, d) plane: arrows show where OPL moves free features for some gammas, lines show the paths of real runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
-from ...errors import FolderError
 from ..results.runs import Rows
-from .curves import band, curve
-from .figure import Order, Rendering, paper
+from .curves import band, complete_curve
+from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the records
 GAMMAS = (0.5, 1.0, 2.0)
@@ -22,15 +16,8 @@ ARROWS = 12  # along each axis
 S, D = "s, same class", "d, other classes"
 
 
-@dataclass(frozen=True, eq=False)
-class Path:
-    """The s and d of one method over the epochs, as means over its seeds.
-
-    Args:
-        label: name of the method.
-        same: s of each epoch.
-        other: d of each epoch.
-    """
+class Path(NamedTuple):
+    """The s and d of one method after each epoch that has both, as means over its seeds."""
 
     label: str
     same: Array
@@ -51,67 +38,45 @@ def flow(same: Array, other: Array, gamma: float, positives: float = np.inf) -> 
     return (1 - same) * (same + 1 / positives - gamma * other), other * ((1 - same) - gamma * (1 - other))
 
 
-def draw(paths: Sequence[Path], gammas: Sequence[float] = GAMMAS) -> "Figure":
-    """A matplotlib figure: one panel per gamma, with arrows of the flow and all paths.
-
-    Example:
-        >>> len(draw([Path("CE", np.array([0.5, 0.6]), np.array([0.5, 0.4]))]).axes)
-        3
-    """
-    from matplotlib.figure import Figure
-
-    with paper():
-        figure = Figure(figsize=(2.5 * len(gammas), 2.9), layout="constrained")
-        grid = figure.subplots(1, len(gammas), squeeze=False, sharey=True)[0]
-        for axes, gamma in zip(grid, gammas, strict=True):
+def draw(paths: Sequence[Path]) -> Figure:
+    """A matplotlib figure: one panel per gamma, with arrows of the flow and all paths."""
+    with new_figure(2.5 * len(GAMMAS), 2.9, columns=len(GAMMAS), sharey=True) as (figure, [grid]):
+        for axes, gamma in zip(grid, GAMMAS, strict=True):
             _draw_panel(axes, paths, gamma)
         grid[0].set_ylabel(S)
-        handles = {str(line.get_label()): line for line in grid[0].get_lines() if line.get_label()[:1] != "_"}
+        handles, _ = grid[0].get_legend_handles_labels()
         across = len(handles) if len(handles) <= 4 else -(-len(handles) // 2)
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=across)
+        figure.legend(handles=handles, loc="outside lower center", ncols=across)
     return figure
 
 
-def _draw_panel(axes: "Axes", paths: Sequence[Path], gamma: float) -> None:
-    d, s = _grid()
+def _draw_panel(axes: Axes, paths: Sequence[Path], gamma: float) -> None:
+    ticks = np.linspace(0.04, 0.96, ARROWS)
+    d, s = (part.ravel() for part in np.meshgrid(ticks, ticks))
+    d, s = d[s >= d], s[s >= d]
     ds, dd = flow(s, d, gamma)
     length = np.hypot(ds, dd)
     length = np.where(length > 0, length, 1)
     axes.quiver(d, s, dd / length, ds / length, color="#999999", angles="xy", scale=2.2 * ARROWS, width=0.004)
     edge = np.linspace(0, 1, 50)
     axes.plot(edge, 1 - gamma * (1 - edge), color="black", linewidth=0.8, linestyle="--", label="d is constant")
-    for index, path in enumerate(paths):
-        known = np.isfinite(path.same) & np.isfinite(path.other)
-        axes.plot(path.other[known], path.same[known], color=color(index), label=print_label(path.label))
-        axes.plot(path.other[known][-1:], path.same[known][-1:], color=color(index), marker=glyph(index), markersize=5)
+    for index, (label, same, other) in enumerate(paths):
+        axes.plot(other, same, color=color(index), label=print_label(label))
+        axes.plot(other[-1:], same[-1:], color=color(index), marker=glyph(index), markersize=5)
     axes.set_title(f"gamma {gamma:g}", loc="left")
-    axes.set_xlabel(D)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-
-
-def _grid() -> tuple[Array, Array]:
-    """The positions of the arrows, where s is at least d."""
-    ticks = np.linspace(0.04, 0.96, ARROWS)
-    d, s = (part.ravel() for part in np.meshgrid(ticks, ticks))
-    return d[s >= d], s[s >= d]
+    axes.set(xlabel=D, xlim=(0, 1), ylim=(0, 1))
 
 
 def render(rows: Rows, order: Order) -> Rendering:
     """The paths of the rows, and as text the first and last point of each and the gamma needed there."""
     paths, text = [], []
     for row, runs in rows:
-        same, other = (band(curve(row.label, runs, name))[0] for name in ("s", "d"))
-        size = min(len(same), len(other))
-        path = Path(row.label, same[:size], other[:size])
-        known = np.flatnonzero(np.isfinite(path.same) & np.isfinite(path.other))
-        if not len(known):
-            raise FolderError(
-                f"the records of {row.recipe} have no s and d, which are measured on held-out images: hold some out, "
-                "for example with --data.val 5000."
-            )
+        curves = [complete_curve(row, runs, name) for name in ("s", "d")]
+        by_epoch = [dict(zip(curve.epochs, band(curve)[0].tolist(), strict=True)) for curve in curves]
+        both = np.array([(by_epoch[0][epoch], by_epoch[1].get(epoch, np.nan)) for epoch in by_epoch[0]])
+        path = Path(row.label, *both[np.isfinite(both).all(axis=1)].T)
         paths.append(path)
-        for when, epoch in (("first", known[0]), ("last", known[-1])):
+        for when, epoch in (("first", 0), ("last", -1)):
             s, d = float(path.same[epoch]), float(path.other[epoch])
             text.append(f"{row.label}, {when}: s {s:.3f}, d {d:.3f}, gamma needed {(1 - s) / max(1e-6, 1 - d):.2f}")
     return Rendering({"": draw(paths)}, text)

@@ -3,22 +3,18 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from ..item import Item, Row
 from ..results.comparisons import Line, describe_decision, range_of
+from ..results.measures import Change
 from ..results.runs import Rows, Run, number
 from ..results.tables import short_label
 from ..statistics import ENOUGH, GAIN, LOSS, Decision, Interval, decide, interval, moderate
-from .figure import Order, Rendering, paper
+from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import ACCENT, print_label
 from .svg import Scale, element, extent, short, ticks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "test/top1"
@@ -32,28 +28,27 @@ EDGES = (4.0, 96.0)  # the axis of the page, in percent of the width
 
 @dataclass(frozen=True)
 class Contrast:
-    """One method compared with its baseline in one metric.
-
-    Args:
-        label: name of the method.
-        difference: mean over the seeds and its interval.
-        decision: what the difference shows.
-        pairs: the difference of each seed.
-        versus: what it is compared with, and in which metric if there are several; empty if that is clear.
-        group: the heading that it belongs to, whose words are not in its label; empty without groups.
-    """
+    """One method compared with its baseline in one metric."""
 
     label: str
     difference: Interval
     decision: Decision
     pairs: tuple[float, ...] = ()
+    """The difference of each seed."""
     versus: str = ""
+    """What it is compared with, and in which metric if there are several; empty if that is clear."""
     group: str = ""
+    """The heading that it belongs to, whose words are not in its label; empty without groups."""
 
     @property
     def has_interval(self) -> bool:
         """Whether the interval is drawn; otherwise each seed is a dot."""
         return self.difference.size >= ENOUGH
+
+    @property
+    def significant(self) -> bool:
+        """Whether there is a difference, after the adjustment for all comparisons."""
+        return self.decision.verdict in (GAIN, LOSS)
 
     @property
     def ends(self) -> list[float]:
@@ -64,19 +59,8 @@ class Contrast:
         return [end for end in ends if math.isfinite(end)]
 
 
-@dataclass(frozen=True)
-class Paired:
-    """A row, its runs, and its differences from the baseline over shared seeds."""
-
-    row: Row
-    runs: Sequence[Run]
-    pairs: tuple[float, ...]
-    difference: Interval
-    decision: Decision
-
-
-def pair_rows(rows: Rows, metric: str) -> list[Paired]:
-    """The rows that have a baseline, with their differences in a metric, decided together."""
+def pair_rows(rows: Rows, metric: str) -> list[tuple[Row, Sequence[Run], Contrast]]:
+    """The rows that have a baseline, their runs, and their differences over shared seeds, decided together."""
     by_recipe = {row.recipe: {run.seed: number(run.result.get(metric)) for run in runs} for row, runs in rows}
     compared = [(row, runs) for row, runs in rows if row.baseline]
     pairs = []
@@ -85,18 +69,14 @@ def pair_rows(rows: Rows, metric: str) -> list[Paired]:
         pairs.append(tuple(values[seed] - base[seed] for seed in values if seed in base))
     within = range_of(metric).of_differences
     differences = moderate([interval(values, within=within) for values in pairs])
-    decided = zip(compared, pairs, differences, decide(differences, pairs), strict=True)
-    return [Paired(row, runs, values, difference, decision) for (row, runs), values, difference, decision in decided]
+    decided = zip(compared, differences, decide(differences, pairs), pairs, strict=True)
+    return [(row, runs, Contrast(row.label, *contrast)) for (row, runs), *contrast in decided]
 
 
 def contrasts(item: Item, lines: Sequence[Line], scale: str, headings: Sequence[str] = ()) -> list[Contrast]:
     """Every comparison of a table that has a value, in the order of the table.
 
-    Args:
-        item: the table.
-        lines: its rows.
-        scale: of the rows.
-        headings: the group of each row, whose words its label does not repeat; empty without groups.
+    `headings` has the group of each row, whose words its label does not repeat; it is empty without groups.
     """
     by_recipe = {line.recipe: line for line in lines}
     baselines = {row.recipe: row.baseline for row in (*item.rows, *(mean.row for mean in item.averages_at(scale)))}
@@ -112,6 +92,23 @@ def contrasts(item: Item, lines: Sequence[Line], scale: str, headings: Sequence[
             decided = (difference, line.decisions[name], line.pairs.get(name, ()))
             made.append(Contrast(short_label(line.label, group), *decided, f"{versus}{metric}", group))
     return made
+
+
+def of_measure(change: Change) -> Contrast:
+    """The change of a measure as a comparison that is a gain if it is better, whatever the measure's direction."""
+    verdict = {"better": GAIN, "worse": LOSS}.get(change.verdict, change.verdict)
+    return Contrast(change.info.title, change.difference, change.decision._replace(verdict=verdict), change.pairs)
+
+
+def measure_axis(change: Change) -> Scale:
+    """An axis of its own with 0 in the middle, in percent of the width: measures have different units."""
+    end = 1.08 * max((abs(end) for end in of_measure(change).ends), default=0.0) or 1.0
+    return Scale(-end, end, *EDGES)
+
+
+def measure_strip(change: Change) -> Markup | None:
+    """The differences of all seeds in a measure; None without a seed that both rows have."""
+    return to_svg(of_measure(change), measure_axis(change), math.nan) if change.before else None
 
 
 def margin_of(contrasts: Sequence[Contrast]) -> float:
@@ -170,25 +167,9 @@ def to_svg(contrast: Contrast, x: Scale, margin: float) -> Markup:
     return element("svg", *parts, width="100%", height=HEIGHT, class_=kind, aria_hidden="true")
 
 
-def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
-    """A matplotlib figure: one line per method, the first at the top.
-
-    Args:
-        contrasts: at least one.
-        title: what differs, in percentage points.
-
-    Example:
-        >>> from opl.experiments.statistics import decide, interval
-        >>> mean = interval([0.5, 0.7, 0.6])
-        >>> figure = draw([Contrast("CE+OPL", mean, decide([mean], [()])[0], (0.5, 0.7, 0.6))])
-        >>> figure.axes[0].get_xlabel()
-        'difference from the baseline in top-1, points'
-    """
-    from matplotlib.figure import Figure
-
-    with paper():
-        figure = Figure(figsize=(6.4, 0.9 + 0.34 * len(contrasts)), layout="constrained")
-        axes = figure.subplots()
+def draw(contrasts: Sequence[Contrast]) -> Figure:
+    """A matplotlib figure of the differences in top-1: one line per method, the first at the top."""
+    with new_figure(6.4, 0.9 + 0.34 * len(contrasts)) as (figure, [[axes]]):
         margin = contrasts[0].difference.within.margin
         if math.isfinite(margin):
             axes.axvspan(-margin, margin, color="0.92", linewidth=0)
@@ -196,7 +177,7 @@ def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
         for row, contrast in enumerate(contrasts):
             _draw_line(axes, row, contrast)
         axes.set_yticks(range(len(contrasts)), [print_label(contrast.label, 60, 60) for contrast in contrasts])
-        axes.set(xlabel=f"difference from the baseline in {print_label(title)}, points")
+        axes.set(xlabel="difference from the baseline in top-1, points")
         axes.set_ylim(len(contrasts) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
         figure.supxlabel(NOTE, fontsize=6)
@@ -205,12 +186,12 @@ def draw(contrasts: Sequence[Contrast], title: str = "top-1") -> "Figure":
 
 def render(rows: Rows, order: Order) -> Rendering:
     """One line per row that has a baseline, and each difference as text."""
-    made = [Contrast(pair.row.label, pair.difference, pair.decision, pair.pairs) for pair in pair_rows(rows, METRIC)]
+    made = [contrast for _, _, contrast in pair_rows(rows, METRIC)]
     text = [f"{contrast.label}: {describe_decision(contrast.difference, contrast.decision)}" for contrast in made]
     return Rendering({"": draw(made)}, [*text, NOTE])
 
 
-def _draw_line(axes: "Axes", row: int, contrast: Contrast) -> None:
+def _draw_line(axes: Axes, row: int, contrast: Contrast) -> None:
     """Draw one method, with its verdict at the right edge."""
     values = [value for value in contrast.pairs if math.isfinite(value)]
     axes.plot(values, [row] * len(values), ".", color=ACCENT, markersize=5, alpha=0.5)

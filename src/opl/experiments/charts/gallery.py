@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...errors import FolderError, OptionError
 from ..results.runs import Rows, Run
-from .figure import Order, Rendering, paper
+from .figure import Axes, Figure, Order, Rendering, paper
 from .samples import arrays_of, pair_by_seed, sample_rows
 from .style import ACCENT, Array, print_label, split_common
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS = ("test",)
 PRINTED = 6  # pictures of each direction, in a file
@@ -28,16 +24,10 @@ Predictions = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """One picture, its class, and the predictions of two models.
-
-    Args:
-        pixels: (H, W, 3) or (H, W, 1), uint8.
-        truth: the name of its class.
-        before: the top predictions of the first model: class names and probabilities.
-        after: the top predictions of the second model.
-    """
+    """One picture, the name of its class, and the predictions of two models: class names and probabilities."""
 
     pixels: Array
+    """(H, W, 3) or (H, W, 1), uint8."""
     truth: str
     before: Predictions
     after: Predictions
@@ -82,13 +72,7 @@ def count_changes(before: Run, after: Run) -> Changes:
 
 
 def find_fixed(before: Run, after: Run, limit: int = 12) -> list[Picture]:
-    """Test images that the second run gets right and the first wrong, sorted by the second run's confidence.
-
-    Args:
-        before: the first run; its pictures are shown.
-        after: the second run, tested on the same images.
-        limit: the maximum number of pictures.
-    """
+    """Test images that the second run gets right and the first wrong, sorted by the second run's confidence."""
     first, second = arrays_of(before), arrays_of(after)
     if not np.array_equal(first["labels"], second["labels"]):
         raise FolderError(
@@ -142,23 +126,16 @@ def find_changed_confusions(pairs: Sequence[tuple[Run, Run]]) -> list[Confusion]
             for row, column in cells]  # fmt: skip
 
 
-def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE", "CE+OPL")) -> "Figure":
+def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE", "CE+OPL")) -> Figure:
     """A matplotlib figure: each picture next to the predictions of both models, the true class in the accent color.
 
-    Args:
-        parts: by their heading, for example fixed pictures and broken pictures; not all empty.
-        names: the names of the two models.
-
-    Example:
-        >>> picture = Picture(np.zeros((8, 8, 1), dtype=np.uint8), "cat", (("dog", 0.9),), (("cat", 0.8),))
-        >>> len(draw({"fixed": [picture]}).axes)
-        3
+    `parts` are pictures by their heading, such as fixed and broken ones; not all are empty.
     """
-    from matplotlib.figure import Figure
+    import matplotlib.figure
 
     with paper():
         rows = sum(-(-len(part) // ACROSS) for part in parts.values())
-        figure = Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
+        figure = matplotlib.figure.Figure(figsize=(WIDTH * ACROSS, HEAD * len(parts) + HEIGHT * rows))
         top = figure.get_figheight()
         for heading, part in parts.items():
             title = heading if part else f"{heading}, none with a picture"
@@ -211,7 +188,7 @@ def _with_names(classes: Array, probabilities: Array, class_names: Sequence[str]
     return tuple((class_names[int(i)], float(p)) for i, p in zip(classes, probabilities, strict=True))
 
 
-def _draw_picture(figure: "Figure", picture: Picture, names: tuple[str, str], corner: tuple[float, float]) -> None:
+def _draw_picture(figure: Figure, picture: Picture, names: tuple[str, str], corner: tuple[float, float]) -> None:
     """Draw a picture and both predictions; `corner` is the lower left corner, in inches."""
     width, height = figure.get_size_inches()
     x, y = corner
@@ -229,7 +206,7 @@ def _draw_picture(figure: "Figure", picture: Picture, names: tuple[str, str], co
         _draw_bars(axes, name, predictions, picture.truth)
 
 
-def _draw_bars(axes: "Axes", name: str, predictions: Predictions, truth: str) -> None:
+def _draw_bars(axes: Axes, name: str, predictions: Predictions, truth: str) -> None:
     for row, (predicted, probability) in enumerate(predictions):
         right = predicted == truth
         p = probability if np.isfinite(probability) else 0.0

@@ -1,38 +1,21 @@
 """Table S2: the widths of each network by layer, from the uniform network to the result of the search."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ..results.runs import Rows, Run, inner
 from ..widths import SCALING, uniform_widths
-from .figure import BELOW, Order, Rendering, paper
+from .figure import BELOW, Figure, Order, Rendering, new_figure
 from .style import color, glyph, print_label
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the results
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """For each stage of a search, by its name: the widths of every layer, one sequence per seed."""
 
 
-def draw(networks: Mapping[str, Lines]) -> "Figure":
-    """A matplotlib figure: one panel per network, one line per stage of the search, one dot per seed and layer.
-
-    Args:
-        networks: the stages of each network, by its name.
-
-    Example:
-        >>> draw({"VGG-11": {"uniform": [(64, 128)], "search 1": [(90, 120), (92, 118)]}}).axes[0].get_xlabel()
-        'layer'
-    """
-    from matplotlib.figure import Figure
-
-    with paper():
-        figure = Figure(figsize=(3.6 * len(networks), 3.0), layout="constrained")
-        for axes, (name, lines) in zip(
-            figure.subplots(1, len(networks), squeeze=False)[0], networks.items(), strict=True
-        ):
+def draw(networks: Mapping[str, Lines]) -> Figure:
+    """A matplotlib figure: one panel per network, one line per stage of the search, one dot per seed and layer."""
+    with new_figure(3.6 * len(networks), 3.0, columns=len(networks)) as (figure, [grid]):
+        for axes, (name, lines) in zip(grid, networks.items(), strict=True):
             for index, (stage, seeds) in enumerate(lines.items()):
                 layers = range(1, len(seeds[0]) + 1)
                 means = [sum(layer) / len(layer) for layer in zip(*seeds, strict=True)]

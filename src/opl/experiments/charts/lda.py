@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
-from .figure import Order, Rendering, paper
+from .figure import Axes, Figure, Order, Rendering, new_figure
 from .points import check_points, legend_handles, scatter
 from .samples import arrays_of, sample_rows
 from .style import Array, print_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS = ("test", "novel")
 ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller one
@@ -24,18 +20,11 @@ KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arr
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The projected features of the classes of one split, for one model.
-
-    Args:
-        label: for example "CE+OPL, novel classes".
-        points: (N, 2), from `project`; rows that are not finite are not drawn.
-        labels: (N,), integer class ids.
-        class_names: one per class.
-        separation: from `separation`.
-    """
+    """The projected features of the classes of one split, for one model, such as "CE+OPL, novel classes"."""
 
     label: str
     points: Array
+    """(N, 2), from `project`; rows that are not finite are not drawn."""
     labels: Array
     class_names: tuple[str, ...]
     separation: float
@@ -45,13 +34,7 @@ class Panel:
 
 
 def panel(label: str, run: Run, name: str) -> Panel:
-    """All classes in some arrays of a run, projected onto the two directions that separate them best.
-
-    Args:
-        label: label of the panel.
-        run: the run that has the arrays.
-        name: name of the arrays.
-    """
+    """All classes in the named arrays of a run, projected onto the two directions that separate them best."""
     arrays = arrays_of(run, name)
     features = np.asarray(arrays["features"], dtype=float)
     labels = np.asarray(arrays["labels"])[sample_rows(arrays, "feature")]
@@ -66,10 +49,6 @@ def project(features: Array, labels: Array) -> Array:
     The SVD solver works with fewer samples than features, but ignores directions in which no class has any spread; if
     there are no other directions, the plane is that of the class means. Two classes have only one direction: the second
     column is zero. Rows that are not finite are ignored and become NaN.
-
-    Args:
-        features: (N, D).
-        labels: (N,), integer class ids, of at least two classes.
 
     Example:
         >>> np.abs(project(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))).round(3)
@@ -97,10 +76,6 @@ def separation(features: Array, labels: Array) -> float:
     It is computed from the features, not from the projection, so it does not depend on the drawing. Rows that are not
     finite are ignored; distinct classes without any spread give infinity.
 
-    Args:
-        features: (N, D).
-        labels: (N,), integer class ids.
-
     Example:
         >>> separation(np.array([[0.0], [2.0], [10.0], [12.0]]), np.array([0, 0, 1, 1]))
         25.0
@@ -117,29 +92,16 @@ def separation(features: Array, labels: Array) -> float:
     return between / within
 
 
-def draw(panels: Sequence[Sequence[Panel]]) -> "Figure":
-    """A matplotlib figure: a grid, for example base and novel classes in rows, CE and CE+OPL in columns.
+def draw(panels: Sequence[Sequence[Panel]]) -> Figure:
+    """A matplotlib figure: a grid with base and novel classes in rows, CE and CE+OPL in columns.
 
-    Args:
-        panels: rows of panels. Neighbors with the same classes share the legend to their right.
-
-    Example:
-        >>> panel = Panel("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("cat", "dog"), separation=2.0)
-        >>> len(draw([[panel, panel], [panel, panel]]).axes)
-        4
+    Neighbors with the same classes share the legend to their right.
     """
-    from matplotlib.figure import Figure
-
-    across = max(map(len, panels))
-    with paper():
-        figure = Figure(figsize=(2.8 * across + 1, 2.7 * len(panels)), layout="constrained")
-        grid = figure.subplots(len(panels), across, squeeze=False)
+    across = len(panels[0])
+    with new_figure(2.8 * across + 1, 2.7 * len(panels), len(panels), across) as (figure, grid):
         for row, line in zip(panels, grid, strict=True):
             for i, axes in enumerate(line):
-                if i < len(row):
-                    _draw_panel(axes, row[i], row[i + 1 : i + 2])
-                else:
-                    axes.set_axis_off()
+                _draw_panel(axes, row[i], row[i + 1 : i + 2])
     return figure
 
 
@@ -176,7 +138,7 @@ def _discriminants(features: Array, labels: Array) -> Array:
     return np.asarray(LinearDiscriminantAnalysis(solver="svd").fit_transform(features, labels)[:, :2])
 
 
-def _draw_panel(axes: "Axes", panel: Panel, neighbor: Sequence[Panel]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, neighbor: Sequence[Panel]) -> None:
     scatter(axes, panel.points, panel.labels)
     axes.set_title(f"{print_label(panel.label, width=32)}\nseparation {panel.separation:.2f}", loc="left")
     if not any(other.class_names == panel.class_names for other in neighbor):

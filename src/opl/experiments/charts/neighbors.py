@@ -1,15 +1,12 @@
 """Figure s3: the similarity matrix of the last row with all classes named, and the neighbors of each class as text."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..results.runs import Rows
-from .figure import Order, Rendering, paper
+from .figure import Figure, Order, Rendering, new_figure
 from .similarity import ALL_NAMES, NEEDS, SIDE, Matrix, absolute, draw_matrices, matrix
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["NEEDS", "describe_neighbors", "draw", "render"]
 
@@ -17,11 +14,7 @@ MOST, PER_NAME = 150, 0.085  # classes up to which all are named, and the inches
 
 
 def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
-    """One sentence per class: its nearest classes, with the largest |cosine|, and its farthest; no class is in both.
-
-    Args:
-        matrix: any matrix.
-        n: the maximum number of nearest and of farthest classes.
+    """One sentence per class: its `n` nearest classes, with the largest |cosine|, and farthest; no class is in both.
 
     Example:
         >>> values = np.array([[1.0, 0.71, 0.02], [0.71, 1.0, 0.1], [0.02, 0.1, 1.0]])
@@ -31,22 +24,12 @@ def describe_neighbors(matrix: Matrix, n: int = 3) -> list[str]:
     return [_describe_class(matrix, index, n) for index in range(len(matrix.class_names))]
 
 
-def draw(matrix: Matrix) -> "Figure":
-    """A matplotlib figure: the matrix with every class named, and a ring in the cell of the nearest class of each row.
-
-    Example:
-        >>> figure = draw(Matrix("OPL", np.array([[1.0, 0.2], [0.2, 1.0]]), ("cat", "dog")))
-        >>> figure.axes[0].get_lines()[0].get_xdata().tolist()
-        [1, 0]
-    """
-    from matplotlib.figure import Figure
-
+def draw(matrix: Matrix) -> Figure:
+    """A matplotlib figure: the matrix with every class named, and a ring at the nearest class of each row."""
     count = len(matrix.class_names)
     side = max(SIDE, PER_NAME * min(count, MOST) + 0.9)
-    with paper():
-        figure = Figure(figsize=(side + 0.7, side + 0.3), layout="constrained")
-        axes = figure.subplots()
-        draw_matrices([axes], [matrix], MOST, aspect=40)
+    with new_figure(side + 0.7, side + 0.3) as (figure, [[axes]]):
+        draw_matrices(figure, [axes], [matrix], MOST, aspect=40)
         axes.tick_params(length=1.5, pad=1)
         values = absolute(matrix)
         np.fill_diagonal(values, np.nan)

@@ -2,19 +2,13 @@
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import OptionError
 from ..results.runs import Rows, Run
-from .figure import DIVERGING, Order, Rendering, paper
-from .points import Space, check_points, finite, legend_columns, legend_handles, read_spaces, scatter
+from .figure import DIVERGING, Axes, Figure, Order, Rendering, new_figure
+from .points import Space, add_legend, check_points, finite, read_spaces, scatter
 from .style import Array, color, print_label
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS = ("test",)
 FEW = 4  # classes up to which the text has the angle of each pair, and the matrix of their angles is small
@@ -83,37 +77,31 @@ def angle_histogram(units: Array) -> Array:
     return np.asarray(counts / max(1, len(units)))
 
 
-def draw(clouds: Sequence[Cloud]) -> "Figure":
+def draw(clouds: Sequence[Cloud]) -> Figure:
     """A matplotlib figure in the paper's layout: one column per cloud, features above and unit features below.
 
-    The unit features are a histogram of the angles of each class. A third row has the angle of each pair of classes.
-
-    Args:
-        clouds: must have the same classes; all histograms share one scale.
-
-    Example:
-        >>> cloud = Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one"))
-        >>> print(draw([cloud]).axes[0].get_title(loc="left"))
-        OPL
-        features
+    The unit features are a histogram of the angles of each class, on one scale for all clouds, which have the same
+    classes. A third row has the angle of each pair of classes.
     """
-    from matplotlib.figure import Figure
-
-    names = _common_names(clouds)
-    histograms, peak = _histograms(clouds)
-    with paper():
-        heights = (3.0, 2.5, 1.2 if len(names) <= FEW else 2.9)
-        figure = Figure(figsize=(3.3 * len(clouds), sum(heights) + 0.9), layout="constrained")
-        grid = figure.subplots(3, len(clouds), squeeze=False, height_ratios=heights).T
-        for cloud, shares, (top, middle, bottom) in zip(clouds, histograms, grid, strict=True):
-            _draw_features(top, cloud)
+    names = clouds[0].class_names
+    histograms = [[angle_histogram(units) for units in _units(cloud)] for cloud in clouds]
+    peak = max(float(shares.max()) for cloud in histograms for shares in cloud) or 1.0
+    heights = (3.0, 2.5, 1.2 if len(names) <= FEW else 2.9)
+    size = (3.3 * len(clouds), sum(heights) + 0.9)
+    with new_figure(*size, 3, len(clouds), height_ratios=heights) as (figure, grid):
+        for cloud, shares, (top, middle, bottom) in zip(clouds, histograms, grid.T, strict=True):
+            for line in (top.axhline, top.axvline):
+                line(0, color="0.85", linewidth=0.8, zorder=0)
+            scatter(top, cloud.features, cloud.labels)
+            top.set_aspect("equal", adjustable="datalim")
             top.set_title(f"{print_label(cloud.label)}\nfeatures", loc="left")
             _draw_circle(middle, shares, directions(cloud), peak)
             middle.set_title("unit features, histogram of angles", loc="left")
             _draw_pairs(bottom, pair_angles(cloud), names)
-            bottom.set_title(_describe_angle(cloud), loc="left")
-        columns = legend_columns(names, 50 * len(clouds))
-        figure.legend(handles=legend_handles(names), loc="outside lower center", ncols=columns)
+            angle = mean_angle(cloud)
+            described = "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
+            bottom.set_title(described, loc="left")
+        add_legend(figure, names, 50 * len(clouds))
     return figure
 
 
@@ -123,22 +111,18 @@ def render(rows: Rows, order: Order) -> Rendering:
     text = [f"{cloud.label}: mean angle between class directions {mean_angle(cloud):.1f} degrees" for cloud in clouds]
     for cloud in clouds:
         if len(cloud.class_names) <= FEW:
-            text.append(f"{cloud.label}, by pair: {', '.join(_describe_pairs(cloud))}")
+            angles, named = pair_angles(cloud), combinations(enumerate(cloud.class_names), 2)
+            pairs = [f"{first} and {second} {angles[i, j]:.1f}" for (i, first), (j, second) in named]
+            text.append(f"{cloud.label}, by pair: {', '.join(pairs)}")
     sizes = sorted({len(cloud.class_names) for cloud in clouds}, reverse=True)
     figures: dict[str, Figure] = {}
     drawn_from: dict[str, list[Run]] = {}
     for size in sizes:
         suffix = "" if size == sizes[0] else f"-{size}"
-        pairs = zip(clouds, rows, strict=True)
-        alike = [(cloud, runs[0]) for cloud, (_, runs) in pairs if len(cloud.class_names) == size]
+        of_size = zip(clouds, rows, strict=True)
+        alike = [(cloud, runs[0]) for cloud, (_, runs) in of_size if len(cloud.class_names) == size]
         figures[suffix], drawn_from[suffix] = draw([cloud for cloud, _ in alike]), [run for _, run in alike]
     return Rendering(figures, text, drawn_from)
-
-
-def _describe_pairs(cloud: Cloud) -> list[str]:
-    angles = pair_angles(cloud)
-    named = combinations(enumerate(cloud.class_names), 2)
-    return [f"{first} and {second} {angles[i, j]:.1f}" for (i, first), (j, second) in named]
 
 
 def _units(cloud: Cloud) -> list[Array]:
@@ -151,43 +135,8 @@ def _units(cloud: Cloud) -> list[Array]:
     return [units[labels == index] for index in range(len(cloud.class_names))]
 
 
-def _histograms(clouds: Sequence[Cloud]) -> tuple[list[list[Array]], float]:
-    """The histogram of each class of each cloud, and the fullest bin of all."""
-    histograms = [[angle_histogram(units) for units in _units(cloud)] for cloud in clouds]
-    return histograms, max(float(shares.max()) for cloud in histograms for shares in cloud) or 1.0
-
-
-def _draw_features(axes: "Axes", cloud: Cloud) -> None:
-    for line in (axes.axhline, axes.axvline):
-        line(0, color="0.85", linewidth=0.8, zorder=0)
-    scatter(axes, cloud.features, cloud.labels)
-    axes.set_aspect("equal", adjustable="datalim")
-
-
-def _describe_angle(cloud: Cloud) -> str:
-    angle = mean_angle(cloud)
-    return "no angle between classes" if np.isnan(angle) else f"angles between classes, mean {angle:.1f}°"
-
-
-def _common_names(clouds: Sequence[Cloud]) -> tuple[str, ...]:
-    for cloud in clouds[1:]:
-        if tuple(cloud.class_names) != tuple(clouds[0].class_names):
-            raise OptionError(
-                f"{cloud.label!r} and {clouds[0].label!r} have different classes: draw them in separate figures, or "
-                "give both the same class names."
-            )
-    return tuple(clouds[0].class_names)
-
-
-def _draw_circle(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: float) -> None:
-    """Draw the circle of one cloud into matplotlib axes.
-
-    Args:
-        axes: an empty square.
-        histograms: `angle_histogram` of each class.
-        rays: (C, 2) the direction of each class.
-        peak: the fraction that is drawn at full height; the same for all clouds, so they can be compared.
-    """
+def _draw_circle(axes: Axes, histograms: Sequence[Array], rays: Array, peak: float) -> None:
+    """Draw the circle of one cloud, with the direction of each class; the fraction `peak` has the full height."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Circle
 
@@ -204,14 +153,8 @@ def _draw_circle(axes: "Axes", histograms: Sequence[Array], rays: Array, peak: f
     axes.set_axis_off()
 
 
-def _draw_pairs(axes: "Axes", angles: Array, class_names: Sequence[str]) -> None:
-    """Draw the angle between each pair of classes as the lower half of a matrix, white where it is a right angle.
-
-    Args:
-        axes: an empty square.
-        angles: (C, C) in degrees; NaN for a class without a direction.
-        class_names: one per class.
-    """
+def _draw_pairs(axes: Axes, angles: Array, class_names: Sequence[str]) -> None:
+    """Draw the angle between each pair of classes as the lower half of a matrix, white where it is a right angle."""
     count = len(class_names)
     below = np.tril(np.ones((count, count), dtype=bool), -1)
     degrees = np.where(below, angles, np.nan)[1:, :-1]

@@ -9,12 +9,12 @@ from markupsafe import Markup
 
 from ...errors import OptionError
 from ..results.runs import Rows
+from .figure import Axes, Figure
 from .samples import arrays_of, sample_rows
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, drawing, element, short, symbols_path
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
 PRINTED = 2000  # points drawn in a file: more would overlap
@@ -25,18 +25,13 @@ SIDE, MARGIN = 400, 12  # units of a chart on the page
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The features of one model.
-
-    Args:
-        label: name of the model, for example "CE+OPL".
-        features: (N, D), at least one; rows that are not finite, and zero rows, have no direction and are ignored.
-        labels: (N,), integer class ids.
-        class_names: one per class.
-    """
+    """The features of one model, such as CE+OPL."""
 
     label: str
     features: Array
+    """(N, D), at least one; rows that are not finite, and zero rows, have no direction and are ignored."""
     labels: Array
+    """(N,), integer class ids."""
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -122,7 +117,7 @@ def principal_plane(features: Array) -> tuple[Array, float]:
     return points * signs, float(np.square(lengths[:2]).sum()) / whole if whole else 1.0
 
 
-def scatter(axes: "Axes", points: Array, labels: Array) -> None:
+def scatter(axes: Axes, points: Array, labels: Array) -> None:
     """Draw the points into matplotlib axes, each class in its color and symbol."""
     points, labels = thin_out(points, labels, PRINTED)
     for index in np.unique(labels).tolist():
@@ -143,23 +138,17 @@ def legend_handles(class_names: Sequence[str]) -> "list[Line2D]":
     return [*entries, Line2D([], [], linestyle="", label=f"and {beyond} more")] if beyond else entries
 
 
-def legend_columns(class_names: Sequence[str], width: int) -> int:
-    """The number of columns of a printed legend that fit into `width` characters.
-
-    Example:
-        >>> legend_columns(["cat", "aquarium fish"], 85), legend_columns(["x" * 99] * 5, 85)
-        (2, 2)
-    """
+def add_legend(figure: Figure, class_names: Sequence[str], width: int) -> None:
+    """Name the classes below a figure that is `width` characters wide."""
     longest = min(LEGEND, max(map(len, class_names)))
-    return min(len(class_names), max(1, width // (longest + 7)))  # 7 for the symbol and the gaps around it
+    columns = min(len(class_names), max(1, width // (longest + 7)))  # 7 for the symbol and the gaps around it
+    figure.legend(handles=legend_handles(class_names), loc="outside lower center", ncols=columns)
 
 
 def to_positions(points: Array, origin: bool = False) -> Array:
-    """(N, 2) positions in the square chart of the page, with one scale for both axes.
+    """(N, 2) positions of finite points in the square chart of the page, with one scale for both axes.
 
-    Args:
-        points: (N, 2), finite.
-        origin: whether the chart must include the origin; its position is then the last row, N + 1 in all.
+    With `origin`, the chart includes the origin, whose position is then the last row, N + 1 in all.
     """
     held = np.concatenate([points, np.zeros((1, 2))]) if origin else points
     low, high = held.min(axis=0), held.max(axis=0)
@@ -172,28 +161,20 @@ def to_positions(points: Array, origin: bool = False) -> Array:
 def to_svg(
     label: str, positions: Array, labels: Array, origin: Array | None = None, key: str | None = None, **data: object
 ) -> Markup:
-    """The points as a chart: one path per class, a cross at the origin, and a ring for the image pointed at.
+    """The points, from `to_positions`, as a chart: one path per class, a cross at the origin if that has a meaning.
 
-    Args:
-        label: what the chart shows, for screen readers.
-        positions: (N, 2), from `to_positions`.
-        labels: (N,), integer class ids.
-        origin: the position of the origin, if it means something.
-        key: the id of the points, so that a thumbnail can repeat them.
-        data: values for the script that marks the image pointed at.
+    By `key`, a thumbnail repeats the points; `data` is for the script that moves a ring to the image pointed at.
     """
-    paths = [
-        element(
-            "path",
-            d=symbols_path(positions[labels == index].tolist(), index),
-            fill=color(index),
-            stroke=color(index),
-            data_series=index,
-        )
-        for index in np.unique(labels).tolist()
-    ]
+    paths = []
+    for index in np.unique(labels).tolist():
+        symbols = symbols_path(positions[labels == index].tolist(), index)
+        paths.append(element("path", d=symbols, fill=color(index), stroke=color(index), data_series=index))
     ring = element("circle", r=7, class_="ring", cx=-20, cy=-20) if data else None
-    cross = None if origin is None else _cross(*map(short, origin.tolist()))
+    cross = None
+    if origin is not None:
+        x, y = map(short, origin.tolist())
+        lines = element("line", x1=0, x2=SIDE, y1=y, y2=y), element("line", x1=x, x2=x, y1=0, y2=SIDE)
+        cross = element("g", *lines, class_="origin", aria_hidden="true")
     return drawing(label, SIDE, SIDE, cross, element("g", *paths, class_="cloud", id=key), ring, **data)
 
 
@@ -206,8 +187,3 @@ def class_table(label: str, points: Array, labels: Array, class_names: Sequence[
             (x, y), spread = members.mean(axis=0), float(np.sqrt(members.var(axis=0).sum()))
             rows.append((name, len(members), f"{x:.3g}", f"{y:.3g}", f"{spread:.3g}"))
     return DataTable(label, ("class", "images", "center, x", "center, y", "spread"), rows)
-
-
-def _cross(x: str, y: str) -> Markup:
-    across, up = element("line", x1=0, x2=SIDE, y1=y, y2=y), element("line", x1=x, x2=x, y1=0, y2=SIDE)
-    return element("g", across, up, class_="origin", aria_hidden="true")

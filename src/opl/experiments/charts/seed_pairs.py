@@ -18,19 +18,14 @@ LOWER_IS_BETTER = ("test/d",)
 
 @dataclass(frozen=True)
 class SeedPairs:
-    """The values of a metric in two rows, for the seeds that both have.
-
-    Args:
-        title: name of the metric.
-        labels: of the baseline and of the row.
-        values: seed, value of the baseline, value of the row.
-        sign: 1 if more is better, -1 if less is better.
-    """
+    """The values of a metric in a baseline and a row, for the seeds that both have."""
 
     title: str
     labels: tuple[str, str]
     values: tuple[tuple[int, float, float], ...]
+    """Seed, value of the baseline, value of the row."""
     sign: int = 1
+    """1 if more is better, -1 if less is better."""
 
     @property
     def versus(self) -> str:

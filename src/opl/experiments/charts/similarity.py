@@ -2,24 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import OptionError, did_you_mean
+from ...errors import OptionError
 from ..results.runs import Rows, Run, describe_seeds
 from . import data_uris
-from .figure import DIVERGING, SCALE, Order, Rendering, paper
+from .figure import DIVERGING, SCALE, Axes, Figure, Order, Rendering, new_figure
 from .samples import arrays_of
 from .style import Array, print_label, shorten
 from .svg import DataTable
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-
-By = Literal["class", "cluster"]
 NEEDS = ("test",)
 SIDE = 3.4  # inches of a matrix
 ALL_NAMES = 30  # classes up to which all are named
@@ -30,16 +24,11 @@ CHANGES = 40  # pairs of classes in the data table of the page
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """The cosines between the mean features of the classes of one model.
-
-    Args:
-        label: name of the model, for example "CE+OPL".
-        values: (C, C); NaN where a class has no samples.
-        class_names: one per class.
-    """
+    """The cosines between the mean features of the classes of one model."""
 
     label: str
     values: Array
+    """(C, C); NaN where a class has no samples."""
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -67,24 +56,16 @@ class Panel(NamedTuple):
 
 
 def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
-    """The class similarities of a row, averaged over its seeds.
-
-    Args:
-        label: label of the matrix.
-        runs: one per seed, with the same classes.
-        order: order of the classes.
-    """
+    """The class similarities of a row, averaged over its seeds, with the classes in some order."""
     seeds = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
     if len({values.shape for values in seeds}) > 1:
         raise OptionError(f"the runs of {label!r} differ in their classes: give runs of the same data.")
     count = len(seeds[0])
     mean = Matrix(label, np.mean(seeds, axis=0), runs[0].class_names(count))
-    if order != "superclass":
-        return reorder(mean, by=order)
-    groups = runs[0].superclasses(count)
+    groups = runs[0].superclasses(count) if order == "superclass" else (0,) * count
     if not groups:
         raise OptionError(f"{runs[0].folder.path} records no super-classes of its data: give --order class or cluster.")
-    return reorder(mean, groups=groups)
+    return reorder(mean, order, groups)
 
 
 def off_diagonal_mean(matrix: Matrix) -> float:
@@ -99,29 +80,20 @@ def off_diagonal_mean(matrix: Matrix) -> float:
     return float(pairs.mean()) if len(pairs) else 0.0
 
 
-def reorder(matrix: Matrix, by: By = "class", groups: Sequence[int] | None = None) -> Matrix:
-    """The same matrix with its classes in another order.
+def reorder(matrix: Matrix, order: Order, groups: Sequence[int]) -> Matrix:
+    """The same matrix with its classes in another order, group by group.
 
-    Args:
-        matrix: any matrix.
-        by: `"class"` keeps the order; `"cluster"` puts similar classes next to each other (average linkage of
-            1 - |cosine|).
-        groups: the superclass of each class; groups the classes by it, with the order `by` within each group.
+    `cluster` puts similar classes next to each other; the other orders keep the classes of a group as they are.
 
     Example:
         >>> values = np.array([[1.0, 0.1, 0.9], [0.1, 1.0, 0.2], [0.9, 0.2, 1.0]])
-        >>> reorder(Matrix("CE", values, ("cat", "pear", "dog")), groups=(7, 3, 7)).class_names
+        >>> reorder(Matrix("CE", values, ("cat", "pear", "dog")), "superclass", (7, 3, 7)).class_names
         ('pear', 'cat', 'dog')
     """
-    if by not in get_args(By):
-        raise OptionError(did_you_mean("order by", by, get_args(By)))
-    order = _leaves(matrix) if by == "cluster" else list(range(len(matrix.class_names)))
-    if groups is not None:
-        if len(groups) != len(order):
-            raise OptionError(f"there are {len(groups)} groups for {len(order)} classes: give one per class.")
-        order.sort(key=lambda index: groups[index])
-    names = tuple(matrix.class_names[index] for index in order)
-    return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(order, order)], names)
+    indices = _leaves(matrix) if order == "cluster" else list(range(len(matrix.class_names)))
+    indices.sort(key=lambda index: groups[index])
+    names = tuple(matrix.class_names[index] for index in indices)
+    return Matrix(matrix.label, np.asarray(matrix.values)[np.ix_(indices, indices)], names)
 
 
 def is_signed(matrices: Sequence[Matrix]) -> bool:
@@ -140,13 +112,7 @@ def has_matrix(run: Run) -> bool:
 
 
 def compare(first: Matrix, second: Matrix, seeds: Sequence[Sequence[int]]) -> list[Panel]:
-    """The panels of the page: before, after, and the change of |cosine|.
-
-    Args:
-        first: the matrix before.
-        second: the matrix after, with the same classes.
-        seeds: the seeds behind each matrix.
-    """
+    """The panels of the page: before, after, and the change of |cosine|; `seeds` are those behind each matrix."""
     signed = is_signed([first, second])
     scale = (-1.0, 1.0, data_uris.DIVERGING) if signed else (0.0, 1.0, data_uris.SEQUENTIAL)
     panels = []
@@ -197,46 +163,30 @@ def data_table(panels: Sequence[Panel], class_names: Sequence[str]) -> DataTable
     return DataTable(label, ("classes", "before", "after", "change of |cos|"), rows)
 
 
-def draw(matrices: Sequence[Matrix]) -> "Figure":
+def draw(matrices: Sequence[Matrix]) -> Figure:
     """A matplotlib figure: the similarity of each pair of classes, with all matrices side by side on one scale.
 
     The scale is |cosine| from 0 to 1; if there are negative cosines, it is the cosine from -1 to 1, white at 0.
-
-    Args:
-        matrices: for example of CE and of CE+OPL.
-
-    Example:
-        >>> print(draw([Matrix("OPL", np.eye(2), ("cat", "dog"))]).axes[0].get_title(loc="left"))
-        OPL
-        mean |cos| between classes 0.000
     """
-    from matplotlib.figure import Figure
-
-    if not matrices:
-        raise OptionError("there is no matrix to draw: give at least one.")
-    with paper():
-        figure = Figure(figsize=(SIDE * len(matrices) + 0.7, SIDE + 0.3), layout="constrained")
-        grid = figure.subplots(1, len(matrices), squeeze=False)[0]
-        draw_matrices(list(grid), matrices, ALL_NAMES, aspect=20)
+    with new_figure(SIDE * len(matrices) + 0.7, SIDE + 0.3, columns=len(matrices)) as (figure, [grid]):
+        draw_matrices(figure, list(grid), matrices, ALL_NAMES, aspect=20)
     return figure
 
 
-def draw_matrices(axes: "list[Axes]", matrices: Sequence[Matrix], most_names: int, aspect: int) -> None:
-    """Draw matrices on one color scale into matplotlib axes, with a color bar.
+def draw_matrices(figure: Figure, axes: list[Axes], matrices: Sequence[Matrix], most_names: int, aspect: int) -> None:
+    """Draw matrices on one color scale into the axes of a figure, with a color bar.
 
-    Args:
-        axes: one per matrix, of one figure.
-        matrices: at least one.
-        most_names: up to this number of classes, all are named.
-        aspect: length of the color bar divided by its width.
+    Up to `most_names` classes, all are named; `aspect` is the length of the color bar divided by its width.
     """
     signed = is_signed(matrices)
+    scale, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
     for panel, matrix in zip(axes, matrices, strict=True):
-        image = _draw_image(panel, matrix, signed)
+        values = np.asarray(matrix.values, dtype=float) if signed else absolute(matrix)
+        image = panel.imshow(values, cmap=scale, vmin=lowest, vmax=1, interpolation="nearest")
+        note = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
+        panel.set_title(f"{print_label(matrix.label, width=30)}\n{note}", loc="left")
         _name_classes(panel, matrix, most_names)
     label = "cos: −1 opposite, 0 right angle, 1 one direction" if signed else "|cos|: 0 right angle, 1 one direction"
-    figure = axes[0].get_figure()
-    assert figure is not None
     figure.colorbar(image, ax=axes, label=label, shrink=0.8, aspect=aspect)
 
 
@@ -268,16 +218,7 @@ def _leaves(matrix: Matrix) -> list[int]:
     return [int(leaf) for leaf in leaves_list(tree)]
 
 
-def _draw_image(axes: "Axes", matrix: Matrix, signed: bool) -> "AxesImage":
-    values = np.asarray(matrix.values, dtype=float) if signed else absolute(matrix)
-    scale, lowest = (DIVERGING, -1) if signed else (SCALE, 0)
-    image = axes.imshow(values, cmap=scale, vmin=lowest, vmax=1, interpolation="nearest")
-    note = f"mean |cos| between classes {off_diagonal_mean(matrix):.3f}"
-    axes.set_title(f"{print_label(matrix.label, width=30)}\n{note}", loc="left")
-    return image
-
-
-def _name_classes(axes: "Axes", matrix: Matrix, most: int) -> None:
+def _name_classes(axes: Axes, matrix: Matrix, most: int) -> None:
     """Name the classes on both axes: all of them, or some if there are more than `most`."""
     count = len(matrix.class_names)
     indices = list(range(0, count, 1 if count <= most else max(5, -(-count // MOST_NAMES))))

@@ -80,15 +80,7 @@ def drawing(label: str, width: float, height: float, *content: Markup | None, **
 
 
 def axes(x: Scale, y: Scale, across: Mapping[float, str], title: str = "", most: int = 6) -> Markup:
-    """Horizontal grid lines with their values, and labels below the chart.
-
-    Args:
-        x: the horizontal scale.
-        y: the vertical scale.
-        across: the labels below the chart, by value of the horizontal scale.
-        title: the name of the horizontal axis.
-        most: the maximum number of grid lines.
-    """
+    """At most `most` horizontal grid lines with their values, and labels below the chart by their value across it."""
     parts = []
     for value in ticks(y.low, y.high, most):
         line = short(y.at(value))

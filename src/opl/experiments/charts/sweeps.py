@@ -5,7 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -14,13 +14,9 @@ from ...errors import OptionError
 from ..results.comparisons import PERCENT
 from ..results.runs import Rows, Run, inner, number
 from ..statistics import ENOUGH, Interval, Range, interval
-from .figure import BELOW, Order, Rendering, paper
+from .figure import BELOW, Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 NEEDS: tuple[str, ...] = ()  # only the results
 SETTINGS = {
@@ -41,21 +37,17 @@ LEFT, RIGHT, TOP, BOTTOM = 46, 14, 10, 38
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of one method for each value of one setting.
-
-    Args:
-        label: name of the method, for example "CE+OPL".
-        setting: name of the varied setting, for example "lambda" or "batch size".
-        xs: its values, all above zero because the axis is logarithmic.
-        values: for each of `xs`, one result per seed.
-        baseline: one result per seed of a method without that setting, or None.
-    """
+    """The results of one method for each value of one setting."""
 
     label: str
     setting: str
+    """Name of the varied setting, such as "batch size"."""
     xs: tuple[float, ...]
+    """Its values, all above zero because the axis is logarithmic."""
     values: tuple[tuple[float, ...], ...]
+    """For each of `xs`, one result per seed."""
     baseline: tuple[float, ...] | None = None
+    """One result per seed of the method without that setting."""
 
     def means(self, within: Range = PERCENT) -> list[tuple[float, Interval]]:
         """The values of the setting that have a result, sorted, with the mean over the seeds and its interval."""
@@ -189,27 +181,16 @@ def first_color(sweeps: Sequence[Sweep]) -> int:
     return 1 if any(sweep.baseline for sweep in sweeps) else 0
 
 
-def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> "Figure":
+def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> Figure:
     """A matplotlib figure: one panel per setting, each mean with its 95 % interval over the seeds as a band.
 
     With fewer than five seeds, every seed is a dot instead. A baseline is a dashed line.
-
-    Args:
-        sweeps: the sweeps of each panel, by its title.
-
-    Example:
-        >>> sweep = Sweep("CE+OPL", "lambda", (0.5, 1.0), ((72.0, 72.4), (72.9, 73.1)), baseline=(71.0, 71.4))
-        >>> draw({"CIFAR-100": [sweep]}).axes[0].get_xlabel()
-        'lambda'
     """
-    from matplotlib.figure import Figure
-
-    if not sweeps or not all(sweeps.values()):
-        raise OptionError("a panel has no sweep to draw: give at least one panel, with at least one sweep in each.")
-    with paper():
-        lines = max(len(_baselines(panel)) + len(panel) for panel in sweeps.values())
-        figure = Figure(figsize=(3.2 * len(sweeps), 2.7 + LINE * lines), layout="constrained")
-        grid = figure.subplots(1, len(sweeps), squeeze=False)[0]
+    if not sweeps:
+        raise OptionError("the runs do not vary a setting of OPL or the batch size: give runs of at least two values.")
+    lines = max(len(_baselines(panel)) + len(panel) for panel in sweeps.values())
+    size = (3.2 * len(sweeps), 2.7 + LINE * lines)
+    with new_figure(*size, columns=len(sweeps)) as (figure, [grid]):
         for panel_axes, (title, panel) in zip(grid, sweeps.items(), strict=True):
             panel_axes.set_title(print_label(title), loc="left")
             _draw_panel(panel_axes, panel)
@@ -247,7 +228,7 @@ def _ticks(sweeps: Sequence[Sweep]) -> list[float]:
     return sorted({float(x) for sweep in sweeps for x in sweep.xs})
 
 
-def _draw_panel(axes: "Axes", sweeps: Sequence[Sweep]) -> None:
+def _draw_panel(axes: Axes, sweeps: Sequence[Sweep]) -> None:
     baselines = _baselines(sweeps)
     for name, seeds, index in baselines:
         mean = _mean(seeds)

@@ -1,14 +1,10 @@
 """The trials of a search: one panel per setting, one point per trial."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ...errors import OptionError
-from .figure import paper
+from .figure import Figure, new_figure
 from .style import color, print_label
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NAME = 24  # characters of a name below an axis
 LEVEL_NAMES = 26  # characters of all names below an axis; with more, they are rotated
@@ -22,7 +18,7 @@ def draw(
     metric: str,
     importance: Mapping[str, float],
     log: Sequence[str] = (),
-) -> "Figure":
+) -> Figure:
     """A matplotlib figure: the result of each trial over each of its settings.
 
     Args:
@@ -32,21 +28,13 @@ def draw(
         metric: name of the values.
         importance: by setting; may be empty.
         log: the settings that are drawn on a logarithmic axis.
-
-    Example:
-        >>> draw({"gamma": ["0.5", "1"]}, [70.0, 71.0], 1, "val/top1", {}).axes[0].get_xlabel()
-        'gamma'
     """
-    from matplotlib.figure import Figure
-
     if not settings or not values:
         raise OptionError("no trial is finished, so there is nothing to draw: run more trials.")
     rotated = {name for name, texts in settings.items() if not _are_numbers(texts) and _characters(texts) > LEVEL_NAMES}
     longest = max((min(NAME, len(text)) for name in rotated for text in settings[name]), default=0)
-    with paper():
-        size = (2.6 * len(settings) + 0.6, 2.9 + CHARACTER * longest)
-        figure = Figure(figsize=size, layout="constrained")
-        grid = figure.subplots(1, len(settings), squeeze=False, sharey=True)[0]
+    size = (2.6 * len(settings) + 0.6, 2.9 + CHARACTER * longest)
+    with new_figure(*size, columns=len(settings), sharey=True) as (figure, [grid]):
         for axes, (name, texts) in zip(grid, settings.items(), strict=True):
             positions = _positions(texts)
             axes.plot(positions, values, "o", color=color(1), alpha=0.6, markersize=4, label="trial")

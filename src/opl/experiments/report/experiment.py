@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from ..charts import (
+from ..charts import (  # fmt: skip
     board,
-    changes,
     cosines,
     curves,
     data_uris,
@@ -39,14 +38,13 @@ from ..results.comparisons import (
     format_interval,
     range_of,
 )
-from ..results.measures import MEASURES, Change, describe_largest, describe_pairs, format_difference
-from ..results.measures import changes as measure_changes
+from ..results.measures import MEASURES, Change, changes, describe_largest, describe_pairs, format_difference
 from ..results.runs import BROKEN, Run
 from ..results.tables import QUOTED, Table, build_table, describe_seeds_of, headings_of, short_label
 from ..results.text import count_verdicts, describe_effect, document
 from ..scales import TRY
 from ..settings import FREE, differences
-from ..statistics import FEW_SEEDS, sign_test
+from ..statistics import FEW_SEEDS, Interval, sign_test
 from .groups import Group
 from .provenance import count_states
 from .templates import render
@@ -156,13 +154,10 @@ def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
         "sweeps": ("Sweeps", "Accuracy over the settings", _sweeps),
         "settings": ("Settings", "Settings", _settings),
     }
-    made, titles = [], {}
-    for name, (short_title, title, make) in parts.items():
-        content = _try(experiment, make)
-        if content:
-            titles[f"{experiment.key}-{name}"] = short_title
-            made.append((f"{experiment.key}-{name}", title, content))
-    return render("experiment", key=experiment.key, opening=_opening(experiment), parts=made), titles
+    made = {name: content for name, (*_, make) in parts.items() if (content := _try(experiment, make))}
+    titles = {f"{experiment.key}-{name}": parts[name][0] for name in made}
+    shown = [(f"{experiment.key}-{name}", parts[name][1], content) for name, content in made.items()]
+    return render("experiment", key=experiment.key, opening=_opening(experiment), parts=shown), titles
 
 
 def absent(sentence: str) -> Markup:
@@ -218,7 +213,7 @@ def _opening(experiment: Experiment) -> Markup:
         group=group,
         verdict=verdict,
         tally=count_verdicts(experiment.lines),
-        largest=_describe_largest(experiment),
+        largest=describe_largest(_measured(experiment, 0)) if experiment.pairs else "",
         hero=_try(experiment, lambda part: _by_pair(part, _cosines)),
         missing=not_counted if missing else "",
         plot=_try(experiment, _forest),
@@ -229,13 +224,8 @@ def _opening(experiment: Experiment) -> Markup:
 
 def _measured(experiment: Experiment, index: int) -> list[Change]:
     """Every measure of a comparison; empty if no run of it has any, as in runs of older versions."""
-    made = measure_changes(*experiment.finished(index))
+    made = changes(*experiment.finished(index))
     return made if any(change.before for change in made) else []
-
-
-def _describe_largest(experiment: Experiment) -> str:
-    """The two measures that moved most in the first comparison; empty if it was not measured."""
-    return describe_largest(_measured(experiment, 0)) if experiment.pairs else ""
 
 
 def _changes(experiment: Experiment, index: int) -> Markup | None:
@@ -247,9 +237,9 @@ def _changes(experiment: Experiment, index: int) -> Markup | None:
     rows = [
         (
             change,
-            changes.strip(change),
+            forest.measure_strip(change),
             describe_pairs(change) if experiment.listed else format_difference(change.info, change.difference),
-            changes.contrast(change).decision,
+            forest.of_measure(change).decision,
         )
         for change in made
     ]
@@ -277,13 +267,10 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
     runs = _with_features(experiment, index)
     if runs is None:
         return None
-    made = cosines.histograms(
-        *points.read_spaces(
-            [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)], points.Space
-        )
-    )
-    top = cosines.highest(made)
-    charts = [(histogram.label, cosines.to_svg(histogram, top), cosines.data_table(histogram)) for histogram in made]
+    rows = [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)]
+    both = [cosines.Cosines(space) for space in points.read_spaces(rows, points.Space)]
+    edges, top = cosines.bins(both), cosines.highest(both)
+    charts = [(one.label, cosines.to_svg(one, edges, top), cosines.data_table(one, edges)) for one in both]
     return render("cosines", charts=charts, seed=runs[0].seed)
 
 
@@ -295,33 +282,36 @@ def _forest(experiment: Experiment) -> Markup | None:
         return None
     x, margin = forest.axis_of(contrasts), forest.margin_of(contrasts)
     metric = f" in {group.item.metrics[group.item.main[0]]}" if len(group.item.main) == 1 else ""
+    tests = [
+        (f"{contrast.group} {contrast.label}{contrast.versus}".strip(), text)
+        for contrast in contrasts
+        if (text := describe_tests(contrast.decision))
+    ]
     return render(
         "forest",
         label=f"Differences, {group.title}, scale {group.scale}",
         title=f"difference{metric}",
         axis=forest.axis_svg(x),
         groups=_group_rows(
-            (contrast.group, (contrast, forest.to_svg(contrast, x, margin), _describe(contrast, experiment.listed)))
+            (
+                contrast.group,
+                (
+                    contrast,
+                    forest.to_svg(contrast, x, margin),
+                    _describe(contrast.difference, contrast.pairs, experiment.listed),
+                ),
+            )
             for contrast in contrasts
         ),
         listed=experiment.listed,
         note=forest.describe_marks(contrasts),
-        tests=_tests(contrasts),
+        tests=DataTable("p-values", ("comparison", "p-values"), tests, ("p-values",)),
     )
 
 
-def _describe(contrast: forest.Contrast, listed: bool) -> str:
-    return _list_values(contrast.pairs) if listed else describe_difference(contrast.difference)
-
-
-def _tests(contrasts: Sequence[forest.Contrast]) -> DataTable:
-    """The p-values of all comparisons that have some."""
-    rows = [
-        (f"{contrast.group} {contrast.label}{contrast.versus}".strip(), tests)
-        for contrast in contrasts
-        if (tests := describe_tests(contrast.decision))
-    ]
-    return DataTable("p-values", ("comparison", "p-values"), rows, ("p-values",))
+def _describe(difference: Interval, pairs: Sequence[float], listed: bool) -> str:
+    """The differences of the seeds, or their mean with its interval."""
+    return ", ".join(f"{value:+.2f}" for value in pairs) if listed else describe_difference(difference)
 
 
 def _group_rows(rows: Iterable[tuple[str, Any]]) -> list[tuple[str, list[Any]]]:
@@ -336,8 +326,9 @@ def _thumbnails(experiment: Experiment) -> Markup | None:
     """Features and class matrices of the first comparison that has some, small, as links to the large charts."""
     for index, (base, row) in enumerate(experiment.pairs):
         key = f"features-{experiment.pair_key(index)}" if _with_features(experiment, index) else ""
-        panels = _matrix_panels(experiment, index)
-        images = [panel.image(range(len(panel.values))) for panel in panels[:2]] if panels else []
+        matrices = _matrices(experiment, index)
+        panels = _panels(matrices) if matrices and not _fault(matrices) else []
+        images = [panel.image(range(len(panel.values))) for panel in panels[:2]]
         if key or images:
             names = (base.label, row.label)
             return render("thumbnails", key=experiment.key, names=names, features=key, side=points.SIDE, images=images)
@@ -408,17 +399,11 @@ def _number(line: Line, name: str, listed: bool) -> tuple[str, str, str]:
     return mean, ends, describe_paper(line, name)
 
 
-def _list_values(values: Sequence[float]) -> str:
-    """The differences of the seeds."""
-    return ", ".join(f"{value:+.2f}" for value in values)
-
-
 def _difference(line: Line, name: str, listed: bool) -> tuple[str, object]:
     """The difference as text with its decision, or what there is instead."""
     difference = line.difference.get(name)
     if difference is not None and math.isfinite(difference.mean):
-        text = _list_values(line.pairs[name]) if listed else describe_difference(difference)
-        return text, line.decisions[name]
+        return _describe(difference, line.pairs[name], listed), line.decisions[name]
     if difference is None and not line.missing:
         return "the baseline" if line.seeds else "-", None
     return "", None
@@ -495,14 +480,8 @@ def _features(experiment: Experiment, index: int) -> Markup | None:
         charts.append((row.label, view.note, chart, table))
     sheet = None
     if len(samples.pixels):
-        _, height, width, _ = samples.pixels.shape
-        small = data_uris.small_size(width, height)
-        sheet = {
-            "image": data_uris.sheet(samples.pixels, SHEET),
-            "across": SHEET,
-            "width": small[0],
-            "height": small[1],
-        }
+        width, height = data_uris.small_size(*samples.pixels.shape[2:0:-1])
+        sheet = {"image": data_uris.sheet(samples.pixels, SHEET), "across": SHEET, "width": width, "height": height}
     part = render(
         "features",
         key=key,
@@ -539,7 +518,7 @@ def _novel(experiment: Experiment, index: int) -> Markup | None:
     return experiment.budget.take(part, "The chart of classes that were never trained on")
 
 
-def _matrices(experiment: Experiment, index: int) -> list[tuple[similarity.Matrix, list[Run]]]:
+def _matrices(experiment: Experiment, index: int) -> "Matrices":
     """The mean matrix of both rows, with the runs behind it; empty unless both rows have runs with matrices."""
     matrices = []
     for row, finished in zip(experiment.pairs[index], experiment.finished(index), strict=True):
@@ -548,14 +527,23 @@ def _matrices(experiment: Experiment, index: int) -> list[tuple[similarity.Matri
     return matrices if len(matrices) == 2 else []
 
 
-def _matrix_panels(experiment: Experiment, index: int) -> list[similarity.Panel]:
-    """Before, after and the change, if both rows have matrices of the same classes that fit on a page."""
-    matrices = _matrices(experiment, index)
-    if not matrices or len({matrix.class_names for matrix, _ in matrices}) > 1:
-        return []
+Matrices = list[tuple[similarity.Matrix, list[Run]]]
+
+
+def _fault(matrices: Matrices) -> str:
+    """Why the matrices of two rows cannot be shown; empty if they can."""
+    names, others = (matrix.class_names for matrix, _ in matrices)
+    if names != others:
+        return "The two rows have different classes, so their matrices cannot be compared."
+    if len(names) > CLASSES:
+        return f"Matrices of {len(names)} classes are too large for the page: draw them with figure-4."
+    return ""
+
+
+def _panels(matrices: Matrices) -> list[similarity.Panel]:
+    """Before, after and the change."""
     (before, _), (after, _) = matrices
-    seeds = [[run.seed for run in runs] for _, runs in matrices]
-    return similarity.compare(before, after, seeds) if 1 < len(before.class_names) <= CLASSES else []
+    return similarity.compare(before, after, [[run.seed for run in runs] for _, runs in matrices])
 
 
 def _classes(experiment: Experiment, index: int) -> Markup | None:
@@ -566,13 +554,10 @@ def _classes(experiment: Experiment, index: int) -> Markup | None:
         return absent(f"The matrices cannot be drawn: {error}")
     if not matrices:
         return None
-    (before, runs), (after, _) = matrices
-    names = before.class_names
-    if after.class_names != names:
-        return absent("The two rows have different classes, so their matrices cannot be compared.")
-    if len(names) > CLASSES:
-        return absent(f"Matrices of {len(names)} classes are too large for the page: draw them with figure-4.")
-    panels = similarity.compare(before, after, [[run.seed for run in behind] for _, behind in matrices])
+    if fault := _fault(matrices):
+        return absent(fault)
+    before, runs = matrices[0]
+    names, panels = before.class_names, _panels(matrices)
     orders = similarity.class_orders(before, runs[0].superclasses(len(names)))
     part = render(
         "classes",

@@ -21,7 +21,8 @@ TERMS = {
     "equivalent within ±x": "two one-sided tests, adjusted in the same way, show that the difference is smaller than "
     "x: the 90 % interval lies inside ±x",
     "undecided": "neither a difference nor equivalence is shown: more seeds may tell",
-    "too few seeds to tell": "there is one seed, so nothing is known about other seeds",
+    "too few seeds to tell": "there is one seed, or all seeds differ by the same amount, so nothing is known about the "
+    "spread of other seeds",
     "fixed, broken": "test images that the second model gets right and the first wrong, and vice versa; the exact sign "
     "test says how often chance alone gives counts this unequal",
 }

@@ -31,16 +31,13 @@ def write_report(
     target: Path | str | None = None,
     runs: Sequence[Run] | None = None,
 ) -> Path:
-    """Write the report page of a folder of runs.
+    """Write the report page of a folder that has runs at any depth; unfinished and damaged runs are marked as such.
 
     Args:
-        folder: contains runs at any depth; finished, unfinished and damaged runs are marked as such.
+        folder: the folder of the runs.
         items: the tables and figures that the runs may belong to, by name.
         target: path of the page; `report.html` in the folder by default.
         runs: the runs of the folder, if they have been read and screened already.
-
-    Returns:
-        The path of the page.
     """
     folder = Path(folder)
     target = Path(target) if target else folder / "report.html"

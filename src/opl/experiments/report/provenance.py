@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from ..charts.svg import DataTable
 from ..item import Row
+from ..results.document import describe_seconds
 from ..results.portable import portable
 from ..results.runs import Run, inner
 from ..scales import MEANING, SCALES
@@ -40,32 +41,12 @@ def runs_section(runs: Sequence[Run]) -> Markup:
 
 
 def rerun_section(folder: str, runs: Sequence[Run], groups: Sequence[Group]) -> Markup:
-    """The commands that made the runs and the page, with copy buttons.
-
-    Args:
-        folder: name of the folder of the runs.
-        runs: all runs.
-        groups: the tables and figures that the runs belong to.
-    """
+    """The commands that made the runs and the page, with copy buttons; `groups` are what the runs belong to."""
     code = _checkout(runs)
     blocks = [("The code", "code", code)] if code else []
     blocks += [(f"{group.title} (scale {group.scale})", group.key, _commands(group)) for group in groups]
     blocks.append(("This page", "page", [f"opl report {shlex.quote(folder)}  # run it next to the folder {folder!r}"]))
     return render("rerun", blocks=blocks)
-
-
-def describe_duration(seconds: float) -> str:
-    """Format seconds as a readable duration.
-
-    Example:
-        >>> describe_duration(42), describe_duration(340), describe_duration(7300)
-        ('42 s', '5 min 40 s', '2 h 1 min')
-    """
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {whole % 60} s" if minutes else f"{whole} s"
 
 
 def count_states(runs: Sequence[Run]) -> str:
@@ -80,7 +61,7 @@ def _facts(runs: Sequence[Run]) -> dict[str, list[str]]:
     return {
         "Runs": [count_states(runs)],
         "Scale": [f"{scale}: {MEANING[scale]}" if scale in MEANING else scale for scale in scales],
-        "Training time": [describe_duration(sum(run.seconds for run in runs)) + " in total"],
+        "Training time": [describe_seconds(sum(run.seconds for run in runs)) + " in total"],
         "Started": [_describe_dates(runs)],
         "Commit": _most_common(str(run.about.get("commit") or "unknown") for run in started),
         "Versions": _most_common(_describe_versions(run) for run in started),

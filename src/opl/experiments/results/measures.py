@@ -113,11 +113,16 @@ def describe_verdict(info: MeasureInfo, decision: Decision) -> str:
 
 
 def format_difference(info: MeasureInfo, difference: Interval) -> str:
-    """A difference with its interval, with the decimals of the measure; a dash without values."""
+    """A difference with its interval, with the decimals of the measure; a dash without values.
+
+    If the difference is the same in all seeds, nothing is known about its spread: then it has no interval.
+    """
     if not difference.size:
         return ABSENT
     low, mean, high = (f"{value:+.{info.digits}f}" for value in (difference.low, difference.mean, difference.high))
-    return mean if math.isnan(difference.half) else f"{mean} [{low}, {high}]"
+    if not math.isnan(difference.half):
+        return f"{mean} [{low}, {high}]"
+    return f"{mean} in {difference.size} of {difference.size} seeds" if difference.size > 1 else mean
 
 
 def describe_pairs(change: Change) -> str:
@@ -143,12 +148,19 @@ def describe_change(info: MeasureInfo, difference: Interval, decision: Decision)
 
 
 def compare_values(name: str, before: Mapping[int, float], after: Mapping[int, float]) -> Change:
-    """The change of a measure from its values by seed, decided alone."""
+    """The change of a measure from its values by seed, decided alone.
+
+    There is no family of rows over which its variance could be moderated. Where the seeds agree in every decimal that
+    is shown, their variance is unknown rather than 0, so the difference has no interval and no verdict.
+    """
+    info = MEASURES[name]
     seeds = [seed for seed in after if seed in before and math.isfinite(before[seed]) and math.isfinite(after[seed])]
     pairs = [after[seed] - before[seed] for seed in seeds]
-    difference = interval(pairs, within=MEASURES[name].within.of_differences)
+    difference = interval(pairs, within=info.within.of_differences)
+    if len({f"{value:.{info.digits}f}" for value in (*pairs, difference.low, difference.high)}) == 1:
+        difference = difference._replace(half=math.nan)
     first, second = (tuple(numbers[seed] for seed in seeds) for numbers in (before, after))
-    return Change(name, MEASURES[name], first, second, difference, decide([difference], [pairs])[0])
+    return Change(name, info, first, second, difference, decide([difference], [pairs])[0])
 
 
 def changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:

@@ -36,11 +36,14 @@ EMPTY = "-"
 D = "test/d"
 
 
+def markdown_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of cells in Markdown."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows))
+
+
 def markdown(table: Table) -> str:
     """The table alone."""
-    heading, body = cells(table)
-    ruled = [heading, ["---"] * len(heading), *body]
-    return "\n".join("| " + " | ".join(row) + " |" for row in ruled)
+    return markdown_table(*cells(table))
 
 
 def document(table: Table) -> str:
