@@ -325,8 +325,8 @@ def fit_prior(variances: Sequence[float], degrees: Sequence[float]) -> Prior:
     return Prior(float(np.exp(logs.mean() + digamma(half) - np.log(half))), 2 * half)
 
 
-def moderate(differences: Sequence[Interval]) -> list[Interval]:
-    """Shrink the variance of each difference toward that of the others with the same range of values.
+def moderate(differences: Sequence[Interval], families: Sequence[str] = ()) -> list[Interval]:
+    """Shrink the variance of each difference toward that of the others with the same range of values and family.
 
     A difference without an interval, or with too few others of its kind (`MODERATED_FROM`), stays as it is.
 
@@ -338,12 +338,11 @@ def moderate(differences: Sequence[Interval]) -> list[Interval]:
         [0.36, 1.7, 1.87, 2.04]
     """
     moderated = list(differences)
-    for within in dict.fromkeys(difference.within for difference in differences):
-        rows = [
-            index
-            for index, difference in enumerate(differences)
-            if difference.within == within and not math.isnan(difference.half)
-        ]
+    alike: dict[tuple[Range, str], list[int]] = {}
+    for index, (difference, family) in enumerate(zip(differences, families or [""] * len(differences), strict=True)):
+        if not math.isnan(difference.half):
+            alike.setdefault((difference.within, family), []).append(index)
+    for rows in alike.values():
         if len(rows) >= MODERATED_FROM and any(differences[index].half for index in rows):
             prior = fit_prior([differences[index].variance for index in rows], [differences[i].freedom for i in rows])
             total = sum(differences[index].freedom for index in rows)

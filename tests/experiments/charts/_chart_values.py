@@ -1,6 +1,7 @@
 """Values for every chart, and the text of a drawn figure."""
 
 import numpy as np
+import pytest
 
 from _runs import write_run
 from opl.experiments.charts import curves, features, flow, forest, gallery, lda, plane, similarity, sweeps
@@ -8,6 +9,8 @@ from opl.experiments.charts.points import Space
 from opl.experiments.results.comparisons import PERCENT
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.statistics import decide, interval
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 HOSTILE = (
     "<b>x</b>",

@@ -2,11 +2,16 @@
 
 from dataclasses import replace
 
+import pytest
+
 from _runs import write_run
 from opl.experiments.charts import layer_widths
 from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.widths import uniform_widths
+
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def searched(tmp_path, name: str, **scaling):

@@ -3,7 +3,7 @@
 import doctest
 
 from _runs import ITEMS, opl, write_run, write_table
-from opl.experiments.report import experiment, glossary, groups, provenance, templates
+from opl.experiments.report import experiment, glossary, groups, templates
 from opl.experiments.report.groups import group_runs, new_rows
 from opl.experiments.results.runs import read_runs
 
@@ -20,7 +20,7 @@ def test_rows_shared_by_a_table_and_a_figure_are_shown_once(tmp_path):
 
 
 def test_examples_in_docstrings_are_true():
-    for module in (experiment, glossary, groups, provenance, templates):
+    for module in (experiment, glossary, groups, templates):
         failed, tried = doctest.testmod(module)
         assert tried, module
         assert not failed, module

@@ -143,29 +143,19 @@ def lines(item: Item, runs: Sequence[Run], scale: str, moderated: bool = True) -
 def decide_lines(item: Item, undecided: Sequence[Line], moderated: bool = True) -> list[Line]:
     """Add what the differences show, adjusted for all comparisons of the table.
 
-    Args:
-        item: the table.
-        undecided: its rows.
-        moderated: whether variances are moderated inside families of comparisons. Otherwise each row has its own
-            variance and all comparisons of the table are one family, as verdicts were made before.
+    Variances are moderated inside families of comparisons. Without moderation each row has its own variance and all
+    comparisons of the table are one family, as verdicts were made before.
     """
-    cells = [(index, name) for index, line in enumerate(undecided) for name in item.main if name in line.difference]
-    families = [family_of(item, undecided[index], name) if moderated else "" for index, name in cells]
-    plain = [undecided[index].difference[name] for index, name in cells]
-    used = _moderate_families(plain, families) if moderated else plain
-    differences = dict(zip(cells, used, strict=True))
-    decisions = decide(used, [undecided[index].pairs.get(name, ()) for index, name in cells], families)
-    by_line: dict[int, dict[str, Decision]] = {}
-    for (index, name), decision in zip(cells, decisions, strict=True):
-        by_line.setdefault(index, {})[name] = decision
-    return [
-        replace(
-            line,
-            difference=line.difference | {name: differences[index, name] for name in by_line.get(index, {})},
-            decisions=by_line.get(index, {}),
-        )
-        for index, line in enumerate(undecided)
-    ]
+    lines = [replace(line, difference=dict(line.difference), decisions={}) for line in undecided]
+    cells = [(line, name) for line in lines for name in item.main if name in line.difference]
+    families = [family_of(item, line, name) if moderated else "" for line, name in cells]
+    differences = [line.difference[name] for line, name in cells]
+    if moderated:
+        differences = moderate(differences, families)
+    decisions = decide(differences, [line.pairs.get(name, ()) for line, name in cells], families)
+    for (line, name), difference, decision in zip(cells, differences, decisions, strict=True):
+        line.difference[name], line.decisions[name] = difference, decision
+    return lines
 
 
 def family_of(item: Item, line: Line, metric: str) -> str:
@@ -177,15 +167,6 @@ def family_of(item: Item, line: Line, metric: str) -> str:
     if metric in item.aggregates or line.recipe in {average.row.recipe for average in item.averages}:
         return "means"
     return "selected" if metric.startswith("selected/") else ""
-
-
-def _moderate_families(plain: Sequence[Interval], families: Sequence[str]) -> list[Interval]:
-    moderated = list(plain)
-    for family in dict.fromkeys(families):
-        members = [index for index, name in enumerate(families) if name == family]
-        for index, difference in zip(members, moderate([plain[index] for index in members]), strict=True):
-            moderated[index] = difference
-    return moderated
 
 
 def _quote(quoted: Quoted) -> Line:
@@ -218,37 +199,32 @@ def _line(item: Item, row: Row, results: Results, problems: dict[str, list[str]]
         for name in compared
     }
     alone = sorted(ours.keys() - base.keys()) if row.baseline and base else []
-    missing = ", ".join(
-        [
-            *problems.get(row.recipe, []),
-            *(f"seed {seed} not measured" for seed in unmeasured),
-            *(f"seed {seed} without its baseline" for seed in alone),
-            *(
-                f"{item.metrics[name]} of {len(numbers)} of {len(seeds)} seeds"
-                for name, numbers in values.items()
-                if 0 < len(numbers) < len(seeds)
-            ),
-        ]
-    )
+    missing = [
+        *problems.get(row.recipe, []),
+        *(f"seed {seed} not measured" for seed in unmeasured),
+        *(f"seed {seed} without its baseline" for seed in alone),
+        *(
+            f"{item.metrics[name]} of {len(numbers)} of {len(seeds)} seeds"
+            for name, numbers in values.items()
+            if 0 < len(numbers) < len(seeds)
+        ),
+    ]
     scratch = item.pretrained and any(result.get("start") == "scratch" for result in ours.values())
     label = f"{row.label}, from scratch" if scratch else row.label
     ranges = {name: range_of(name, title) for name, title in item.metrics.items()}
-    numbers = {name: interval(values[name], within=ranges[name]) for name in values}
-    differences = {name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs}
     rows = (*item.rows, *(average.row for average in item.averages))
-    baseline = next((other.label for other in rows if row.baseline and other.recipe == row.baseline), "")
     return Line(
         label,
         row.recipe,
         seeds,
-        numbers,
-        values,
-        row.paper,
-        differences,
-        missing,
-        pairs,
-        paired,
-        baseline=baseline,
+        numbers={name: interval(values[name], within=ranges[name]) for name in values},
+        values=values,
+        paper=row.paper,
+        difference={name: interval(pairs[name], within=ranges[name].of_differences) for name in pairs},
+        missing=", ".join(missing),
+        pairs=pairs,
+        paired=paired,
+        baseline=next((other.label for other in rows if row.baseline and other.recipe == row.baseline), ""),
         paper_margins=row.paper_margins,
     )
 
@@ -401,13 +377,22 @@ def compare(item: Item, runs: Sequence[Run], scale: str) -> list[Comparison]:
     """
     import numpy as np
 
-    by_recipe = {row.recipe: {run.seed: run for run in select_runs(runs, row.recipe, scale)} for row in item.rows}
-    measured = {name: _measured(item, name, by_recipe, scale) for name in item.main}
+    def values(recipe: str, name: str) -> "dict[int, NDArray[np.float64]]":
+        """The values of a metric that was measured with the settings of the table, by seed."""
+        measured = [run for run in by_recipe.get(recipe, ()) if name in measured_result(run, item, scale)[0]]
+        return {run.seed: np.asarray(run.measure_arrays(name).get("each", ()), dtype=float) for run in measured}
+
+    by_recipe = {row.recipe: select_runs(runs, row.recipe, scale) for row in item.rows}
     labels = {row.recipe: row.label for row in item.rows}
     comparisons = []
     for row in item.at(scale):
         for name in item.main if row.baseline else ():
-            by_seed = _differences(row, name, measured[name])
+            base = values(row.baseline, name)
+            by_seed = {
+                seed: ours - base[seed]
+                for seed, ours in values(row.recipe, name).items()
+                if seed in base and len(ours) == len(base[seed]) > 0
+            }
             if by_seed:
                 means = np.mean(list(by_seed.values()), axis=0).tolist()
                 names = (row.label, labels[row.baseline], item.metrics[name])
@@ -435,33 +420,6 @@ def _share(seed: int, result: Mapping[str, Any], name: str) -> str:
     return f"{result[name]:.2f} [{result[f'{name}/low']:.2f}, {result[f'{name}/high']:.2f}] (seed {seed})"
 
 
-def _measured(
-    item: Item, name: str, by_recipe: Mapping[str, Mapping[int, Run]], scale: str
-) -> dict[str, dict[int, Run]]:
-    """The runs whose metric was measured with the settings of the table."""
-    return {
-        recipe: {seed: run for seed, run in runs.items() if name in measured_result(run, item, scale)[0]}
-        for recipe, runs in by_recipe.items()
-    }
-
-
-def _differences(row: Row, name: str, by_recipe: Mapping[str, Mapping[int, Run]]) -> "dict[int, NDArray[np.float64]]":
-    """Row minus baseline, episode by episode, for each seed at which both were evaluated on equally many episodes."""
-    differences = {}
-    baseline = by_recipe.get(row.baseline, {})
-    for seed, run in by_recipe[row.recipe].items():
-        ours, theirs = _values(run, name), _values(baseline.get(seed), name)
-        if len(ours) == len(theirs) > 0:
-            differences[seed] = ours - theirs
-    return differences
-
-
-def _values(run: Run | None, name: str) -> "NDArray[np.float64]":
-    import numpy as np
-
-    return np.asarray(run.measure_arrays(name).get("each", ()) if run else (), dtype=np.float64)
-
-
 def format_interval(value: Interval) -> str:
     """`mean ± half` with 2 decimals, or 3 if |mean| < 2; both ends if the valid range clips one; `-` if empty.
 
@@ -480,7 +438,7 @@ def format_interval(value: Interval) -> str:
     return f"{mean} ± {value.half:.{digits}f}"
 
 
-def describe_difference(difference: Interval) -> str:
+def describe_difference(difference: Interval, digits: int = 2) -> str:
     """A difference with its sign, and its interval if it has one.
 
     Example:
@@ -489,8 +447,8 @@ def describe_difference(difference: Interval) -> str:
     """
     if difference.size == 0:
         return "-"
-    ends = "" if math.isnan(difference.half) else f" [{difference.low:+.2f}, {difference.high:+.2f}]"
-    return f"{difference.mean:+.2f}{ends}"
+    low, mean, high = (f"{value:+.{digits}f}" for value in (difference.low, difference.mean, difference.high))
+    return mean if math.isnan(difference.half) else f"{mean} [{low}, {high}]"
 
 
 def describe_tests(decision: Decision) -> str:

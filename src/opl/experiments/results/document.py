@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import FolderError, OptionError, did_you_mean
-from ..item import Item, Row, describe_costs
+from ..item import Item, describe_costs
 from ..statistics import GAIN, LOSS, Interval
 from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs
 from .conformity import screen
@@ -30,7 +30,7 @@ from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
 from .summary import collect_settings, list_entry, render_facts, render_settings, render_summary
 from .tables import Table, build_table
-from .text import D, document, lines_of_d, list_verdicts
+from .text import D, document, lines_of_d, list_verdicts, markdown_table
 
 SCALES = ("paper", "small")  # tiny and custom runs have no table
 SHORT, VERDICTS, COSTS = "short", "verdicts", "costs"
@@ -38,7 +38,7 @@ OVERVIEWS = {"summary": render_summary, "settings": render_settings, "facts": re
 """Blocks over all settings of OPL."""
 MOST = 6  # comparisons of a short table; of more, it has the decided ones, or the means
 BEGIN = re.compile(r"<!-- opl results: (?P<arguments>[^<>]*) -->")
-END = "<!-- end -->"
+EXAMPLE, END = "`<!-- opl results: ITEM SCALE -->`", "<!-- end -->"
 LIKE_A_MARKER = re.compile(r"<!--\s*opl\s+results|<!--\s*end\s*-->")
 
 Render = Callable[[list[str], int], str]
@@ -54,14 +54,9 @@ def render_document(
     records: Sequence[Run] | None = None,
     blocks: Mapping[str, RenderItem] | None = None,
 ) -> str:
-    """The text with every block rendered from the records of a folder.
+    """The text with every block rendered from the records of a folder, or from `records`, if they were read before.
 
-    Args:
-        text: Markdown with markers.
-        folder: the records.
-        items: all tables and figures by name.
-        records: the content of the folder, if it was read before.
-        blocks: further kinds of blocks, `KIND ITEM SCALE`, by kind.
+    `blocks` has further kinds of blocks, `KIND ITEM SCALE`, by kind.
     """
     runs = read_comparable(folder, items) if records is None else records
 
@@ -111,21 +106,14 @@ class Compared(NamedTuple):
     """One comparison of a short table."""
 
     table: Table
-    row: Row
-    baseline: Row
     line: Line
     base: Line
     metric: str
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What is compared, by the names of both recipes and the metric."""
-        return self.row.recipe, self.row.baseline, self.metric
-
-    @property
-    def decided(self) -> bool:
-        """Whether it is a gain or a loss."""
-        return self.line.decisions[self.metric].verdict in (GAIN, LOSS)
+    def verdict(self) -> str:
+        """What the difference shows."""
+        return self.line.decisions[self.metric].verdict
 
     @property
     def family(self) -> str:
@@ -139,21 +127,20 @@ def render_short(chosen: Sequence[Item], runs: Sequence[Run], scale: str, items:
     Of many comparisons of an item, the table has the means of rows or columns, or else the decided ones and the
     headline; a sentence per item below the table counts all of them.
     """
-    heading = ("comparison", "seeds", "ours", "paper", "difference", "verdict")
-    rows, sentences = [heading, ("---",) * len(heading)], []
+    rows, sentences = [], []
     for item in chosen:
         pairs = _compare(item, runs, scale, items)
         if not pairs:
             sentences.append(f"{item.name}: {describe_absence(item, scale)}")
             continue
-        selected = _select(item, pairs)
         revisions = [
             revision for revision in item.revisions if not revision.metrics or {*revision.metrics} & {*item.main}
         ]
         stale = {run.name for revision in revisions for run in stale_runs(revision, runs) if run.scale == scale}
-        rows += [_short_row(pair, stale) for pair in selected]
+        rows += [_short_row(pair, stale) for pair in _select(item, pairs)]
         sentences += describe_counts(item, pairs, runs, scale)
-    table = ["\n".join(f"| {' | '.join(row)} |" for row in rows)] if len(rows) > 2 else []
+    heading = ("comparison", "seeds", "ours", "paper", "difference", "verdict")
+    table = [markdown_table(heading, rows)] if rows else []
     return "\n\n".join([*table, "\n".join(map(list_entry, sentences))])
 
 
@@ -161,9 +148,9 @@ def describe_counts(item: Item, pairs: Sequence[Compared], runs: Sequence[Run], 
     """The number of comparisons with each verdict, and of single seeds that agree; empty without a comparison."""
     if not pairs:
         return []
-    verdicts = Counter(pair.line.decisions[pair.metric].verdict for pair in pairs)
+    verdicts = Counter(pair.verdict for pair in pairs)
     differences = [value for pair in pairs if not pair.family for value in pair.line.pairs[pair.metric]]
-    compared = {pair.row.recipe for pair in pairs}
+    compared = {pair.line.recipe for pair in pairs}
     changes_of_d = [
         value for line in lines_of_d(item, runs, scale) if line.recipe in compared for value in line.pairs[D]
     ]
@@ -175,14 +162,13 @@ def describe_counts(item: Item, pairs: Sequence[Compared], runs: Sequence[Run], 
 
 def render_costs(chosen: Sequence[Item], scale: str) -> str:
     """How to run some items at a scale, and what it costs, in Markdown."""
-    heading = ("command", "data", "rows and seeds", "time per run")
-    rows = [heading, ("---",) * len(heading)]
+    rows = []
     for item in chosen:
         cost = describe_costs({name: cost for name, cost in item.costs.items() if name == scale})
         time = cost.partition(": ")[2] or "not measured"
         runs = f"{len(item.at(scale))} x {item.seeds_at(scale)}"
         rows.append((f"`opl reproduce {item.name} --scale {scale}`", item.dataset.partition(";")[0], runs, time))
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(("command", "data", "rows and seeds", "time per run"), rows)
 
 
 class Verdicts(NamedTuple):
@@ -229,18 +215,18 @@ def render_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> str:
         )
         for one in verdicts
     ]
-    text = "\n".join(f"| {' | '.join(row)} |" for row in (heading, ("---",) * len(heading), *rows))
     counts = ", ".join(f"{count} from {single} to {moderated}" for (single, moderated), count in changed.items())
-    return f"{changed.total()} of {len(verdicts)} verdicts differ: {counts or 'none'}.\n\n{text}"
+    text = f"{changed.total()} of {len(verdicts)} verdicts differ: {counts or 'none'}."
+    return f"{text}\n\n{markdown_table(heading, rows)}"
 
 
 def _select(item: Item, pairs: Sequence[Compared]) -> Sequence[Compared]:
     """The comparisons that a short table shows."""
     if len(pairs) <= MOST:
         return pairs
-    headline = item.headline or pairs[0].row.recipe
+    headline = item.headline or pairs[0].line.recipe
     means = [pair for pair in pairs if pair.family == "means"]
-    return means or [pair for pair in pairs if pair.decided or pair.row.recipe == headline]
+    return means or [pair for pair in pairs if pair.verdict in (GAIN, LOSS) or pair.line.recipe == headline]
 
 
 def _compare(item: Item, runs: Sequence[Run], scale: str, items: Mapping[str, Item]) -> Sequence[Compared]:
@@ -250,17 +236,19 @@ def _compare(item: Item, runs: Sequence[Run], scale: str, items: Mapping[str, It
     """
     earlier = list(takewhile(lambda other: other.name != item.name, items.values()))
     known = {(row.recipe, row.baseline, metric) for other in earlier for row in other.rows for metric in other.main}
-    return [pair for pair in _pairs(build_table(item, runs, scale)) if pair.key not in known]
+    pairs = _pairs(build_table(item, runs, scale))
+    return [pair for pair in pairs if (pair.line.recipe, pair.base.recipe, pair.metric) not in known]
 
 
 def _pairs(table: Table) -> list[Compared]:
     """The comparisons of a table that have a value, without those of selected weights."""
     by_recipe = {line.recipe: line for line in table.lines}
-    rows = {row.recipe: row for row in (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))}
+    rows = (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))
+    baselines = {row.recipe: row.baseline for row in rows}
     pairs = [
-        Compared(table, row, rows[row.baseline], line, by_recipe[row.baseline], name)
+        Compared(table, line, by_recipe[baseline], name)
         for line in table.lines
-        if (row := rows.get(line.recipe)) and row.baseline
+        if (baseline := baselines.get(line.recipe))
         for name in table.item.main
         if name in line.decisions and line.difference[name].size
     ]
@@ -274,11 +262,11 @@ def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
     title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
     return (
         f"{line.label} vs {_shorten(base.label, line.label)}" + (f", {title}" if several else ""),
-        str(len(line.paired)) + (", stale" if {pair.row.recipe, pair.baseline.recipe} & stale else ""),
+        str(len(line.paired)) + (", stale" if {line.recipe, base.recipe} & stale else ""),
         _pair(*paired_means(line, metric)),
-        _pair(pair.baseline.paper.get(metric), line.paper.get(metric)),
+        _pair(base.paper.get(metric), line.paper.get(metric)),
         describe_difference(line.difference[metric]),
-        line.decisions[metric].verdict,
+        pair.verdict,
     )
 
 
@@ -310,7 +298,8 @@ def describe_origin(runs: Sequence[Run]) -> str:
     """The seeds, code, days, machines and total time of some runs."""
     days = sorted({str(run.about.get("started", "?"))[:10] for run in runs})
     return (
-        f"From {len(runs)} records, {list_seeds(run.seed for run in runs)}; commit {_count(map(_commit, runs))}; "
+        f"From {len(runs)} records, {list_seeds(run.seed for run in runs)}; "
+        f"commit {_count(str(run.about.get('commit') or 'unknown') for run in runs)}; "
         f"{_count(map(_versions, runs))}; {_count(map(_machine, runs))}; "
         f"{days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{describe_seconds(sum(run.seconds for run in runs))} of training in total."
@@ -348,10 +337,6 @@ def _count(texts: Iterable[str]) -> str:
     return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{text} ({n} runs)" for text, n in counts.items())
 
 
-def _commit(run: Run) -> str:
-    return str(run.about.get("commit") or "unknown")
-
-
 def _versions(run: Run) -> str:
     versions = inner(run.about, "versions")
     return f"Python {versions.get('python', '?')}, torch {versions.get('torch', '?')}"
@@ -377,18 +362,11 @@ def render_blocks(text: str, render: Render) -> str:
             result.append(line)
             start = 0
         elif LIKE_A_MARKER.search(line):
-            raise OptionError(_problem(number, start))
+            inside = f"has a marker inside the block that starts in line {start}: put {END} before it."
+            outside = f"is not a valid marker: write {EXAMPLE} on a separate line, and {END} after the block."
+            raise OptionError(f"line {number} {inside if start else outside}")
         elif not start:
             result.append(line)
     if start:
         raise OptionError(f"the block that starts in line {start} has no {END} line: add one where the block ends.")
     return "\n".join(result)
-
-
-def _problem(line: int, start: int) -> str:
-    if start:
-        return f"line {line} has a marker inside the block that starts in line {start}: put {END} before it."
-    return (
-        f"line {line} is not a valid marker: write `<!-- opl results: ITEM SCALE -->` on a separate line, and {END} "
-        "after the block."
-    )

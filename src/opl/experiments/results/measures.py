@@ -11,7 +11,7 @@ from statistics import fmean, variance
 from typing import NamedTuple
 
 from ..statistics import GAIN, LOSS, Decision, Interval, Range, decide, interval
-from .comparisons import PERCENT
+from .comparisons import PERCENT, describe_difference
 from .runs import Run, number
 
 ABSENT = "–"
@@ -119,10 +119,9 @@ def format_difference(info: MeasureInfo, difference: Interval) -> str:
     """
     if not difference.size:
         return ABSENT
-    low, mean, high = (f"{value:+.{info.digits}f}" for value in (difference.low, difference.mean, difference.high))
-    if not math.isnan(difference.half):
-        return f"{mean} [{low}, {high}]"
-    return f"{mean} in {difference.size} of {difference.size} seeds" if difference.size > 1 else mean
+    agreeing = f" in {difference.size} of {difference.size} seeds"
+    known = difference.size == 1 or not math.isnan(difference.half)
+    return describe_difference(difference, info.digits) + ("" if known else agreeing)
 
 
 def describe_pairs(change: Change) -> str:
@@ -169,12 +168,8 @@ def changes(before: Sequence[Run], after: Sequence[Run]) -> list[Change]:
         compare_values(name, *({run.seed: number(run.result.get(name)) for run in runs} for runs in (before, after)))
         for name in MEASURES
     ]
-    known = [change for change in alone if change.before]
-    decisions = decide([change.difference for change in known], [change.pairs for change in known])
-    decided = {
-        change.name: replace(change, decision=decision) for change, decision in zip(known, decisions, strict=True)
-    }
-    return [decided.get(change.name, change) for change in alone]
+    decisions = decide([change.difference for change in alone], [change.pairs for change in alone])
+    return [replace(change, decision=decision) for change, decision in zip(alone, decisions, strict=True)]
 
 
 def describe_largest(made: Sequence[Change]) -> str:

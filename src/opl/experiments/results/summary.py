@@ -16,6 +16,7 @@ from ..item import Item
 from ..statistics import Interval, bootstrap, improvement, interquartile_mean, interval, moderate, random_effects
 from .comparisons import describe_difference, family_of, lines
 from .runs import Run, inner, select_runs
+from .text import markdown_table
 
 PAPER = {"kind": "OPL", "weight": 1.0, "gamma": 0.5, "form": "mean_abs"}
 """The settings of OPL in the paper."""
@@ -101,9 +102,13 @@ def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> 
 
 def summarize(settings: Sequence[Setting]) -> list[Summary]:
     """The effect on each task that has at least two settings."""
-    tasks = dict.fromkeys(setting.task for setting in settings)
-    by_task = {task: [setting for setting in settings if setting.task == task] for task in tasks}
+    by_task = {task: of_task(settings, task) for task in dict.fromkeys(setting.task for setting in settings)}
     return [summarize_task(task, chosen) for task, chosen in by_task.items() if len(chosen) > 1]
+
+
+def of_task(settings: Sequence[Setting], task: str) -> list[Setting]:
+    """The settings of a task."""
+    return [setting for setting in settings if setting.task == task]
 
 
 def measure_effects(settings: Sequence[Setting]) -> list[Interval]:
@@ -156,12 +161,8 @@ def render_summary(settings: Sequence[Setting]) -> str:
         )
         for summary in summaries
     ]
-    table = _table([heading, ("---",) * len(heading), *rows])
-    sentences = [
-        describe_task(summary, [setting for setting in settings if setting.task == summary.task])
-        for summary in summaries
-    ]
-    return "\n\n".join([table, "\n".join(map(list_entry, sentences))])
+    sentences = [describe_task(summary, of_task(settings, summary.task)) for summary in summaries]
+    return "\n\n".join([markdown_table(heading, rows), "\n".join(map(list_entry, sentences))])
 
 
 def list_entry(text: str) -> str:
@@ -217,10 +218,6 @@ def _by_network(settings: Sequence[Setting]) -> Interval:
     return interval([fmean(values) for values in means.values()])
 
 
-def _of_figure_6(settings: Sequence[Setting]) -> Interval:
-    return interval([fmean(setting.pairs) for setting in settings if setting.item == "figure-6"])
-
-
 OUTSIDE_THE_AUDIT = ("cifar100-jpegs-vit-opl", "cifar100-neuralscale-resnet18-opl")
 
 
@@ -242,19 +239,23 @@ FACTS = (
         lambda settings: _by_network(_audited(settings)),
     ),
     Fact("few-shot learning and SUR, random effects", "few-shot learning", "-2.58 [-3.75, -1.41]", pooled_effect),
-    Fact("figure 6, mean over settings", "classification", "+1.27 [+0.55, +1.99]", _of_figure_6),
+    Fact(
+        "figure 6, mean over settings",
+        "classification",
+        "+1.27 [+0.55, +1.99]",
+        lambda settings: interval([fmean(setting.pairs) for setting in settings if setting.item == "figure-6"]),
+    ),
 )
 
 
 def render_facts(settings: Sequence[Setting]) -> str:
     """What the audit stated beside the same numbers from the records, in Markdown."""
-    heading = ("fact", "the audit", "settings", "today's records", "reproduced")
-    rows = [heading, ("---",) * len(heading)]
+    rows = []
     for fact in FACTS:
-        effect = fact.compute([setting for setting in settings if setting.task == fact.task])
+        effect = fact.compute(of_task(settings, fact.task))
         today = describe_difference(effect)
         rows.append((fact.text, fact.stated, str(effect.size), today, "yes" if _close(today, fact.stated) else "no"))
-    return _table(rows)
+    return markdown_table(("fact", "the audit", "settings", "today's records", "reproduced"), rows)
 
 
 def _close(first: str, second: str) -> bool:
@@ -265,10 +266,9 @@ def _close(first: str, second: str) -> bool:
 
 def render_settings(settings: Sequence[Setting]) -> str:
     """Every setting with its difference, variances moderated over its task, in Markdown."""
-    heading = ("task", "table", "setting", "network", "seeds", "difference")
-    rows = [heading, ("---",) * len(heading)]
+    rows: list[tuple[str, ...]] = []
     for task in dict.fromkeys(setting.task for setting in settings):
-        chosen = [setting for setting in settings if setting.task == task]
+        chosen = of_task(settings, task)
         rows += [
             (
                 task,
@@ -280,8 +280,4 @@ def render_settings(settings: Sequence[Setting]) -> str:
             )
             for setting, effect in zip(chosen, measure_effects(chosen), strict=True)
         ]
-    return _table(rows)
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return markdown_table(("task", "table", "setting", "network", "seeds", "difference"), rows)
