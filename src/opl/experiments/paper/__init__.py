@@ -57,55 +57,37 @@ OWNERS = {
 DIAGRAMS = ("figure-1",)
 """Figures of the paper that are drawings of the method, without numbers to reproduce."""
 PREFIXES = {
-    "digits-": "demo",
-    "cifar100-resnet56-": "table_1",
-    "cifar100-resnet110-": "table_1",
-    "cifar100-wide-": "table_1",
-    "imagenet-": "table_2",
-    "photos-": "table_2",
-    "pacs-jpegs-": "table_2",
-    "cifar100-jpegs-": "table_2",
-    "folder-": "table_2",
-    "hub-": "table_2",
-    "cifar10-noisy-": "table_3",
-    "cifar100-noisy-": "table_3",
-    "mnist-noisy-": "table_3",
-    "study-cifar10-noisy-": "table_3",
-    "study-cifar100-noisy-": "table_3",
-    "study-mnist-noisy-": "table_3",
-    "cifar10-robust-": "table_4",
-    "cifar100-robust-": "table_4",
-    "pacs-art-": "table_5",
-    "pacs-cartoon-": "table_5",
-    "pacs-sketch-": "table_5",
-    "pacs-photo-": "table_5",
-    "pacs-few-": "table_5",
-    "study-pacs-": "table_5",
-    "domains-": "table_5",
-    "cifar-fs-": "table_6",
-    "mini-imagenet-": "table_6",
-    "tiered-imagenet-": "table_6",
-    "study-cifar-fs-": "table_6",
-    "study-mini-imagenet-": "table_6",
-    "study-tiered-imagenet-": "table_6",
-    "meta-": "table_7",
-    "cifar100-search-": "table_8",
-    "mnist-ce": "table_s1",
-    "mnist-opl": "table_s1",
-    "mnist-2d-": "table_s1",
-    "cifar100-neuralscale-": "table_s2",
-    "cifar100-fast": "fast",
-    "cifar10-fast": "fast",
-    "board-": "board",
-    "cifar100-lt-": "open_questions",
-    "cifar10-views-": "open_questions",
-    "screen-resnet8-": "study",
-    "study-ce": "study",
-    "study-smooth": "study",
-    "study-opl": "study",
-    "study-ramp-": "study",
+    "demo": ("digits-",),
+    "table_1": ("cifar100-resnet56-", "cifar100-resnet110-", "cifar100-wide-"),
+    "table_2": ("imagenet-", "photos-", "pacs-jpegs-", "cifar100-jpegs-", "folder-", "hub-"),
+    "table_3": (
+        "cifar10-noisy-",
+        "cifar100-noisy-",
+        "mnist-noisy-",
+        "study-cifar10-noisy-",
+        "study-cifar100-noisy-",
+        "study-mnist-noisy-",
+    ),
+    "table_4": ("cifar10-robust-", "cifar100-robust-"),
+    "table_5": ("pacs-art-", "pacs-cartoon-", "pacs-sketch-", "pacs-photo-", "pacs-few-", "study-pacs-", "domains-"),
+    "table_6": (
+        "cifar-fs-",
+        "mini-imagenet-",
+        "tiered-imagenet-",
+        "study-cifar-fs-",
+        "study-mini-imagenet-",
+        "study-tiered-imagenet-",
+    ),
+    "table_7": ("meta-",),
+    "table_8": ("cifar100-search-",),
+    "table_s1": ("mnist-ce", "mnist-opl", "mnist-2d-"),
+    "table_s2": ("cifar100-neuralscale-",),
+    "fast": ("cifar100-fast", "cifar10-fast"),
+    "board": ("board-",),
+    "open_questions": ("cifar100-lt-", "cifar10-views-"),
+    "study": ("screen-resnet8-", "study-ce", "study-smooth", "study-opl", "study-ramp-"),
 }
-"""The module of each recipe, by the beginning of its name; no name has two of these beginnings."""
+"""The beginnings of the names of a module's recipes; no name has two of these beginnings."""
 
 
 class TableModule(Protocol):
@@ -141,7 +123,7 @@ def _module(name: str) -> TableModule:
 
 def _owner(recipe_name: str) -> str:
     """The module that declares a recipe, by its name; empty if there is none."""
-    return next((module for prefix, module in PREFIXES.items() if recipe_name.startswith(prefix)), "")
+    return next((module for module, prefixes in PREFIXES.items() if recipe_name.startswith(prefixes)), "")
 
 
 def item(name: str) -> Item:

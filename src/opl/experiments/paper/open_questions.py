@@ -11,12 +11,13 @@ width of the fast network.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Row
 from . import fast
 from .table_1 import VARIANTS
-from .variant import Build, Variant, at_scales
+from .variant import Build, Variant, at_scales, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -56,9 +57,7 @@ CONTRASTS = {
 
 
 def _rows(label: str, name: str, variants: dict[str, Variant]) -> tuple[Row, ...]:
-    return tuple(
-        variant.row(label, f"{name}-{key}", lambda key: f"{name}-{key}", paper={}) for key, variant in variants.items()
-    )
+    return tuple(variant.row(label, key, partial("{}-{}".format, name)) for key, variant in variants.items())
 
 
 OPEN_QUESTIONS = Item(
@@ -92,13 +91,11 @@ ITEMS = (OPEN_QUESTIONS, CLASS_GROUPS)
 
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of the rows."""
-    from .. import methods
-
     return tuple(
-        replace(base, name=f"{base.name}-{key}", method=variant.method(methods))
+        recipe
         for bases, variants in ((_tail_bases(), LOSSES), (_views_bases(), CONTRASTS))
         for base in bases
-        for key, variant in variants.items()
+        for recipe in with_methods(base, variants, partial("{}-{}".format, base.name))
     )
 
 

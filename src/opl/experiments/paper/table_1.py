@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ..item import HOUR, MINUTE, Cost, Item, Row
 from ..scales import Scale
 from . import fast
-from .variant import Build, Variant
+from .variant import Build, Variant, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -124,8 +124,8 @@ def name_of(key: str, network: Network = RESNET56) -> str:
 def _row(key: str, network: Network) -> Row:
     numbers = VARIANTS[key].numbers(network.name, METRICS)
     scales = ("paper", "tiny") if numbers else network.unreported
-    more = {"paper": numbers, "scales": scales, "group": network.group}
-    return VARIANTS[key].row(network.label, name_of(key, network), lambda key: name_of(key, network), **more)
+    name = partial(name_of, network=network)
+    return VARIANTS[key].row(network.label, key, name, paper=numbers, scales=scales, group=network.group)
 
 
 def small_name(key: str, network: str = HALF) -> str:
@@ -137,8 +137,8 @@ def _small_row(key: str, network: str) -> Row:
     label, beside = ("", RESNET56) if network == HALF else ("full width ", RESNET110)
     return VARIANTS[key].row(
         label,
-        small_name(key, network),
-        lambda key: small_name(key, network),
+        key,
+        partial(small_name, network=network),
         paper=VARIANTS[key].numbers(beside.name, METRICS),
         scales=("small",),
         group="full width" if label else "half width",
@@ -184,18 +184,17 @@ ITEMS = (
 
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of both ResNets, with those of `RELATIVES`, and of full width; the board has those of half width."""
-    from .. import methods
     from ..models import FastNet
 
     made = [
-        replace(base, name=name_of(key, network), method=variant.build(base.scale, methods))
+        recipe
         for network in NETWORKS
         for base in bases(network)
-        for key, variant in (VARIANTS | RELATIVES).items()
+        for recipe in with_methods(base, VARIANTS | RELATIVES, partial(name_of, network=network))
     ]
     [half] = [base for base in fast.half_width() if base.scale == "small"]
-    wide = replace(half, model=FastNet())
-    return *made, *(replace(wide, name=small_name(key, FULL), method=VARIANTS[key].method(methods)) for key in WIDE)
+    wide = {key: VARIANTS[key] for key in WIDE}
+    return *made, *with_methods(replace(half, model=FastNet()), wide, partial(small_name, network=FULL))
 
 
 def bases(network: Network = RESNET56) -> "tuple[Recipe, Recipe]":

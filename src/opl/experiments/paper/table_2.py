@@ -24,13 +24,13 @@ they are ResNet-50, ResNet-18 and the vision transformers. At the small scale al
 CE+OPL, CE vs the released settings, and CE vs both.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Row
 from ..scales import Scale
-from .variant import Variant, revised_d
+from .variant import Variant, revised_d, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -81,8 +81,8 @@ def name_of(group: Group, key: str) -> str:
 def _row(group: Group, key: str) -> Row:
     return VARIANTS[key].row(
         f"{group.label} ",
-        name_of(group, key),
-        lambda key: name_of(group, key),
+        key,
+        partial(name_of, group),
         paper=dict(zip(("test/top1", "test/top5"), group.paper.get(key, ()), strict=False)),
         scales=group.scales,
         needs=group.needs,
@@ -127,24 +127,17 @@ ITEMS = (
 
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of the rows, those with the released schedule, and the same for your images."""
-    return (
-        *(_with_method(base, group, key) for group in GROUPS for base in _bases(group) for key in VARIANTS),
-        *_script_recipes(),
-        *_other_recipes(),
-    )
+    bases = {"paper": _paper, "small": _small, "tiny": _tiny}
+    made = [
+        recipe for group in GROUPS for scale in group.scales for recipe in _with_methods(bases[scale](group), group)
+    ]
+    return *made, *_script_recipes(), *_other_recipes()
 
 
-def _with_method(base: "Recipe", group: Group, key: str) -> "Recipe":
-    from .. import methods
-
-    return replace(base, name=name_of(group, key), method=VARIANTS[key].build(base.scale, methods, group.smoothing))
-
-
-def _bases(group: Group) -> "Iterator[Recipe]":
-    """Cross-entropy at each scale of a group."""
-    at_scale = {"paper": _paper, "small": _small, "tiny": _tiny}
-    for scale in group.scales:
-        yield at_scale[scale](group)
+def _with_methods(base: "Recipe", group: Group, *keys: str) -> "list[Recipe]":
+    """The variants of a group, or some of them."""
+    variants = {key: VARIANTS[key] for key in keys or VARIANTS}
+    return with_methods(base, variants, partial(name_of, group), group.smoothing)
 
 
 def _paper(group: Group) -> "Recipe":
@@ -239,19 +232,18 @@ def _tiny(group: Group) -> "Recipe":
     return replace(tiny, model=ViT(patch=8, width=32, depth=2, heads=2), optimizer=AdamW(lr=2e-3, weight_decay=0.05))
 
 
-def _script_recipes() -> "Iterator[Recipe]":
+def _script_recipes() -> "list[Recipe]":
     """ResNet-50 with the batches and the learning rate of the released script."""
-    for key in SCRIPT_KEYS:
-        recipe = _with_method(_paper(RESNET50), SCRIPT, key)
-        yield replace(recipe, optimizer=replace(recipe.optimizer, lr=0.01), batch_size=1024)
+    paper = _paper(RESNET50)
+    base = replace(paper, optimizer=replace(paper.optimizer, lr=0.01), batch_size=1024)
+    return _with_methods(base, SCRIPT, *SCRIPT_KEYS)
 
 
-def _other_recipes() -> "Iterator[Recipe]":
+def _other_recipes() -> "list[Recipe]":
     """For example: opl train folder-opl --data.root FOLDER, or opl train hub-opl --data.hub ID."""
     from ...optim import Cosine
     from ..data import HubImages, ImageFolder
 
-    for group, data in ((FOLDER, ImageFolder()), (HUB, HubImages())):
-        base = replace(_paper(RESNET18), data=data, schedule=Cosine(warmup=5))
-        for key in VARIANTS:
-            yield _with_method(base, group, key)
+    base = replace(_paper(RESNET18), schedule=Cosine(warmup=5))
+    groups = ((FOLDER, ImageFolder()), (HUB, HubImages()))
+    return [recipe for group, data in groups for recipe in _with_methods(replace(base, data=data), group)]

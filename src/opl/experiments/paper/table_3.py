@@ -21,13 +21,14 @@ the study with the paper's OPL, where OPL lost.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..item import MINUTE, Cost, Item, Measure, Row
 from ..scales import Scale
 from . import study
-from .variant import Build, Variant
+from .variant import Build, Variant, with_methods
 
 if TYPE_CHECKING:
     from ..methods import TruncatedLq
@@ -92,21 +93,16 @@ def name_of(dataset: str, noise: str, key: str) -> str:
 def _row(dataset: str, noise: str, key: str) -> Row:
     variant = VARIANTS[key]
     numbers = variant.paper.get(dataset)
+    scales = tuple(scale for scale in variant.scales if scale != "tiny" or noise == UNIFORM)
     return variant.row(
         f"{BENCHMARKS[dataset]}, {NOISES[noise][0]}, ",
-        name_of(dataset, noise, key),
-        lambda key: name_of(dataset, noise, key),
+        key,
+        partial(name_of, dataset, noise),
         paper={"test/top1": numbers[noise != UNIFORM]} if numbers else {},
-        scales=_scales(dataset, noise, variant),
+        scales=("small",) if dataset == MNIST else scales,
         needs=CIFAR10 if dataset == CIFAR10 else "",
         seeds=0 if dataset == MNIST else 2,
     )
-
-
-def _scales(dataset: str, noise: str, variant: Variant) -> tuple[Scale, ...]:
-    if dataset == MNIST:
-        return ("small",)
-    return tuple(scale for scale in variant.scales if scale != "tiny" or noise == UNIFORM)
 
 
 def keys_of(dataset: str) -> tuple[str, ...]:
@@ -180,19 +176,14 @@ ITEMS = (TABLE_3, TABLE_3_BEYOND, STUDY_NOISE)
 
 def recipes() -> tuple["Recipe", ...]:
     """Every variant of every data set, noise and scale, with or without a row, and those of the study."""
-    from .. import data, methods
+    from .. import data
 
-    made = [
-        replace(
-            base,
-            name=name_of(base.name, kind, key),
-            noise=noise(data),
-            method=VARIANTS[key].build(base.scale, methods, truncated),
-        )
-        for base, truncated in _bases()
-        for kind, (_, noise) in NOISES.items()
-        for key in dict.fromkeys((*keys_of(base.name), *BEYOND))
-    ]
+    made: list[Recipe] = []
+    for base, truncated in _bases():
+        variants = {key: VARIANTS[key] for key in (*keys_of(base.name), *BEYOND)}
+        for kind, (_, noise) in NOISES.items():
+            name = partial(name_of, base.name, kind)
+            made += with_methods(replace(base, noise=noise(data)), variants, name, truncated)
     return *made, *study.with_winner(made, WINNER_NAMES)
 
 

@@ -21,6 +21,8 @@ docs/study.md, section "Table 4".
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..evaluation.protocols import Attack
@@ -66,25 +68,40 @@ BENCHMARKS = {
 }
 
 
-def _standard(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    from ..methods import CrossEntropy
+LARGE: tuple[Scale, ...] = ("paper", "tiny")
+PRETRAINED, PRETRAINING = "pretrained", Variant("pre-training", itemgetter("pretrained"), scales=LARGE)
+"""The training that Hendrycks starts from; it has no row."""
+VARIANTS = {
+    "standard": Variant("trained without attacks", itemgetter("standard")),
+    "madry": Variant("Madry", itemgetter("madry"), paper={"cifar10": (87.14, 44.04), "cifar100": (60.20, 20.60)}),
+    "madry-opl": Variant(
+        "Madry+OPL", itemgetter("madry"), "madry", {"cifar10": (87.76, 49.15), "cifar100": (61.13, 23.01)}
+    ),
+    "hendrycks": Variant(
+        "Hendrycks", itemgetter("hendrycks"), paper={"cifar10": (87.11, 54.92), "cifar100": (59.23, 28.42)}
+    ),
+    "hendrycks-opl": Variant(
+        "Hendrycks+OPL", itemgetter("hendrycks"), "hendrycks", {"cifar10": (87.51, 55.73), "cifar100": (61.00, 30.05)}
+    ),
+    "mart": Variant("MART", itemgetter("mart"), paper={"cifar10": (84.49, 54.10), "cifar100": (58.90, 23.40)}),
+    "mart-opl": Variant(
+        "MART+OPL", itemgetter("mart"), "mart", {"cifar10": (84.41, 56.23), "cifar100": (58.01, 25.74)}
+    ),
+    "trades": Variant("TRADES", itemgetter("trades"), scales=LARGE),
+    "trades-opl": Variant("TRADES+OPL", itemgetter("trades"), "trades", scales=LARGE),
+}
+"""The methods take one of the recipes of `_paper_methods` or `_small_methods`, which were made without or with OPL."""
 
-    return replace(madry, method=CrossEntropy())
 
+def _paper_methods(madry: "Recipe", settings: dict[str, Any]) -> "dict[str, Recipe]":
+    """The recipe of each method and of the pre-training, from that of Madry, which is named after its data set."""
+    from ...optim import SGD, Cosine, Steps
+    from ..methods import MART, TRADES, AdversarialTraining, CrossEntropy
+    from ..models import ResNet, WideResNet
 
-def _madry(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    from ..methods import AdversarialTraining
-
-    return replace(madry, method=AdversarialTraining(**settings))
-
-
-def _pretrained(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    """The pre-training that Hendrycks starts from, on the other data set."""
-    from ...optim import SGD, Cosine
-    from ..models import WideResNet
-
-    return replace(
-        _madry(madry, settings),
+    trained = replace(madry, method=AdversarialTraining(**settings))
+    pretrained = replace(
+        trained,
         data=_data(BENCHMARKS[madry.name].other),
         model=WideResNet(depth=28),
         optimizer=SGD(lr=0.1, weight_decay=5e-4, nesterov=True),
@@ -93,88 +110,59 @@ def _pretrained(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
         batch_size=256,
         normalize="model",
     )
+    tuned = replace(
+        pretrained,
+        data=_data(madry.name),
+        optimizer=SGD(lr=0.001, weight_decay=5e-4, nesterov=True),
+        schedule=Cosine(floor=1e-3),
+        epochs=5,
+        batch_size=128,
+        after=name_of(madry.name, PRETRAINED),
+        inherit=True,
+        new_head=True,
+    )
+    mart = replace(
+        madry,
+        data=_data(madry.name),
+        model=ResNet(depth=18, stem="cifar"),
+        method=MART(weight=5.0, **settings),
+        optimizer=SGD(lr=0.01, weight_decay=3.5e-3),
+        schedule=Steps(milestones=(74, 89, 99), factor=0.1),
+        epochs=120,
+    )
+    trades = replace(
+        madry,
+        data=_data(madry.name),
+        model=WideResNet(depth=34),
+        method=TRADES(**settings),
+        schedule=Steps(milestones=(74,), factor=0.1),
+        epochs=76,
+    )
+    standard = replace(madry, method=CrossEntropy())
+    return {
+        PRETRAINED: pretrained,
+        "standard": standard,
+        "madry": trained,
+        "hendrycks": tuned,
+        "mart": mart,
+        "trades": trades,
+    }
 
 
-def _hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
+def _small_methods(madry: "Recipe", settings: dict[str, Any]) -> "dict[str, Recipe]":
+    """The same at the small scale, where Hendrycks starts from the run of Madry on the other data set."""
     from ...optim import SGD, Cosine
+    from ..methods import MART, AdversarialTraining, CrossEntropy
 
-    tuned = replace(_pretrained(madry, settings), data=_data(madry.name), epochs=5, batch_size=128)
-    optimizer = SGD(lr=0.001, weight_decay=5e-4, nesterov=True)
-    start = name_of(madry.name, PRETRAINED)
-    return replace(tuned, optimizer=optimizer, schedule=Cosine(floor=1e-3), after=start, inherit=True, new_head=True)
-
-
-def _small_hendrycks(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    """Starts from the run of Madry on the other data set."""
-    from ...optim import SGD, Cosine
-
+    trained = replace(madry, method=AdversarialTraining(**settings))
     after = name_of(BENCHMARKS[madry.name].other, "madry")
-    tuned = replace(_madry(madry, settings), optimizer=SGD(lr=0.02), schedule=Cosine(), epochs=2)
-    return replace(tuned, after=after, inherit=True, new_head=True)
-
-
-def _mart(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    from ...optim import SGD, Steps
-    from ..methods import MART
-    from ..models import ResNet
-
-    usual = replace(madry, data=_data(madry.name), model=ResNet(depth=18, stem="cifar"), epochs=120)
-    optimizer, schedule = SGD(lr=0.01, weight_decay=3.5e-3), Steps(milestones=(74, 89, 99), factor=0.1)
-    return replace(usual, method=MART(weight=5.0, **settings), optimizer=optimizer, schedule=schedule)
-
-
-def _small_mart(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    from ..methods import MART
-
-    return replace(madry, method=MART(eps=8 / 255, **settings))
-
-
-def _trades(madry: "Recipe", settings: dict[str, Any]) -> "Recipe":
-    from ...optim import Steps
-    from ..methods import TRADES
-    from ..models import WideResNet
-
-    usual = replace(madry, data=_data(madry.name), model=WideResNet(depth=34))
-    return replace(usual, method=TRADES(**settings), schedule=Steps(milestones=(74,), factor=0.1), epochs=76)
-
-
-LARGE: tuple[Scale, ...] = ("paper", "tiny")
-PRETRAINED, PRETRAINING = "pretrained", Variant("pre-training", _pretrained, scales=LARGE)
-"""The training that Hendrycks starts from; it has no row."""
-VARIANTS = {
-    "standard": Variant("trained without attacks", _standard),
-    "madry": Variant("Madry", _madry, paper={"cifar10": (87.14, 44.04), "cifar100": (60.20, 20.60)}),
-    "madry-opl": Variant("Madry+OPL", _madry, "madry", {"cifar10": (87.76, 49.15), "cifar100": (61.13, 23.01)}),
-    "hendrycks": Variant(
-        "Hendrycks",
-        _hendrycks,
-        paper={"cifar10": (87.11, 54.92), "cifar100": (59.23, 28.42)},
-        at_scale={"small": _small_hendrycks},
-    ),
-    "hendrycks-opl": Variant(
-        "Hendrycks+OPL",
-        _hendrycks,
-        "hendrycks",
-        {"cifar10": (87.51, 55.73), "cifar100": (61.00, 30.05)},
-        at_scale={"small": _small_hendrycks},
-    ),
-    "mart": Variant(
-        "MART",
-        _mart,
-        paper={"cifar10": (84.49, 54.10), "cifar100": (58.90, 23.40)},
-        at_scale={"small": _small_mart},
-    ),
-    "mart-opl": Variant(
-        "MART+OPL",
-        _mart,
-        "mart",
-        {"cifar10": (84.41, 56.23), "cifar100": (58.01, 25.74)},
-        at_scale={"small": _small_mart},
-    ),
-    "trades": Variant("TRADES", _trades, scales=LARGE),
-    "trades-opl": Variant("TRADES+OPL", _trades, "trades", scales=LARGE),
-}
-"""The methods map the recipe of Madry, named after its data set, and the settings of the method to a recipe."""
+    tuned = replace(trained, optimizer=SGD(lr=0.02), schedule=Cosine(), epochs=2)
+    return {
+        "standard": replace(madry, method=CrossEntropy()),
+        "madry": trained,
+        "hendrycks": replace(tuned, after=after, inherit=True, new_head=True),
+        "mart": replace(madry, method=MART(eps=8 / 255, **settings)),
+    }
 
 
 def name_of(dataset: str, key: str) -> str:
@@ -186,8 +174,8 @@ def _row(dataset: str, key: str) -> Row:
     benchmark, variant = BENCHMARKS[dataset], VARIANTS[key]
     return variant.row(
         f"{benchmark.label} ",
-        name_of(dataset, key),
-        lambda key: name_of(dataset, key),
+        key,
+        partial(name_of, dataset),
         paper=variant.numbers(dataset, (CLEAN, UNDER_ATTACK)),
         needs=benchmark.needs,
     )
@@ -238,10 +226,11 @@ def recipes() -> tuple["Recipe", ...]:
 def _recipes_at(dataset: str, scale: Scale) -> "Iterator[Recipe]":
     from ..methods import OPL
 
+    base, methods = _base(dataset, scale), _small_methods if scale == "small" else _paper_methods
     for key, variant in {PRETRAINED: PRETRAINING, **VARIANTS}.items():
         if scale in variant.scales:
             auxiliary = {"auxiliary": (OPL(),)} if key.endswith("-opl") else {}
-            recipe = variant.build(scale, _base(dataset, scale), INNER_LOOP[scale] | auxiliary)
+            recipe = variant.build(scale, methods(base, INNER_LOOP[scale] | auxiliary))
             yield replace(_tiny(recipe) if scale == "tiny" else recipe, name=name_of(dataset, key))
 
 

@@ -19,7 +19,7 @@ written before any run, are in docs/study.md. `study-domains` compares the winne
 OPL, in ERM and RSC, with a small network that is trained from scratch at 64 px.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ..item import MINUTE, Average, Cost, Item, Quoted, Row
 from ..scales import SCALES, Scale
 from . import study
-from .variant import Variant, at_scales
+from .variant import Variant, at_scales, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -94,17 +94,14 @@ def _row(network: Network, target: str, key: str) -> Row:
     """The row of a variant; the paper's numbers stand beside ResNet-50 and, at the small scale, EfficientNet-Lite0."""
     numbers = dict(zip(COLUMNS, PAPER.get(key, ()), strict=False)) if network is not RESNET18 else {}
     label = TARGETS[target][0] if target in TARGETS else target
-    return VARIANTS[key].row(
-        f"{network.label}{label} ",
-        name_of(target, network, key),
-        lambda key: name_of(target, network, key),
-        paper={"test/top1": numbers[target]} if numbers else {},
-        scales=network.scales,
-    )
+    name = partial(name_of, target, network)
+    paper = {"test/top1": numbers[target]} if numbers else {}
+    return VARIANTS[key].row(f"{network.label}{label} ", key, name, paper=paper, scales=network.scales)
 
 
-def _average(network: Network, key: str) -> Average:
-    return Average(_row(network, "average", key), tuple(name_of(target, network, key) for target in TARGETS))
+def _average(row: Row) -> Average:
+    """The mean of a row over the targets, whose names it has with `average` in place of the target."""
+    return Average(row, tuple(row.recipe.replace("-average-", f"-{target}-") for target in TARGETS))
 
 
 TABLE_5 = Item(
@@ -124,7 +121,7 @@ TABLE_5 = Item(
         for column, label in enumerate((*(label for label, _ in TARGETS.values()), "average"))
         for method, numbers in QUOTED.items()
     ),
-    averages=tuple(_average(network, key) for network in NETWORKS for key in VARIANTS),
+    averages=tuple(_average(_row(network, "average", key)) for network in NETWORKS for key in VARIANTS),
     others=(
         *(name_of(target, RESNET50, key) for target in TARGETS for key in RELATIVES),
         *(f"domains-{key}" for key in (*VARIANTS, *RELATIVES)),
@@ -145,12 +142,6 @@ def _studied_rows(target: str, key: str) -> tuple[Row, Row]:
     return opl, study.winner_row(opl, WINNER_NAMES)
 
 
-def _studied_averages(key: str) -> tuple[Average, Average]:
-    opl, winner = _studied_rows("average", key)
-    parts = tuple(name_of(target, RESNET50, key) for target in TARGETS)
-    return Average(opl, parts), Average(winner, tuple(WINNER_NAMES[part] for part in parts))
-
-
 STUDY_DOMAINS = replace(
     TABLE_5,
     name="study-domains",
@@ -161,7 +152,7 @@ STUDY_DOMAINS = replace(
     note="Weights are chosen by validation images of the source domains. The winner is compared with OPL.",
     setting="",
     quoted=(),
-    averages=tuple(average for key in STUDIED for average in _studied_averages(key)),
+    averages=tuple(_average(row) for key in STUDIED for row in _studied_rows("average", key)),
     others=(),
     home=TABLE_5.name,
     headline=next(iter(WINNER_NAMES.values())),
@@ -179,6 +170,10 @@ LENGTHS = {"": EPOCHS, LONG: 2 * EPOCHS}  # epochs, by the ending of a name
 FEW = {10: 60, 50: 20}  # images per class, and epochs
 
 
+def _long_name(target: str, length: str, key: str) -> str:
+    return name_of(target, LITE0, key + length)
+
+
 def few_name(images: int, key: str) -> str:
     """The name of a recipe that is trained on a number of images per class."""
     return f"pacs-few-{images}-{key}"
@@ -188,15 +183,10 @@ def _arm_row(target: str, key: str, length: str) -> Row:
     """The row of an arm; at the tiny scale there is one target."""
     return ARMS[key].row(
         f"{TARGETS[target][0] if target in TARGETS else target}, {LENGTHS[length]} epochs, ",
-        name_of(target, LITE0, key + length),
-        lambda key: name_of(target, LITE0, key + length),
-        paper={},
+        key,
+        partial(_long_name, target, length),
         scales=("small", "tiny") if target == "photo" else ("small",),
     )
-
-
-def _arm_average(key: str, length: str) -> Average:
-    return Average(_arm_row("average", key, length), tuple(name_of(target, LITE0, key + length) for target in TARGETS))
 
 
 STUDY_PRETRAINED = replace(
@@ -208,7 +198,7 @@ STUDY_PRETRAINED = replace(
     note="Planned in docs/study.md before the runs. The last epoch is tested on 1,000 images of the target.",
     setting="",
     quoted=(),
-    averages=tuple(_arm_average(key, length) for length in LENGTHS for key in ARMS),
+    averages=tuple(_average(_arm_row("average", key, length)) for length in LENGTHS for key in ARMS),
     others=(),
     home=TABLE_5.name,
     headline=name_of("art", LITE0, "erm-opl"),
@@ -220,15 +210,9 @@ STUDY_FEW_IMAGES = replace(
     title="PACS as 7 classes, fine-tuning with 10 and 50 images per class (not in the paper)",
     metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
     rows=tuple(
-        ARMS[key].row(
-            f"{images} images, ",
-            few_name(images, key),
-            partial(few_name, images),
-            paper={},
-            scales=("small", "tiny"),
-        )
+        arm.row(f"{images} images, ", key, partial(few_name, images), scales=("small", "tiny"))
         for images in FEW
-        for key in ARMS
+        for key, arm in ARMS.items()
     ),
     what="images per class and loss",
     seeds=5,
@@ -243,16 +227,18 @@ ITEMS = (TABLE_5, STUDY_DOMAINS, STUDY_PRETRAINED, STUDY_FEW_IMAGES)
 def recipes() -> tuple["Recipe", ...]:
     """The recipes of all items and, for ResNet-50, of `RELATIVES`; also those for any other data set with domains."""
     made = [
-        replace(recipe, name=name_of(target, network, recipe.name))
+        recipe
         for network in (RESNET50, RESNET18)
         for target, (_, domain) in TARGETS.items()
         for base in _bases(network, domain)
-        for recipe in _with_methods(base, VARIANTS | (RELATIVES if network is RESNET50 else {}))
+        for recipe in _with_methods(
+            base, VARIANTS | (RELATIVES if network is RESNET50 else {}), partial(name_of, target, network)
+        )
     ]
     others = [
-        replace(recipe, name=f"domains-{recipe.name}")
+        recipe
         for base in _other_bases()
-        for recipe in _with_methods(base, VARIANTS | RELATIVES)
+        for recipe in _with_methods(base, VARIANTS | RELATIVES, lambda key: f"domains-{key}")
     ]
     return *made, *others, *study.with_winner(made, WINNER_NAMES), *_fine_tuned(), *_few_images()
 
@@ -262,8 +248,8 @@ def _fine_tuned() -> "Iterator[Recipe]":
     for target, (_, domain) in TARGETS.items():
         for base in _pretrained_bases(domain):
             for ending, epochs in LENGTHS.items():
-                for made in _with_methods(replace(base, epochs=epochs), ARMS if ending else VARIANTS | ARMS):
-                    yield replace(made, name=name_of(target, LITE0, made.name + ending))
+                name = partial(_long_name, target, ending)
+                yield from _with_methods(replace(base, epochs=epochs), ARMS if ending else VARIANTS | ARMS, name)
 
 
 def _few_images() -> "Iterator[Recipe]":
@@ -277,8 +263,7 @@ def _few_images() -> "Iterator[Recipe]":
             replace(small, data=data, epochs=epochs, eval_every=epochs),
             replace(tiny, data=synthetic, epochs=epochs // 20, eval_every=1),
         ):
-            for made in _with_methods(base, ARMS):
-                yield replace(made, name=few_name(images, made.name))
+            yield from _with_methods(base, ARMS, partial(few_name, images))
 
 
 def _pretrained_bases(domain: str) -> "tuple[Recipe, Recipe]":
@@ -306,14 +291,8 @@ def _pretrained_bases(domain: str) -> "tuple[Recipe, Recipe]":
     return small, replace(tiny, optimizer=small.optimizer, schedule=schedule, selection="last")
 
 
-def _with_methods(base: "Recipe", variants: Mapping[str, Variant]) -> "list[Recipe]":
-    """One recipe per method, named after its key."""
-    from .. import methods
-
-    half = -(-base.epochs // 2)  # from epoch 10 of 20
-    return [
-        replace(base, name=key, method=variant.build(base.scale, methods, half)) for key, variant in variants.items()
-    ]
+def _with_methods(base: "Recipe", variants: Mapping[str, Variant], name: Callable[[str], str]) -> "list[Recipe]":
+    return with_methods(base, variants, name, -(-base.epochs // 2))  # from epoch 10 of 20
 
 
 def _bases(network: Network, domain: str) -> "tuple[Recipe, ...]":

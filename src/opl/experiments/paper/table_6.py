@@ -17,6 +17,7 @@ the study with the paper's OPL in SKD, where OPL lost.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
@@ -236,8 +237,8 @@ def _row(dataset: str, key: str) -> Row:
     extra: tuple[Scale, ...] = ("paper",) if benchmark.needs else ("paper", "tiny")
     return variant.row(
         f"{benchmark.label} ",
-        name_of(dataset, key),
-        lambda key: name_of(dataset, key),
+        key,
+        partial(name_of, dataset),
         paper=variant.numbers(dataset, METRICS),
         paper_margins=dict(zip(METRICS, MARGINS[key][dataset], strict=True)) if key in MARGINS else {},
         scales=SCALES if variant.paper else extra,

@@ -163,7 +163,7 @@ METRICS = (*(protocol.metric for protocol in PROTOCOLS[:12]), AVERAGE)
 
 def _row(key: str) -> Row:
     paper, margins = VARIANTS[key].numbers("meta", METRICS), dict(zip(METRICS, MARGINS.get(key, ()), strict=False))
-    return VARIANTS[key].row("", name_of(key), name_of, paper=paper, paper_margins=margins)
+    return VARIANTS[key].row("", key, name_of, paper=paper, paper_margins=margins)
 
 
 TABLE_7 = Item(

@@ -38,17 +38,26 @@ class Variant:
         """The paper's numbers of a column by metric; empty if it has none."""
         return dict(zip(metrics, self.paper.get(column, ()), strict=False))
 
-    def row(self, prefix: str, recipe: str, name_of: Callable[[str], str], **fields: Any) -> Row:
-        """The row of a recipe.
+    def row(self, prefix: str, key: str, name_of: Callable[[str], str], **fields: Any) -> Row:
+        """The row of the variant with a key; the prefix of its label is the name of a network or data set.
 
-        Args:
-            prefix: stands before the label, such as the name of a network or data set.
-            recipe: the name of the recipe.
-            name_of: the name of the recipe of a variant by its key, for the baseline.
-            fields: further fields of the row.
+        `name_of` is the name of the recipe of a variant by its key, for the row and its baseline.
         """
         baseline = name_of(self.baseline) if self.baseline else ""
-        return Row(prefix + self.label, recipe, baseline=baseline, **{"scales": self.scales} | fields)
+        given = {"paper": {}, "scales": self.scales} | fields
+        return Row(prefix + self.label, name_of(key), baseline=baseline, **given)
+
+
+def with_methods(
+    base: "Recipe", variants: Mapping[str, Variant], name_of: Callable[[str], str], *arguments: Any
+) -> "list[Recipe]":
+    """One recipe per variant, whose method takes `opl.experiments.methods` and the arguments."""
+    from .. import methods
+
+    return [
+        replace(base, name=name_of(key), method=variant.build(base.scale, methods, *arguments))
+        for key, variant in variants.items()
+    ]
 
 
 def revised_d(recipes: Iterable[str]) -> Revision:
