@@ -50,12 +50,11 @@ def test_every_margin_is_complete_after_seven_tenths_of_the_steps(scale):
 def test_at_the_paper_scale_every_schedule_of_table_1_ends_earlier():
     for key, (end, _) in board.PACED.items():
         assert end / board.PAPER_STEPS < board.LATEST, key
-    head = paper.recipe(table_1.name_of("a-softmax"), "paper").method.head
-    assert head.base * (1 + head.gamma * board.PACED["a-softmax"][0]) ** -head.power == pytest.approx(5, rel=1e-3)
-    head = paper.recipe(table_1.name_of("l-softmax"), "paper").method.head
-    assert head.base * (1 + head.gamma * board.PACED["l-softmax"][0]) ** -head.power == pytest.approx(5, rel=1e-3)
-    head = paper.recipe(table_1.name_of("lgm"), "paper").method.head
-    assert 5 * head.double_every == board.PACED["lgm"][0]
+    heads = {key: paper.recipe(table_1.name_of(key), "paper").method.head for key in board.PACED}
+    for key in ("a-softmax", "l-softmax"):
+        blend = heads[key].base * (1 + heads[key].gamma * board.PACED[key][0]) ** -heads[key].power
+        assert blend == pytest.approx(5, rel=1e-3)
+    assert 5 * heads["lgm"].double_every == board.PACED["lgm"][0]
 
 
 def test_open_set_detection_is_measured_where_the_images_are_real():

@@ -1,22 +1,8 @@
-"""Table 6: its recipes are like for like, its quotations those of the paper, and methods differ at tiny scale."""
-
-from dataclasses import replace
-
-import pytest
+"""Table 6: its rows, quotations and margins are those of the paper."""
 
 from opl.experiments import paper
-from opl.experiments.methods import CrossEntropy
-from opl.experiments.training.run import run
 
 DATA_SETS = ("cifar-fs", "mini-imagenet", "tiered-imagenet")
-
-
-def test_recipes_of_table_6_are_like_for_like():
-    for dataset in DATA_SETS:
-        for scale in ("paper", "small", "tiny"):
-            for ours, theirs in (("rfs-opl", "rfs"), ("rfs-script-opl", "rfs-script"), ("skd-opl", "skd")):
-                one, two = (paper.recipe(f"{dataset}-{name}", scale) for name in (ours, theirs))
-                assert replace(one, name="x", method=CrossEntropy()) == replace(two, name="x", method=CrossEntropy())
 
 
 def test_every_data_set_has_the_rows_of_the_paper_at_every_scale():
@@ -43,22 +29,6 @@ def test_quotations_are_those_of_the_paper():
                 expected, 2
             )
     assert all(one < five for one, five in quoted.values())
-
-
-@pytest.mark.slow
-def test_methods_train_differently_at_tiny_scale(tmp_path):
-    losses = {}
-    for dataset, keys in (
-        ("cifar-fs", ("rfs", "rfs-opl", "rfs-script", "skd", "skd-opl", "skd-gen1")),
-        ("mini-imagenet", ("rfs-opl",)),
-        ("tiered-imagenet", ("rfs-opl",)),
-    ):
-        for key in keys:
-            recipe = paper.recipe(f"{dataset}-{key}", "tiny")
-            result = run(recipe, tmp_path)
-            losses[recipe.name] = round(result["test/loss"], 4)
-            assert 0 < result["test/d"] < result["test/s"] < 1
-    assert len(set(losses.values())) == len(losses), losses
 
 
 def test_rfs_drops_the_last_incomplete_batch():

@@ -14,7 +14,7 @@ from opl.experiments.run_folder import RunFolder
 from opl.experiments.scales import SCALES
 from opl.experiments.training.run import run
 
-ITEM = paper.item("table-7")
+ITEM, TWINS = paper.item("table-7"), ("", "-opl")
 
 
 def test_the_papers_numbers_have_the_papers_averages():
@@ -39,12 +39,9 @@ def test_what_is_shown_is_what_is_measured(scale):
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_family_and_its_twin_with_opl_differ_in_the_method_of_every_run(scale):
     for key in ("base", "pnf", "sur"):
-        one, two = (paper.recipe(f"meta-{key}{suffix}", scale) for suffix in ("", "-opl"))
-        pairs = [(one, two)] + [
-            (paper.recipe(mine, scale), paper.recipe(theirs, scale))
-            for mine, theirs in zip(one.members, two.members, strict=True)
-        ]
-        for mine, theirs in pairs:
+        families = [[f"meta-{key}{ending}", *paper.recipe(f"meta-{key}{ending}", scale).members] for ending in TWINS]
+        for names in zip(*families, strict=True):
+            mine, theirs = (paper.recipe(name, scale) for name in names)
             assert (mine.method, theirs.method) == (CrossEntropy(), CrossEntropyOPL())
             assert mine.after == theirs.after.replace("-opl", "")
             alike = replace(theirs, name=mine.name, after=mine.after, members=mine.members, method=CrossEntropy())

@@ -6,11 +6,11 @@ from itertools import combinations
 import pytest
 
 from opl.experiments import paper
-from opl.experiments.paper import table_1, table_s1
+from opl.experiments.paper import table_3, table_4, table_s1
 from opl.experiments.run_folder import MODEL, RunFolder
 from opl.experiments.training.run import run
 
-MINE = ("demo", "table-1", "table-8", "table-s1", "figure-2", "figure-6")
+MINE = ("demo", "table-1", "table-4", "table-8", "table-s1", "figure-2", "figure-6")
 
 
 @pytest.mark.parametrize("name", MINE)
@@ -37,17 +37,41 @@ def test_at_most_two_seeds_are_run_at_the_tiny_scale():
         assert item.seeds_at("small") == item.seeds_at("paper") == item.seeds
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("network", table_1.NETWORKS, ids=lambda network: network.name)
-def test_all_rows_of_table_1_end_with_other_weights_and_finite_geometry(network, tmp_path, one_thread):
-    names = [row.recipe for row in table_1.TABLE_1.at("tiny") if row.recipe.startswith(network.name)]
-    for name in names:
-        run(paper.recipe(name, "tiny"), tmp_path)
+def rows_of(name, start=""):
+    return [row.recipe for row in paper.item(name).at("tiny") if row.recipe.startswith(start)]
+
+
+FEW_SHOT = ("rfs", "rfs-opl", "rfs-script", "skd", "skd-opl", "skd-gen1")
+DIFFERENT = {
+    # the model that prunes by the test images may have the same weights as the one that does not
+    "table-3": [f"cifar10-noisy-uniform-{key}" for key in table_3.VARIANTS if not key.endswith("-peeking")],
+    "table-4": [f"cifar10-robust-{key}" for key in ("pretrained", *table_4.VARIANTS)],
+    "table-5": [f"pacs-{key}" for key in ("art-erm", "photo-erm", "photo-erm-opl", "photo-rsc", "photo-rsc-opl")],
+}
+SLOW = {
+    "ResNet-56": rows_of("table-1", "cifar100-resnet56"),
+    "ResNet-110": rows_of("table-1", "cifar100-resnet110"),
+    "table-6": [*(f"cifar-fs-{key}" for key in FEW_SHOT), "mini-imagenet-rfs-opl", "tiered-imagenet-rfs-opl"],
+    "study-pretrained": rows_of("study-pretrained")[:5],
+    "study-few-images": rows_of("study-few-images")[:5],
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [*DIFFERENT.values(), *(pytest.param(names, marks=pytest.mark.slow) for names in SLOW.values())],
+    ids=[*DIFFERENT, *SLOW],
+)
+def test_runs_of_different_methods_end_with_other_weights_and_sensible_geometry(names, tmp_path, one_thread):
+    results = {name: run(paper.recipe(name, "tiny"), tmp_path) for name in names}
+    assert len({round(result["test/loss"], 4) for result in results.values()}) == len(names) > 4
     folders = {name: RunFolder.of(tmp_path, name, 0) for name in names}
-    for folder in folders.values():
-        assert all(math.isfinite(record[key]) for record in folder.metrics() for key in ("s", "d", "train/loss"))
+    for name, folder in folders.items():
+        assert all(math.isfinite(record[key]) for record in folder.metrics() for key in ("s", "d", "train/loss")), name
+        assert names[0].startswith("cifar100-") or 0 < results[name]["test/d"] < results[name]["test/s"] <= 1
     weights = {name: (folder.path / MODEL).read_bytes() for name, folder in folders.items()}
-    filters = {name: folder.weights()["conv1.weight"] for name, folder in folders.items()}
     for one, other in combinations(names, 2):
         assert weights[one] != weights[other], (one, other)
-        assert not filters[one].equal(filters[other]), (one, other)
+        if names[0].startswith("cifar100-"):
+            first, second = (folders[name].weights()["conv1.weight"] for name in (one, other))
+            assert not first.equal(second), (one, other)
