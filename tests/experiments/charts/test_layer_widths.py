@@ -10,7 +10,6 @@ from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.widths import uniform_widths
 
-
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 

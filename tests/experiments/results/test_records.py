@@ -129,25 +129,21 @@ def test_the_folder_of_the_data_makes_no_other_images(tmp_path):
     assert (refused.word, "other images" in refused.sentence) == ("not added", True)
 
 
-def test_an_edited_record_is_refused_and_says_so(runs, tmp_path):
-    add(runs, tmp_path / "results")
-    file = tmp_path / "results" / "small" / "digits-opl" / "seed-0.json"
-    record = load(file)
-    record["result"]["test/top1"] = 99.99
-    dump(file, record)
-    found = screen(read_records(tmp_path / "results"), [DEMO])
-    assert [run.where for run in found if run.state == "damaged"] == ["small/digits-opl/seed-0.json"]
-    line = build_table(DEMO, found, "small").lines[1]
-    assert line.seeds == (1, 2)
-    assert line.missing == "seed 0 damaged (seed-0.json changed after it was recorded)"
-
-
-def test_a_record_copied_to_another_seed_is_refused(runs, tmp_path):
+def test_an_edited_record_and_a_copy_of_another_seed_are_refused(runs, tmp_path):
     add(runs, tmp_path / "results")
     folder = tmp_path / "results" / "small" / "digits-opl"
-    (folder / "seed-9.json").write_bytes((folder / "seed-0.json").read_bytes())
-    refused = [run for run in screen(read_records(tmp_path / "results"), [DEMO]) if run.state == "refused"]
-    assert [run.where for run in refused] == ["small/digits-opl/seed-9.json"]
+    (folder / "seed-9.json").write_bytes((folder / "seed-1.json").read_bytes())
+    record = load(folder / "seed-0.json")
+    record["result"]["test/top1"] = 99.99
+    dump(folder / "seed-0.json", record)
+    found = screen(read_records(tmp_path / "results"), [DEMO])
+    assert {run.where: run.state for run in found if run.state != "done"} == {
+        "small/digits-opl/seed-0.json": "damaged",
+        "small/digits-opl/seed-9.json": "refused",
+    }
+    line = build_table(DEMO, found, "small").lines[1]
+    assert line.seeds == (1, 2)
+    assert "seed 0 damaged (seed-0.json changed after it was recorded)" in line.missing
 
 
 @pytest.mark.parametrize("content", ["", '{"recipe": {"na', "[]", '{"recipe": {}}', '{"recipe": {"name": "x"}}'])
@@ -205,40 +201,29 @@ def files(records):
     return {path.relative_to(records).as_posix(): path.read_bytes() for path in records.rglob("*.json")}
 
 
-def test_the_same_run_again_is_already_there(tmp_path, records):
-    write_finished(tmp_path / "runs")
+@pytest.mark.parametrize(
+    ("again", "word"),
+    [
+        ({}, "already there"),
+        ({"about": {"started": "2027-01-01T00:00:00Z"}, "result": {"seconds": 5.0}}, "already there"),  # of another day
+        ({"weights": b"two"}, "not added"),
+        ({"top1": 98.0}, "not added"),
+    ],
+)
+def test_a_run_of_the_same_seed_is_already_there_or_refused_unless_it_replaces(tmp_path, records, again, word):
+    write_finished(tmp_path / "runs", top1=97.0)
+    write_finished(tmp_path / "again", **{"top1": 97.0, **again})
     assert words(tmp_path / "runs", records) == ["added"]
     before = files(records)
-    assert words(tmp_path / "runs", records) == ["already there"]
-    assert files(records) == before
     assert list(before) == [FILE]
-
-
-def test_the_same_weights_and_numbers_of_another_day_are_already_there(tmp_path, records):
-    write_finished(tmp_path / "runs")
-    write_finished(tmp_path / "again", about={"started": "2027-01-01T00:00:00Z"}, result={"seconds": 5.0})
-    assert words(tmp_path / "runs", records) + words(tmp_path / "again", records) == ["added", "already there"]
-    assert load(records / FILE)["started"].startswith("2026")
-
-
-def test_another_result_for_the_same_seed_is_refused_unless_it_replaces(tmp_path, records):
-    write_finished(tmp_path / "runs", top1=97.0)
-    write_finished(tmp_path / "better", top1=98.0)
-    outcomes(tmp_path / "runs", records)
-    before = files(records)
-    (outcome,) = outcomes(tmp_path / "better", records)
-    assert outcome.word == "not added"
-    assert "another result for this recipe, scale and seed" in outcome.sentence
-    assert "--replace" in outcome.sentence
+    (outcome,) = outcomes(tmp_path / "again", records)
+    assert outcome.word == word
     assert files(records) == before
-    assert words(tmp_path / "better", records, substitute=True) == ["replaced"]
-    assert load(records / FILE)["result"]["test/top1"] == 98.0
-
-
-def test_other_bytes_of_weights_are_another_result(tmp_path, records):
-    write_finished(tmp_path / "runs", weights=b"one")
-    write_finished(tmp_path / "other", weights=b"two")
-    assert words(tmp_path / "runs", records) + words(tmp_path / "other", records) == ["added", "not added"]
+    if word == "not added":
+        assert "another result for this recipe, scale and seed" in outcome.sentence
+        assert "--replace" in outcome.sentence
+        assert words(tmp_path / "again", records, substitute=True) == ["replaced"]
+        assert load(records / FILE)["result"]["test/top1"] == again.get("top1", 97.0)
 
 
 def test_a_later_measure_of_the_same_run_is_merged(tmp_path, records):
@@ -296,14 +281,6 @@ def _unfinish(path):
     vouch(path, done=False)
 
 
-def _damage(path):
-    (path / "recipe.json").write_text("{")
-
-
-def _lose_sums(path):
-    (path / "done").write_text("")
-
-
 def _retrain(path):
     content = load(path / "recipe.json")
     content["recipe"].update(epochs=3, changes=["epochs 3 (recipe: 50)"])
@@ -321,8 +298,8 @@ def _fail(path):
     [
         (_edit, "damaged: result.json is not what the run wrote"),
         (_unfinish, "unfinished: 0 of 50 epochs"),
-        (_damage, "damaged: recipe.json is not what the run wrote"),
-        (_lose_sums, "damaged: done is not a valid list of checksums"),
+        (lambda path: (path / "recipe.json").write_text("{"), "damaged: recipe.json is not what the run wrote"),
+        (lambda path: (path / "done").write_text(""), "damaged: done is not a valid list of checksums"),
         (_retrain, "refused: other settings: epochs 3 (recipe: 50)"),
         (_fail, "failed: the loss is not finite."),
     ],
