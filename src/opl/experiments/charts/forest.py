@@ -69,8 +69,11 @@ def pair_rows(rows: Rows, metric: str) -> list[tuple[Row, Sequence[Run], Contras
         pairs.append(tuple(values[seed] - base[seed] for seed in values if seed in base))
     within = range_of(metric).of_differences
     differences = moderate([interval(values, within=within) for values in pairs])
-    decided = zip(compared, differences, decide(differences, pairs), pairs, strict=True)
-    return [(row, runs, Contrast(row.label, *contrast)) for (row, runs), *contrast in decided]
+    contrasts = zip(compared, differences, decide(differences, pairs), pairs, strict=True)
+    return [
+        (row, runs, Contrast(row.label, difference, decision, values))
+        for (row, runs), difference, decision, values in contrasts
+    ]
 
 
 def contrasts(item: Item, lines: Sequence[Line], scale: str, headings: Sequence[str] = ()) -> list[Contrast]:

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...errors import OptionError
 from ..results.runs import Rows, Run
-from .figure import Axes, Figure, Order, Rendering, new_figure
+from .figure import Figure, Order, Rendering, new_figure
 from .points import check_points, legend_handles, scatter
 from .samples import arrays_of, sample_rows
 from .style import Array, print_label
@@ -100,8 +99,14 @@ def draw(panels: Sequence[Sequence[Panel]]) -> Figure:
     across = len(panels[0])
     with new_figure(2.8 * across + 1, 2.7 * len(panels), len(panels), across) as (figure, grid):
         for row, line in zip(panels, grid, strict=True):
-            for i, axes in enumerate(line):
-                _draw_panel(axes, row[i], row[i + 1 : i + 2])
+            for panel, neighbor, axes in zip(row, [*row[1:], None], line, strict=True):
+                scatter(axes, panel.points, panel.labels)
+                title = f"{print_label(panel.label, width=32)}\nseparation {panel.separation:.2f}"
+                axes.set_title(title, loc="left")
+                if neighbor is None or neighbor.class_names != panel.class_names:
+                    entries = legend_handles(panel.class_names)
+                    small = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ENTRIES else {}
+                    axes.legend(handles=entries, loc="center left", bbox_to_anchor=(1.01, 0.5), **small)
     return figure
 
 
@@ -136,12 +141,3 @@ def _discriminants(features: Array, labels: Array) -> Array:
         axes = np.linalg.svd(centered, full_matrices=False)[2]
         return np.asarray(centered @ axes[:2].T)
     return np.asarray(LinearDiscriminantAnalysis(solver="svd").fit_transform(features, labels)[:, :2])
-
-
-def _draw_panel(axes: Axes, panel: Panel, neighbor: Sequence[Panel]) -> None:
-    scatter(axes, panel.points, panel.labels)
-    axes.set_title(f"{print_label(panel.label, width=32)}\nseparation {panel.separation:.2f}", loc="left")
-    if not any(other.class_names == panel.class_names for other in neighbor):
-        entries = legend_handles(panel.class_names)
-        small: dict[str, Any] = {"fontsize": 6, "labelspacing": 0.3} if len(entries) > ENTRIES else {}
-        axes.legend(handles=entries, loc="center left", bbox_to_anchor=(1.01, 0.5), **small)

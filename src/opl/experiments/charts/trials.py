@@ -31,7 +31,11 @@ def draw(
     """
     if not settings or not values:
         raise OptionError("no trial is finished, so there is nothing to draw: run more trials.")
-    rotated = {name for name, texts in settings.items() if not _are_numbers(texts) and _characters(texts) > LEVEL_NAMES}
+    rotated = {
+        name
+        for name, texts in settings.items()
+        if not _are_numbers(texts) and sum(min(NAME, len(text)) for text in {*texts}) > LEVEL_NAMES
+    }
     longest = max((min(NAME, len(text)) for name in rotated for text in settings[name]), default=0)
     size = (2.6 * len(settings) + 0.6, 2.9 + CHARACTER * longest)
     with new_figure(*size, columns=len(settings), sharey=True) as (figure, [grid]):
@@ -53,11 +57,6 @@ def draw(
         grid[0].set_ylabel(print_label(metric))
         figure.legend(*grid[-1].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
-
-
-def _characters(texts: Sequence[str]) -> int:
-    """The number of characters of all different texts."""
-    return sum(min(NAME, len(text)) for text in dict.fromkeys(texts))
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:

@@ -56,10 +56,8 @@ class Group:
         """Each baseline with a row compared with it, both with runs here; the headline first, then rows with OPL."""
         by_recipe = {row.recipe: row for row in self.rows}
         pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        return sorted(pairs, key=lambda pair: (pair[1].recipe != self.item.headline, not self._projects(pair[1])))
-
-    def _projects(self, row: Row) -> bool:
-        return any(run.projects for run in self.of(row))
+        with_opl = {run.name for run in self.runs if run.projects}
+        return sorted(pairs, key=lambda pair: (pair[1].recipe != self.item.headline, pair[1].recipe not in with_opl))
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from ..charts.svg import DataTable
-from ..item import Row
 from ..results.document import describe_seconds
 from ..results.portable import portable
 from ..results.runs import Run, inner
@@ -64,7 +63,7 @@ def _facts(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Training time": [describe_seconds(sum(run.seconds for run in runs)) + " in total"],
         "Started": [_describe_dates(runs)],
         "Commit": _most_common(str(run.about.get("commit") or "unknown") for run in started),
-        "Versions": _most_common(_describe_versions(run) for run in started),
+        "Versions": _most_common(", ".join(map(" ".join, inner(run.about, "versions").items())) for run in started),
         "Machine": _most_common(_describe_machine(run) for run in started),
     }
 
@@ -73,10 +72,6 @@ def _most_common(values: Iterable[str]) -> list[str]:
     """The five most common values; with the number of runs of each if there is more than one value."""
     counted = Counter(values).most_common()
     return [value if len(counted) == 1 else f"{value} ({count} runs)" for value, count in counted[:5]]
-
-
-def _describe_versions(run: Run) -> str:
-    return ", ".join(f"{name} {version}" for name, version in inner(run.about, "versions").items())
 
 
 def _describe_machine(run: Run) -> str:
@@ -125,12 +120,7 @@ def _commands(group: Group) -> list[str]:
     if group.rows and group.item.dataset:
         seeds = max(len({run.seed for run in group.of(row)}) for row in group.rows)
         return [f"opl reproduce {group.item.name} --scale {group.scale} --seeds {seeds}"]
-    return [line for row in group.rows for line in _train_commands(group, row)]
-
-
-def _train_commands(group: Group, row: Row) -> list[str]:
-    name, scale = shlex.quote(row.recipe), shlex.quote(group.scale)
-    if group.scale not in SCALES:
-        changes = [", ".join(map(str, run.recipe.get("changes") or ["unknown"])) for run in group.of(row)]
-        return [f"# {run.where}: {listed}" for run, listed in zip(group.of(row), changes, strict=True)]
-    return [f"opl train {name} --seed {run.seed} --scale {scale}" for run in group.of(row)]
+    runs = [run for row in group.rows for run in group.of(row)]
+    if group.scale in SCALES:
+        return [f"opl train {shlex.quote(run.name)} --seed {run.seed} --scale {group.scale}" for run in runs]
+    return [f"# {run.where}: {', '.join(map(str, run.recipe.get('changes') or ['unknown']))}" for run in runs]

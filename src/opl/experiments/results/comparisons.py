@@ -6,12 +6,12 @@ little about other seeds, but 3,000 episodes show whether *these* networks diffe
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..item import Average, Item, Quoted, Revision, Row
+from ..item import Average, Item, Revision, Row
 from ..settings import describe_changes
 from ..statistics import (
     ANY,
@@ -73,16 +73,12 @@ def measured_result(run: Run, item: Item, scale: str) -> tuple[dict[str, Any], l
         for name, wanted in zip(measure.names, measure.settings, strict=False):
             content = run.measure(name) if scale in measure.scales else {}
             if content and content.get("settings") != wanted:
-                faults.append(f"{name} was measured {_describe_settings(content.get('settings'), wanted)}")
+                settings = content.get("settings")
+                known = describe_changes(settings, wanted) if isinstance(settings, dict) else ["unknown settings"]
+                faults.append(f"{name} was measured with {', '.join(known).replace('recipe:', 'table:')}")
                 for metric in content.get("numbers", {}):
                     result.pop(metric, None)
     return result, faults
-
-
-def _describe_settings(settings: Any, wanted: dict[str, Any]) -> str:
-    if not isinstance(settings, dict):
-        return "with unknown settings"
-    return f"with {', '.join(describe_changes(settings, wanted)).replace('recipe:', 'table:')}"
 
 
 @dataclass(frozen=True)
@@ -135,8 +131,9 @@ def lines(item: Item, runs: Sequence[Run], scale: str, moderated: bool = True) -
     for average in averages:
         results[average.row.recipe], problems[average.row.recipe] = _average(item, average, results)
     rows = (*item.at(scale), *(average.row for average in averages))
-    quoted = () if scale == "tiny" else item.quoted
-    undecided = [*(_line(item, row, results, problems) for row in rows), *map(_quote, quoted)]
+    undecided = [_line(item, row, results, problems) for row in rows]
+    for quoted in () if scale == "tiny" else item.quoted:
+        undecided.append(Line(quoted.label, "", (), {}, {}, quoted.paper, {}, "", quoted=True))
     return decide_lines(item, undecided, moderated)
 
 
@@ -167,10 +164,6 @@ def family_of(item: Item, line: Line, metric: str) -> str:
     if metric in item.aggregates or line.recipe in {average.row.recipe for average in item.averages}:
         return "means"
     return "selected" if metric.startswith("selected/") else ""
-
-
-def _quote(quoted: Quoted) -> Line:
-    return Line(quoted.label, "", (), {}, {}, quoted.paper, {}, "", quoted=True)
 
 
 def _average(item: Item, average: Average, results: Results) -> tuple[dict[int, dict[str, Any]], list[str]]:
@@ -364,7 +357,10 @@ def wilson_lines(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
             with_interval = {seed: result for seed, result in results.items() if f"{name}/low" in result}
             if with_interval:
                 images = {int(result[f"{name}/images"]) for result in with_interval.values()}
-                shares = ", ".join(_share(seed, result, name) for seed, result in with_interval.items())
+                shares = ", ".join(
+                    f"{result[name]:.2f} [{result[f'{name}/low']:.2f}, {result[f'{name}/high']:.2f}] (seed {seed})"
+                    for seed, result in with_interval.items()
+                )
                 counted = " or ".join(map(str, sorted(images)))
                 texts.append(f"{row.label}, {item.metrics[name]} of {counted} images (95 % by Wilson): {shares}")
     return texts
@@ -414,10 +410,6 @@ def describe_comparison(comparison: Comparison) -> str:
 def comparison_verdict(difference: Interval) -> str:
     """`higher`, `lower` or `undecided`."""
     return "higher" if difference.low > 0 else "lower" if difference.high < 0 else UNDECIDED
-
-
-def _share(seed: int, result: Mapping[str, Any], name: str) -> str:
-    return f"{result[name]:.2f} [{result[f'{name}/low']:.2f}, {result[f'{name}/high']:.2f}] (seed {seed})"
 
 
 def format_interval(value: Interval) -> str:

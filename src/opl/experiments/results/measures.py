@@ -181,13 +181,11 @@ def describe_largest(made: Sequence[Change]) -> str:
         'Moved most: ECE 0.0135 → 0.0295 (worse, 2 of 2 seeds).'
     """
     known = sorted((change for change in made if change.before and change.info.better), key=lambda change: -change.size)
-    return f"Moved most: {', '.join(map(_describe_change, known[:MOST]))}." if known else ""
-
-
-def _describe_change(change: Change) -> str:
-    direction = change.info.better * change.difference.mean
-    word = "better" if direction > 0 else "worse" if direction < 0 else "unchanged"
-    agreeing = sum(change.info.better * pair * direction > 0 for pair in change.pairs)
-    title = change.info.title.removesuffix(" %")
-    counted = f", {agreeing} of {len(change.pairs)} seeds" if direction and len(change.pairs) > 1 else ""
-    return f"{title} {change.values} ({word}{counted})"
+    texts = []
+    for change in known[:MOST]:
+        direction = change.info.better * change.difference.mean
+        word = "better" if direction > 0 else "worse" if direction < 0 else "unchanged"
+        agreeing = sum(change.info.better * pair * direction > 0 for pair in change.pairs)
+        counted = f", {agreeing} of {len(change.pairs)} seeds" if direction and len(change.pairs) > 1 else ""
+        texts.append(f"{change.info.title.removesuffix(' %')} {change.values} ({word}{counted})")
+    return f"Moved most: {', '.join(texts)}." if texts else ""

@@ -80,14 +80,14 @@ class RecordFolder(RunFolder):
 
 def make_record(run: Run) -> Record:
     """Make the record of a finished run."""
-    measures = run.folder.measures()
+    measures, noise = run.folder.measures(), run.noise()
     measured = {name for content in measures.values() for name in inner(content, "numbers")}
     record = {
         **run.about,
         "result": {name: value for name, value in run.result.items() if name not in measured},
         "measures": measures,
         "splits": _sizes(run.splits()),
-        "noise": _rates(run.noise()),
+        "noise": {"rates": inner(noise, "rates"), SHA: _sum(noise)} if noise else {},
         WEIGHTS: run.weights_sum(),
     }
     return with_sum(without_roots(portable(record)))
@@ -160,10 +160,6 @@ def _sizes(splits: dict[str, Any]) -> dict[str, Any]:
     parts = {**splits, "source": PurePath(str(splits.get("source", ""))).name}
     sizes = {name: len(value) if isinstance(value, list) else value for name, value in parts.items()}
     return {**sizes, SHA: _sum(parts)} if splits else {}
-
-
-def _rates(noise: dict[str, Any]) -> dict[str, Any]:
-    return {"rates": inner(noise, "rates"), SHA: _sum(noise)} if noise else {}
 
 
 def _sum(value: Any) -> str:
@@ -301,10 +297,7 @@ def _merge(file: Path, record: Record, substitute: bool) -> tuple[Word, Record]:
     return ("already there", {}) if merged == known else ("measures added", merged)
 
 
-def _same_run(first: Record, second: Record) -> bool:
+def _same_run(*records: Record) -> bool:
     """Whether two records have the same weights and numbers, no matter when and where they were trained."""
-    return bool(first[WEIGHTS] == second[WEIGHTS] and _numbers(first) == _numbers(second))
-
-
-def _numbers(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record["result"].items() if name != "seconds"}
+    first, second = ((record[WEIGHTS], {**record["result"], "seconds": 0}) for record in records)
+    return first == second

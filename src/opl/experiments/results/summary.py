@@ -119,11 +119,9 @@ def measure_effects(settings: Sequence[Setting]) -> list[Interval]:
 def summarize_task(task: str, settings: Sequence[Setting]) -> Summary:
     """The effect over some settings."""
     effects = measure_effects(settings)
-    networks = list(dict.fromkeys(setting.network for setting in settings))
-    means = [
-        _mean([effect for effect, setting in zip(effects, settings, strict=True) if setting.network == network])
-        for network in networks
-    ]
+    networks: dict[str, list[Interval]] = {}
+    for effect, setting in zip(effects, settings, strict=True):
+        networks.setdefault(setting.network, []).append(effect)
     scores, baselines = [setting.values for setting in settings], [setting.baseline for setting in settings]
     pairs = [setting.pairs for setting in settings]
     return Summary(
@@ -131,18 +129,12 @@ def summarize_task(task: str, settings: Sequence[Setting]) -> Summary:
         len(settings),
         len(networks),
         random_effects(effects),
-        random_effects(means) if len(means) > 1 else means[0],
+        random_effects([random_effects(of_network) for of_network in networks.values()]),
         improvement(scores, baselines),
         bootstrap(improvement, scores, baselines),
         interquartile_mean(pairs),
         bootstrap(interquartile_mean, pairs),
     )
-
-
-def _mean(effects: Sequence[Interval]) -> Interval:
-    """The random-effects mean of the settings of a network, as one effect."""
-    known = [effect for effect in effects if not math.isnan(effect.half)]
-    return random_effects(known) if known else effects[0]
 
 
 def render_summary(settings: Sequence[Setting]) -> str:

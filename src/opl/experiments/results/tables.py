@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..item import Item
 from ..statistics import Decision, Interval
@@ -197,27 +197,19 @@ def _plain(numbers: dict[str, Interval] | dict[str, Decision]) -> dict[str, dict
     }
 
 
-class Protocol(NamedTuple):
-    """What all runs of some rows have in common, as text."""
-
-    network: str
-    data: str
-    training: str
-
-
 def describe_protocols(item: Item, runs: Sequence[Run], scale: str) -> list[str]:
     """One sentence per setting in which rows of a table were run.
 
     A sentence names its rows if there are several settings; sizes that vary with the seed are given as a range.
     """
-    by_protocol: dict[Protocol, dict[str, list[Run]]] = {}
+    by_protocol: dict[tuple[str, str], dict[str, list[Run]]] = {}
     for row in item.at(scale):
         for run in select_runs(runs, row.recipe, scale):
             by_protocol.setdefault(_protocol(run), {}).setdefault(row.label, []).append(run)
     return [
-        f"{list_rows(list(rows)) if len(by_protocol) > 1 else 'Ours'}: {protocol.network}; {protocol.data}, "
-        f"{_images([run for same_row in rows.values() for run in same_row])}; {protocol.training}."
-        for protocol, rows in by_protocol.items()
+        f"{list_rows(list(rows)) if len(by_protocol) > 1 else 'Ours'}: {data}, "
+        f"{_images([run for same_row in rows.values() for run in same_row])}; {training}."
+        for (data, training), rows in by_protocol.items()
     ]
 
 
@@ -241,14 +233,15 @@ def describe_network(model: dict[str, Any]) -> str:
     return f"{name} ({'; '.join(settings)})" if settings else name
 
 
-def _protocol(run: Run) -> Protocol:
+def _protocol(run: Run) -> tuple[str, str]:
+    """The network and data of a run, and its training, as text."""
     recipe, data, selection = run.recipe, inner(run.recipe, "data"), str(run.recipe.get("selection", "?"))
     synthetic = f" like {data['like']}" if data.get("like") else ""
     target = f", target {data['target']}" if data.get("target") else ""
     classes = count_of(run.splits().get("class_names"))
-    return Protocol(
-        describe_network(inner(recipe, "model")),
-        f"{data.get('kind', '?')}{synthetic}{target}" + (f", {classes} classes" if classes else ""),
+    return (
+        f"{describe_network(inner(recipe, 'model'))}; {data.get('kind', '?')}{synthetic}{target}"
+        + (f", {classes} classes" if classes else ""),
         f"{recipe.get('epochs', '?')} epochs of batches of {recipe.get('batch_size', '?')}, "
         f"{SELECTIONS.get(selection, selection)}",
     )
@@ -260,14 +253,10 @@ def _images(runs: Iterable[Run]) -> str:
     for run in runs:
         for part, counts in sizes.items():
             counts.add(count_of(run.splits().get(part)))
-    known = {part: counts - {0} for part, counts in sizes.items()}
-    texts = [f"{_range(counts)} {PARTS[part]}" for part, counts in known.items() if counts]
+    known = {part: sorted(counts - {0}) for part, counts in sizes.items() if counts - {0}}
+    ends = {part: dict.fromkeys((counts[0], counts[-1])) for part, counts in known.items()}
+    texts = [f"{' to '.join(f'{end:,}' for end in both)} {PARTS[part]}" for part, both in ends.items()]
     return f"{', '.join(texts)} images" if texts else "number of images unknown"
-
-
-def _range(sizes: set[int]) -> str:
-    low, high = min(sizes), max(sizes)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def count_of(value: object) -> int:

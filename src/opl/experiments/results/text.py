@@ -282,8 +282,11 @@ def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
     geometry = _line_of(lines_of_d(item, runs, scale), row)
     subject = "OPL" if (base.label, row.label) == ("CE", "CE+OPL") else row.label
     about_d = _describe_d(geometry)
-    counted = f"{len(seeds)} seed{'' if len(seeds) == 1 else 's'}"
-    return f"{_join(subject, about_d, *_describe_metric(main, name, item.metrics[name]))}, {counted}."
+    known, unknown = _describe_metric(main, name, item.metrics[name])
+    parts = [part for part in (about_d, known) if part]
+    effect = f" {' and '.join(parts)}" if parts else ""
+    rest = f"{';' if parts else ':'} {unknown}" if unknown else ""
+    return f"{subject}{effect}{rest}, {len(seeds)} seed{'' if len(seeds) == 1 else 's'}."
 
 
 def count_verdicts(compared: Sequence[Line]) -> str:
@@ -304,17 +307,12 @@ def list_verdicts(verdicts: Counter[str]) -> str:
         >>> list_verdicts(Counter(["undecided", "a loss", "a loss"]))
         '2 losses, 1 undecided'
     """
-    plural = {GAIN: "gains", LOSS: "losses"}
-    return ", ".join(_count(plural.get(word, word), word, verdicts[word]) for word in sorted(verdicts, key=_rank))
-
-
-def _count(many: str, word: str, count: int) -> str:
-    return f"{count} {word.removeprefix('a ') if count == 1 else many}"
-
-
-def _rank(verdict: str) -> int:
-    order = (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
-    return next(index for index, start in enumerate(order) if verdict.startswith(start))
+    plural, order = {GAIN: "gains", LOSS: "losses"}, (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
+    ranked = [word for start in order for word in verdicts if word.startswith(start)]
+    return ", ".join(
+        f"{verdicts[word]} {word.removeprefix('a ') if verdicts[word] == 1 else plural.get(word, word)}"
+        for word in ranked
+    )
 
 
 def lines_of_d(item: Item, runs: Sequence[Run], scale: str) -> list[Line]:
@@ -363,12 +361,6 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     if decision.verdict in open_words:
         return "", open_words[decision.verdict]
     return sentences.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
-
-
-def _join(subject: str, about_d: str, known: str, unknown: str) -> str:
-    if known:
-        return f"{subject} {' and '.join(part for part in (about_d, known) if part)}"
-    return f"{subject} {about_d}; {unknown}" if about_d else f"{subject}: {unknown}"
 
 
 def describe_metric(title: str, percent: bool = True) -> str:
