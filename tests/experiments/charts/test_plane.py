@@ -51,7 +51,9 @@ def test_every_cloud_has_its_features_its_circle_and_its_angles_in_a_column():
     np.testing.assert_allclose(rays, [[1, 0], [0.5, math.sqrt(0.75)]])
 
 
-def test_the_angle_of_each_pair_is_written_once():
+def test_the_angle_of_each_pair_is_written_once_and_at_most_two_thousand_points_are_drawn():
+    many = plane.draw([cloud(samples=9000)])
+    assert sum(len(dots.get_offsets()) for dots in many.axes[0].collections) <= 2000
     axes = plane.draw([at(0, 90, 200)]).axes[2]
     assert {word.get_position(): word.get_text() for word in axes.texts} == {(0, 0): "90", (0, 1): "160", (1, 1): "110"}
     assert [label.get_text() for label in axes.get_xticklabels()] == ["class 0", "class 1"]
@@ -60,8 +62,3 @@ def test_the_angle_of_each_pair_is_written_once():
     assert (low + high) / 2 == 90  # right angles are in the middle of the colors
     nowhere = plane.Cloud("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("a", "b"))
     assert np.isnan(plane.pair_angles(nowhere)).tolist() == [[True, True], [True, False]]
-
-
-def test_at_most_two_thousand_points_are_drawn():
-    figure = plane.draw([cloud(samples=9000)])
-    assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) <= 2000

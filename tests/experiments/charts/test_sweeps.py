@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from _chart_values import DRAWN, legend, sweep
+from _chart_values import legend, sweep
 
 from _recipe_json import rewrite
 from _runs import opl, write_run
@@ -129,12 +129,6 @@ def test_sweeps_and_the_baseline_have_the_intervals_of_scipy():
     assert (level_band.get_y(), level_band.get_y() + level_band.get_height()) == pytest.approx(expected[0])
 
 
-def test_a_baseline_of_few_seeds_has_no_band():
-    [axes] = sweeps.draw({"lambda": [sweep()]}).axes
-    assert axes.get_lines()[0].get_ydata() == pytest.approx([70.5, 70.5])
-    assert not axes.patches
-
-
 def test_equal_baselines_are_drawn_once():
     one, other = (70.0, 71.0), (60.0, 61.0)
     assert legend(sweeps.draw({"lambda": [sweep("a", one), sweep("b", one), sweep("c", None)]})) == [
@@ -146,8 +140,10 @@ def test_equal_baselines_are_drawn_once():
 
 
 def test_five_seeds_or_more_are_a_band_without_dots():
-    [axes] = sweeps.draw({"batch size": [sweeps.Sweep("CE", "batch size", (64, 128), (FEW, MANY), None)]}).axes
-    means, dots = axes.get_lines()
+    [axes] = sweeps.draw({"batch size": [sweeps.Sweep("CE", "batch size", (64, 128), (FEW, MANY), FEW)]}).axes
+    baseline, means, dots = axes.get_lines()
+    assert baseline.get_ydata() == pytest.approx([71.5, 71.5])
+    assert not axes.patches  # the baseline has few seeds
     assert means.get_xdata().tolist() == [64, 128]
     assert dots.get_xydata().tolist() == [[64, value] for value in FEW]
     assert {x for path in axes.collections[0].get_paths() for x, _ in path.vertices} == {128}
@@ -161,12 +157,6 @@ def test_the_axes_are_logarithmic_with_ticks_at_the_values_of_the_runs():
     assert [label.get_text() for label in right.get_xticklabels()] == ["64", "128", "512"]
     assert right.get_lines()[0].get_xdata().tolist() == [64, 512]  # in order, and nothing where there is no number
     assert (left.get_xlabel(), right.get_xlabel()) == ("lambda", "batch size")
-
-
-def test_the_printed_legend_has_the_baseline():
-    figure = DRAWN["sweeps"]()
-    assert legend(figure) == ["baseline", "CE+OPL", "CE", "CE+OPL"]
-    assert [len(axes.collections) for axes in figure.axes] == [1, 2]  # a band for each sweep
 
 
 def test_means_and_dots_of_a_sweep_use_its_finite_seeds():

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..item import Item, Row
 from ..statistics import GAIN, LOSS, TOO_FEW, UNDECIDED
@@ -27,6 +27,9 @@ from .comparisons import (
 )
 from .runs import Run, select_runs
 from .tables import PAPER, Table, cells, describe_seeds_of, headings_of, list_rows, short_label
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDEST = 10_000  # columns, more than any table needs
 GAP = 2  # spaces between columns
@@ -237,21 +240,14 @@ def show_lines(lines: Iterable[str], stderr: bool = False) -> None:
     """Print lines, which wrap between words on a terminal."""
     console = _console(stderr)
     for line in lines:
-        for part in wrap_words(line, console.width) if console.terminal else [line]:
+        for part in wrap_words(line, console.width) if console.is_terminal else [line]:
             print(escape(part), file=sys.stderr if stderr else sys.stdout)
 
 
-class Output(NamedTuple):
-    """Where text goes."""
-
-    terminal: bool
-    width: int
-    """In columns; without a terminal, more than any table needs."""
-
-
-def _console(stderr: bool = False) -> Output:
+def _console(stderr: bool = False) -> "Console":
+    """The console; where it is not a terminal, it is wider than any table."""
     console = make_console(stderr=stderr)
-    return Output(console.is_terminal, console.width if console.is_terminal else WIDEST)
+    return console if console.is_terminal else make_console(stderr=stderr, width=WIDEST)
 
 
 def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
