@@ -13,9 +13,12 @@ from opl.experiments.item import Row
 from opl.experiments.results.runs import read_runs
 
 
-def run_with(labels, top5, p5, pixels):
+def run_with(labels, top5, p5, pixels, **about):
     arrays = {"labels": labels, "top5": top5, "p5": p5, "pixels": pixels, "pixel_rows": np.arange(len(pixels))}
-    return SimpleNamespace(where="runs", arrays=lambda _: arrays, class_names=lambda count: tuple("abcdefg"[:count]))
+    names = "abcdefg"
+    return SimpleNamespace(
+        where="runs", arrays=lambda name="test": arrays, class_names=lambda count: tuple(names[:count]), **about
+    )
 
 
 def test_fixed_pictures_equal_a_loop():
@@ -56,16 +59,8 @@ def test_each_picture_is_beside_the_predictions_of_both_models():
 
 def run_of(name, seed, predicted, labels=(0, 1, 2, 0)):
     """A run of four test pictures of which three are kept, with one prediction each."""
-    arrays = {
-        "labels": np.array(labels),
-        "top5": np.array(predicted)[:, None],
-        "p5": np.array([[0.9], [0.8], [0.7], [0.6]]),
-        "pixels": np.zeros((3, 8, 8, 1), dtype=np.uint8),
-        "pixel_rows": np.array([0, 1, 2]),
-    }
-    return SimpleNamespace(
-        name=name, seed=seed, arrays=lambda name="test": arrays, class_names=lambda count: tuple("abc"[:count])
-    )
+    p5, pixels = np.array([[0.9], [0.8], [0.7], [0.6]]), np.zeros((3, 8, 8, 1), dtype=np.uint8)
+    return run_with(np.array(labels), np.array(predicted)[:, None], p5, pixels, name=name, seed=seed)
 
 
 def test_broken_images_are_those_fixed_in_the_other_direction_and_all_images_are_counted():

@@ -10,12 +10,11 @@ import pytest
 from _written_page import chart_of, page_of, table_of
 
 from _page import Reader
-from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run, write_table
+from _runs import ITEM, PLANE, SEARCH, write_everything, write_novel, write_run
 from _vouched import vouch
 from opl.experiments import cli, paper
 from opl.experiments.charts import curves, lda
 from opl.experiments.charts.figure import draw_item
-from opl.experiments.report.page import write_report
 from opl.experiments.results.comparisons import describe_difference
 from opl.experiments.results.runs import read_runs, select_runs
 from opl.experiments.results.tables import build_table
@@ -160,13 +159,3 @@ def test_the_copied_table_equals_the_file_and_the_terminal(tmp_path, capfd, monk
     paragraphs = file.strip().split("\n\n")[1:]
     assert [line for line in terminal if line in paragraphs] == paragraphs
     assert item.note in paragraphs
-
-
-def test_a_table_with_missing_rows_is_copied_completely(tmp_path):
-    write_table(tmp_path, seeds=1)
-    more = replace(ITEM, rows=(*ITEM.rows, replace(ITEM.rows[0], label="HNC", recipe="cifar100-hnc")))
-    page = write_report(tmp_path, {"table-1": more}).read_text(encoding="utf-8")
-    copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
-    runs = read_runs(tmp_path)
-    assert html.unescape(copied) == document(build_table(more, runs, "small"))
-    assert "| HNC | 0 |" in copied

@@ -32,12 +32,13 @@ def part_of(page, name):
     return page[start : end if end > 0 else page.index("</section>", start)]
 
 
-def test_numbers_are_those_of_the_table_and_can_be_copied(tmp_path):
+def test_numbers_are_those_of_the_table_and_can_be_copied_with_rows_that_have_no_runs(tmp_path):
     write_table(tmp_path)
-    page = page_of(tmp_path)
+    item = replace(ITEM, rows=(*ITEM.rows, replace(ITEM.rows[0], label="HNC", recipe="cifar100-hnc")))
+    page = page_of(tmp_path, {"table-1": item})
     text = Reader(page).words
-    table = build_table(ITEM, read_runs(tmp_path), "small")
-    for line in table.lines:
+    table = build_table(item, read_runs(tmp_path), "small")
+    for line in table.lines[:-1]:
         for name in METRICS:
             assert format_interval(line.numbers[name]) in text
         for value in line.paper.values():
@@ -46,6 +47,7 @@ def test_numbers_are_those_of_the_table_and_can_be_copied(tmp_path):
     assert f"{difference.mean:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]" in text
     copied = re.search(r'<pre id="copy-table-1-small" hidden>(.*?)</pre>', page, re.DOTALL).group(1)
     assert html.unescape(copied) == document(table)
+    assert "| HNC | 0 |" in copied
 
 
 def test_p_values_are_in_the_details_alone_and_every_difference_names_its_baseline(tmp_path):

@@ -14,11 +14,9 @@ import opl as opl_package
 from _page import Reader
 from _runs import ITEM, ITEMS, opl, write_everything, write_run, write_table
 from opl.errors import FolderError
-from opl.experiments import paper
 from opl.experiments.report.page import write_report
 from opl.experiments.results.conformity import screen
 from opl.experiments.results.runs import read_runs
-from opl.experiments.training.run import run
 
 ONE = {"table-1": ITEM}
 
@@ -169,17 +167,3 @@ def test_torch_is_not_needed(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     assert (tmp_path / "runs" / "report.html").stat().st_size <= 3_000_000
-
-
-@pytest.mark.slow
-def test_the_page_of_a_trained_run_needs_no_torch(tmp_path):
-    run(paper.recipe("digits-opl", "tiny"), tmp_path)
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from opl.experiments.report.page import write_report; from opl.experiments.item import Item, Row\n"
-        "items = {'demo': Item('demo', '<b>t</b>', 'd', {'test/top1': 'top'}, (Row('CE', 'digits-opl', {}),))}\n"
-        f"print(write_report({str(tmp_path)!r}, items).read_text())"
-    )
-    page = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "&lt;b&gt;t&lt;/b&gt;" in page
-    assert "digits-opl/seed-0" in page

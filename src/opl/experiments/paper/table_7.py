@@ -13,8 +13,7 @@ A row is the run of its last source; the runs of the others are members of its f
 """
 
 from dataclasses import dataclass, replace
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..evaluation.protocols import (
     BASE_METRIC,
@@ -27,7 +26,7 @@ from ..item import MINUTE, Cost, Item, Measure, Quoted, Row
 from ..run_folder import measure_name
 from ..scales import SCALES, Scale
 from ..settings import to_json
-from .variant import Variant
+from .variant import Build, Variant
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -109,22 +108,16 @@ SMALL_SOURCES = tuple(SMALL_TRAINING)
 OF_SCALE: dict[Scale, tuple[str, ...]] = {"paper": tuple(SOURCES), "small": SMALL_SOURCES, "tiny": SMALL_SOURCES}
 
 
-def _method(m: ModuleType) -> Any:
-    return m.CrossEntropy()
-
-
-def _with_opl(m: ModuleType) -> Any:
-    return m.CrossEntropyOPL()
-
-
+CE: Build = lambda m: m.CrossEntropy()  # noqa: E731
+OPL: Build = lambda m: m.CrossEntropyOPL()  # noqa: E731
 LARGE: tuple[Scale, ...] = ("paper", "tiny")
 VARIANTS = {
-    "base": Variant("base network alone", _method),
-    "base-opl": Variant("base network alone+OPL", _with_opl, "base"),
-    "pnf": Variant("SUR-pnf", _method, paper={"meta": PAPER["SUR"]}),
-    "pnf-opl": Variant("SUR-pnf+OPL", _with_opl, "pnf", {"meta": PAPER["SUR+OPL"]}),
-    "sur": Variant("SUR, independent networks", _method, scales=LARGE),
-    "sur-opl": Variant("SUR, independent networks+OPL", _with_opl, "sur", scales=LARGE),
+    "base": Variant("base network alone", CE),
+    "base-opl": Variant("base network alone+OPL", OPL, "base"),
+    "pnf": Variant("SUR-pnf", CE, paper={"meta": PAPER["SUR"]}),
+    "pnf-opl": Variant("SUR-pnf+OPL", OPL, "pnf", {"meta": PAPER["SUR+OPL"]}),
+    "sur": Variant("SUR, independent networks", CE, scales=LARGE),
+    "sur-opl": Variant("SUR, independent networks+OPL", OPL, "sur", scales=LARGE),
 }
 """The methods take `opl.experiments.methods`."""
 

@@ -7,8 +7,9 @@ the runs store is used, so the same folder gives the same tables everywhere, wit
 files is `damaged` before (see `runs`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..item import Item
@@ -27,9 +28,11 @@ def screen(runs: Iterable[Run], items: Iterable[Item]) -> list[Run]:
         items: the tables and figures that name rows and their baselines.
     """
     baselines = {row.recipe: row.baseline for item in items for row in item.rows if row.baseline}
-    screened = _without_repetitions([_refuse(run, _faults(run)) for run in runs])
-    screened = _with_settings_of_the_latest(_like_their_baselines(screened, baselines))
-    return _with_their_members(screened)
+    screened = [_refuse(run, _faults(run)) for run in runs]
+    unlike = partial(_unlike_baselines, baselines=baselines)
+    for rule in (_repetitions, unlike, _other_than_the_latest, _refused_members):
+        screened = [_refuse(run, faults) for run, faults in zip(screened, rule(screened), strict=True)]
+    return screened
 
 
 def describe_code(runs: Sequence[Run]) -> str:
@@ -90,8 +93,8 @@ def _faults_of_teacher(run: Run) -> list[str]:
     return faults + ([f"it came after {name} with seed {seed}"] if seed != run.seed else [])
 
 
-def _with_settings_of_the_latest(runs: Sequence[Run]) -> list[Run]:
-    """Refuse a run whose settings, or whose teacher's, differ from those of the latest run of its recipe and scale.
+def _other_than_the_latest(runs: Sequence[Run]) -> Iterator[list[str]]:
+    """Settings of a run, or of its teacher, that differ from those of the latest run of its recipe and scale.
 
     Seeds are not compared. A setting that only one of the two runs has is not compared either: it was added or removed
     between the versions of the code that trained them.
@@ -101,16 +104,14 @@ def _with_settings_of_the_latest(runs: Sequence[Run]) -> list[Run]:
         known = latest.setdefault((run.name, run.scale), run)
         if _started(run) > _started(known):
             latest[run.name, run.scale] = run
-    kept = []
     for run in runs:
         newest = latest.get((run.name, run.scale), run)
         changed = [
             *_describe_differences(run.recipe, newest.recipe),
             *(f"after.{text}" for text in _describe_differences(_teacher(run), _teacher(newest))),
         ]
-        faults = [f"other settings than {newest.where}: {', '.join(changed)}"] if changed else []
-        kept.append(_refuse(run, faults if run.scale != "custom" else []))
-    return kept
+        differs = changed and run.scale != "custom"
+        yield [f"other settings than {newest.where}: {', '.join(changed)}"] if differs else []
 
 
 def _started(run: Run) -> str:
@@ -131,30 +132,25 @@ def _shared(settings: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _without_repetitions(runs: Sequence[Run]) -> list[Run]:
-    """Refuse a run that has the seed or the weights of an earlier run of its recipe."""
+def _repetitions(runs: Sequence[Run]) -> Iterator[list[str]]:
+    """The seed or the weights of an earlier run of the same recipe."""
     seeds: dict[tuple[str, str, int], Run] = {}
     weights: dict[tuple[str, str], Run] = {}
-    kept = []
     for run in runs:
-        faults = []
+        first = twin = run
         if run.state == "done":
             first = seeds.setdefault((run.name, run.scale, run.seed), run)
-            if first is not run:
-                faults.append(f"the same recipe and seed as {first.where}")
             weight = run.weights_sum()
-            if weight:
-                twin = weights.setdefault((run.name, weight), run)
-                if twin is not run and not faults:
-                    faults.append(f"the same weights as {twin.where}")
-        kept.append(_refuse(run, faults))
-    return kept
+            twin = weights.setdefault((run.name, weight), run) if weight else run
+        if first is not run:
+            yield [f"the same recipe and seed as {first.where}"]
+        else:
+            yield [f"the same weights as {twin.where}"] if twin is not run else []
 
 
-def _with_their_members(runs: Sequence[Run]) -> list[Run]:
-    """Refuse a run that was evaluated with a refused run, or with other weights of a run than the present ones."""
+def _refused_members(runs: Sequence[Run]) -> Iterator[list[str]]:
+    """Refused runs that a run was evaluated with, or other weights of a run than the present ones."""
     by_seed = {(run.name, run.scale, run.seed): run for run in runs}
-    kept = []
     for run in runs:
         measures = run.folder.measures() if run.result and run.recipe.get("members") else ()
         members = [inner(run.measure(name), "members").items() for name in measures]
@@ -165,18 +161,15 @@ def _with_their_members(runs: Sequence[Run]) -> list[Run]:
                 faults[name] = f"it was evaluated with {name}, which is refused ({member.sentence})"
             elif member is not None and member.weights_sum() not in ("", weights):
                 faults[name] = f"it was evaluated with other weights of {name} than are there now"
-        kept.append(_refuse(run, list(faults.values())))
-    return kept
+        yield list(faults.values())
 
 
-def _like_their_baselines(runs: Sequence[Run], baselines: Mapping[str, str]) -> list[Run]:
-    """Refuse a run that differs from its baseline of the same seed in more than the method."""
+def _unlike_baselines(runs: Sequence[Run], baselines: Mapping[str, str]) -> Iterator[list[str]]:
+    """What differs from the baseline of the same seed, besides the method."""
     done = {(run.name, run.scale, run.seed): run for run in runs if run.state == "done"}
-    kept = []
     for run in runs:
         base = done.get((baselines.get(run.name, ""), run.scale, run.seed))
-        kept.append(_refuse(run, _unlike(run, base)) if base is not None else run)
-    return kept
+        yield _unlike(run, base) if base is not None else []
 
 
 def _unlike(run: Run, base: Run) -> list[str]:
