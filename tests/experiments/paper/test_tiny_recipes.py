@@ -57,21 +57,19 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize(
-    "names",
-    [*DIFFERENT.values(), *(pytest.param(names, marks=pytest.mark.slow) for names in SLOW.values())],
-    ids=[*DIFFERENT, *SLOW],
-)
-def test_runs_of_different_methods_end_with_other_weights_and_sensible_geometry(names, tmp_path, one_thread):
+@pytest.mark.parametrize("group", [*DIFFERENT, *(pytest.param(group, marks=pytest.mark.slow) for group in SLOW)])
+def test_runs_of_different_methods_end_with_other_weights_and_sensible_geometry(group, tmp_path, one_thread):
+    names, trained_enough = (DIFFERENT | SLOW)[group], group.startswith("table-")
     results = {name: run(paper.recipe(name, "tiny"), tmp_path) for name in names}
-    assert len({round(result["test/loss"], 4) for result in results.values()}) == len(names) > 4
+    losses = [result["test/loss"] for result in results.values()]
+    assert len({round(loss, 4) if trained_enough else loss for loss in losses}) == len(names) > 4
     folders = {name: RunFolder.of(tmp_path, name, 0) for name in names}
     for name, folder in folders.items():
         assert all(math.isfinite(record[key]) for record in folder.metrics() for key in ("s", "d", "train/loss")), name
-        assert names[0].startswith("cifar100-") or 0 < results[name]["test/d"] < results[name]["test/s"] <= 1
+        assert not trained_enough or 0 < results[name]["test/d"] < results[name]["test/s"] <= 1, name
     weights = {name: (folder.path / MODEL).read_bytes() for name, folder in folders.items()}
     for one, other in combinations(names, 2):
         assert weights[one] != weights[other], (one, other)
-        if names[0].startswith("cifar100-"):
+        if group.startswith("ResNet-"):
             first, second = (folders[name].weights()["conv1.weight"] for name in (one, other))
             assert not first.equal(second), (one, other)
