@@ -9,6 +9,7 @@ from opl.experiments import paper
 from opl.experiments.methods import OPL
 from opl.experiments.paper import board, fast, open_questions
 from opl.experiments.run_folder import RunFolder
+from opl.experiments.scales import SCALES
 from opl.experiments.training.run import run
 
 ROWS = open_questions.OPEN_QUESTIONS.rows
@@ -24,6 +25,14 @@ def test_a_row_with_opl_is_its_baseline_with_the_paper_s_opl():
             assert method_of(row.recipe).opl == OPL()
             assert method_of(row.recipe).baseline() == method_of(row.baseline)
     assert method_of("cifar10-views-nt-xent-opl").baseline() == method_of("cifar10-views-nt-xent")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_all_losses_of_a_question_share_everything_but_the_method(scale):
+    for name in (open_questions.TAIL, open_questions.VIEWS):
+        made = [paper.recipe(row.recipe, scale) for row in ROWS if row.recipe.startswith(name)]
+        assert len({repr(replace(recipe, name="x", method=made[0].method)) for recipe in made}) == 1
+        assert len({repr(recipe.method) for recipe in made}) == len(made)
 
 
 def test_imbalanced_training_has_the_network_and_the_number_of_steps_of_the_board():

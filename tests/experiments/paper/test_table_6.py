@@ -1,6 +1,10 @@
 """Table 6: its rows, quotations and margins are those of the paper."""
 
+from dataclasses import replace
+
 from opl.experiments import paper
+from opl.experiments.methods import CrossEntropy
+from opl.experiments.scales import SCALES
 
 DATA_SETS = ("cifar-fs", "mini-imagenet", "tiered-imagenet")
 
@@ -12,6 +16,14 @@ def test_every_data_set_has_the_rows_of_the_paper_at_every_scale():
         for dataset in DATA_SETS:
             for key in ("rfs", "rfs-opl", "skd", "skd-opl"):
                 assert rows[f"{dataset}-{key}"].needs == ("" if dataset == "cifar-fs" else dataset)
+
+
+def test_rfs_script_recipes_differ_in_the_method_alone():
+    for dataset in DATA_SETS:
+        for scale in SCALES:
+            made = [paper.recipe(f"{dataset}-{key}", scale) for key in ("rfs-script", "rfs-script-opl")]
+            with_opl, without = (replace(recipe, name="x", method=CrossEntropy()) for recipe in made)
+            assert with_opl == without
 
 
 def test_quotations_are_those_of_the_paper():
