@@ -1,4 +1,4 @@
-"""Output to the terminal: text from files and names of files cannot control it. Does not import torch."""
+"""Text for people: counted nouns, and output that text from files cannot control. Does not import torch."""
 
 import os
 import re
@@ -22,6 +22,17 @@ def escape(text: str) -> str:
         'cat\\\\x1b[31m'
     """
     return CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def count(number: object, noun: str, plural: str = "") -> str:
+    """Return a number, or a mark that it is unknown, with its noun.
+
+    Example:
+        >>> count(1, "image"), count(2000, "copy", "copies"), count("?", "core")
+        ('1 image', '2,000 copies', '? cores')
+    """
+    amount = f"{number:,}" if isinstance(number, int) else str(number)
+    return f"{amount} {noun if number == 1 else plural or noun + 's'}"
 
 
 def open_closed_streams() -> None:

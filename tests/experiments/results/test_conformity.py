@@ -190,7 +190,7 @@ def test_runs_of_older_code_are_named(folder):
     vouch(path)  # as a run of that code would be
     text = text_of(folder)
     assert "runs of different code are compared" in text
-    assert "commit 0123456789, torch 2.6.0 (1 runs)" in text
+    assert "commit 0123456789, torch 2.6.0 (1 run)" in text
 
 
 def test_another_scale_copied_in_is_in_no_row(folder):

@@ -99,7 +99,7 @@ def test_records_of_several_folders_add_up_to_more_seeds(runs, tmp_path):
     assert (line.difference["test/top1"].low, line.difference["test/top1"].high) == pytest.approx((low, high))
     origin = render_table(DEMO, found, "small")
     assert "From 8 records, seeds 0 to 3; commit 06f8644cf3;" in origin
-    assert "Linux-6.1, 2 cores, 1 threads per run, no accelerator (6 runs)" in origin
+    assert "Linux-6.1, 2 cores, 1 thread per run, no accelerator (6 runs)" in origin
     assert (
         "64 cores, 8 threads per run, A100 (2 runs); 2026-11-15 to 2026-12-24; 8 min 24 s of training in total"
         in origin

@@ -91,7 +91,7 @@ def test_sentences_of_the_summary_follow_from_the_records_and_results_md_has_the
         if len(sizes) > 1:
             assert f"{sizes[network]} of the {len(chosen)} settings" in sentence
         else:
-            assert f"All {len(chosen)} settings have the network" in sentence
+            assert f"All {len(chosen)} settings use" in sentence
 
 
 def test_table_8_is_analyzed_by_weight_and_gamma(runs):

@@ -68,7 +68,7 @@ def test_it_says_what_ran_and_the_items_note_everywhere(tmp_path, capsys):
         assert ITEM.note in said
         assert "CifarResNet-8; Cifar100, 20 classes" in said
         assert "9,011 to 9,012 training, 989 validation, 2,000 test images" in said
-        assert "10 epochs of batches of 128" in said
+        assert "10 epochs, batch size 128" in said
         assert "the last epoch is tested" in said
     assert as_json(table)["protocols"] == table.protocols
     assert json.dumps(as_json(table), allow_nan=False)

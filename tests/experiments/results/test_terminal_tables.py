@@ -18,7 +18,7 @@ from opl.experiments.results.tables import PAPER, QUOTED, Table, common_words, h
 from opl.experiments.results.text import show
 from opl.experiments.scales import SCALES
 
-PROTOCOL = "Ours: SomeNetwork-8 (width 16); SomeData, 20 classes, 9,011 training images; 12 epochs of batches of 64."
+PROTOCOL = "Ours: SomeNetwork-8 (width 16); SomeData, 20 classes, 9,011 training images; 12 epochs, batch size 64."
 RULE = re.compile(r"-[- ]*")
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..._ranges import CountOrZero, Fraction, Name, Pixels, Seed
 from ...errors import DataError
+from ..terminal import count
 from ..types import DataSet, Images, Splits, derived
 from .augment import Flip, PadCrop, enabled
 from .read import find, serve
@@ -36,7 +37,6 @@ from .read.listing import (
     DataFiles,
     Listing,
     Source,
-    count,
     list_class_folders,
     list_csv,
     name_some,

@@ -220,7 +220,7 @@ def describe_training(subject: Subject, config: NetworkConfig) -> str:
         "Machine": f"{machine.get('system', '?')}, {machine.get('cores', '?')} cores, {machine.get('threads', '?')} "
         f"threads, accelerator: {machine.get('accelerator', '?')}",
         "Time": f"{run.seconds:.0f} s of training, started {about.get('started', '?')}",
-        "Settings": f"{run.recipe.get('epochs', '?')} epochs of batches of {run.recipe.get('batch_size', '?')}, "
+        "Settings": f"{run.recipe.get('epochs', '?')} epochs, batch size {run.recipe.get('batch_size', '?')}, "
         f"precision {config.precision}, from {run.result.get('start', 'scratch')}; all of them are in `training.json`",
     }
     listed = "\n".join(f"- {name}: {text}." for name, text in facts.items())

@@ -72,7 +72,7 @@ THE_BOARD = Item(
         Row(label, name_of(key), {}, baseline="" if key == "ce" else name_of("ce")) for key, label in LABELS.items()
     ),
     costs={"small": Cost(8 * MINUTE, cores=2)},  # of CE
-    note="A plan that was written before the runs: docs/study.md, section The board.",
+    note="Planned before the runs: docs/study.md, section The board.",
     figure="board",
     headline=name_of("opl"),
     measures=(

@@ -69,7 +69,7 @@ OPEN_QUESTIONS = Item(
     seeds=2,
     costs={"small": Cost(12 * MINUTE)},
     note="Imbalance: balanced accuracy is primary. Two views: kNN is primary (20 neighbors among 5,000 training "
-    "images); balanced accuracy is that of a linear probe. A plan that was written before the runs: docs/study.md, "
+    "images); balanced accuracy is that of a linear probe. Planned before the runs: docs/study.md, "
     "section Open questions.",
     compared=("test/balanced", "test/knn"),
     headline=f"{TAIL}-ce-opl",

@@ -103,7 +103,7 @@ STUDY = Item(
     ),
     seeds=6,
     first_seed=3,
-    note="A plan that was written before the runs: docs/study.md.",
+    note="Planned before the runs: docs/study.md.",
     figure="forest",
     costs={"small": Cost(8 * MINUTE, cores=2)},
     headline=name_of(WINNER),

@@ -319,8 +319,8 @@ def _disagreements(item: Item, table: Sequence[Line], name: str) -> list[str]:
             claimed = line.decisions[name].verdict in (GAIN, LOSS)
             if claimed != (adjusted < UNEQUAL):
                 texts.append(
-                    f"{line.label}, {item.metrics[name]}: with the variance of this row alone p is "
-                    f"{_probability(line.decisions[name].alone)}, Holm {_probability(adjusted)}, "
+                    f"{line.label}, {item.metrics[name]}: with this row's variance alone, p "
+                    f"{_probability(line.decisions[name].alone)} (Holm {_probability(adjusted)}), "
                     f"{'undecided' if claimed else 'below 0.05'}"
                 )
     return texts

@@ -7,6 +7,7 @@ the runs store is used, so the same folder gives the same tables everywhere, wit
 files is `damaged` before (see `runs`).
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 from ..item import Item
 from ..run_folder import ENDED_AFTER
 from ..settings import FREE, describe_changes, differences
+from ..terminal import count
 from .runs import REFUSED, Run, inner, number
 
 OF_METHOD = {"name", "method", "after", "members", "kind"}  # settings in which a row may differ from its baseline
@@ -37,17 +39,15 @@ def screen(runs: Iterable[Run], items: Iterable[Item]) -> list[Run]:
 
 def describe_code(runs: Sequence[Run]) -> str:
     """The commits and torch versions of some runs if there are several; otherwise empty."""
-    counts: dict[str, int] = {}
+    codes: Counter[str] = Counter()
     for run in runs:
         versions = run.about.get("versions")
         torch = versions.get("torch", "?") if isinstance(versions, dict) else "?"
-        code = f"commit {run.about.get('commit') or 'unknown'}, torch {torch}"
-        counts[code] = counts.get(code, 0) + 1
-    if len(counts) < 2:
+        codes[f"commit {run.about.get('commit') or 'unknown'}, torch {torch}"] += 1
+    if len(codes) < 2:
         return ""
-    return "runs of different code are compared: " + "; ".join(
-        f"{code} ({count} runs)" for code, count in counts.items()
-    )
+    listed = "; ".join(f"{code} ({count(number, 'run')})" for code, number in codes.items())
+    return f"runs of different code are compared: {listed}"
 
 
 def _refuse(run: Run, faults: Sequence[str]) -> Run:

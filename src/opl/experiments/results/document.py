@@ -24,6 +24,7 @@ from typing import NamedTuple
 from ...errors import FolderError, OptionError, did_you_mean
 from ..item import Item, describe_costs
 from ..statistics import GAIN, LOSS, Interval
+from ..terminal import count
 from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs
 from .conformity import screen
 from .records import read_records
@@ -215,7 +216,7 @@ def render_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> str:
         )
         for one in verdicts
     ]
-    counts = ", ".join(f"{count} from {single} to {moderated}" for (single, moderated), count in changed.items())
+    counts = ", ".join(f"{number} from {single} to {moderated}" for (single, moderated), number in changed.items())
     text = f"{changed.total()} of {len(verdicts)} verdicts differ: {counts or 'none'}."
     return f"{text}\n\n{markdown_table(heading, rows)}"
 
@@ -298,7 +299,7 @@ def describe_origin(runs: Sequence[Run]) -> str:
     """The seeds, code, days, machines and total time of some runs."""
     days = sorted({str(run.about.get("started", "?"))[:10] for run in runs})
     return (
-        f"From {len(runs)} records, {list_seeds(run.seed for run in runs)}; "
+        f"From {count(len(runs), 'record')}, {list_seeds(run.seed for run in runs)}; "
         f"commit {_count(str(run.about.get('commit') or 'unknown') for run in runs)}; "
         f"{_count(map(_versions, runs))}; {_count(map(_machine, runs))}; "
         f"{days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
@@ -334,7 +335,9 @@ def _chosen(arguments: list[str], line: int, items: Mapping[str, Item]) -> tuple
 def _count(texts: Iterable[str]) -> str:
     """One text if all are equal, otherwise every text with the number of its runs."""
     counts = Counter(texts)
-    return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{text} ({n} runs)" for text, n in counts.items())
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{text} ({count(number, 'run')})" for text, number in counts.items())
 
 
 def _versions(run: Run) -> str:
@@ -346,7 +349,7 @@ def _machine(run: Run) -> str:
     machine = inner(run.about, "machine")
     system, cores, threads = (machine.get(name, "?") for name in ("system", "cores", "threads"))
     accelerator = str(machine.get("accelerator", "none")).replace("none", "no accelerator")
-    return f"{system}, {cores} cores, {threads} threads per run, {accelerator}"
+    return f"{system}, {count(cores, 'core')}, {count(threads, 'thread')} per run, {accelerator}"
 
 
 def render_blocks(text: str, render: Render) -> str:

@@ -170,11 +170,11 @@ def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     same, rest = ([setting for setting in settings if (setting.network == network) is equal] for equal in (True, False))
     name = network.rstrip("-")
     if not rest:
-        details = f" All {count} settings have the network {name}."
+        details = f" All {count} settings use {name}."
     elif count == 1:
         details = ""
     else:
-        details = f" {count} of the {len(settings)} settings have the network {name}, with a mean of {_describe(same)}"
+        details = f" {count} of the {len(settings)} settings use {name}, with a mean of {_describe(same)}"
         details += f"; the other {len(rest)} have a mean of {_describe(rest)}." if len(rest) > 1 else "."
     return f"**{summary.task.capitalize()}: {verdict}.**{details}"
 

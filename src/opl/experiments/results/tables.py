@@ -7,6 +7,7 @@ from typing import Any
 
 from ..item import Item
 from ..statistics import Decision, Interval
+from ..terminal import count
 from .comparisons import Line, describe_decision, describe_paper, format_interval, lines, notes
 from .runs import Run, inner, select_runs
 
@@ -242,7 +243,7 @@ def _protocol(run: Run) -> tuple[str, str]:
     return (
         f"{describe_network(inner(recipe, 'model'))}; {data.get('kind', '?')}{synthetic}{target}"
         + (f", {classes} classes" if classes else ""),
-        f"{recipe.get('epochs', '?')} epochs of batches of {recipe.get('batch_size', '?')}, "
+        f"{count(recipe.get('epochs', '?'), 'epoch')}, batch size {recipe.get('batch_size', '?')}, "
         f"{SELECTIONS.get(selection, selection)}",
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..terminal import make_console
+from ..terminal import count, make_console
 from .preferences import Preferences
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def describe_images(facts: "ImageFacts") -> dict[str, str]:
 
 def warnings_about(facts: "ImageFacts") -> list[str]:
     """Return warnings about what may mislead: imbalance, few images of a class, a small test part."""
-    from ..data.read.listing import count, name_some
+    from ..data.read.listing import name_some
 
     warnings = []
     if is_imbalanced(facts):

@@ -18,6 +18,7 @@ import numpy as np
 
 from ....errors import DataError
 from ...files import read_limited
+from ...terminal import count
 from .catalog import CatalogEntry
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
@@ -198,8 +199,8 @@ def read_blocks(blocks: Iterable[Block], rows: Sequence[int]) -> Iterator[Source
     """
     wanted, start = iter(rows), 0
     row = next(wanted, None)
-    for _, count, open_block in blocks:
-        end = start + count
+    for _, length, open_block in blocks:
+        end = start + length
         if row is not None and row < end:
             for index, source in enumerate(open_block(), start):
                 if index == row:
@@ -279,16 +280,6 @@ def name_some(names: Sequence[str]) -> str:
     """
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun.
-
-    Example:
-        >>> count(1, "image"), count(2000, "copy", "copies")
-        ('1 image', '2,000 copies')
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 # Folders
