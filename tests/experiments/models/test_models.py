@@ -216,7 +216,7 @@ def test_initialization_is_as_published():
         (CifarResNet(depth=18), ["14 or 20"]),
         (ResNet(depth=56), ["depth is 56", "18, 34, 50, 101"]),
         (ResNet(stem="cifar10"), ["'cifar10'", "did you mean 'cifar'"]),
-        (ResNet12(widths=(64, 160, 320)), ["widths has 3 values", "give 4"]),
+        (ResNet12(widths=(64, 160, 320)), ["widths has 3 values", "must have 4"]),
         (ResNet12(widths=(64, 160, 0, 640)), ["widths.2 is 0", "between 1 and"]),
         (ResNet12(drop=1.0), ["drop is 1.0", "below 1"]),
         (ResNet12(drop=-0.1), ["drop is -0.1"]),
