@@ -17,14 +17,15 @@ def metric_lines(records: list[dict], settings: bytes = b"") -> str:
     )
 
 
-def vouch(path: Path, *, done: bool = True) -> Path:
-    """List the SHA-256 of the files of a run as they are now, as a finished or an unfinished run does."""
+def vouch(path: Path, *, done: bool = True, more: dict[str, list[str]] | None = None) -> Path:
+    """List the SHA-256 of the files of a run as they are now, as a finished or an unfinished run does; and `more`."""
     with suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):  # no records
         _check_again(path / "metrics.jsonl", (path / "recipe.json").read_bytes())
     files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*")) if file.is_file()}
     sums = {name: [sha256(file)] for name, file in files.items() if name not in UNLISTED and ".pt" not in name}
     if not done:
         sums.pop("metrics.jsonl", None)
+    sums |= more or {}
     total = hashlib.sha256(json.dumps(sums, sort_keys=True).encode()).hexdigest()
     (path / ("done" if done else "sums.json")).write_text(json.dumps({"files": sums, "sha256": total}))
     return path

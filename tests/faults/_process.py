@@ -1,20 +1,26 @@
-"""`opl` commands as child processes that can be killed, watched and counted (Linux).
+"""`opl` commands that can be killed, watched and counted (Linux).
 
-A command is forked from a process that has imported torch once, which costs a tenth of a second. Commands that start
-themselves again by `sys.argv` run in a fresh Python process.
+`call` runs a command in this process, which is the fastest. `start` forks a child from a process that has imported
+torch once, for commands that are killed or may take all memory; `start(fresh=True)` starts a new Python process, for
+commands that start themselves again by `sys.argv`. A command is a line of text or a list of arguments. Its working
+folder is the folder of the case, so that paths are relative, and its cache is in there.
 """
 
 import atexit
 import contextlib
 import ctypes
+import io
 import multiprocessing
 import os
 import resource
+import shlex
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -23,7 +29,7 @@ import psutil
 
 TIME_LIMIT = 300.0  # seconds after which a command counts as hanging
 GRACE = 10.0  # seconds in which the children of a finished command must exit
-MEMORY = 6 * 2**30  # bytes per command, so that an endless file cannot take down the machine
+MEMORY = 6 * 2**30  # bytes per process, so that an endless file cannot take down the machine
 SUBREAPER, DEATH_SIGNAL = 36, 1  # prctl: adopt orphaned descendants; receive a signal when the parent dies
 PRELOADED = (
     "torch", "lightning_fabric", "datasets", "pyarrow.parquet", "matplotlib.figure", "scipy.stats", "sklearn.datasets",
@@ -32,6 +38,8 @@ PRELOADED = (
 )  # fmt: skip
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "120"}
 CRASHES = ("Traceback (most recent call last)", "Fatal Python error", "a defect of opl")
+Argv = str | Sequence[str]
+Function = Callable[[], object] | None
 
 
 class Ended(NamedTuple):
@@ -53,9 +61,10 @@ class Ended(NamedTuple):
         return "orphan" if self.orphans else ""
 
     @property
-    def refused(self) -> bool:
-        """Whether it ended with exit code 1 or 2 and a message."""
-        return self.code in (1, 2) and bool(self.output.strip())
+    def outcome(self) -> str:
+        """The outcome of a command that may succeed, or refuse with exit code 1 or 2 and a message."""
+        refused = self.code in (1, 2) and self.output.strip()
+        return self.fault or ("right" if self.code == 0 else "refused" if refused else "silent")
 
 
 class Command:
@@ -80,7 +89,7 @@ class Command:
         while self.child.exitcode is None and time.monotonic() < deadline:
             if condition():
                 return True
-            time.sleep(0.001)
+            time.sleep(0.002)
         return False
 
     def wait(self, limit: float = TIME_LIMIT) -> Ended:
@@ -99,11 +108,10 @@ class Command:
 
 
 def preload() -> None:
-    """Import what commands need and adopt orphans, before any thread is started."""
+    """Import what commands need, before any thread is started."""
     os.environ.update(ENVIRONMENT)
     for name in PRELOADED:
         import_module(name)
-    prctl(SUBREAPER, 1)
 
 
 def prctl(option: int, value: int) -> None:
@@ -111,17 +119,26 @@ def prctl(option: int, value: int) -> None:
     ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
+def _execute(argv: Argv, cwd: Path, function: Function) -> int:
+    """Run `opl argv`, or a function in its place, in a folder; return the exit code."""
+    from opl.errors import OplError
+    from opl.experiments.cli import main
+
+    os.chdir(cwd)
+    os.environ["OPL_CACHE"] = str(cwd / "cache")
+    words = shlex.split(argv) if isinstance(argv, str) else list(argv)
+    sys.argv = ["opl", *words]
+    try:
+        return main(words) if function is None else int(bool(function()))
+    except OplError as error:
+        print(f"opl: {error}", file=sys.stderr)
+        return 1
+
+
 def start(
-    argv: Sequence[str] = (),
-    *,
-    cwd: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    fresh: bool = False,
-    delay: float = 0.0,
-    call: Callable[[], object] | None = None,
-    memory: int = MEMORY,
+    argv: Argv, cwd: Path, *, fresh: bool = False, delay: float = 0.0, function: Function = None, memory: int = MEMORY
 ) -> Command:
-    """Start `opl argv`, or `call` in its place, in a forked child; `fresh` starts a new Python process."""
+    """Start a command in a forked child."""
     output = tempfile.TemporaryFile()  # noqa: SIM115
 
     def become() -> None:
@@ -130,18 +147,14 @@ def start(
         prctl(DEATH_SIGNAL, signal.SIGKILL)
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
         Command.running.clear()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-        os.environ.update(environment or {})
-        os.chdir(cwd or ".")
+        for number, target in enumerate((os.open(os.devnull, os.O_RDONLY), output.fileno(), output.fileno())):
+            os.dup2(target, number)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         time.sleep(delay)
-        if fresh:
-            os.execv(sys.executable, [sys.executable, "-P", "-m", "opl", *argv])
+        replace = lambda: os.execv(sys.executable, [sys.executable, "-P", "-m", *sys.argv])  # noqa: E731
         try:
-            _execute(list(argv), call)
+            sys.exit(_execute(argv, cwd, replace if fresh else function))
         finally:
             atexit._run_exitfuncs()  # which a forked child would not do
 
@@ -150,30 +163,48 @@ def start(
     return Command(child, output)
 
 
-def _execute(argv: list[str], call: Callable[[], object] | None) -> None:
-    from opl.errors import OplError
-    from opl.experiments.cli import main
-
-    sys.argv = ["opl", *argv]
-    if call is None:
-        sys.exit(main(argv))
-    try:
-        call()
-    except OplError as error:
-        sys.exit(f"opl: {error}")
-
-
-def run(argv: Sequence[str] = (), *, limit: float = TIME_LIMIT, **options: object) -> Ended:
+def run(argv: Argv, cwd: Path, *, limit: float = TIME_LIMIT, **options: Any) -> Ended:
     """Start a command and wait until it ends; see `start`."""
-    return start(argv, **options).wait(limit)  # type: ignore[arg-type]
+    return start(argv, cwd, **options).wait(limit)
 
 
-def call_in_child(function: Callable[[], object]) -> str:
-    """The last printed line of a function that runs in a child, so that its threads and memory are gone afterwards."""
-    ended = run(call=lambda: print(f"\n{function()}"), memory=2 * MEMORY)
+def in_child(function: Callable[[], object], cwd: Path) -> None:
+    """Run a function in a child, so that its threads and memory are gone afterwards."""
+    ended = run("", cwd, function=lambda: function() and None, memory=2 * MEMORY)
     if ended.code:
         raise RuntimeError(f"a case cannot be made: {ended.output}")
-    return ended.output.splitlines()[-1]
+
+
+class HangError(BaseException):
+    """A command took too long."""
+
+
+def call(argv: Argv, cwd: Path, *, limit: float = TIME_LIMIT, function: Function = None) -> Ended:
+    """Run a command in this process; interrupt it when the time is up."""
+
+    def interrupt(*_: object) -> None:
+        raise HangError
+
+    buffer, code, started, hung = io.BytesIO(), -1, time.monotonic(), False
+    out = io.TextIOWrapper(buffer, "utf-8", write_through=True)  # as strict as the streams of a process
+    err = io.TextIOWrapper(buffer, "utf-8", errors="backslashreplace", write_through=True)
+    environment, home, usual = dict(os.environ), os.getcwd(), signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
+            code = _execute(argv, cwd, function)
+    except HangError:
+        hung = True
+    except BaseException:
+        err.write(traceback.format_exc())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, usual)
+        os.chdir(home)
+        os.environ.clear()
+        os.environ.update(environment)
+    text, seconds = buffer.getvalue().decode(errors="replace"), time.monotonic() - started
+    return Ended(code, text, seconds, hung, end_orphans(GRACE))
 
 
 def end_orphans(grace: float) -> tuple[str, ...]:
@@ -198,5 +229,6 @@ def _orphans() -> list[psutil.Process]:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(child.pid, os.WNOHANG)
             with contextlib.suppress(psutil.Error):
-                left += [part for part in (child, *child.children(recursive=True)) if part.is_running()]
+                if "multiprocessing.resource_tracker" not in " ".join(child.cmdline()):  # ends with this process
+                    left += [part for part in (child, *child.children(recursive=True)) if part.is_running()]
     return left

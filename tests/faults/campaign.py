@@ -1,82 +1,227 @@
 """Break runs, files, data folders, command lines and processes many times, and count what happens.
 
-    python tests/faults/campaign.py                       every section, one table
-    python tests/faults/campaign.py kills pairs           only these sections
-    python tests/faults/campaign.py --share 0.01          one percent of the cases of each section
-    python tests/faults/campaign.py --log DIR --resume    keep the sections that have finished in DIR
+    python tests/faults/campaign.py                        every section, one table
+    python tests/faults/campaign.py --section kills pairs  only these sections
+    python tests/faults/campaign.py --share 0.01           one percent of the cases of each section
+    python tests/faults/campaign.py --jobs 2               two cases at a time
+    python tests/faults/campaign.py --log DIR --resume     continue: keep the cases that DIR has
+    python tests/faults/campaign.py --list                 only count the cases
 
-The exit code is 1 if there is any fault (see `_tally.Tally`).
+A section is a module with `cases(scratch, share)`: a table of names, actions and expectations, as `Case` values. This
+file is the engine: it runs each case in an empty folder and tallies the outcomes. The exit code is 1 if there is any
+fault.
 """
 
 import argparse
+import faulthandler
 import json
+import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # also where PYTHONSAFEPATH is set
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # also where PYTHONSAFEPATH is set
 
 import _process
-from _tally import Tally, table
 
-SECTIONS = ("kills", "corruptions", "command_lines", "data_folders", "hostile_files", "pairs", "ranks", "cost")
+SECTIONS = (
+    "kills", "corruptions", "command_lines", "data_folders", "hostile_files", "hostile_trees", "hostile_values",
+    "pairs", "ranks", "cost",
+)  # fmt: skip
+ALONE = ("cost",)  # sections that measure time
+OUTCOMES = {
+    "right": "the correct result",
+    "refused": "a message, with exit code 1 or 2",
+    "silent": "wrong input used, or an error without a message",
+    "traceback": "a crash",
+    "hang": "no end within the time limit",
+    "execution": "foreign code ran, or a file outside of the folder was read or written",
+    "orphan": "a process or a temporary file left behind",
+    "lost": "data lost, or a promise broken",
+}
+FAULTS = tuple(OUTCOMES)[2:]
+WATCHDOG = 900.0  # seconds after which a worker that cannot be interrupted is ended
+
+
+class Verdict(NamedTuple):
+    """The outcome of a case, one of `OUTCOMES`."""
+
+    outcome: str
+    detail: str = ""
+    ended: _process.Ended | None = None
+
+
+class Case(NamedTuple):
+    """One or several attempts to break something."""
+
+    name: str
+    run: Callable[[Path], Verdict]
+    """Runs the case in an empty folder and judges it."""
+    count: int = 1
+    """How many attempts it makes."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--section", nargs="+", choices=SECTIONS, default=SECTIONS, metavar="NAME", help=str(SECTIONS))
     parser.add_argument("--share", type=float, default=1.0, help="fraction of the cases of each section to run")
-    parser.add_argument("--log", type=Path, help="folder for the log and the counts of each section")
-    parser.add_argument("--resume", action="store_true", help="keep the sections that have finished in the log folder")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
+    parser.add_argument("--log", type=Path, help="folder for the outcomes of all cases, one file per section")
+    parser.add_argument("--resume", action="store_true", help="keep the outcomes that the log folder has")
+    parser.add_argument("--list", action="store_true", help="print the number of cases of each section")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="opl-faults-"))
     log = (options.log or scratch / "log").resolve()
     log.mkdir(parents=True, exist_ok=True)
-    finished = []
+    rows, complete = [], True
     try:
         _process.preload()
-        for name in options.sections or SECTIONS:
-            file = log / f"{name}.json"
-            if not (options.resume and file.exists()):
-                file.unlink(missing_ok=True)
-                print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
-                _run_in_child(name, scratch / name, log, options.share)
-            finished += [json.loads(file.read_text())] if file.exists() else []
+        for name in options.section:
+            if not options.resume:
+                (log / f"{name}.jsonl").unlink(missing_ok=True)
+            jobs = 1 if name in ALONE else options.jobs
+            complete &= _in_child(lambda name=name, jobs=jobs: _section(name, scratch / name, log, options, jobs)) == 0
+            rows.append((name, _read(log / f"{name}.jsonl")))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    print(table(finished))
-    complete = len(finished) == len(options.sections or SECTIONS)
-    return 0 if complete and not any(section["faults"] for section in finished) else 1
+    if not options.list:
+        print(table(rows))
+    return 0 if complete and not any(record["outcome"] in FAULTS for _, records in rows for record in records) else 1
 
 
-def _run_in_child(name: str, scratch: Path, log: Path, share: float) -> None:
-    """Run one section in a forked child, which stores its counts."""
-    pid = os.fork()
-    if pid:
-        os.waitpid(pid, 0)
-        return
+def _in_child(work: Callable[[], object]) -> int:
+    """Run a function in a forked child that adopts orphans and ends with this process; return its exit code."""
+    return os.waitstatus_to_exitcode(os.waitpid(_fork(work), 0)[1])
+
+
+def _fork(work: Callable[[], object]) -> int:
+    sys.stdout.flush()
+    if pid := os.fork():
+        return pid
+    code = 1
     try:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         _process.prctl(_process.DEATH_SIGNAL, signal.SIGTERM)
         _process.prctl(_process.SUBREAPER, 1)
-        scratch.mkdir(parents=True)
-        (log / f"{name}.log").unlink(missing_ok=True)
-        tally = Tally(name, log / f"{name}.log")
-        getattr(import_module(name), name)(scratch, tally, share)
-        tally.store(log / f"{name}.json")
+        _process.Command.running.clear()
+        work()
+        code = 0
     except BaseException:
         traceback.print_exc()
     finally:
         _process.Command.running.clear()
         _process.end_orphans(0.0)
-        os._exit(0)
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _section(name: str, scratch: Path, log: Path, options: argparse.Namespace, jobs: int) -> None:
+    """Run the cases of a section that the log lacks."""
+    started, file = time.monotonic(), log / f"{name}.jsonl"
+    print(f"{time.strftime('%H:%M:%S')} {name}: preparing", file=sys.stderr, flush=True)
+    scratch.mkdir(parents=True)
+    cases: list[Case] = list(import_module(name).cases(scratch, options.share))
+    cases = cases[:: max(1, round(1 / options.share))]
+    assert len({case.name for case in cases}) == len(cases), Counter(case.name for case in cases).most_common(3)
+    if options.list:
+        print(f"{name}: {sum(case.count for case in cases)}")
+        return
+    known = {record["case"] for record in _read(file)}
+    todo = [case for case in cases if case.name not in known]
+    write(file, case="", outcome="right", count=0, seconds=time.monotonic() - started)  # the time of preparing
+    position, current = multiprocessing.Value("i", 0), multiprocessing.Array("i", [-1] * jobs)
+
+    def begin(slot: int) -> int:
+        return _fork(lambda: _work(slot, todo, position, current, scratch, file))
+
+    workers = {begin(slot): slot for slot in range(jobs)}
+    reported = time.monotonic()
+    while workers:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid in workers:
+            slot = workers.pop(pid)
+            if status and current[slot] >= 0:  # the worker was ended by its watchdog, or crashed
+                case = todo[current[slot]]
+                write(file, case=case.name, outcome="hang", count=case.count, seconds=WATCHDOG, detail="worker ended")
+                workers[begin(slot)] = slot
+        time.sleep(0.2)
+        if time.monotonic() - reported > 20.0 or not workers:
+            reported = time.monotonic()
+            _report_progress(name, sum(case.count for case in cases), _read(file))
+
+
+def _work(slot: int, todo: list[Case], position: Any, current: Any, scratch: Path, file: Path) -> None:
+    """Take one case after the other."""
+    while True:
+        with position.get_lock():
+            index, position.value = position.value, position.value + 1
+        current[slot] = index if index < len(todo) else -1
+        if index >= len(todo):
+            return
+        case, sandbox, started = todo[index], scratch / f"case-{index:05}", time.monotonic()
+        sandbox.mkdir()
+        faulthandler.dump_traceback_later(WATCHDOG, exit=True)
+        try:
+            outcome, detail, ended = case.run(sandbox)
+            assert outcome in OUTCOMES, outcome
+        except Exception:
+            outcome, detail, ended = "traceback", f"the suite itself failed: {traceback.format_exc()}", None
+        faulthandler.cancel_dump_traceback_later()
+        lines = re.split(r"[\r\n]+", ended.output.strip()) if ended else []
+        said = {"code": ended.code, "output": lines[-25 if outcome in FAULTS else -1 :]} if ended else {}
+        seconds = round(time.monotonic() - started, 2)
+        write(file, case=case.name, outcome=outcome, count=case.count, seconds=seconds, detail=detail, **said)
+        shutil.rmtree(sandbox, ignore_errors=True)
+
+
+def write(file: Path, **record: Any) -> None:
+    """Append a record to the log."""
+    with file.open("ab", buffering=0) as stream:  # one write, so that workers do not mix their lines
+        stream.write(json.dumps(record).encode() + b"\n")
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def count(records: list[dict[str, Any]], *outcomes: str) -> int:
+    """The number of attempts with these outcomes."""
+    return sum(record["count"] for record in records if record["outcome"] in outcomes)
+
+
+def _report_progress(name: str, total: int, records: list[dict[str, Any]]) -> None:
+    done, faults = count(records, *OUTCOMES), count(records, *FAULTS)
+    text = f"{time.strftime('%H:%M:%S')} {name}: {done:,} of {total:,} cases, {faults} faults"
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(sections: list[tuple[str, list[dict[str, Any]]]]) -> str:
+    """The table of all sections, with measured numbers and the first faults below it."""
+    rows: list[tuple[Any, ...]] = [("section", "cases", "right", "refused", "faults", "seconds")]
+    for name, records in sections:
+        counts = [count(records, *outcomes) for outcomes in (OUTCOMES, ("right",), ("refused",), FAULTS)]
+        rows.append((name, *counts, round(sum(record["seconds"] for record in records))))
+    rows.append(("all", *(sum(column) for column in list(zip(*rows[1:], strict=True))[1:])))
+    widths = [max(len(str(row[index])) for row in rows) for index in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell!s:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    for name, records in sections:
+        lines += [f"{name}: {record['detail']}" for record in records if name == "cost" and record.get("detail")]
+        wrong = [record for record in records if record["outcome"] in FAULTS]
+        lines += [f"{name}: {r['outcome']}: {r['case']} | {r['detail']} | {r.get('output')}"[:700] for r in wrong[:12]]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
+    sys.modules["campaign"] = sys.modules["__main__"]  # sections import it by this name
     sys.exit(main())

@@ -5,21 +5,20 @@ repaired. It is refused if the command fails or warns and names the file, or mar
 Otherwise it is a fault: a different result without a message is silent, or lost if epochs are missing.
 """
 
-import hashlib
 import json
+import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from _damages import DAMAGES
-from _process import Ended, call_in_child, run, start
-from _run_files import checksum, epochs, read_json, snapshot, without_times
-from _tally import Tally
+from _files import DAMAGES, checksum, epochs, read_json, snapshot, without_times
+from _process import Ended, call, in_child, run, start
+from campaign import Case, Verdict
 from data_folders import DOMAINS, domain_folder
 from kills import ATTACK
 
@@ -34,27 +33,28 @@ MARKS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(NamedTuple):
     """A command, and what it makes of a folder: equal observations are equal results."""
 
-    name: str
-    argv: tuple[str, ...]
-    """`{}` stands for the folder that holds everything."""
+    argv: str
     observe: Callable[[Path, Ended], Any]
     page: str = ""
     """A file in which the command may report a problem, besides its output."""
     strict: bool = False
     """Whether every damage must be reported, not only damage that changes a result."""
-    call: Callable[[Path], None] | None = None
+    function: Callable[[], object] | None = None
 
     def read(self, folder: Path) -> tuple[Ended, str]:
         """Read the folder; returns how the command ended, and everything that it said."""
-        argv = [word.replace("{}", str(folder)) for word in self.argv]
-        call = (lambda: self.call(folder)) if self.call else None
-        ended = run(argv, cwd=folder, environment={"OPL_CACHE": str(folder / "cache")}, limit=LIMIT, call=call)
-        file = folder / self.page
-        return ended, ended.output + (file.read_text(errors="replace") if self.page and file.is_file() else "")
+        ended = call(self.argv, folder, limit=LIMIT, function=self.function)
+        ended = ended._replace(output=ended.output.replace(str(folder), "."))
+        return ended, ended.output + (_text(folder / self.page) if self.page else "")
+
+
+def _text(file: Path) -> str:
+    """A page without times."""
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    return re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", "", text)
 
 
 def _printed(folder: Path, ended: Ended) -> Any:
@@ -66,249 +66,239 @@ def _printed(folder: Path, ended: Ended) -> Any:
         return ended.output
 
 
-def _page(file: str) -> Callable[[Path, Ended], Any]:
-    def observe(folder: Path, _: Ended) -> str:
-        text = (folder / file).read_text(errors="replace") if (folder / file).is_file() else ""
-        return hashlib.sha256(re.sub(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", "", text).encode()).hexdigest()
-
-    return observe
+def _page(argv: str, file: str) -> Reader:
+    return Reader(argv, lambda folder, _: _text(folder / file), page=file)
 
 
-def _records(place: str) -> Callable[[Path, Ended], Any]:
-    return lambda folder, _: {str(file): read_json(file) for file in sorted((folder / place).rglob("*.json"))}
-
-
-def _train(argv: tuple[str, ...]) -> Reader:
-    return Reader("opl train", ("train", *argv, "--out", "{}/runs"), lambda folder, _: snapshot(folder / _run(argv)))
-
-
-def _evaluate(argv: tuple[str, ...], *protocol: str) -> Reader:
-    return Reader(f"opl evaluate {protocol[0]}", ("evaluate", f"{{}}/{_run(argv)}", *protocol), _printed)
-
-
-def _export(argv: tuple[str, ...]) -> Reader:
+def _records(to: str) -> Reader:
     def observe(folder: Path, _: Ended) -> Any:
-        return {file.name: checksum(file) for file in sorted((folder / "new").glob("*")) if file.suffix != ".png"}
+        return {str(file.relative_to(folder)): read_json(file) for file in sorted((folder / to).rglob("*.json"))}
 
-    return Reader("opl export", ("export", f"{{}}/{_run(argv)}", "{}/new"), observe)
+    return Reader(f"results add runs --to {to}", observe)
 
 
-def _load(folder: Path) -> None:
+def _train(argv: str) -> Reader:
+    return Reader(f"train {argv} --out runs", lambda folder, _: snapshot(folder / "runs" / argv.split()[0] / "seed-0"))
+
+
+def _export(folder: Path, _: Ended) -> Any:
+    return {file.name: checksum(file) for file in sorted((folder / "new").glob("*")) if file.suffix != ".png"}
+
+
+def _load() -> None:
     """Print the sum of the outputs of an exported network."""
     import torch
 
     from opl.experiments.models import from_pretrained
 
-    network = from_pretrained(folder / "bundle")
     with torch.no_grad():
-        print(float(network(torch.linspace(0, 1, 64).reshape(1, 1, 8, 8)).logits.double().abs().sum()))
+        output = from_pretrained(Path("bundle"))(torch.linspace(0, 1, 64).reshape(1, 1, 8, 8))
+    print(float(output.logits.double().abs().sum()))
 
 
-def _run(argv: tuple[str, ...]) -> str:
-    return f"runs/{argv[0]}/seed-0"
+DIGITS = "digits-opl --scale small --epochs 4 --data.val 100 --selection best-val"
+NOISY, FEW_SHOT, ROBUST = "cifar10-noisy-uniform-tl-opl", "cifar-fs-rfs", "cifar10-robust-madry-opl"
+EPISODES, GEOMETRY = "episodes --episodes 20", f"evaluate runs/{DIGITS.split()[0]}/seed-0 geometry"
+TABLE = "reproduce demo --scale tiny --seeds 1 --out runs"
+REPORT, CHECK = _page("report runs", "runs/report.html"), Reader("check runs", lambda _, e: e.code, strict=True)
+RESUME, EXPORT = _train(DIGITS), Reader("export runs/digits-opl/seed-0 new", _export)
 
 
-DIGITS = ("digits-opl", "--scale", "small", "--epochs", "4", "--data.val", "100", "--selection", "best-val")
-NOISE = ("cifar10-noisy-uniform-tl-opl", "--scale", "tiny")
-BASE, AFTER = ("cifar-fs-rfs", "--scale", "tiny"), ("cifar-fs-rfs-distilled", "--scale", "tiny")
-ROBUST = ("cifar10-robust-madry-opl", "--scale", "tiny")
-DOMAIN = (*DOMAINS[1:], "--data.root", "{}/data")
-EPISODES = ("episodes", "--episodes", "20")
-REPORT = Reader("opl report", ("report", "{}/runs"), _page("runs/report.html"), page="runs/report.html")
-CHECK = Reader("opl check", ("check", "{}/runs"), lambda _, ended: ended.code, strict=True)
-FINISHED = Reader("opl train, finished", ("train", *DIGITS, "--out", "{}/runs"), _printed)
-ADD = Reader("opl results add", ("results", "add", "{}/runs", "--to", "{}/new"), _records("new"))
-ADD_AGAIN = Reader("opl results add, again", ("results", "add", "{}/runs", "--to", "{}/results"), _records("results"))
-WRITE = Reader(
-    "opl results write", ("results", "write", "--records", "{}/results", "--file", "{}/TEXT.md"), _page("TEXT.md"),
-    page="TEXT.md",
-)  # fmt: skip
-TABLE = ("reproduce", "demo", "--scale", "tiny", "--seeds", "1", "--out", "{}/runs")
-REPRODUCE = Reader("opl reproduce", (*TABLE, "--json"), _printed, page="runs/tiny/demo/report.html")
-LOAD = Reader("from_pretrained", (), _printed, call=_load)
+class Tree(NamedTuple):
+    """A folder of runs, records, an export or a cache; the same files of another run are below `other`."""
+
+    home: str
+    """Where the files are that are damaged."""
+    files: str
+    readers: tuple[Reader, ...]
+    steps: str
+    """How it is made, one step per line: `mv FROM TO`, `write`, `images`, or a command of `opl`. `kill N` before a
+    command kills it after N epochs, `kill part` when a part of a measure is written; `fresh` starts a new process."""
 
 
-class Tree:
-    """A folder of runs, records, an export or a cache, made by the code under test, and its readers."""
-
-    def __init__(self, name: str, make: Callable[[Path], None], patterns: tuple[str, ...], *readers: Reader, home: str):
-        self.name, self.make, self.patterns, self.readers, self.home = name, make, patterns, readers, home
-
-    def files(self, folder: Path) -> list[str]:
-        """The files to damage; the same files of another run are below `other`."""
-        files = [file for pattern in self.patterns for file in sorted(folder.glob(f"{self.home}/{pattern}"))]
-        names = [str(file.relative_to(folder)) for file in files if file.is_file()]
-        return list(dict.fromkeys(name for name in names if not name.endswith(OUTPUTS)))
-
-
-def _opl(folder: Path, *argv: str, fresh: bool = False) -> None:
-    filled = [word.replace("{}", str(folder)) for word in argv]
-    ended = run(filled, cwd=folder, environment={"OPL_CACHE": str(folder / "cache")}, fresh=fresh)
-    if ended.code or ended.hung:
-        raise RuntimeError(f"opl {' '.join(filled)}: {ended.output}")
-
-
-def _with_other(argv: tuple[str, ...], *protocol: str) -> Callable[[Path], None]:
+def _two(argv: str, protocol: str = "") -> str:
     """A finished run, and another seed of it; both evaluated if a protocol is given."""
-
-    def make(folder: Path) -> None:
-        for seed, out in (("0", "runs"), ("1", "elsewhere")):
-            _opl(folder, "train", *argv, "--seed", seed, "--out", f"{{}}/{out}")
-            if protocol:
-                _opl(folder, "evaluate", f"{{}}/{out}/{argv[0]}/seed-{seed}", *protocol)
-        (folder / "elsewhere" / argv[0] / "seed-1").rename(folder / "other")
-
-    return make
+    lines, recipe = [], argv.split()[0]
+    for seed, out in ((0, "runs"), (1, "elsewhere")):
+        lines += [f"train {argv} --seed {seed} --out {out}"]
+        lines += [f"evaluate {out}/{recipe}/seed-{seed} {protocol}"] * bool(protocol)
+    return "\n".join([*lines, f"mv elsewhere/{recipe}/seed-1 other"])
 
 
-def _unfinished(argv: tuple[str, ...], after: int) -> Callable[[Path], None]:
+def _killed(argv: str, after: int) -> str:
     """A run that was killed after some epochs, and another seed of it."""
+    lines = [f"kill {after} train {argv} --seed {seed} --out runs" for seed in (0, 1)]
+    return "\n".join([*lines, f"mv runs/{argv.split()[0]}/seed-1 other"])
 
-    def saved(there: Path) -> bool:
+
+TREES = {
+    "finished run": Tree(
+        "runs/digits-opl/seed-0", "* measures/*",
+        (REPORT, Reader(GEOMETRY, _printed), _records("new"), CHECK, Reader(RESUME.argv, _printed), EXPORT),
+        _two(DIGITS),
+    ),
+    "unfinished run": Tree(
+        "runs/digits-opl/seed-0", "*", (RESUME, REPORT, CHECK), _killed(DIGITS, 3)
+    ),
+    "run before its test": Tree("runs/digits-opl/seed-0", "*", (RESUME,), _killed(DIGITS, 4)),
+    "noisy run": Tree(
+        f"runs/{NOISY}/seed-0", "noise.* measures/*",
+        (REPORT, Reader(f"evaluate runs/{NOISY}/seed-0 noise", _printed), CHECK),
+        _two(f"{NOISY} --scale tiny", "noise"),
+    ),
+    "unfinished noisy run": Tree(
+        f"runs/{NOISY}/seed-0", "*", (_train(f"{NOISY} --scale tiny"),),
+        _killed(f"{NOISY} --scale tiny", 1),
+    ),
+    "run that another run starts from": Tree(
+        f"runs/{FEW_SHOT}/seed-0", "* measures/*",
+        (
+            _train(f"{FEW_SHOT}-distilled --scale tiny"),
+            Reader(f"evaluate runs/{FEW_SHOT}/seed-0 {EPISODES}", _printed), REPORT,
+        ),
+        _two(f"{FEW_SHOT} --scale tiny", EPISODES),
+    ),
+    "attacked run": Tree(
+        f"runs/{ROBUST}/seed-0", "measures/* model.safetensors recipe.json",
+        (Reader(f"evaluate runs/{ROBUST}/seed-0 {ATTACK}", _printed), CHECK),
+        f"{_two(f'{ROBUST} --scale tiny')}\nkill part evaluate runs/{ROBUST}/seed-0 {ATTACK}",
+    ),
+    "table": Tree(
+        "runs/tiny/demo/digits-opl/seed-0", "*",
+        (Reader(f"{TABLE} --json", _printed, page="runs/tiny/demo/report.html"),),
+        f"fresh {TABLE}\n{_two('digits-opl --scale tiny')}",
+    ),
+    "records": Tree(
+        "results", "small/digits-opl/*",
+        (_page("results write --records results --file TEXT.md", "TEXT.md"), _records("results")),
+        "train digits-ce --scale small --out runs\ntrain digits-opl --scale small --out runs\n"
+        "train digits-opl --seed 1 --scale small --out runs\nresults add runs --to results\n"
+        "mv runs/digits-opl/seed-1 seed-1\nmv results/small/digits-opl/seed-1.json other/small/digits-opl/seed-0.json\n"
+        "write",
+    ),
+    "export": Tree(
+        "bundle", "*", (Reader("", _printed, function=_load), EXPORT),
+        f"train {DIGITS} --out runs\ntrain {DIGITS} --seed 1 --out runs\nexport runs/digits-opl/seed-0 bundle\n"
+        "export runs/digits-opl/seed-1 other",
+    ),
+    "cache": Tree(
+        "cache", "*/*", (_train(f"{DOMAINS.removeprefix('train ')} --data.root data"),),
+        f"images other-data 1\n{DOMAINS} --data.root other-data --out elsewhere-1\nmv cache other\n"
+        f"images data 0\n{DOMAINS} --data.root data --out elsewhere-0\nmv other/* other/{{cache}}",
+    ),
+}  # fmt: skip
+
+
+def _make(folder: Path, steps: str) -> None:
+    for step in steps.splitlines():
+        verb, _, rest = step.partition(" ")
+        if verb == "mv":
+            source, target = rest.replace("{cache}", next((folder / "cache").glob("*/*"), folder).parent.name).split()
+            (folder / target).parent.mkdir(parents=True, exist_ok=True)
+            next(path for path in folder.glob(source) if path.is_dir() or "*" not in source).rename(folder / target)
+        elif verb == "write":
+            (folder / "TEXT.md").write_text("<!-- opl results: demo small -->\n<!-- end -->\n")
+        elif verb == "images":
+            name, seed = rest.split()
+            in_child(lambda name=name, seed=seed: domain_folder(folder / name, seed=int(seed)), folder)
+        elif verb == "kill":
+            when, _, argv = rest.partition(" ")
+            _kill(folder, argv, when)
+        elif (ended := run(rest if verb == "fresh" else step, folder, fresh=verb == "fresh")).code or ended.hung:
+            raise RuntimeError(f"opl {step}: {ended.output}")
+
+
+def _kill(folder: Path, argv: str, when: str) -> None:
+    """Kill a command when it has written its part of a measure, or a checkpoint after some epochs."""
+    words = argv.split()
+    there = folder / "runs" / words[1] / f"seed-{words[words.index('--seed') + 1]}" if "--seed" in words else folder
+
+    def reached() -> bool:
+        if when == "part":
+            return any(folder.rglob("measures/*.part.npz"))
         try:
             newer = (there / "checkpoint.pt.sha256").stat().st_mtime_ns >= (there / "metrics.jsonl").stat().st_mtime_ns
         except OSError:
             return False
-        return newer and len(epochs(there)) >= after
+        return newer and len(epochs(there)) >= int(when)
 
-    def make(folder: Path) -> None:
-        for seed in ("0", "1"):
-            there = folder / "runs" / argv[0] / f"seed-{seed}"
-            while not there.is_dir() or (there / "done").exists():  # on a fast machine a kill may come too late
-                shutil.rmtree(there, ignore_errors=True)
-                process = start(["train", *argv, "--seed", seed, "--out", str(folder / "runs")])
-                process.wait_until(lambda there=there: saved(there))
-                process.signal(signal.SIGKILL)
-                process.wait()
-        there.rename(folder / "other")
-
-    return make
+    while True:
+        process = start(argv, folder)
+        process.wait_until(reached)
+        process.signal(signal.SIGKILL)
+        process.wait()
+        if when == "part" or not (there / "done").exists():
+            return
+        shutil.rmtree(there)  # on a fast machine a kill may come too late
 
 
-def _attacked(folder: Path) -> None:
-    """A run whose attack was killed, so that a part of a measure is left."""
-    _with_other(ROBUST)(folder)
-    there = folder / _run(ROBUST)
-    process = start(["evaluate", str(there), *ATTACK])
-    process.wait_until(lambda: any(there.glob("measures/*.part.npz")))
-    process.signal(signal.SIGKILL)
-    process.wait()
-
-
-def _reproduced(folder: Path) -> None:
-    _opl(folder, *TABLE, fresh=True)
-    _with_other(("digits-opl", "--scale", "tiny"))(folder)
-
-
-def _recorded(folder: Path) -> None:
-    for row in (("digits-ce",), ("digits-opl",), ("digits-opl", "--seed", "1")):
-        _opl(folder, "train", *row, "--scale", "small", "--out", "{}/runs")
-    _opl(folder, "results", "add", "{}/runs", "--to", "{}/results")
-    (folder / "runs" / "digits-opl" / "seed-1").rename(folder / "seed-1")
-    (folder / "other" / "small" / "digits-opl").mkdir(parents=True)
-    other = folder / "other" / "small" / "digits-opl" / "seed-0.json"
-    (folder / "results" / "small" / "digits-opl" / "seed-1.json").rename(other)
-    (folder / "TEXT.md").write_text("<!-- opl results: demo small -->\n<!-- end -->\n")
-
-
-def _exported(folder: Path) -> None:
-    _with_other(DIGITS)(folder)
-    (folder / "other").rename(folder / "runs" / DIGITS[0] / "seed-1")
-    for seed, target in (("0", "bundle"), ("1", "other")):
-        _opl(folder, "export", f"{{}}/runs/{DIGITS[0]}/seed-{seed}", f"{{}}/{target}")
-
-
-def _cached(folder: Path) -> None:
-    """The decoded images of a folder, and those of another folder under its name."""
-    for place, seed in (("other-data", 1), ("data", 0)):
-        call_in_child(lambda place=place, seed=seed: domain_folder(folder / place, seed=seed))
-        _opl(folder, "train", *DOMAINS[1:], "--data.root", f"{{}}/{place}", "--out", f"{{}}/elsewhere-{seed}")
-        if seed:
-            (folder / "cache").rename(folder / "other")
-    mine, other = (next(place.glob("*/*")).parent for place in (folder / "cache", folder / "other"))
-    other.rename(other.with_name(mine.name))
-
-
-TREES = (
-    Tree(
-        "finished run", _with_other(DIGITS), ("*", "measures/*"), REPORT, _evaluate(DIGITS, "geometry"), ADD, CHECK,
-        FINISHED, _export(DIGITS), home=_run(DIGITS),
-    ),
-    Tree("unfinished run", _unfinished(DIGITS, 3), ("*",), _train(DIGITS), REPORT, CHECK, home=_run(DIGITS)),
-    Tree("run before its test", _unfinished(DIGITS, 4), ("*",), _train(DIGITS), home=_run(DIGITS)),
-    Tree(
-        "noisy run", _with_other(NOISE, "noise"), ("noise.*", "measures/*"), REPORT, _evaluate(NOISE, "noise"), CHECK,
-        home=_run(NOISE),
-    ),
-    Tree("unfinished noisy run", _unfinished(NOISE, 1), ("*",), _train(NOISE), home=_run(NOISE)),
-    Tree(
-        "run that another run starts from", _with_other(BASE, *EPISODES), ("*", "measures/*"), _train(AFTER),
-        _evaluate(BASE, *EPISODES), REPORT, home=_run(BASE),
-    ),
-    Tree(
-        "attacked run", _attacked, ("measures/*", "model.safetensors", "recipe.json"), _evaluate(ROBUST, *ATTACK),
-        CHECK, home=_run(ROBUST),
-    ),
-    Tree("table", _reproduced, ("*",), REPRODUCE, home="runs/tiny/demo/digits-opl/seed-0"),
-    Tree("records", _recorded, ("small/digits-opl/*",), WRITE, ADD_AGAIN, home="results"),
-    Tree("export", _exported, ("*",), LOAD, _export(DIGITS), home="bundle"),
-    Tree("cache", _cached, ("*/*",), _train(DOMAIN), home="cache"),
-)  # fmt: skip
-
-
-def corruptions(scratch: Path, tally: Tally, share: float) -> None:
+def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Damage every file and read it; each tree is made once."""
-    for number, tree in enumerate(TREES[: 2 if share < 0.1 else None]):
-        pristine, folder = scratch / str(number) / "pristine", scratch / str(number) / "work"
-        pristine.mkdir(parents=True)
-        tree.make(pristine)
-        kinds = cycle(DAMAGES)
-        pairs = [(file, reader) for file in tree.files(pristine) for reader in tree.readers]
-        cases = [(*pair, kind) for pair in pairs for kind in islice(kinds, KINDS_PER_FILE)]
-        expected: dict[str, tuple[Any, str]] = {}
-        for file, reader, kind in cases[:: max(1, round(1 / share))]:
-            _copy(pristine, folder)
-            if reader.name not in expected:
-                ended, text = reader.read(folder)
-                expected[reader.name] = reader.observe(folder, ended), text
-                if ended.code or ended.fault:
-                    tally.add(ended.fault or "lost", f"{tree.name}, undamaged: {reader.name}", ended)
-                _copy(pristine, folder)
-            before = (folder / file).read_bytes()
-            DAMAGES[kind](folder / file, folder / file.replace(tree.home, "other", 1))
-            damaged = folder / file
-            if damaged.is_file() and not damaged.is_symlink() and damaged.read_bytes() == before:
-                continue  # this kind of damage does not apply to the file
-            ended, text = reader.read(folder)
-            outcome = _judge(reader, folder, pristine, file, ended, text, *expected[reader.name])
-            tally.add(outcome, f"{tree.name}: {file}, {kind}: {reader.name}", ended)
+    for name, tree in list(TREES.items())[: 2 if share < 0.1 else None]:
+        pristine = scratch / name
+        pristine.mkdir()
+        _make(pristine, tree.steps)
+        files = [file for pattern in tree.files.split() for file in sorted(pristine.glob(f"{tree.home}/{pattern}"))]
+        names = dict.fromkeys(str(file.relative_to(pristine)) for file in files if file.is_file())
+        kinds, expect = cycle(DAMAGES), cache(_expect)
+        for file in (file for file in names if not file.endswith(OUTPUTS)):
+            for reader in tree.readers:
+                for kind in islice(kinds, KINDS_PER_FILE):
+                    if _applies(kind, scratch / "trial", pristine / file, _other(pristine, tree, file)):
+                        attempt = lambda sandbox, p=pristine, t=tree, f=file, r=reader, k=kind, e=expect: (  # noqa: E731
+                            _attempt(sandbox, p, t, f, r, k, *e(r, p, sandbox.with_name(f"undo-{os.getpid()}")))
+                        )
+                        yield Case(f"{name}: {file}, {kind}: opl {reader.argv}", attempt)
 
 
-def _copy(pristine: Path, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(pristine, folder, symlinks=True)
+def _other(folder: Path, tree: Tree, file: str) -> Path:
+    return folder / file.replace(tree.home, "other", 1)
 
 
-def _judge(
-    reader: Reader, folder: Path, pristine: Path, file: str, ended: Ended, text: str, expected: Any, usual: str
-) -> str:
+def _applies(kind: str, trial: Path, file: Path, other: Path) -> bool:
+    """Whether this kind of damage changes the file."""
+    shutil.rmtree(trial, ignore_errors=True)
+    trial.mkdir()
+    copy = trial / file.name
+    shutil.copyfile(file, copy)
+    DAMAGES[kind](copy, other)
+    return not copy.is_file() or copy.is_symlink() or copy.read_bytes() != file.read_bytes()
+
+
+def _expect(reader: Reader, pristine: Path, folder: Path) -> tuple[Any, str]:
+    """What the reader makes of the undamaged folder, and what it says."""
+    ended, text = reader.read(Path(shutil.copytree(pristine, folder, symlinks=True)))
+    observed = reader.observe(folder, ended)
+    shutil.rmtree(folder)
+    if ended.code or ended.fault:
+        raise RuntimeError(f"opl {reader.argv} fails on the undamaged folder: {ended.output}")
+    return observed, text
+
+
+def _attempt(
+    folder: Path, pristine: Path, tree: Tree, file: str, reader: Reader, kind: str, expected: Any, usual: str
+) -> Verdict:
+    shutil.copytree(pristine, folder, symlinks=True, dirs_exist_ok=True)
+    DAMAGES[kind](folder / file, _other(folder, tree, file))
+    ended, text = reader.read(folder)
     if ended.fault:
-        return ended.fault
+        return Verdict(ended.fault, ended=ended)
     if (reader.page or reader.strict) and _lacks_only_the_end(folder / file, pristine / file):
-        return "right"
+        return Verdict("right", ended=ended)
     name = Path(file).name.removesuffix(".sha256")  # a message may name the file that a checksum belongs to
     named = text.count(name) > usual.count(name)
     marked = any(text.count(mark) > usual.count(mark) for mark in MARKS)
     if reader.strict:
-        found = ended.code and (named or name in LISTS_OF_SUMS)
-        return "refused" if found else "right" if file.endswith(REDUNDANT) else "silent"
+        reported = ended.code and (named or name in LISTS_OF_SUMS)
+        return Verdict("refused" if reported else "right" if file.endswith(REDUNDANT) else "silent", ended=ended)
     observed = reader.observe(folder, ended)
     if observed == expected and not ended.code:
-        return "right"
+        return Verdict("right", ended=ended)
     if named or (marked and (reader.page or ended.code)):
-        return "refused"
+        return Verdict("refused", ended=ended)
     both = isinstance(observed, dict) and isinstance(expected, dict)
-    return "lost" if both and observed.get("epochs") != expected.get("epochs") else "silent"
+    lost = both and observed.get("epochs") != expected.get("epochs")
+    return Verdict("lost" if lost else "silent", ended=ended)
 
 
 def _lacks_only_the_end(file: Path, whole: Path) -> bool:

@@ -14,43 +14,44 @@ import os
 import pickle
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import reduce
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _damages import DAMAGES, VISIBLE
-from _process import Ended, call_in_child, run
-from _run_files import epochs, read_json
-from _tally import Tally
+from _files import DAMAGES, VISIBLE, epochs, flip, read_json
+from _process import Ended, call
+from campaign import Case, Verdict
 from PIL import Image
 
 LIMIT = 60.0  # seconds; the plain folder takes a few
-DATA = ("--data.root", "{}", "--out", "{out}")
 DOMAINS = (
-    "train", "domains-erm", "--model.depth", "18", "--epochs", "1", "--weights", "", "--data.target", "b",
-    "--data.num-classes", "3", "--data.size", "16", "--batch-size", "8",
-)  # fmt: skip
-READERS = {  # `{}` stands for the data folder, `{file}` for a file in it, `{out}` for the runs
-    "table": (*DOMAINS, *DATA),
-    "domains": (*DOMAINS, *DATA),
-    "lists": (*DOMAINS, *DATA, "--data.lists", "{}"),
-    "mnist": ("train", "mnist-ce", "--epochs", "1", "--data.val", "4", "--batch-size", "8", *DATA),
-    "weights": (*DOMAINS, "--data.root", "{}/../images", "--out", "{out}", "--weights", "{file}"),
-    "noise": (),
-    **{f"{name}-rfs": ("train", f"{name}-rfs", "--epochs", "1", *DATA) for name in ("cifar-fs", "tiered-imagenet")},
-    "mini-imagenet-rfs": ("train", "mini-imagenet-rfs", "--epochs", "1", *DATA),
+    "train domains-erm --model.depth 18 --epochs 1 --weights '' --data.target b --data.num-classes 3 --data.size 16 "
+    "--batch-size 8"
+)
+READERS = {
+    "table": f"{DOMAINS} --data.root data --out out",
+    "domains": f"{DOMAINS} --data.root data --out out",
+    "lists": f"{DOMAINS} --data.root data --out out --data.lists data",
+    "mnist": "train mnist-ce --epochs 1 --data.val 4 --batch-size 8 --data.root data --out out",
+    "weights": f"{DOMAINS} --data.root images --out out".replace("''", "data/{}"),
+    "noise": "",
+    **{
+        f"{name}-rfs": f"train {name}-rfs --epochs 1 --data.root data --out out"
+        for name in ("cifar-fs", "tiered-imagenet", "mini-imagenet")
+    },
 }
 SHARD = "train-00000-of-00001.parquet"
 LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
 Make = Callable[[Path], object]
+"""Writes a data folder; returns the number of its images, if it is known."""
 
 
-class Case(NamedTuple):
+class Folder(NamedTuple):
     """A data folder, the reader of it, and what is expected."""
 
     reader: str
@@ -59,10 +60,9 @@ class Case(NamedTuple):
     expect: str = "refused"
 
 
-def random_image(seed: int, size: int = 16, mode: str = "RGB") -> Image.Image:
+def random_image(seed: int, size: int = 16) -> Image.Image:
     """A random image."""
-    shape = (size, size, 3) if mode == "RGB" else (size, size)
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8), mode)
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8))
 
 
 def encode(image: Image.Image, kind: str = "PNG") -> bytes:
@@ -74,44 +74,37 @@ def encode(image: Image.Image, kind: str = "PNG") -> bytes:
 
 def domain_folder(folder: Path, *, seed: int = 0, per_class: int = 6) -> None:
     """Two domains with three classes each: `<domain>/<class>/<image>.png`."""
-    number = 1000 * seed
-    for domain in "ab":
-        for label in range(3):
-            (folder / domain / f"class-{label}").mkdir(parents=True)
-            for index in range(per_class):
-                random_image(number).save(folder / domain / f"class-{label}" / f"{index}.png")
-                number += 1
+    for number in range(6 * per_class):
+        place = folder / "ab"[number // (3 * per_class)] / f"class-{number // per_class % 3}"
+        place.mkdir(parents=True, exist_ok=True)
+        random_image(1000 * seed + number).save(place / f"{number % per_class}.png")
 
 
-def fill(argv: Sequence[str], folder: Path, out: Path) -> list[str]:
-    """Arguments with the paths that their placeholders stand for."""
-    paths = {"{out}": out, "{file}": next(folder.iterdir(), folder / "missing.safetensors"), "{}": folder}
-    return [reduce(lambda text, mark: text.replace(mark, str(paths[mark])), paths, argument) for argument in argv]
-
-
-def data_folders(scratch: Path, tally: Tally, share: float) -> None:
+def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Make every folder and train on it."""
-    usual = {}
-    for kind, make in (("domains", _with_images()), ("table", _table())):
-        ended = _read(Case(kind, "", make), scratch / kind)
-        usual[kind] = epochs(scratch / kind / "out" / "domains-erm" / "seed-0")
-        tally.add("lost" if ended.code else "right", f"the plain {kind}", ended)
-    cases = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
-    for number, case in enumerate(cases[:: max(1, round(1 / share / 2))]):
-        ended = _read(case, scratch / str(number))
-        tally.add(_judge(case, ended, scratch / str(number), usual), f"{case.reader}: {case.name}", ended)
-        shutil.rmtree(scratch / str(number), ignore_errors=True)
+    plain = cache(lambda reader: _plain(reader, scratch / f"plain-{reader}-{os.getpid()}"))
+    folders = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
+    for number, folder in enumerate(folders):
+        name = f"{number}: {folder.reader}: {folder.name}"
+        yield Case(name, lambda sandbox, folder=folder: _judge(folder, sandbox, plain))
+    for reader in ("domains", "table"):
+        yield Case(f"the plain {reader}", lambda _, reader=reader: Verdict("right" if plain(reader) else "lost"))
 
 
-def _read(case: Case, folder: Path) -> Ended:
-    """Make the data folder of a case, and train on it."""
-    data = folder / "data"
-    data.mkdir(parents=True)
-    (folder / "count").write_text(call_in_child(lambda: case.make(data)))
-    argv = fill(READERS[case.reader], data, folder / "out")
-    call = (lambda: _read_noise(next(data.iterdir()))) if case.reader == "noise" else None
-    environment = {"OPL_CACHE": str(folder / "cache"), "HF_HOME": str(folder), "HF_DATASETS_CACHE": str(folder)}
-    return run(argv, cwd=folder, environment=environment, limit=LIMIT, call=call)
+def _plain(reader: str, sandbox: Path) -> list[Any]:
+    """The epochs of a training on the plain folder."""
+    sandbox.mkdir()
+    _read(Folder(reader, "", _table() if reader == "table" else _with_images()), sandbox)
+    return epochs(sandbox / "out" / "domains-erm" / "seed-0")
+
+
+def _read(folder: Folder, sandbox: Path) -> tuple[object, Ended]:
+    """Make the data folder and train on it; returns the number of its images, and how the training ended."""
+    (sandbox / "data").mkdir()
+    count = folder.make(sandbox / "data")
+    file = next((sandbox / "data").iterdir(), Path("missing.safetensors"))
+    function = (lambda: _read_noise(file)) if folder.reader == "noise" else None
+    return count, call(READERS[folder.reader].replace("{}", file.name), sandbox, limit=LIMIT, function=function)
 
 
 def _read_noise(file: Path) -> None:
@@ -120,21 +113,17 @@ def _read_noise(file: Path) -> None:
     print(NoiseMatrix(path=str(file)).matrix(("a", "b", "c")).tolist())
 
 
-def _judge(case: Case, ended: Ended, folder: Path, usual: dict[str, list[Any]]) -> str:
-    if ended.fault:
-        return ended.fault
-    if ended.code:
-        return "refused" if ended.refused and "opl:" in ended.output else "silent"
-    if "opl: warning:" in ended.output:
-        return "refused"
-    if case.expect == "same":
-        return "right" if epochs(folder / "out" / "domains-erm" / "seed-0") == usual[case.reader] else "silent"
-    splits = next((read_json(file) for file in folder.glob("out/*/*/splits.json")), None)
-    count = (folder / "count").read_text()
-    if case.expect == "right" and count.isdigit() and splits is not None:
-        total = splits["train"] + len(splits["val"]) + splits["test"]
-        return "right" if total == int(count) else "silent"
-    return "silent" if case.expect == "refused" else "right"
+def _judge(folder: Folder, sandbox: Path, plain: Callable[[str], list[Any]]) -> Verdict:
+    count, ended = _read(folder, sandbox)
+    if ended.code or ended.fault:
+        return Verdict("silent" if ended.outcome == "refused" and "opl:" not in ended.output else ended.outcome, "", ended)
+    splits = next((read_json(file) for file in sandbox.glob("out/*/*/splits.json")), None)
+    right = folder.expect != "refused"
+    if folder.expect == "same":
+        right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == plain(folder.reader)
+    elif folder.expect == "right" and isinstance(count, int) and splits is not None:
+        right = splits["train"] + len(splits["val"]) + splits["test"] == count
+    return Verdict("refused" if "opl: warning:" in ended.output else "right" if right else "silent", "", ended)
 
 
 def _columns() -> dict[str, Any]:
@@ -164,7 +153,7 @@ def _one(values: list[Any], value: Any) -> list[Any]:
     return [*values[:5], value, *values[6:]]
 
 
-def _tables() -> Iterator[Case]:
+def _tables() -> Iterator[Folder]:
     names, floats = ["x", "y", "z"], [float(label) for label in LABELS]
     texts = [names[label] for label in LABELS]
     labels: dict[str, tuple[Any, ...]] = {  # labels, then class names in the schema and what is expected
@@ -209,7 +198,7 @@ def _tables() -> Iterator[Case]:
     }
     for name, (values, *more) in labels.items():
         schema, expect = (*more, *(None, "refused")[len(more) :])
-        yield Case("table", name, _table(lambda c, values=values: {**c, "label": values}, schema), expect)
+        yield Folder("table", name, _table(lambda c, values=values: {**c, "label": values}, schema), expect)
     images, domains = _columns()["image"], _columns()["domain"]
     changes: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
         **{f"no {key} column": (lambda c, key=key: {k: c[k] for k in c if k != key}, "refused") for key in _columns()},
@@ -238,17 +227,17 @@ def _tables() -> Iterator[Case]:
     }
     changes |= {name: (lambda c, new=new: {**c, **new}, expect) for name, (new, expect) in columns.items()}
     for name, (change, expect) in changes.items():
-        yield Case("table", name, _table(change), expect)
+        yield Folder("table", name, _table(change), expect)
     yield from _damaged("table", _table(), SHARD)
-    yield Case("table", "the second shard missing", _table(file="train-00000-of-00002.parquet"))
-    yield Case("table", "an empty folder", lambda folder: None)
-    yield Case("table", "a CSV file", lambda folder: (folder / "train.csv").write_text("image,label,domain\nx,1,a\n"))
+    yield Folder("table", "the second shard missing", _table(file="train-00000-of-00002.parquet"))
+    yield Folder("table", "an empty folder", lambda folder: None)
+    yield Folder("table", "a CSV file", lambda folder: (folder / "train.csv").write_text("image,label,domain\nx,1,a\n"))
 
 
-def _damaged(reader: str, make: Make, file: str, *, what: str = "", flips: bool = True) -> Iterator[Case]:
+def _damaged(reader: str, make: Make, file: str, *, what: str = "", flips: bool = True) -> Iterator[Folder]:
     """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
     for name in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
-        yield Case(reader, f"{what or file}, {name}", _then(make, file, name), "refused" if name in VISIBLE else "any")
+        yield Folder(reader, f"{what or file}, {name}", _then(make, file, name), "refused" if name in VISIBLE else "any")
 
 
 def _then(make: Make, file: str, change: str | Callable[[Path], object]) -> Make:
@@ -273,7 +262,7 @@ def for_parts(**contents: bytes) -> Make:
     return make
 
 
-def _encodings() -> Iterator[Case]:
+def _encodings() -> Iterator[Folder]:
     """Encoded images in a Parquet file, of which the sixth is odd or damaged."""
 
     def table(data: bytes) -> Make:
@@ -281,18 +270,17 @@ def _encodings() -> Iterator[Case]:
 
     for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
         whole = encode(random_image(5), kind)
-        yield Case("table", f"a {kind}", table(whole), "right")
-        yield Case("table", f"a {kind} cut at 10 %", table(whole[: len(whole) // 10]))
-        yield Case("table", f"a {kind} cut at 60 %", table(whole[: 6 * len(whole) // 10]), "any")
-        flipped = whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 16]) + whole[len(whole) // 2 + 1 :]
-        yield Case("table", f"a {kind} with a flipped bit", table(flipped), "any")
+        yield Folder("table", f"a {kind}", table(whole), "right")
+        yield Folder("table", f"a {kind} cut at 10 %", table(whole[: len(whole) // 10]))
+        yield Folder("table", f"a {kind} cut at 60 %", table(whole[: 6 * len(whole) // 10]), "any")
+        yield Folder("table", f"a {kind} with a flipped bit", table(flip(whole, 0.5, 4)), "any")
     for mode in ("L", "1", "P", "RGBA", "LA"):
-        yield Case("table", f"an image of mode {mode}", table(encode(random_image(5).convert(mode))), "right")
+        yield Folder("table", f"an image of mode {mode}", table(encode(random_image(5).convert(mode))), "right")
     for size in (1, 40):
-        yield Case("table", f"an image of {size} pixels", table(encode(random_image(0, size))), "right")
+        yield Folder("table", f"an image of {size} pixels", table(encode(random_image(0, size))), "right")
     contents = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
     for content in contents:
-        yield Case("table", f"{content[:8]!r} as an image", table(content))
+        yield Folder("table", f"{content[:8]!r} as an image", table(content))
 
 
 def _with_images(change: Callable[[Path], object] = lambda folder: None, added: int = 0) -> Make:
@@ -321,13 +309,13 @@ CLASS_NAMES: tuple[str | bytes, ...] = (
 )  # fmt: skip
 
 
-def _folders() -> Iterator[Case]:
+def _folders() -> Iterator[Folder]:
     for name in CLASS_NAMES:
-        yield Case("domains", f"a class named {name!r}"[:60], _with_images(_rename("class-2", name)), "right")
+        yield Folder("domains", f"a class named {name!r}"[:60], _with_images(_rename("class-2", name)), "right")
     for name in ("3.PNG", "3 3.png", "кот.png", "3.jpg", "-3.png", "3.\n.png", b"\xff\xfe.png"):
-        yield Case("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name)), "right")
+        yield Folder("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name)), "right")
     for name in ("3", "3.txt", ".3.png"):
-        yield Case("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name), -2), "right")
+        yield Folder("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name), -2), "right")
     one = "a/class-1/3.png"
     yield from (
         case
@@ -336,7 +324,7 @@ def _folders() -> Iterator[Case]:
     )
     for kind in ("GIF", "JPEG", "PPM", "EPS", "PDF"):
         change = _then(_with_images(), one, lambda file, kind=kind: random_image(1).save(file, kind))
-        yield Case("domains", f"a {kind} named png", change, "right" if kind in ("GIF", "JPEG") else "refused")
+        yield Folder("domains", f"a {kind} named png", change, "right" if kind in ("GIF", "JPEG") else "refused")
     layouts: dict[str, tuple[Callable[[Path], object], int, str]] = {
         "a text file beside images": (lambda f: (f / "a/class-0/labels.csv").write_text("x"), 0, "same"),
         "a text file beside domains": (lambda f: (f / "LICENSE.txt").write_text("free"), 0, "same"),
@@ -353,12 +341,12 @@ def _folders() -> Iterator[Case]:
         "a class that is a link to its parent": (lambda f: (f / "a/class-9").symlink_to(".."), 0, "any"),
     }
     for name, (change, added, expect) in layouts.items():
-        yield Case("domains", name, _with_images(change, added), expect)
+        yield Folder("domains", name, _with_images(change, added), expect)
     for lines in (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
         make = _with_images(
             lambda f, lines=lines: [(f / f"a_{k}_kfold.txt").write_bytes(lines) for k in ("train", "crossval")]
         )
-        yield Case("lists", f"a list with {lines[:20]!r}", make)
+        yield Folder("lists", f"a list with {lines[:20]!r}", make)
 
 
 def idx_bytes(values: np.ndarray) -> bytes:
@@ -379,12 +367,12 @@ def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = 
     return make
 
 
-def _array_files() -> Iterator[Case]:
-    yield Case("mnist", "40 images", _idx_files())
-    yield Case("mnist", "no images", _idx_files(rows=0))
-    yield Case("mnist", "test images of another size", _idx_files(test_size=20))
+def _array_files() -> Iterator[Folder]:
+    yield Folder("mnist", "40 images", _idx_files())
+    yield Folder("mnist", "no images", _idx_files(rows=0))
+    yield Folder("mnist", "test images of another size", _idx_files(test_size=20))
     for name, labels in (("a label 10", np.full(40, 10)), ("fewer labels", np.zeros(39)), ("one class", np.zeros(40))):
-        yield Case("mnist", name, _idx_files(labels=labels.astype(np.uint8)))
+        yield Folder("mnist", name, _idx_files(labels=labels.astype(np.uint8)))
     edits: dict[str, Callable[[bytes], bytes]] = {
         "bytes appended": lambda data: data + b"x",
         "another type": lambda data: data[:2] + b"\x0d" + data[3:],
@@ -396,11 +384,11 @@ def _array_files() -> Iterator[Case]:
     for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
         for name, edit in edits.items():
             damage = lambda path, edit=edit: path.write_bytes(edit(path.read_bytes()))  # noqa: E731
-            yield Case("mnist", f"{file}, {name}", _then(_idx_files(), file, damage))
+            yield Folder("mnist", f"{file}, {name}", _then(_idx_files(), file, damage))
         yield from _damaged("mnist", _idx_files(), file, flips=False)
 
 
-def _few_shot() -> Iterator[Case]:
+def _few_shot() -> Iterator[Folder]:
     images = np.zeros((6, 32, 32, 3), np.uint8)
     good: dict[str, Any] = {"data": images, "labels": [0, 0, 1, 1, 2, 2]}
     loop: dict[str, Any] = {}
@@ -415,7 +403,7 @@ def _few_shot() -> Iterator[Case]:
     files += [b"", b"text", whole[: len(whole) // 2]]
     files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
     for number, data in enumerate(files):
-        yield Case("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
+        yield Folder("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
     stream = io.BytesIO()
     np.savez(stream, images=np.zeros((4, 84, 84, 3), np.uint8))
     archive = stream.getvalue()
@@ -423,7 +411,7 @@ def _few_shot() -> Iterator[Case]:
     pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
     for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
         make = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
-        yield Case("tiered-imagenet-rfs", f"archive {number}", make)
+        yield Folder("tiered-imagenet-rfs", f"archive {number}", make)
     rows = (
         b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
         b"filename,label\n../../0.jpg,n01532829\n", b"filename,label\n1.jpg,n01532829\n",
@@ -436,17 +424,17 @@ def _few_shot() -> Iterator[Case]:
             (folder / "images").mkdir()
             (folder / "images" / "0.jpg").touch()
 
-        yield Case("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", write)
+        yield Folder("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", write)
 
 
-def _matrices() -> Iterator[Case]:
+def _matrices() -> Iterator[Folder]:
     good = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
     for name, array in {"float64": good, "float32": good.astype(np.float32)}.items():
-        yield Case("noise", f"a matrix in {name}", lambda f, array=array: np.save(f / "m.npy", array), "right")
-    yield Case("noise", "a matrix in JSON", lambda f: (f / "m.json").write_text(json.dumps(good.tolist())), "right")
+        yield Folder("noise", f"a matrix in {name}", lambda f, array=array: np.save(f / "m.npy", array), "right")
+    yield Folder("noise", "a matrix in JSON", lambda f: (f / "m.json").write_text(json.dumps(good.tolist())), "right")
     wrong = (good[:2], good[0], good[None], good * 3 - 2 / 3, good * np.nan, good * 2, good * 0, good * 1j, good[:0])
     for array in (*wrong, np.array([["a"] * 3] * 3)):
-        yield Case("noise", f"a matrix {array.tolist()}"[:60], lambda f, array=array: np.save(f / "m.npy", array))
+        yield Folder("noise", f"a matrix {array.tolist()}"[:60], lambda f, array=array: np.save(f / "m.npy", array))
     texts = {
         "m.json": ("", "{}", "[]", "[[1,2],[3]]", '[["a"]]', "null", "[" * 5000, "NaN", "[[1e999]]"),
         "m.txt": ("", "a b c", "1 2 3", "1;2;3", "\x00", "nan nan nan\n" * 3),
@@ -454,12 +442,12 @@ def _matrices() -> Iterator[Case]:
     }
     for file, contents in texts.items():
         for text in contents:
-            yield Case("noise", f"{file}, {text[:20]!r}", lambda f, file=file, text=text: (f / file).write_text(text))
-    yield Case("noise", "a pipe", lambda f: os.mkfifo(f / "m.txt"))
-    yield Case("noise", "an endless file", lambda f: (f / "m.txt").symlink_to("/dev/zero"))
+            yield Folder("noise", f"{file}, {text[:20]!r}", lambda f, file=file, text=text: (f / file).write_text(text))
+    yield Folder("noise", "a pipe", lambda f: os.mkfifo(f / "m.txt"))
+    yield Folder("noise", "an endless file", lambda f: (f / "m.txt").symlink_to("/dev/zero"))
 
 
-def _weights() -> Iterator[Case]:
+def _weights() -> Iterator[Folder]:
     def first(change: Callable[[Any], Any]) -> Callable[[dict], dict]:
         return lambda state: {**state, "conv1.weight": change(state["conv1.weight"])}
 
@@ -490,8 +478,8 @@ def _weights() -> Iterator[Case]:
 
     for name in ("w.safetensors", "w.pth"):
         yield from (
-            Case("weights", f"{name}, {what}", save(change, name), expect) for what, (change, expect) in states.items()
+            Folder("weights", f"{name}, {what}", save(change, name), expect) for what, (change, expect) in states.items()
         )
         yield from _damaged("weights", save(dict, name), name, flips=False)
     for content in ([1, 2], {"fc": "text"}, {"call": print}):
-        yield Case("weights", f"a pickle of {content}", save(lambda state, content=content: content, "w.pth"))
+        yield Folder("weights", f"a pickle of {content}", save(lambda state, content=content: content, "w.pth"))

@@ -9,7 +9,7 @@ import io
 import json
 import os
 import pickle
-import shutil
+import shlex
 import struct
 import zipfile
 import zlib
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from _process import call_in_child, run
-from _tally import Tally
+from _process import in_child, run
+from campaign import Case, Verdict
 from data_folders import encode
 from PIL import Image
 
@@ -35,15 +35,22 @@ RUN_FILES = (
 )  # fmt: skip
 Make = Callable[[Path], object]
 """Writes files into `folder`; the canary is `folder.parent / "canary"`."""
+MNIST = "train mnist-ce --epochs 1 --out runs/deep/down --data.root hostile --data.val 2"
+DOMAINS = (
+    "train domains-erm --epochs 1 --out runs/deep/down --data.root hostile --data.num-classes 2 --data.target a "
+    "--data.size 32 --weights ''"
+)
+FEW_SHOT = "train {}-rfs --epochs 1 --out runs/deep/down --data.root hostile"
+DIGITS = "train digits-opl --scale tiny --epochs 1 --out runs/deep/down"
 
 
-class Case(NamedTuple):
-    """A hostile folder, and the `opl` command that meets it; `{}` stands for the folder, `{out}` for the output."""
+class Hostile(NamedTuple):
+    """A hostile folder `hostile`, and the `opl` command that meets it; if it is `inside`, in that folder."""
 
     name: str
     make: Make
-    argv: tuple[str, ...]
-    fresh: bool = False
+    argv: str
+    inside: bool = False
 
 
 class Touch:
@@ -56,38 +63,23 @@ class Touch:
         return os.system, (self.command,)
 
 
-def hostile_files(scratch: Path, tally: Tally, share: float) -> None:
+def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Make every hostile folder, and run the command that meets it."""
-    cases = [*_tables(), *_pickles(), *_archives(), *_saved_weights(), *_run_folders()]
-    for number, case in enumerate(cases[:: max(1, round(1 / share / 4))]):
-        root = scratch / str(number)
-        folder, out = root / "hostile", root / "runs" / "deep" / "down"
-        folder.mkdir(parents=True)
-        (root / "secret.png").write_bytes(_gray(SECRET))
-        call_in_child(lambda case=case, folder=folder: case.make(folder))
-        argv = [word.replace("{}", str(folder)).replace("{out}", str(out)) for word in case.argv]
-        environment = {"OPL_CACHE": str(root / "cache"), "HOME": str(root)}
-        ended = run(argv, cwd=folder, environment=environment, fresh=case.fresh)
-        outcome = ended.fault or ("right" if ended.code == 0 else "refused" if ended.refused else "silent")
-        tally.add("execution" if _got_its_way(root) else outcome, f"{case.name}: opl {' '.join(argv)}"[:300], ended)
-        shutil.rmtree(root, ignore_errors=True)
+    for hostile in (*_tables(), *_pickles(), *_archives(), *_saved_weights(), *_run_folders()):
+        yield Case(f"{hostile.name}: opl {hostile.argv}", lambda root, hostile=hostile: _attack(root, hostile))
 
 
-def _got_its_way(root: Path) -> bool:
-    cached = any(bytes([SECRET]) * 700 in file.read_bytes() for file in (root / "cache").rglob("*.npy"))
+def _attack(root: Path, hostile: Hostile) -> Verdict:
+    folder = root / "hostile"
+    folder.mkdir()
+    (root / "secret.png").write_bytes(_gray(SECRET))
+    in_child(lambda: hostile.make(folder), root)
+    ended = run(hostile.argv, folder if hostile.inside else root, fresh=hostile.inside)
+    cached = any(bytes([SECRET]) * 700 in file.read_bytes() for file in root.rglob("cache/**/*.npy"))
     pages = [file.read_text(errors="replace") for file in root.rglob("*.html")]
     scripted = any(SCRIPT in page or "<img src=x onerror" in page for page in pages)
-    escaped = any(path.name.startswith("escaped") for path in (root, *root.rglob("escaped*")))
-    return (root / "canary").exists() or cached or scripted or escaped
-
-
-def _train(recipe: str, *flags: str) -> tuple[str, ...]:
-    return ("train", recipe, "--epochs", "1", "--out", "{out}", "--data.root", "{}", *flags)
-
-
-MNIST = _train("mnist-ce", "--data.val", "2")
-DOMAINS = _train("domains-erm", "--data.num-classes", "2", "--data.target", "a", "--data.size", "32", "--weights", "")
-DIGITS = ("train", "digits-opl", "--scale", "tiny", "--epochs", "1", "--out", "{out}")
+    outside = (root / "canary").exists() or any(root.rglob("escaped*")) or any(root.parent.glob("escaped*"))
+    return Verdict("execution" if cached or scripted or outside else ended.outcome, ended=ended)
 
 
 def _gray(value: int = 0, size: int = 28) -> bytes:
@@ -124,7 +116,7 @@ def _png(width: int, height: int, rows: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", content) + _chunk(b"IEND", b"")
 
 
-def _tables() -> Iterator[Case]:
+def _tables() -> Iterator[Hostile]:
     text_bomb = _gray()[:33] + _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 28), 9)) + _gray()[33:]
     tiff = b"".join(
         struct.pack("<HHII", tag, 4, 1, n) for tag, n in ((256, 90_000), (257, 90_000), (258, 8), (262, 1), (273, 8))
@@ -144,10 +136,10 @@ def _tables() -> Iterator[Case]:
         "TIFF of 10^9 pixels": b"II*\0\x08\0\0\0\5\0" + tiff + bytes(4),
         "1 GB of zeros, packed": bytes(1 << 30),
     }
-    yield Case("PostScript in Parquet", lambda f: _parquet(f, {"bytes": _postscript(f), "path": None}), MNIST)
+    yield Hostile("PostScript in Parquet", lambda f: _parquet(f, {"bytes": _postscript(f), "path": None}), MNIST)
     for name, data in contents.items():
         make = lambda f, data=data: _parquet(f, {"bytes": data, "path": None}, compression="zstd")  # noqa: E731
-        yield Case(f"{name} in Parquet", make, MNIST)
+        yield Hostile(f"{name} in Parquet", make, MNIST)
     links = {"device.png": "/dev/zero", "loop.png": "loop.png", "out.png": "../secret.png", "sub": ".."}
     paths = ("../secret.png", "{root}/secret.png", "/etc/passwd", "/dev/zero", "/dev/stdin", "/proc/self/environ")
     paths += (
@@ -168,12 +160,12 @@ def _tables() -> Iterator[Case]:
                 (folder / name).symlink_to(target)
             _parquet(folder, {"bytes": None, "path": path.replace("{root}", str(folder.parent))})
 
-        yield Case(f"an image at {path!r}", make, MNIST)
+        yield Hostile(f"an image at {path!r}", make, MNIST)
     for labels in (pa.array([2**63] * 20, pa.uint64()), pa.array([None] * 20, pa.int64())):
         make = lambda f, labels=labels: _parquet(f, {"bytes": _gray(), "path": None}, labels)  # noqa: E731
-        yield Case(f"labels {labels[0]}", make, MNIST)
-    yield Case("30 million rows in a few bytes", _many_rows, MNIST)
-    yield Case("a schema nested 200,000 deep", _deep_schema, MNIST)
+        yield Hostile(f"labels {labels[0]}", make, MNIST)
+    yield Hostile("30 million rows in a few bytes", _many_rows, MNIST)
+    yield Hostile("a schema nested 200,000 deep", _deep_schema, MNIST)
 
 
 def _many_rows(folder: Path) -> None:
@@ -196,7 +188,7 @@ def _expanding_lists() -> bytes:
     return pickle.dumps({"data": np.zeros((2, 84, 84, 3), np.uint8), "labels": value}, 2)
 
 
-def _pickles() -> Iterator[Case]:
+def _pickles() -> Iterator[Hostile]:
     contents: dict[str, Callable[[Path], bytes]] = {
         **{
             f"a program, protocol {protocol}": lambda f, p=protocol: pickle.dumps({"data": Touch(f), "labels": []}, p)
@@ -221,10 +213,10 @@ def _pickles() -> Iterator[Case]:
     for name, content in contents.items():
         for data, files in layouts.items():
             make = lambda f, content=content, files=files: [(f / file).write_bytes(content(f)) for file in files]  # noqa: E731
-            yield Case(f"a pickle with {name}", make, _train(f"{data}-rfs"))
+            yield Hostile(f"a pickle with {name}", make, FEW_SHOT.format(data))
 
 
-def _archives() -> Iterator[Case]:
+def _archives() -> Iterator[Hostile]:
     def npz(write: Callable[[zipfile.ZipFile, Path], None]) -> Make:
         def make(folder: Path) -> None:
             for part in PARTS:
@@ -285,20 +277,20 @@ def _archives() -> Iterator[Case]:
         (folder / "hostile.py").write_text(f"open({str(folder.parent / 'canary')!r}, 'w')\n")
         (folder / "README.md").write_text("---\nconfigs:\n- config_name: default\n  data_files: ../secret.png\n---\n")
 
-    yield Case("an archive that unpacks to 256 MB", npz(bomb), _train("tiered-imagenet-rfs"))
-    yield Case("an archive with objects and a path outside", npz(objects), _train("tiered-imagenet-rfs"))
-    yield Case("gzip files that unpack to 256 MB", packed_idx((10, 28, 28), 1 << 8), MNIST)
-    yield Case("an idx file of 2^96 bytes", packed_idx((0xFFFFFFFF,) * 3, 0), MNIST)
+    yield Hostile("an archive that unpacks to 256 MB", npz(bomb), FEW_SHOT.format("tiered-imagenet"))
+    yield Hostile("an archive with objects and a path outside", npz(objects), FEW_SHOT.format("tiered-imagenet"))
+    yield Hostile("gzip files that unpack to 256 MB", packed_idx((10, 28, 28), 1 << 8), MNIST)
+    yield Hostile("an idx file of 2^96 bytes", packed_idx((0xFFFFFFFF,) * 3, 0), MNIST)
     yield from (
-        Case(f"save_to_disk with {name}", saved(name), MNIST) for name in ("../../x.arrow", "/dev/zero", "fifo.arrow")
+        Hostile(f"save_to_disk with {name}", saved(name), MNIST) for name in ("../../x.arrow", "/dev/zero", "fifo.arrow")
     )
-    yield Case("a loading script and a README that names files", script, MNIST)
-    yield Case("PostScript named PNG", images(lambda f: f.write_bytes(_postscript(f.parents[2]))), DOMAINS)
-    yield Case("a pipe among images", images(os.mkfifo), DOMAINS)
-    yield Case("a link to a device among images", images(lambda f: f.symlink_to("/dev/zero")), DOMAINS)
+    yield Hostile("a loading script and a README that names files", script, MNIST)
+    yield Hostile("PostScript named PNG", images(lambda f: f.write_bytes(_postscript(f.parents[2]))), DOMAINS)
+    yield Hostile("a pipe among images", images(os.mkfifo), DOMAINS)
+    yield Hostile("a link to a device among images", images(lambda f: f.symlink_to("/dev/zero")), DOMAINS)
 
 
-def _saved_weights() -> Iterator[Case]:
+def _saved_weights() -> Iterator[Hostile]:
     def packed(folder: Path) -> bytes:
         """A checkpoint that unpacks to 512 MB."""
         import torch
@@ -329,21 +321,21 @@ def _saved_weights() -> Iterator[Case]:
     }
     for name, content in contents.items():
         make = lambda f, name=name, content=content: (f / name).write_bytes(content(f))  # noqa: E731
-        yield Case(f"weights {name}", make, (*DIGITS, "--weights", f"{{}}/{name}"))
-    yield Case("weights that are a pipe", lambda f: os.mkfifo(f / "w.pth"), (*DIGITS, "--weights", "{}/w.pth"))
-    yield Case(
-        "weights without an end", lambda f: (f / "w.pth").symlink_to("/dev/zero"), (*DIGITS, "--weights", "{}/w.pth")
+        yield Hostile(f"weights {name}", make, f"{DIGITS} --weights hostile/{name}")
+    yield Hostile("weights that are a pipe", lambda f: os.mkfifo(f / "w.pth"), f"{DIGITS} --weights hostile/w.pth")
+    yield Hostile(
+        "weights without an end", lambda f: (f / "w.pth").symlink_to("/dev/zero"), f"{DIGITS} --weights hostile/w.pth"
     )
 
 
-def _run_folders() -> Iterator[Case]:
+def _run_folders() -> Iterator[Hostile]:
     writers: dict[str, Callable[[Path, Path], object]] = {
         "pickles": lambda file, folder: file.write_bytes(pickle.dumps({"x": Touch(folder)}, 2)),
         "pipes": lambda file, _: os.mkfifo(file),
         "deep JSON": lambda file, _: file.write_bytes(b'{"a":' * 100_000),
         "devices": lambda file, _: file.symlink_to("/dev/zero"),
     }
-    commands = (("report", "{}"), ("check", "{}"), ("evaluate", "{}/digits-opl/seed-0", "geometry"))
+    commands = ("report hostile", "check hostile", "evaluate hostile/digits-opl/seed-0 geometry")
     for name, write in writers.items():
 
         def make(folder: Path, write: Callable[[Path, Path], object] = write) -> None:
@@ -351,15 +343,15 @@ def _run_folders() -> Iterator[Case]:
             for file in RUN_FILES:
                 write(folder / "digits-opl/seed-0" / file, folder)
 
-        yield from (Case(f"{argv[0]} of a run of {name}", make, argv) for argv in commands)
+        yield from (Hostile(f"a run of {name}", make, argv) for argv in commands)
     for recipe_name in ("digits-opl", SCRIPT):
-        yield Case(f"markup in a run of {recipe_name}", lambda f, name=recipe_name: _markup(f, name), ("report", "{}"))
+        yield Hostile(f"markup in a run of {recipe_name}", lambda f, name=recipe_name: _markup(f, name), "report hostile")
     names = ("../../escaped", "../../../escaped", "/tmp/../escaped", "a/../../escaped", "..", "a\nb", "escaped\\..\\..")
-    yield from (Case(f"the name {name!r}", lambda f: None, (*DIGITS, "--name", name)) for name in names)
-    yield Case("a name to come after", lambda f: None, (*DIGITS, "--after", "../../escaped"))
-    yield Case("links in the way of files", _links_in_the_way, DIGITS)
-    yield Case("modules in the working folder", _modules, DIGITS, fresh=True)
-    yield Case("modules in the working folder, 2 processes", _modules, (*DIGITS, "--devices", "2"), fresh=True)
+    yield from (Hostile(f"the name {name!r}", lambda f: None, f"{DIGITS} --name {shlex.quote(name)}") for name in names)
+    yield Hostile("a name to come after", lambda f: None, f"{DIGITS} --after ../../escaped")
+    yield Hostile("links in the way of files", _links_in_the_way, DIGITS)
+    yield Hostile("modules in the working folder", _modules, DIGITS, inside=True)
+    yield Hostile("modules in the working folder, 2 processes", _modules, f"{DIGITS} --devices 2", inside=True)
 
 
 def _markup(folder: Path, recipe_name: str) -> None:

@@ -8,115 +8,103 @@ import random
 import shutil
 import signal
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from _process import Command, Ended, start
-from _run_files import differences, epochs, file_names, snapshot
-from _tally import Tally
+from _files import differences, epochs, file_names, snapshot
+from _process import Ended, run, start
+from campaign import Case, Verdict
 
 PATIENCE = 30.0  # seconds in which a process must exit after SIGTERM, on a busy machine
-ATTACK = ("attack", "--images", "30", "--iterations", "3", "--queries", "40", "--batch", "10", "--no-sanity")
+CHAIN = 6  # kills of one run at most before it may finish
+ATTACK = "attack --images 30 --iterations 3 --queries 40 --batch 10 --no-sanity"
 
 
-@dataclass(frozen=True)
-class Job:
-    """A command to kill, the recipe whose run folder it writes, and its share of the kills."""
+class Job(NamedTuple):
+    """A command to kill, the recipe whose run folder it writes, and how often it is killed."""
 
-    name: str
-    argv: tuple[str, ...]
+    kills: int
     recipe: str
-    prepare: tuple[str, ...] = ()
-    """A command that must have run before; its output is copied and never killed."""
+    argv: str
+    prepare: str = ""
+    """A command that must have run before; it is never killed."""
     fresh: bool = False
-    share: int = 8
-
-    def start(self, out: Path, argv: tuple[str, ...] = ()) -> Command:
-        """Start or resume the command in a folder."""
-        filled = [word.replace("{out}", str(out)) for word in argv or self.argv]
-        return start(filled, cwd=out, environment={"OPL_CACHE": str(out / "cache")}, fresh=self.fresh)
-
-    def folder(self, out: Path) -> Path:
-        """The run folder."""
-        return out / self.recipe / "seed-0"
 
 
-def _train(recipe: str, *flags: str, scale: str = "tiny", **options) -> Job:
-    argv = ("train", recipe, "--scale", scale, "--out", "{out}", *flags)
-    return Job(options.pop("name", recipe), argv, recipe, **options)
+JOBS = {
+    "best validation": Job(35, "digits-ce", "train digits-ce --scale tiny --selection best-val --epochs 8 --out ."),
+    "plain": Job(70, "digits-opl", "train digits-opl --scale small --epochs 12 --data.val 100 --out ."),
+    **{
+        name: Job(35, name, f"train {name} --scale tiny --out .")
+        for name in (
+            "cifar10-noisy-uniform-tl-opl", "cifar10-noisy-class-ce-opl", "cifar-fs-rfs-opl", "pacs-art-rsc-opl",
+            "cifar10-robust-madry-opl",
+        )
+    },
+    "episodes": Job(
+        13, "cifar-fs-rfs", "evaluate cifar-fs-rfs/seed-0 episodes --episodes 60 --shot 1 5",
+        "train cifar-fs-rfs --scale tiny --out .",
+    ),
+    "attack": Job(
+        13, "cifar10-robust-trades", f"evaluate cifar10-robust-trades/seed-0 {ATTACK}",
+        "train cifar10-robust-trades --scale tiny --out .",
+    ),
+    "2 processes": Job(
+        13, "digits-opl", "train digits-opl --scale tiny --devices 2 --data.val 40 --out .", fresh=True
+    ),
+}  # fmt: skip
+INTERRUPTS = 8  # of `opl reproduce`
 
 
-def _evaluate(recipe: str, *protocol: str) -> Job:
-    train = ("train", recipe, "--scale", "tiny", "--out", "{out}")
-    return Job(f"{recipe} {protocol[0]}", ("evaluate", f"{{out}}/{recipe}/seed-0", *protocol), recipe, train, share=3)
+def cases(scratch: Path, share: float) -> Iterator[Case]:
+    """Kill every job, then interrupt `opl reproduce`."""
+    for name, job in list(JOBS.items())[: 1 if share < 0.1 else None]:
+        whole, prepared = scratch / f"{name}-whole", scratch / f"{name}-prepared"
+        prepared.mkdir()
+        for argv in filter(None, (job.prepare, job.argv)):
+            shutil.rmtree(whole, ignore_errors=True)
+            shutil.copytree(prepared, whole, symlinks=True)
+            ended = run(argv, whole if argv == job.argv else prepared, fresh=job.fresh)
+            if ended.code or ended.fault:
+                raise RuntimeError(f"{argv}: {ended.output}")
+        for first in range(0, job.kills, CHAIN):
+            times = min(CHAIN, job.kills - first)
+            chain = lambda out, j=job, w=whole, p=prepared, e=ended, t=times, f=first: _chain(j, out, w, p, e, t, f)  # noqa: E731
+            yield Case(f"{name}: kills {first + 1} to {first + times}", chain, times)
+    for number in range(INTERRUPTS):
+        yield Case(f"opl reproduce interrupted, {number}", lambda out, n=number: _interrupt(out, random.Random(n)))
 
 
-JOBS = (
-    _train("digits-opl", "--epochs", "12", "--data.val", "100", scale="small", share=16),
-    _train("digits-ce", "--selection", "best-val", "--epochs", "8"),
-    _train("cifar10-noisy-uniform-tl-opl"),
-    _train("cifar10-noisy-class-ce-opl"),
-    _train("cifar-fs-rfs-opl"),
-    _train("pacs-art-rsc-opl"),
-    _train("cifar10-robust-madry-opl"),
-    _evaluate("cifar-fs-rfs", "episodes", "--episodes", "60", "--shot", "1", "5"),
-    _evaluate("cifar10-robust-trades", *ATTACK),
-    _train("digits-opl", "--devices", "2", "--data.val", "40", fresh=True, share=3, name="digits-opl on 2 processes"),
-)
+def _chain(job: Job, out: Path, whole: Path, prepared: Path, alone: Ended, times: int, seed: int) -> Verdict:
+    """Kill a run `times` times, let it finish, and compare; a run that finishes before a kill is started anew."""
+    rng, killed = random.Random(seed), 0
+    while True:
+        shutil.rmtree(out)
+        shutil.copytree(prepared, out, symlinks=True)
+        while killed < times and (verdict := _kill(job, out, alone.seconds, rng)):
+            killed += 1
+            if verdict.outcome != "right":
+                return verdict
+        verdict = _judge(run(job.argv, out, fresh=job.fresh), job, out, whole)
+        if verdict.outcome != "right" or killed == times:
+            return verdict
 
 
-def kills(scratch: Path, tally: Tally, share: float) -> None:
-    """Kill every job its share of the times, then interrupt `opl reproduce`."""
-    rng = random.Random(0)
-    total = max(4, round(320 * share))
-    jobs = JOBS if total > 2 * len(JOBS) else JOBS[1:2]
-    for job in jobs:
-        remaining = max(1, round(total * job.share / sum(job.share for job in jobs)))
-        whole = scratch / job.name.replace(" ", "-")
-        prepared = whole.with_name(f"{whole.name}-prepared")
-        whole.mkdir()
-        if job.prepare:
-            job.start(whole, job.prepare).wait()
-        shutil.copytree(whole, prepared, symlinks=True)
-        ended = job.start(whole).wait()
-        if ended.code or ended.fault:
-            tally.add(ended.fault or "lost", f"{job.name}: the uninterrupted run failed", ended)
-            continue
-        while remaining > 0:
-            remaining -= _chain(job, whole, prepared, ended.seconds, min(remaining, rng.randint(3, 9)), rng, tally)
-    for _ in range(round(8 * share)):
-        _interrupt_reproduce(scratch / "reproduce", rng, tally)
-
-
-def _chain(job: Job, whole: Path, prepared: Path, seconds: float, times: int, rng: random.Random, tally: Tally) -> int:
-    """Kill a run up to `times` times, let it finish, and compare; returns the number of kills."""
-    out = whole.with_name(f"{whole.name}-killed")
-    shutil.copytree(prepared, out, symlinks=True)
-    cases = []
-    while len(cases) < times and (case := _kill(job, out, seconds, rng, tally)):
-        cases.append(f"{job.name}: {case}")
-    ended = job.start(out).wait()
-    outcome, what = _judge(ended, job, out, whole)
-    for case in cases:
-        tally.add(outcome, f"{case}; {what}", ended if outcome != "right" else None)
-    shutil.rmtree(out)
-    return len(cases) or 1
-
-
-def _judge(ended: Ended, job: Job, out: Path, whole: Path) -> tuple[str, str]:
+def _judge(ended: Ended, job: Job, out: Path, whole: Path) -> Verdict:
     if ended.fault or ended.code:
-        return ended.fault or "lost", "cannot be finished"
-    if different := differences(snapshot(job.folder(out)), snapshot(job.folder(whole))):
-        return "lost" if different == ["epochs"] else "silent", f"differs in {', '.join(different)}"
+        return Verdict(ended.fault or "lost", "cannot be finished", ended)
+    if different := differences(*(snapshot(place / job.recipe / "seed-0") for place in (out, whole))):
+        return Verdict("lost" if different == ["epochs"] else "silent", f"differs in {', '.join(different)}", ended)
     missing, added = file_names(whole) - file_names(out), file_names(out) - file_names(whole)
     if missing:
-        return "lost", f"lacks {sorted(missing)[:3]}"
-    return ("orphan", f"left {sorted(added)[:3]}") if added else ("right", "equal to the uninterrupted run")
+        return Verdict("lost", f"lacks {sorted(missing)[:3]}", ended)
+    return Verdict("orphan", f"left {sorted(added)[:3]}", ended) if added else Verdict("right")
 
 
-def _kill(job: Job, out: Path, seconds: float, rng: random.Random, tally: Tally) -> str:
-    """Start the job and stop it at a random moment; returns a description, empty if it had finished before."""
-    process, folder = job.start(out), job.folder(out)
+def _kill(job: Job, out: Path, seconds: float, rng: random.Random) -> Verdict | None:
+    """Start the job and stop it at a random moment; None if it had finished before."""
+    process, folder = start(job.argv, out, fresh=job.fresh), out / job.recipe / "seed-0"
     deadline = process.started + rng.uniform(0, 1.05 * seconds)
     process.wait_until(lambda: time.monotonic() >= deadline)
     writing, gentle = rng.random() < 1 / 3, rng.random() < 1 / 8
@@ -124,16 +112,15 @@ def _kill(job: Job, out: Path, seconds: float, rng: random.Random, tally: Tally)
         process.wait_until(lambda: _is_writing(folder))
     if process.child.exitcode is not None:
         process.wait()
-        return ""
+        return None
     case = f"{'SIGTERM' if gentle else 'SIGKILL'} after {len(epochs(folder))} epochs{' during a write' * writing}"
-    training = bool(epochs(folder)) and not (folder / "done").exists() and job.argv[0] == "train"
+    training = bool(epochs(folder)) and not (folder / "done").exists() and job.argv.startswith("train")
     process.signal(signal.SIGTERM if gentle else signal.SIGKILL, group=not gentle and rng.random() < 0.5)
     ended = process.wait(PATIENCE)
     if ended.hung or ended.orphans:
-        tally.add("hang" if ended.hung else "orphan", f"{job.name}: {case}", ended)
-    elif gentle and training and ended.code and (ended.code != 143 or "resume" not in ended.output):
-        tally.add("silent", f"{job.name}: {case}: no message about resuming", ended)
-    return case
+        return Verdict("hang" if ended.hung else "orphan", case, ended)
+    silent = gentle and training and ended.code and (ended.code != 143 or "resume" not in ended.output)
+    return Verdict("silent", f"{case}: no message about resuming", ended) if silent else Verdict("right")
 
 
 def _is_writing(folder: Path) -> bool:
@@ -144,16 +131,13 @@ def _is_writing(folder: Path) -> bool:
     return any(name.endswith(".tmp") or "-new." in name for name in names)
 
 
-def _interrupt_reproduce(out: Path, rng: random.Random, tally: Tally) -> None:
+def _interrupt(out: Path, rng: random.Random) -> Verdict:
     """An interrupted `opl reproduce` leaves no trainer running."""
-    out.mkdir()
-    argv = ["reproduce", "demo", "--scale", rng.choice(["small", "tiny"]), "--jobs", "2", "--out", str(out)]
-    process = start(argv, cwd=out, fresh=True)
+    process = start(f"reproduce demo --scale {rng.choice(['small', 'tiny'])} --jobs 2 --out .", out, fresh=True)
     process.wait_until(lambda: any(out.rglob("recipe.json")))
     time.sleep(rng.uniform(0, 3))
     number = rng.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
     process.signal(number, group=False)
     ended = process.wait(PATIENCE)
     fault = "hang" if ended.hung else "orphan" if ended.orphans else "traceback" if "Traceback" in ended.output else ""
-    tally.add(fault or "right", f"opl {' '.join(argv[:4])} ended by {signal.Signals(number).name}", ended)
-    shutil.rmtree(out)
+    return Verdict(fault or "right", signal.Signals(number).name, ended)

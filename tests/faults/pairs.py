@@ -4,36 +4,29 @@ import random
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from _process import Command, Ended, call_in_child, run, start
-from _run_files import differences, epochs, file_names, snapshot
-from _tally import Tally
+from _files import differences, epochs, file_names, snapshot
+from _process import Command, in_child, run, start
+from campaign import Case, Verdict
 from data_folders import DOMAINS, domain_folder
 
-TRAIN = ("train", "digits-opl", "--scale", "small", "--epochs", "12", "--data.val", "100")
+TRAIN = "train digits-opl --scale small --epochs 12 --data.val 100 --out ."
 LIMIT = 240.0
 EPOCH = re.compile(r"epoch \d+/\d+")
-Result = tuple[str, str, Ended]
 
 
 class Site:
     """The folder in which processes compete, and what a single process makes of it."""
 
-    def __init__(self, scratch: Path) -> None:
-        self.alone, self.out, self.rng = scratch / "alone", scratch / "runs", random.Random(0)
-        self.folder = self.out / "digits-opl" / "seed-0"
-        if (ended := run([*TRAIN, "--out", str(self.alone)])).code:
-            raise RuntimeError(ended.output)
-        self.expected = snapshot(self.alone / "digits-opl" / "seed-0")
-
-    def clean(self, *, finished: bool = False) -> None:
-        shutil.rmtree(self.out, ignore_errors=True)
-        shutil.copytree(self.alone, self.out) if finished else self.out.mkdir()
+    def __init__(self, out: Path, alone: Path, seed: int) -> None:
+        self.out, self.alone, self.rng = out, alone, random.Random(seed)
+        self.folder = out / "digits-opl" / "seed-0"
+        self.expected = snapshot(alone / "digits-opl" / "seed-0")
 
     def train(self, delay: float = 0.0) -> Command:
-        return start([*TRAIN, "--out", str(self.out)], delay=delay)
+        return start(TRAIN, self.out, delay=delay)
 
     def begin(self, number: int | None = None) -> Command:
         """A training that has finished two epochs, and then got a signal."""
@@ -45,120 +38,95 @@ class Site:
             process.wait()
         return process
 
-    def compete(self, *processes: Command) -> Result:
+    def compete(self, *processes: Command) -> Verdict:
         """The folder is that of a single process, and only one process has trained."""
         ended = [process.wait(LIMIT) for process in processes]
         worst = min(ended, key=lambda result: len(result.output))
         if fault := next((result.fault for result in ended if result.fault), ""):
-            return fault, "one process", worst
+            return Verdict(fault, "one process", worst)
         if different := differences(snapshot(self.folder), self.expected):
-            return "silent" if "weights" in different else "lost", f"the folder differs in {different}", worst
+            return Verdict("silent" if "weights" in different else "lost", f"the folder differs in {different}", worst)
         trained = [result for result in ended if result.code == 0 and EPOCH.search(result.output)]
         if len(trained) != 1:
-            return "silent", f"{len(trained)} processes trained to the end", worst
+            return Verdict("silent", f"{len(trained)} processes trained to the end", worst)
         if added := file_names(self.out) - file_names(self.alone) - {"report.html"}:
-            return "orphan", f"left {sorted(added)[:3]}", worst
+            return Verdict("orphan", f"left {sorted(added)[:3]}", worst)
         refusals = [result for result in ended if result.code]
-        told = all(result.refused and "process" in result.output for result in refusals)
-        return ("refused" if refusals else "right") if told else "silent", "one trained", worst
+        told = all(result.outcome == "refused" and "process" in result.output for result in refusals)
+        return Verdict(("refused" if refusals else "right") if told else "silent", "one trained", worst)
 
 
-def _train_twice(site: Site) -> Result:
-    return site.compete(site.train(), site.train(site.rng.choice([0.0, 0.0, 0.1, 0.4])))
-
-
-def _train_three_times(site: Site) -> Result:
-    return site.compete(*(site.train() for _ in range(3)))
-
-
-def _resume_twice(site: Site) -> Result:
+def _resume(site: Site, processes: int) -> Verdict:
     site.begin(signal.SIGKILL)
-    return site.compete(site.train(), site.train())
+    return site.compete(*(site.train() for _ in range(processes)))
 
 
-def _resume_once(site: Site) -> Result:
-    site.begin(signal.SIGKILL)
-    return site.compete(site.train())
-
-
-def _train_beside_stopped(site: Site) -> Result:
+def _train_beside_stopped(site: Site) -> Verdict:
     """The owner is stopped, not dead: the second process refuses, and the owner finishes when it continues."""
     owner = site.begin(signal.SIGSTOP)
-    second = site.train()
-    code = second.wait(LIMIT)
+    second = site.train().wait(LIMIT)
     owner.signal(signal.SIGCONT)
-    outcome, what, ended = site.compete(owner)
-    return (outcome, what, ended) if outcome != "right" else ("refused" if code.refused else "silent", what, code)
+    verdict = site.compete(owner)
+    return verdict if verdict.outcome != "right" else Verdict("refused" if second.outcome == "refused" else "silent", "", second)
 
 
-def _beside_training(*argv: str, codes: tuple[int, ...]) -> Callable[[Site], Result]:
+def _beside_training(site: Site, argv: str, *codes: int) -> Verdict:
     """Another command reads the folder during a training; the training is as if it were alone."""
-
-    def pair(site: Site) -> Result:
-        owner = site.begin()
-        ended = run([word.replace("{}", str(site.out)) for word in argv])
-        outcome, what, trained = site.compete(owner)
-        if outcome != "right":
-            return outcome, what, trained
-        return ended.fault or ("right" if ended.code in codes else "silent"), argv[0], ended
-
-    return pair
+    owner = site.begin()
+    ended = run(argv, site.out)
+    verdict = site.compete(owner)
+    if verdict.outcome != "right":
+        return verdict
+    return Verdict(ended.fault or ("right" if ended.code in codes else "silent"), argv, ended)
 
 
-def _evaluate_three_times(site: Site) -> Result:
-    site.clean(finished=True)
-    results = [process.wait(LIMIT) for process in [start(["evaluate", str(site.folder), "geometry"]) for _ in range(3)]]
+def _evaluate(site: Site) -> Verdict:
+    shutil.copytree(site.alone, site.out, dirs_exist_ok=True)
+    results = [process.wait(LIMIT) for process in [start("evaluate digits-opl/seed-0 geometry", site.out) for _ in range(3)]]
     worst = next((ended for ended in results if ended.fault or ended.code), results[0])
     equal = snapshot(site.folder)["weights"] == site.expected["weights"]
-    return worst.fault or ("right" if equal and not worst.code else "lost"), "three evaluations", worst
+    return Verdict(worst.fault or ("right" if equal and not worst.code else "lost"), "", worst)
 
 
-def _reproduce_twice(site: Site) -> Result:
-    argv = ["reproduce", "demo", "--scale", "tiny", "--seeds", "1", "--out", str(site.out)]
-    results = [process.wait(LIMIT) for process in [start(argv, fresh=True) for _ in range(2)]]
-    if fault := next((ended.fault for ended in results if ended.fault), ""):
-        return fault, "one of two", results[0]
+def _reproduce(site: Site) -> Verdict:
+    started = [start("reproduce demo --scale tiny --seeds 1 --out .", site.out, fresh=True) for _ in range(2)]
+    results = [process.wait(LIMIT) for process in started]
     folders = [file.parent for file in site.out.rglob("recipe.json")]
     complete = len(folders) == 2 and all(len(epochs(folder)) == 4 for folder in folders)
-    return "right" if complete else "silent", f"{len(folders)} runs", results[1]
+    fault = next((ended.fault for ended in results if ended.fault), "" if complete else "silent")
+    return Verdict(fault or "right", f"{len(folders)} runs", results[1])
 
 
-def _share_cache(site: Site) -> Result:
+def _share_cache(site: Site) -> Verdict:
     """Eight trainings that need the same images decode them once."""
-    data, cache = site.out / "data", site.out / "cache"
-    call_in_child(lambda: domain_folder(data))
-    argv = [*DOMAINS, "--data.root", str(data), "--out", str(site.out)]
-    started = [start([*argv, "--seed", str(seed)], environment={"OPL_CACHE": str(cache)}) for seed in range(8)]
+    in_child(lambda: domain_folder(site.out / "data"), site.out)
+    started = [start(f"{DOMAINS} --data.root data --out . --seed {seed}", site.out) for seed in range(8)]
     results = [process.wait(LIMIT) for process in started]
     worst = next((ended for ended in results if ended.fault or ended.code), results[0])
-    folders = [path for path in cache.iterdir() if path.is_dir()]
-    fault = worst.fault or ("lost" if worst.code else "")
-    return fault or ("right" if len(folders) == 1 else "orphan"), f"{len(folders)} folders in the cache", worst
+    folders = [path for path in (site.out / "cache").iterdir() if path.is_dir()]
+    fault = worst.fault or ("lost" if worst.code else "" if len(folders) == 1 else "orphan")
+    return Verdict(fault or "right", f"{len(folders)} folders in the cache", worst)
 
 
-PAIRS: tuple[tuple[str, Callable[[Site], Result], int], ...] = (
-    ("two trainings", _train_twice, 10),
-    ("three trainings", _train_three_times, 2),
-    ("two trainings resume after a killed one", _resume_twice, 5),
-    ("one training resumes after a killed one", _resume_once, 3),
-    ("a training beside a stopped one", _train_beside_stopped, 3),
-    (
-        "an evaluation beside a training",
-        _beside_training("evaluate", "{}/digits-opl/seed-0", "geometry", codes=(1, 2)),
-        3,
-    ),
-    ("a report beside a training", _beside_training("report", "{}", codes=(0,)), 3),
-    ("three evaluations of one run", _evaluate_three_times, 3),
-    ("opl reproduce twice", _reproduce_twice, 2),
-    ("eight trainings with one cache", _share_cache, 2),
-)
+PAIRS: dict[str, tuple[int, Callable[[Site], Verdict]]] = {  # how often, and what competes
+    "two trainings": (10, lambda s: s.compete(s.train(), s.train(s.rng.choice([0.0, 0.0, 0.1, 0.4])))),
+    "three trainings": (2, lambda s: s.compete(*(s.train() for _ in range(3)))),
+    "two trainings resume after a killed one": (5, lambda s: _resume(s, 2)),
+    "one training resumes after a killed one": (3, lambda s: _resume(s, 1)),
+    "a training beside a stopped one": (3, _train_beside_stopped),
+    "an evaluation beside a training": (3, lambda s: _beside_training(s, "evaluate digits-opl/seed-0 geometry", 1, 2)),
+    "a report beside a training": (3, lambda s: _beside_training(s, "report .", 0)),
+    "three evaluations of one run": (3, _evaluate),
+    "opl reproduce twice": (2, _reproduce),
+    "eight trainings with one cache": (2, _share_cache),
+}
 
 
-def pairs(scratch: Path, tally: Tally, share: float) -> None:
-    """Try every kind of competition several times."""
-    site = Site(scratch)
-    for name, compete, times in PAIRS[: 4 if share < 0.1 else None]:
-        for _ in range(max(1, round(times * share))):
-            site.clean()
-            outcome, what, ended = compete(site)
-            tally.add(outcome, f"{name}: {what}", ended)
+def cases(scratch: Path, share: float) -> Iterator[Case]:
+    """Every kind of competition, several times."""
+    (scratch / "alone").mkdir()
+    if (ended := run(TRAIN, scratch / "alone")).code:
+        raise RuntimeError(ended.output)
+    for name, (times, compete) in PAIRS.items():
+        for n in range(times):
+            yield Case(f"{name}, {n}", lambda out, n=n, compete=compete: compete(Site(out, scratch / "alone", n)))

@@ -6,47 +6,40 @@ exit within the timeout of the run, with a message.
 
 import json
 import os
-import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import psutil
 import torch
-from _process import Command, Ended, start
-from _run_files import epochs, read_json
-from _tally import Tally
+from _files import epochs, read_json
+from _process import Command, run, start
+from campaign import Case, Verdict
 from torch import Tensor, nn
 
 TIMEOUT = 20  # seconds that a rank waits for another
 SLACK = 40.0  # seconds in which it then exits, on a busy machine
 ROWS, WIDTH, CLASSES = 24, 8, 5
-TINY = ("--scale", "tiny", "--epochs", "1")
-TRAININGS: tuple[tuple[str, ...], ...] = (
-    ("digits-opl", *TINY, "--devices", "2", "--data.val", "1"),
-    ("digits-opl", *TINY, "--devices", "2", "--data.val", "0"),
-    ("digits-opl", *TINY, "--devices", "2", "--data.test", "1"),
-    ("digits-opl", *TINY, "--devices", "2", "--data.test", "0"),
-    ("digits-opl", *TINY, "--devices", "2", "--data.test", "1", "--data.val", "1", "--selection", "best-val"),
-    ("digits-ce", *TINY, "--devices", "3", "--data.val", "1", "--data.test", "2"),
-    ("digits-opl", *TINY, "--devices", "2", "--batch-size", "1", "--data.rows", "20"),
-    ("digits-opl", *TINY, "--devices", "2", "--batch-size", "159"),
-    ("digits-opl", *TINY, "--devices", "2", "--data.val", "1", "--accumulate", "3"),
-    ("cifar10-noisy-uniform-tl-opl", "--scale", "tiny", "--devices", "2", "--data.val", "1"),
-    ("cifar100-resnet56-center", *TINY, "--devices", "2", "--data.val", "1"),
-    ("cifar-fs-rfs-opl", *TINY, "--devices", "2"),
-    ("pacs-art-rsc-opl", *TINY, "--devices", "2"),
-)
-LOSSES = {
-    "rank 1 killed": (signal.SIGKILL, False),
-    "rank 0 killed": (signal.SIGKILL, True),
-    "rank 1 stopped": (signal.SIGSTOP, False),
-    "rank 0 stopped": (signal.SIGSTOP, True),
-    "rank 1 terminated": (signal.SIGTERM, False),
-    "rank 0 terminated": (signal.SIGTERM, True),
-    "rank 1 aborted": (signal.SIGABRT, False),
-}
+TRAININGS = """
+digits-opl --scale tiny --epochs 1 --devices 2 --data.val 1
+digits-opl --scale tiny --epochs 1 --devices 2 --data.val 0
+digits-opl --scale tiny --epochs 1 --devices 2 --data.test 1
+digits-opl --scale tiny --epochs 1 --devices 2 --data.test 0
+digits-opl --scale tiny --epochs 1 --devices 2 --data.test 1 --data.val 1 --selection best-val
+digits-ce --scale tiny --epochs 1 --devices 3 --data.val 1 --data.test 2
+digits-opl --scale tiny --epochs 1 --devices 2 --batch-size 1 --data.rows 20
+digits-opl --scale tiny --epochs 1 --devices 2 --batch-size 159
+digits-opl --scale tiny --epochs 1 --devices 2 --data.val 1 --accumulate 3
+cifar10-noisy-uniform-tl-opl --scale tiny --devices 2 --data.val 1
+cifar100-resnet56-center --scale tiny --epochs 1 --devices 2 --data.val 1
+cifar-fs-rfs-opl --scale tiny --epochs 1 --devices 2
+pacs-art-rsc-opl --scale tiny --epochs 1 --devices 2
+"""
+LOSSES = (
+    ("killed", signal.SIGKILL, (0, 1)), ("stopped", signal.SIGSTOP, (0, 1)), ("terminated", signal.SIGTERM, (0, 1)),
+    ("aborted", signal.SIGABRT, (1,)),
+)  # fmt: skip
 
 
 def _samples(rank: int, world: int, empty: int) -> tuple[Tensor, Tensor]:
@@ -139,46 +132,42 @@ COLLECTIVES = {
 }
 
 
-def ranks(scratch: Path, tally: Tally, share: float) -> None:
+def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Empty ranks, small parts, lost ranks."""
     for name, work in COLLECTIVES.items():
-        for empty in (1,) if share < 0.1 else (0, 1, 2):
-            _compare(scratch / "store", name, work, empty, tally)
-    for argv in TRAININGS[: max(1, round(len(TRAININGS) * share))]:
-        out = _empty(scratch / "train")
-        ended = start(["train", *argv, "--out", str(out)], cwd=out, fresh=True).wait()
-        done = ended.code == 0 and any(out.rglob("done"))
-        tally.add(ended.fault or ("right" if done else "refused" if ended.refused else "lost"), " ".join(argv), ended)
-    for name, (number, first) in LOSSES.items() if share >= 0.1 else ():
-        _lose(_empty(scratch / "lose"), name, number, first, tally)
+        for empty in range(3):
+            case = f"{name}, rank {empty} of 3 without a sample"
+            yield Case(case, lambda store, work=work, empty=empty: _compare(store, work, empty))
+    for line in TRAININGS.strip().splitlines():
+        yield Case(line, lambda out, line=line: _train(out, line))
+    for name, number, positions in LOSSES:
+        for rank in positions:
+            yield Case(f"rank {rank} {name}", lambda out, n=number, r=rank: _lose(out, n, r))
 
 
-def _empty(folder: Path) -> Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+def _train(out: Path, argv: str) -> Verdict:
+    ended = run(f"train {argv} --out .", out, fresh=True)
+    lost = ended.code == 0 and not any(out.rglob("done"))
+    return Verdict(ended.fault or ("lost" if lost else ended.outcome), ended=ended)
 
 
-def _compare(store: Path, name: str, work: Callable[[int, int, int], list[float]], empty: int, tally: Tally) -> None:
+def _compare(store: Path, work: Callable[[int, int, int], list[float]], empty: int) -> Verdict:
     """The value on three ranks, of which one has no sample, is the value on one rank with all samples."""
-    _empty(store)
     alone = _start_rank(store / "alone", work, 0, 1, -1).wait(60.0)
     together = [_start_rank(store / "together", work, rank, 3, empty) for rank in range(3)]
     ended = [process.wait(60.0) for process in together]
-    case = f"{name}, rank {empty} of 3 without a sample"
     worst = next((result for result in (alone, *ended) if result.fault or result.code), None)
     if worst is not None:
-        tally.add("refused" if all(result.refused for result in ended) else worst.fault or "lost", case, worst)
-        return
+        return Verdict("refused" if all(result.outcome == "refused" for result in ended) else worst.fault or "lost", "", worst)
     values = [torch.tensor(json.loads(result.output.splitlines()[-1])) for result in (alone, *ended)]
     equal = all(torch.allclose(value, values[0], rtol=1e-5, atol=1e-5) for value in values)
-    tally.add("right" if equal else "silent", case, ended[0])
+    return Verdict("right" if equal else "silent", ended=ended[0])
 
 
 def _start_rank(
     store: Path, work: Callable[[int, int, int], list[float]], rank: int, world: int, empty: int
 ) -> Command:
-    def call() -> None:
+    def function() -> None:
         import torch.distributed as dist
 
         dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
@@ -186,31 +175,26 @@ def _start_rank(
         dist.barrier()
         dist.destroy_process_group()
 
-    return start(call=call)
+    return start("", store.parent, function=function)
 
 
-def _lose(out: Path, name: str, number: int, first: bool, tally: Tally) -> None:
+def _lose(out: Path, number: int, rank: int) -> Verdict:
     """Lose a rank in the middle of a training."""
-    argv = ["train", "digits-opl", "--scale", "tiny", "--epochs", "4000", "--devices", "2", "--timeout", str(TIMEOUT)]
-    process = start([*argv, "--out", str(out)], cwd=out, fresh=True)
+    argv = f"train digits-opl --scale tiny --epochs 4000 --devices 2 --timeout {TIMEOUT} --out ."
+    process = start(argv, out, fresh=True)
     folder = out / "digits-opl" / "seed-0"
     process.wait_until(lambda: len(epochs(folder)) >= 2)
     others = psutil.Process(process.pid).children(recursive=True) if process.child.exitcode is None else []
     if not others:
-        tally.add("lost", f"{name}: there is no training on two processes", process.wait(0.0))
-        return
-    os.kill(process.pid if first else others[0].pid, number)
+        return Verdict("lost", "there is no training on two processes", process.wait(0.0))
+    os.kill(others[0].pid if rank else process.pid, number)
     ended = process.wait(TIMEOUT + SLACK)
-    tally.add(_judge_loss(name, ended, folder), name, ended)
-
-
-def _judge_loss(name: str, ended: Ended, folder: Path) -> str:
     if ended.hung or ended.orphans or "Traceback" in ended.output:
-        return "hang" if ended.hung else "orphan" if ended.orphans else "traceback"
-    first_is_gone = name in ("rank 0 killed", "rank 0 stopped")
-    if not first_is_gone and "opl:" not in ended.output:
-        return "silent"
+        return Verdict("hang" if ended.hung else "orphan" if ended.orphans else "traceback", ended=ended)
+    mute = rank == 0 and number in (signal.SIGKILL, signal.SIGSTOP)  # the first process cannot say anything
+    if not mute and "opl:" not in ended.output:
+        return Verdict("silent", "no message", ended)
     if ended.code == 0 or not (folder / "checkpoint.pt").exists():
-        return "lost"
-    explained = read_json(folder / "error.json") or "terminated" in name or first_is_gone
-    return "refused" if explained else "silent"
+        return Verdict("lost", "no checkpoint", ended)
+    explained = read_json(folder / "error.json") or number == signal.SIGTERM or mute
+    return Verdict("refused" if explained else "silent", ended=ended)

@@ -6,31 +6,65 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaign import FAULTS, SECTIONS, count, table
+from hostile_trees import trees
+from hostile_values import FILES, write_base
+
+from opl.experiments.paper import item
+from opl.experiments.results.conformity import screen
+from opl.experiments.results.runs import read_runs
 
 CAMPAIGN = Path(__file__).with_name("campaign.py")
-SECTIONS = ("kills", "corruptions", "command_lines", "data_folders", "hostile_files", "pairs", "ranks", "cost")
-SAMPLE = 0.01
+SAMPLES = {  # the fraction of the cases of each section that `make test-all` runs
+    "kills": 0.02, "corruptions": 0.01, "command_lines": 0.01, "data_folders": 0.02, "hostile_files": 0.04,
+    "hostile_trees": 0.08, "hostile_values": 0.005, "pairs": 0.1, "ranks": 0.1, "cost": 0.01,
+}  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the suite watches processes on Linux")
 
 
-def faults_of(section: str, share: float, log: Path) -> list[str]:
-    command = [sys.executable, str(CAMPAIGN), section, "--share", str(share), "--log", str(log)]
+def records_of(section: str, share: float, log: Path) -> list[dict]:
+    command = [sys.executable, str(CAMPAIGN), "--section", section, "--share", str(share), "--log", str(log)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    file = log / f"{section}.json"
+    file = log / f"{section}.jsonl"
     assert file.exists(), done.stdout + done.stderr
-    content = json.loads(file.read_text())
-    assert sum(content["counts"].values()) > 0
-    return content["faults"]
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    assert sum(record["count"] for record in records) > 0, done.stdout + done.stderr
+    assert (done.returncode == 0) == (count(records, *FAULTS) == 0)
+    return [record for record in records if record["outcome"] in FAULTS]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("section", SECTIONS)
 def test_sample_of_section_has_no_fault(section, tmp_path):
-    assert faults_of(section, SAMPLE, tmp_path) == []
+    assert records_of(section, SAMPLES[section], tmp_path) == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("section", SECTIONS)
 def test_section_has_no_fault(section, tmp_path):
-    assert faults_of(section, 1.0, tmp_path) == []
+    assert records_of(section, 1.0, tmp_path) == []
+
+
+def test_there_are_at_least_200_hostile_folders():
+    names = [name for name, *_ in trees()]
+    assert len(set(names)) == len(names) >= 200
+
+
+@pytest.mark.slow
+def test_without_a_changed_value_every_run_is_comparable_and_has_every_file(tmp_path):
+    write_base(tmp_path)
+    runs = screen(read_runs(tmp_path), [item("demo")])
+    assert [run.state for run in runs] == ["done"] * 20
+    assert all((run.folder.path / name).exists() for run in runs for name in FILES)
+
+
+def test_table_counts_attempts_and_shows_faults():
+    records = [
+        {"case": "a", "outcome": "right", "count": 6, "seconds": 1.0, "detail": ""},
+        {"case": "b", "outcome": "lost", "count": 1, "seconds": 2.0, "detail": "gone"},
+    ]
+    lines = table([("kills", records)]).splitlines()
+    assert lines[0].split() == ["section", "cases", "right", "refused", "faults", "seconds"]
+    assert lines[1].split() == ["kills", "7", "6", "0", "1", "3"]
+    assert lines[-1].startswith("kills: lost: b | gone")
