@@ -4,23 +4,31 @@
 # make fuzz    20,000 random examples of all properties   make matrix    the library with old and new torch
 # make package build, check, install and test wheel+sdist  make docs      build the site in docs/_build, without network
 # make notebooks  execute the notebooks of the site and store their outputs
+# make lock    lock the dependencies in requirements/ with their hashes, after a change of pyproject.toml or constraints.txt
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALL := @$(BIN)/pip install -qq --disable-pip-version-check --no-input --constraint constraints.txt
+PIP := @$(BIN)/pip install -qq --disable-pip-version-check --no-input
+INSTALL := $(PIP) --constraint constraints.txt
+LOCKED := $(PIP) --require-hashes --no-deps --requirement
+LOCK := $(BIN)/uv pip compile pyproject.toml requirements/tools.in --quiet --universal --python-version 3.11.5 \
+	--constraints constraints.txt --overrides requirements/overrides.txt --generate-hashes --no-annotate \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
-.PHONY: setup demo test test-all fuzz faults lint docs notebooks bench matrix package clean
+.PHONY: setup demo test test-all fuzz faults lint docs notebooks bench matrix package lock clean
 
 setup: .venv/.dev
 
-.venv/.base: pyproject.toml constraints.txt
+.venv/.base: pyproject.toml constraints.txt requirements/experiments.txt
 	@echo "setting up .venv: opl and its experiments (takes minutes the first time)"
 	@$(PYTHON) -m venv .venv
-	$(INSTALL) -e '.[experiments]'
+	$(LOCKED) requirements/experiments.txt
+	$(INSTALL) torch
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/.dev: .venv/.base
-	@echo "setting up .venv: tools for tests and checks"
-	$(INSTALL) -e '.[dev]'
+.venv/.dev: .venv/.base requirements/dev.txt
+	@echo "setting up .venv: tools for tests, checks and the site"
+	$(LOCKED) requirements/dev.txt
 	@touch $@
 
 demo: .venv/.base
@@ -44,16 +52,11 @@ lint: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-.venv/.docs: .venv/.base
-	@echo "setting up .venv: Sphinx"
-	$(INSTALL) -e '.[docs]'
-	@touch $@
-
-docs: .venv/.docs
+docs: .venv/.dev
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-notebooks: .venv/.docs
+notebooks: .venv/.dev
 	$(BIN)/python docs/_notebooks.py
 
 bench: .venv/.base
@@ -70,6 +73,11 @@ matrix: .venv/.nox
 package: .venv/.nox
 	rm -rf dist
 	$(BIN)/nox -s wheel sdist
+
+lock: .venv/.base
+	$(INSTALL) uv
+	$(LOCK) --extra experiments --output-file requirements/experiments.txt
+	$(LOCK) --extra dev --output-file requirements/dev.txt
 
 clean:
 	rm -rf .venv .nox build dist docs/_build src/*.egg-info
