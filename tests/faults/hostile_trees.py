@@ -9,10 +9,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from _files import checksum
 from _process import Ended, call, run
 from campaign import Case, Verdict
+from data_folders import domain_folder
 
 from _vouched import vouch
 
@@ -38,23 +40,62 @@ FINISHED = (
     *UNFINISHED[:3], f"evaluate {RUN} geometry", TRAIN, f"export {RUN} exported",
     "reproduce demo --scale tiny --seeds 1 --out .",
 )  # fmt: skip
+SEARCH = "search digits-opl --scale tiny --over method.weight=0.5,1 --out ."
+TRY = "try pictures/a --out . --minutes 9 --seeds 1 --epochs 1 --weights none --network resnet-10-w16 --jobs 1"
+ADD, EXPORT = "results add small --to results", "export small/digits-ce/seed-0 exported"
+OTHERS = {  # commands that write files of their own, and these files
+    ADD: "results/.records.lock results/small results/small/digits-ce results/small/digits-ce/seed-0.json",
+    EXPORT: "exported/config.json exported/model.safetensors exported/README.md exported/training.json "
+    "exported/training.png exported/similarity.png",
+    SEARCH: "search search/digits-opl search/digits-opl/search.json search/digits-opl/trial-000.json "
+    "search/digits-opl/trials.json search/digits-opl/trials.md search/digits-opl/trials.pdf "
+    "search/digits-opl/trials.png search/digits-opl/winner.json search/digits-opl/owner.json "
+    "search/digits-opl/.owner.lock search/digits-opl/digits-opl-trial-000/seed-0/log.txt",
+    TRY: "try try/a try/a/try.json try/a/try-a-ce.json try/a/table.md try/a/table.json try/a/report.html "
+    "try/a/owner.json try/a/.owner.lock try/a/try-a-ce/seed-0/log.txt cache/*-source.json cache/try-a-*.lock "
+    "cache/try-a-*/contents.json cache/try-a-*/pixels.npy cache/try-a-*/labels.npy cache/try-a-*/parts.npy",
+}
 Make = Callable[[Path, Path], object]
 """Changes a folder of runs; the second path is the folder outside."""
 
 
-def trees() -> Iterator[tuple[str, bool, Make]]:
-    """All hostile folders: name, whether the run is finished, and what is changed."""
+class Tree(NamedTuple):
+    """A hostile folder: a base that is changed, and the commands that meet it."""
+
+    name: str
+    make: Make
+    base: str = "finished"
+    commands: tuple[str, ...] = FINISHED
+
+
+def trees() -> Iterator[Tree]:
+    """All hostile folders."""
     for place in (*(f"{RUN}/{name}" for name in FILES), *AROUND):
-        for target in ("secret", "absent", "folder"):
-            yield f"a link at {place} to a {target}", True, lambda root, out, p=place, t=target: _put(root / p, out / t)
-        yield f"a pipe at {place}", True, lambda root, _, p=place: _put(root / p)
+        yield from _at(place, ("secret", "absent", "folder", ""))
     for name in FILES:
-        yield f"unfinished, a link at {name}", False, lambda root, out, n=name: _put(root / RUN / n, out / "secret")
-        yield f"unfinished, a pipe at {name}", False, lambda root, _, n=name: _put(root / RUN / n)
+        yield from _at(f"{RUN}/{name}", ("secret", ""), "unfinished", UNFINISHED)
+    for argv, places in OTHERS.items():
+        for place in places.split():
+            yield from _at(place, ("secret", ""), "others", (argv,))
     for name in NAMES:
-        yield f"the name {name!r} in done", True, lambda root, out, n=name: _list(root / RUN, out, n)
+        yield Tree(f"the name {name!r} in done", lambda root, outside, n=name: _list(root / RUN, outside, n))
     for key in ("seed", "name", "scale"):
-        yield f"a path as {key}", True, lambda root, _, k=key: _settings(root / RUN, k)
+        yield Tree(f"a path as {key}", lambda root, _, k=key: _settings(root / RUN, k))
+
+
+def _at(place: str, targets: tuple[str, ...], base: str = "finished", commands: tuple[str, ...] = FINISHED) -> list[Tree]:
+    """Links to targets in the folder outside, and a pipe for an empty target, at one place."""
+
+    def put(root: Path, outside: Path, target: str) -> None:
+        _put(next(root.glob(place), root / place), outside / target if target else None)
+
+    return [
+        Tree(
+            f"{base} runs, a {'link to a ' + target if target else 'pipe'} at {place}: opl {commands[-1].split()[0]}",
+            lambda root, outside, target=target: put(root, outside, target), base, commands,
+        )
+        for target in targets
+    ]  # fmt: skip
 
 
 def _put(place: Path, target: Path | None = None) -> None:
@@ -80,28 +121,40 @@ def _settings(folder: Path, key: str) -> None:
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Every command on every hostile folder."""
-    for finished in (True, False):
-        base = scratch / f"finished-{finished}"
-        base.mkdir()
-        ended = run("", base, function=lambda finished=finished: _make_base(finished))
-        if ended.code:
+    for name, make in BASES.items():
+        (scratch / name).mkdir()
+        if (ended := run("", scratch / name, function=make)).code:
             raise RuntimeError(ended.output)
-    for name, finished, make in trees():
-        base = scratch / f"finished-{finished}"
-        argvs = FINISHED if finished else UNFINISHED
-        yield Case(name, lambda sandbox, b=base, m=make, a=argvs: _attack(sandbox, b, m, a))
+    for tree in trees():
+        yield Case(tree.name, lambda sandbox, tree=tree: _attack(sandbox, scratch / tree.base, tree))
 
 
-def _make_base(finished: bool) -> None:
+def _train(*names: str, until: int = 0) -> None:
     from dataclasses import replace
 
     from opl.experiments.paper import recipe
     from opl.experiments.training.run import Part, run
 
-    for name in ("digits-ce", "digits-opl") if finished else ("digits-ce",):
-        run(replace(recipe(name, "tiny"), seed=0), Path("tiny/demo"), Part(until=0 if finished else 2))
-    assert (Path(RUN) / "checkpoint.pt").exists() or finished
-    assert (Path(RUN) / "done").exists() == finished
+    for name in names:
+        run(replace(recipe(name, "tiny"), seed=0), Path("tiny/demo"), Part(until=until))
+    assert (Path(RUN) / "done").exists() == (not until)
+    assert (Path(RUN) / "checkpoint.pt").exists() or not until
+
+
+def _make_others() -> int:
+    """A run that may be recorded and exported, a search, and a trial on pictures."""
+    from opl.experiments.cli import main
+
+    domain_folder(Path("pictures"))
+    train = "train digits-ce --scale small --out small"
+    return sum(main(argv.split()) for argv in (train, ADD, EXPORT, SEARCH, TRY))
+
+
+BASES: dict[str, Callable[[], object]] = {
+    "finished": lambda: _train("digits-ce", "digits-opl"),
+    "unfinished": lambda: _train("digits-ce", until=2),
+    "others": _make_others,
+}
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, str]]:
@@ -121,14 +174,14 @@ def _make_outside(folder: Path, run: Path) -> None:
             (place / name).write_text("not ours")
 
 
-def _attack(sandbox: Path, base: Path, make: Make, argvs: tuple[str, ...]) -> Verdict:
+def _attack(sandbox: Path, base: Path, tree: Tree) -> Verdict:
     """Run all commands on a hostile folder."""
     root, outside = sandbox / "runs", sandbox / "outside"
-    _make_outside(outside, base / RUN)
+    _make_outside(outside, base / (RUN if (base / RUN).exists() else "small/digits-ce/seed-0"))
     shutil.copytree(base, root, symlinks=True)
-    make(root, outside)
+    tree.make(root, outside)
     before, results = snapshot(outside), []
-    for argv in argvs:
+    for argv in tree.commands:
         paths = [(root / word).resolve() for word in argv.split()[1:] if word in (".", "results") or "/" in word]
         if not all(path.is_relative_to(root.resolve()) for path in paths):
             continue  # the user has named a link

@@ -47,7 +47,7 @@ def test_section_has_no_fault(section, tmp_path):
 
 
 def test_there_are_at_least_200_hostile_folders():
-    names = [name for name, *_ in trees()]
+    names = [tree.name for tree in trees()]
     assert len(set(names)) == len(names) >= 200
 
 
