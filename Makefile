@@ -44,7 +44,7 @@ fuzz: .venv/.dev
 	$(BIN)/pytest -m hypothesis --hypothesis-profile=fuzz
 
 faults: .venv/.dev
-	$(BIN)/python tests/faults/campaign.py
+	$(BIN)/python tests/faults/campaign.py --jobs 2
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
-"""The workflows use actions by commit, and the notes of a release are its section of the changelog."""
+"""Actions and dependencies of CI are pinned by hash, and the notes of a release are its section of the changelog."""
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,33 @@ def test_the_release_notes_are_the_section_of_the_version(tmp_path):
     assert notes.startswith(f"## {opl.__version__}")
     assert "### The loss" in notes
     assert "Older" not in notes
+
+
+def pins(path):
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
+    pairs = (re.match(r"([\w.-]+)==([^\s;]+)", line).groups() for line in lines)
+    return {name.lower().replace("_", "-").replace(".", "-"): version for name, version in pairs}
+
+
+@pytest.mark.parametrize("name", ["experiments", "dev"])
+def test_locked_dependencies_have_hashes_and_nothing_else(name):
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    entries = re.split(r"(?<!\\)\n", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).strip())
+    locked = re.compile(r"[\w.-]+==[\w.!+]+( ; [^\\/:]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+$")
+    assert [entry for entry in entries if not locked.match(entry)] == []
+
+
+@pytest.mark.parametrize("name", ["experiments", "dev"])
+def test_locked_versions_are_those_of_the_constraints(name):
+    locked, constraints = pins(ROOT / "requirements" / f"{name}.txt"), pins(ROOT / "constraints.txt")
+    assert {pin: locked[pin] for pin in locked.keys() & constraints} == {
+        pin: constraints[pin] for pin in locked.keys() & constraints
+    }
+    assert "torch" not in locked
+
+
+def test_lock_has_every_direct_dependency_except_torch():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for name, extra in (("experiments", ["experiments"]), ("dev", ["experiments", "docs", "dev"])):
+        direct = {re.match(r"[\w-]+", line)[0].lower().replace("_", "-") for part in extra for line in extras[part]}
+        assert direct - {"orthogonal-projection-loss"} <= set(pins(ROOT / "requirements" / f"{name}.txt"))
