@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from _files import DAMAGES, checksum, epochs, read_json, snapshot, without_times
-from _process import Ended, call, in_child, run, start
+from _process import Ended, call, run, start
 from campaign import Case, Verdict
-from data_folders import DOMAINS, domain_folder
+from _contents import domains, write
+from data_folders import DOMAINS
 from kills import ATTACK
 
 LIMIT = 30.0  # seconds; on undamaged folders the same commands take about one
@@ -200,7 +201,7 @@ def _make(folder: Path, steps: str) -> None:
             (folder / "TEXT.md").write_text("<!-- opl results: demo small -->\n<!-- end -->\n")
         elif verb == "images":
             name, seed = rest.split()
-            in_child(lambda name=name, seed=seed: domain_folder(folder / name, seed=int(seed)), folder)
+            write(folder / name, domains(int(seed), per_class=6))
         elif verb == "kill":
             when, _, argv = rest.partition(" ")
             _kill(folder, argv, when)

@@ -12,8 +12,6 @@ import json
 import math
 import os
 import pickle
-import shutil
-import struct
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import cache
@@ -22,11 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from _contents import FOLDER, PIPE, SHARD, Files, Link, domains, encode, for_parts, idx, npy, parquet, random_image, write
 from _files import DAMAGES, VISIBLE, epochs, flip, read_json
 from _process import Ended, call
 from campaign import Case, Verdict
-from PIL import Image
 
 LIMIT = 60.0  # seconds; the plain folder takes a few
 DOMAINS = (
@@ -45,10 +42,14 @@ READERS = {
         for name in ("cifar-fs", "tiered-imagenet", "mini-imagenet")
     },
 }
-SHARD = "train-00000-of-00001.parquet"
 LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
-Make = Callable[[Path], object]
-"""Writes a data folder; returns the number of its images, if it is known."""
+COLUMNS = {
+    "image": [{"bytes": encode(random_image(number)), "path": None} for number in range(24)],
+    "label": LABELS,
+    "domain": ["a"] * 12 + ["b"] * 12,
+}
+IMAGES = domains()
+ONE = "a/class-1/3.png"
 
 
 class Folder(NamedTuple):
@@ -56,28 +57,12 @@ class Folder(NamedTuple):
 
     reader: str
     name: str
-    make: Make
+    files: Files
     expect: str = "refused"
-
-
-def random_image(seed: int, size: int = 16) -> Image.Image:
-    """A random image."""
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8))
-
-
-def encode(image: Image.Image, kind: str = "PNG") -> bytes:
-    """An encoded image."""
-    stream = io.BytesIO()
-    image.save(stream, kind)
-    return stream.getvalue()
-
-
-def domain_folder(folder: Path, *, seed: int = 0, per_class: int = 6) -> None:
-    """Two domains with three classes each: `<domain>/<class>/<image>.png`."""
-    for number in range(6 * per_class):
-        place = folder / "ab"[number // (3 * per_class)] / f"class-{number // per_class % 3}"
-        place.mkdir(parents=True, exist_ok=True)
-        random_image(1000 * seed + number).save(place / f"{number % per_class}.png")
+    images: int | None = 24
+    """How many images are used."""
+    damage: tuple[str, str] | None = None
+    """A file and a kind of damage."""
 
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
@@ -94,17 +79,20 @@ def cases(scratch: Path, share: float) -> Iterator[Case]:
 def _plain(reader: str, sandbox: Path) -> list[Any]:
     """The epochs of a training on the plain folder."""
     sandbox.mkdir()
-    _read(Folder(reader, "", _table() if reader == "table" else _with_images()), sandbox)
+    _read(Folder(reader, "", {SHARD: parquet(COLUMNS)} if reader == "table" else IMAGES), sandbox)
     return epochs(sandbox / "out" / "domains-erm" / "seed-0")
 
 
-def _read(folder: Folder, sandbox: Path) -> tuple[object, Ended]:
-    """Make the data folder and train on it; returns the number of its images, and how the training ended."""
-    (sandbox / "data").mkdir()
-    count = folder.make(sandbox / "data")
-    file = next((sandbox / "data").iterdir(), Path("missing.safetensors"))
+def _read(folder: Folder, sandbox: Path) -> Ended:
+    """Make the data folder and train on it."""
+    data = sandbox / "data"
+    data.mkdir()
+    write(data, folder.files)
+    if folder.damage:
+        DAMAGES[folder.damage[1]](data / folder.damage[0], data)
+    file = next(data.iterdir(), Path("missing.safetensors"))
     function = (lambda: _read_noise(file)) if folder.reader == "noise" else None
-    return count, call(READERS[folder.reader].replace("{}", file.name), sandbox, limit=LIMIT, function=function)
+    return call(READERS[folder.reader].replace("{}", file.name), sandbox, limit=LIMIT, function=function)
 
 
 def _read_noise(file: Path) -> None:
@@ -114,38 +102,17 @@ def _read_noise(file: Path) -> None:
 
 
 def _judge(folder: Folder, sandbox: Path, plain: Callable[[str], list[Any]]) -> Verdict:
-    count, ended = _read(folder, sandbox)
+    ended = _read(folder, sandbox)
     if ended.code or ended.fault:
-        return Verdict("silent" if ended.outcome == "refused" and "opl:" not in ended.output else ended.outcome, "", ended)
+        mute = ended.outcome == "refused" and "opl:" not in ended.output
+        return Verdict("silent" if mute else ended.outcome, ended=ended)
     splits = next((read_json(file) for file in sandbox.glob("out/*/*/splits.json")), None)
     right = folder.expect != "refused"
     if folder.expect == "same":
         right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == plain(folder.reader)
-    elif folder.expect == "right" and isinstance(count, int) and splits is not None:
-        right = splits["train"] + len(splits["val"]) + splits["test"] == count
-    return Verdict("refused" if "opl: warning:" in ended.output else "right" if right else "silent", "", ended)
-
-
-def _columns() -> dict[str, Any]:
-    images = [{"bytes": encode(random_image(number)), "path": None} for number in range(24)]
-    return {"image": images, "label": list(LABELS), "domain": ["a"] * 12 + ["b"] * 12}
-
-
-def _table(
-    change: Callable[[dict[str, Any]], dict[str, Any]] = dict, names: list[str] | None = None, file: str = SHARD
-) -> Make:
-    """A Parquet file whose columns are changed, with class names in its schema if they are given."""
-
-    def make(folder: Path) -> int:
-        columns = {name: v if isinstance(v, pa.Array) else pa.array(v) for name, v in change(_columns()).items()}
-        table = pa.table(columns)
-        if names is not None:
-            features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-            table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        pq.write_table(table, folder / file)
-        return 24
-
-    return make
+    elif folder.expect == "right" and splits is not None:
+        right = splits["train"] + len(splits["val"]) + splits["test"] == folder.images
+    return Verdict("refused" if "opl: warning:" in ended.output else "right" if right else "silent", ended=ended)
 
 
 def _one(values: list[Any], value: Any) -> list[Any]:
@@ -153,60 +120,66 @@ def _one(values: list[Any], value: Any) -> list[Any]:
     return [*values[:5], value, *values[6:]]
 
 
+def _table(name: str, columns: dict[str, Any], expect: str = "refused", names: list[str] | None = None) -> Folder:
+    features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+    return Folder("table", name, {SHARD: parquet(columns, None if names is None else features)}, expect)
+
+
+def _damaged(reader: str, files: Files, file: str, *, flips: bool = False) -> Iterator[Folder]:
+    """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
+    for kind in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
+        expect = "refused" if kind in VISIBLE else "any"
+        yield Folder(reader, f"{file}, {kind}", files, expect, damage=(file, kind))
+
+
 def _tables() -> Iterator[Folder]:
     names, floats = ["x", "y", "z"], [float(label) for label in LABELS]
     texts = [names[label] for label in LABELS]
-    labels: dict[str, tuple[Any, ...]] = {  # labels, then class names in the schema and what is expected
-        "one label null": (_one(LABELS, None),),
-        "all labels null": (pa.array([None] * 24, pa.int64()),),
-        "labels without a type": (pa.nulls(24),),
-        "one label NaN": (_one(floats, math.nan),),
-        "one label infinite": (_one(floats, math.inf),),
-        "one label 1.5": (_one(floats, 1.5),),
-        "fractional labels": (pa.array([label + 0.25 for label in LABELS], pa.float32()),),
-        "one label -1": (_one(LABELS, -1),),
-        "one label 3 of 3 classes": (_one(LABELS, 3),),
-        "one label 2**62": (_one(LABELS, 2**62),),
-        "one label 2**64 - 1": (pa.array(_one(LABELS, 2**64 - 1), pa.uint64()),),
-        "labels lists": ([[label] for label in LABELS],),
-        "labels empty lists": (pa.array([[]] * 24, pa.list_(pa.int64())),),
-        "labels one-hot": ([[int(label == index) for index in range(3)] for label in LABELS],),
-        "labels structs": ([{"id": label} for label in LABELS],),
-        "labels maps": (pa.array([[(1, 2)]] * 24, pa.map_(pa.int64(), pa.int64())),),
-        "labels dates": ([datetime.date(2020, 1, 1)] * 24,),
-        "labels times": ([datetime.datetime(2020, 1, 1)] * 24,),
-        "labels durations": ([datetime.timedelta(days=label) for label in LABELS],),
-        "labels bytes": ([bytes([label]) for label in LABELS],),
-        "labels text and a null": (_one(texts, None),),
-        "labels text and an empty string": (_one(texts, ""),),
-        "labels outside the schema": (_one(LABELS, 3), names),
-        "fewer names than labels": (LABELS, names[:2]),
-        "more names than labels": (LABELS, [*names, "w"]),
-        "a text that the schema lacks": (_one(texts, "w"), names),
-        "one class": ([0] * 24,),
-        "labels whole floats": (floats, None, "same"),
-        "labels int8": (pa.array(LABELS, pa.int8()), None, "same"),
-        "labels uint64": (pa.array(LABELS, pa.uint64()), None, "same"),
-        "labels digits as text": ([str(label) for label in LABELS], None, "same"),
+    labels: dict[str, Any] = {
+        "one label null": _one(LABELS, None),
+        "all labels null": pa.array([None] * 24, pa.int64()),
+        "labels without a type": pa.nulls(24),
+        "one label NaN": _one(floats, math.nan),
+        "one label infinite": _one(floats, math.inf),
+        "one label 1.5": _one(floats, 1.5),
+        "fractional labels": pa.array([label + 0.25 for label in LABELS], pa.float32()),
+        "one label -1": _one(LABELS, -1),
+        "one label 3 of 3 classes": _one(LABELS, 3),
+        "one label 2**62": _one(LABELS, 2**62),
+        "one label 2**64 - 1": pa.array(_one(LABELS, 2**64 - 1), pa.uint64()),
+        "labels lists": [[label] for label in LABELS],
+        "labels empty lists": pa.array([[]] * 24, pa.list_(pa.int64())),
+        "labels one-hot": [[int(label == index) for index in range(3)] for label in LABELS],
+        "labels structs": [{"id": label} for label in LABELS],
+        "labels maps": pa.array([[(1, 2)]] * 24, pa.map_(pa.int64(), pa.int64())),
+        "labels dates": [datetime.date(2020, 1, 1)] * 24,
+        "labels times": [datetime.datetime(2020, 1, 1)] * 24,
+        "labels durations": [datetime.timedelta(days=label) for label in LABELS],
+        "labels bytes": [bytes([label]) for label in LABELS],
+        "labels text and a null": _one(texts, None),
+        "labels text and an empty string": _one(texts, ""),
+        "one class": [0] * 24,
+    }
+    usable: dict[str, tuple[Any, str]] = {
+        "labels whole floats": (floats, "same"),
+        "labels int8": (pa.array(LABELS, pa.int8()), "same"),
+        "labels uint64": (pa.array(LABELS, pa.uint64()), "same"),
+        "labels digits as text": ([str(label) for label in LABELS], "same"),
+        "labels booleans": ([bool(label % 2) for label in LABELS], "right"),
+        "labels decimals": ([Decimal(label) for label in LABELS], "right"),
+        "labels text": (texts, "right"),
+        "labels of a dictionary": (pa.array(texts).dictionary_encode(), "right"),
+        "two of three classes": ([label % 2 for label in LABELS], "right"),
+    }
+    schemas: dict[str, tuple[Any, list[str], str]] = {
+        "labels outside the schema": (_one(LABELS, 3), names, "refused"),
+        "fewer names than labels": (LABELS, names[:2], "refused"),
+        "more names than labels": (LABELS, [*names, "w"], "refused"),
+        "a text that the schema lacks": (_one(texts, "w"), names, "refused"),
         "no names in the schema": (LABELS, [], "same"),
-        "labels booleans": ([bool(label % 2) for label in LABELS], None, "right"),
-        "labels decimals": ([Decimal(label) for label in LABELS], None, "right"),
-        "labels text": (texts, None, "right"),
-        "labels of a dictionary": (pa.array(texts).dictionary_encode(), None, "right"),
         "a name twice": (LABELS, ["x", "x", "z"], "right"),
-        "two of three classes": ([label % 2 for label in LABELS], None, "right"),
     }
-    for name, (values, *more) in labels.items():
-        schema, expect = (*more, *(None, "refused")[len(more) :])
-        yield Folder("table", name, _table(lambda c, values=values: {**c, "label": values}, schema), expect)
-    images, domains = _columns()["image"], _columns()["domain"]
-    changes: dict[str, tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = {
-        **{f"no {key} column": (lambda c, key=key: {k: c[k] for k in c if k != key}, "refused") for key in _columns()},
-        "columns in capitals": (lambda c: {key.title(): value for key, value in c.items()}, "refused"),
-        "no rows": (lambda c: {key: pa.array(value)[:0] for key, value in c.items()}, "refused"),
-        "one row": (lambda c: {key: pa.array(value)[:1] for key, value in c.items()}, "refused"),
-        "no columns": (lambda c: {}, "refused"),
-    }
+    images, places = COLUMNS["image"], COLUMNS["domain"]
     columns: dict[str, tuple[dict[str, Any], str]] = {
         "two label columns": ({"fine_label": [2 - label for label in LABELS]}, "right"),
         "an unknown column": ({"note": ["x"] * 24}, "same"),
@@ -218,153 +191,106 @@ def _tables() -> Iterator[Folder]:
         "one image without bytes": ({"image": _one(images, {"bytes": None, "path": None})}, "refused"),
         "one image missing": ({"image": _one(images, {"bytes": None, "path": "nowhere.png"})}, "refused"),
         "one image elsewhere": ({"image": _one(images, {"bytes": None, "path": "/etc/hostname"})}, "refused"),
-        "one domain null": ({"domain": _one(domains, None)}, "refused"),
-        "one domain without a name": ({"domain": _one(domains, "")}, "right"),
-        "domains as numbers": ({"domain": [ord(domain) for domain in domains]}, "refused"),
-        "domains as lists": ({"domain": [[domain] for domain in domains]}, "refused"),
+        "one domain null": ({"domain": _one(places, None)}, "refused"),
+        "one domain without a name": ({"domain": _one(places, "")}, "right"),
+        "domains as numbers": ({"domain": [ord(place) for place in places]}, "refused"),
+        "domains as lists": ({"domain": [[place] for place in places]}, "refused"),
         "one domain alone": ({"domain": ["b"] * 24}, "refused"),
-        "a domain with a slash": ({"domain": [domain.replace("a", "../a") for domain in domains]}, "right"),
+        "a domain with a slash": ({"domain": [place.replace("a", "../a") for place in places]}, "right"),
     }
-    changes |= {name: (lambda c, new=new: {**c, **new}, expect) for name, (new, expect) in columns.items()}
-    for name, (change, expect) in changes.items():
-        yield Folder("table", name, _table(change), expect)
-    yield from _damaged("table", _table(), SHARD)
-    yield Folder("table", "the second shard missing", _table(file="train-00000-of-00002.parquet"))
-    yield Folder("table", "an empty folder", lambda folder: None)
-    yield Folder("table", "a CSV file", lambda folder: (folder / "train.csv").write_text("image,label,domain\nx,1,a\n"))
-
-
-def _damaged(reader: str, make: Make, file: str, *, what: str = "", flips: bool = True) -> Iterator[Folder]:
-    """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
-    for name in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
-        yield Folder(reader, f"{what or file}, {name}", _then(make, file, name), "refused" if name in VISIBLE else "any")
-
-
-def _then(make: Make, file: str, change: str | Callable[[Path], object]) -> Make:
-    """Make a folder, and change one of its files, by the name of a kind of damage or by a function."""
-
-    def both(folder: Path) -> object:
-        count = make(folder)
-        DAMAGES[change](folder / file, folder) if isinstance(change, str) else change(folder / file)
-        return count
-
-    return both
-
-
-def for_parts(**contents: bytes) -> Make:
-    """Write files whose names have `{}` in place of a part: train, val and test."""
-
-    def make(folder: Path) -> None:
-        for name, data in contents.items():
-            for part in ("train", "val", "test"):
-                (folder / name.format(part)).write_bytes(data)
-
-    return make
+    changed: dict[str, dict[str, Any]] = {
+        **{f"no {key} column": {name: COLUMNS[name] for name in COLUMNS if name != key} for key in COLUMNS},
+        "columns in capitals": {name.title(): values for name, values in COLUMNS.items()},
+        "no rows": {name: pa.array(values)[:0] for name, values in COLUMNS.items()},
+        "one row": {name: pa.array(values)[:1] for name, values in COLUMNS.items()},
+        "no columns": {},
+    }
+    yield from (_table(name, COLUMNS | {"label": values}) for name, values in labels.items())
+    yield from (_table(name, COLUMNS | {"label": values}, expect) for name, (values, expect) in usable.items())
+    yield from (_table(name, COLUMNS | {"label": v}, expect, schema) for name, (v, schema, expect) in schemas.items())
+    yield from (_table(name, COLUMNS | new, expect) for name, (new, expect) in columns.items())
+    yield from (_table(name, values) for name, values in changed.items())
+    yield from _damaged("table", {SHARD: parquet(COLUMNS)}, SHARD, flips=True)
+    yield Folder("table", "the second shard missing", {"train-00000-of-00002.parquet": parquet(COLUMNS)})
+    yield Folder("table", "an empty folder", {})
+    yield Folder("table", "a CSV file", {"train.csv": b"image,label,domain\nx,1,a\n"})
 
 
 def _encodings() -> Iterator[Folder]:
     """Encoded images in a Parquet file, of which the sixth is odd or damaged."""
-
-    def table(data: bytes) -> Make:
-        return _table(lambda columns: {**columns, "image": _one(columns["image"], {"bytes": data, "path": None})})
-
+    contents: dict[str, tuple[bytes, str]] = {}
     for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
         whole = encode(random_image(5), kind)
-        yield Folder("table", f"a {kind}", table(whole), "right")
-        yield Folder("table", f"a {kind} cut at 10 %", table(whole[: len(whole) // 10]))
-        yield Folder("table", f"a {kind} cut at 60 %", table(whole[: 6 * len(whole) // 10]), "any")
-        yield Folder("table", f"a {kind} with a flipped bit", table(flip(whole, 0.5, 4)), "any")
-    for mode in ("L", "1", "P", "RGBA", "LA"):
-        yield Folder("table", f"an image of mode {mode}", table(encode(random_image(5).convert(mode))), "right")
-    for size in (1, 40):
-        yield Folder("table", f"an image of {size} pixels", table(encode(random_image(0, size))), "right")
-    contents = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
-    for content in contents:
-        yield Folder("table", f"{content[:8]!r} as an image", table(content))
-
-
-def _with_images(change: Callable[[Path], object] = lambda folder: None, added: int = 0) -> Make:
-    """The plain folder of images, changed; by how many images it grows."""
-
-    def make(folder: Path) -> int:
-        domain_folder(folder, per_class=4)
-        change(folder)
-        return 24 + added
-
-    return make
-
-
-def _rename(path: str, name: str | bytes) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        for domain in "ab":
-            source = os.fsencode(folder / domain / path)
-            os.rename(source, os.path.join(os.path.dirname(source), os.fsencode(name)))
-
-    return change
+        contents[f"a {kind}"] = whole, "right"
+        contents[f"a {kind} cut at 10 %"] = whole[: len(whole) // 10], "refused"
+        contents[f"a {kind} cut at 60 %"] = whole[: 6 * len(whole) // 10], "any"
+        contents[f"a {kind} with a flipped bit"] = flip(whole, 0.5, 4), "any"
+    modes = ("L", "1", "P", "RGBA", "LA")
+    contents |= {f"an image of mode {mode}": (encode(random_image(5).convert(mode)), "right") for mode in modes}
+    contents |= {f"an image of {size} pixels": (encode(random_image(0, size)), "right") for size in (1, 40)}
+    others = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
+    contents |= {f"{data[:8]!r} as an image": (data, "refused") for data in others}
+    for name, (data, expect) in contents.items():
+        yield _table(name, COLUMNS | {"image": _one(COLUMNS["image"], {"bytes": data, "path": None})}, expect)
 
 
 CLASS_NAMES: tuple[str | bytes, ...] = (
     "class 2", "-class", "--help", "класс", "猫", "class\n2", "class\t2", "'class'", 'cl"ass', "class;2", "$HOME",
     "%s%n", "{}", "CON", "z" * 200, "class-2.png", "e\u0301", "\u202eclass", b"cl\xff\xfess", ".class-2",
 )  # fmt: skip
+IMAGE_NAMES: tuple[str | bytes, ...] = ("3.PNG", "3 3.png", "кот.png", "3.jpg", "-3.png", "3.\n.png", b"\xff\xfe.png")
+
+
+def _without(*starts: str) -> Files:
+    return {name: data for name, data in IMAGES.items() if not name.startswith(starts)}
+
+
+def _copy(source: str, target: str) -> Files:
+    copies = {name.replace(source, target, 1): data for name, data in IMAGES.items() if name.startswith(source)}
+    return IMAGES | copies
 
 
 def _folders() -> Iterator[Folder]:
-    for name in CLASS_NAMES:
-        yield Folder("domains", f"a class named {name!r}"[:60], _with_images(_rename("class-2", name)), "right")
-    for name in ("3.PNG", "3 3.png", "кот.png", "3.jpg", "-3.png", "3.\n.png", b"\xff\xfe.png"):
-        yield Folder("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name)), "right")
-    for name in ("3", "3.txt", ".3.png"):
-        yield Folder("domains", f"an image named {name!r}", _with_images(_rename("class-1/3.png", name), -2), "right")
-    one = "a/class-1/3.png"
-    yield from (
-        case
-        for case in _damaged("domains", _with_images(), one, what="an image", flips=False)
-        if "deleted" not in case.name
-    )
+    renamed = [("class-2/", f"{os.fsdecode(name)}/", 24) for name in CLASS_NAMES]
+    renamed += [("class-1/3.png", f"class-1/{os.fsdecode(name)}", 24) for name in IMAGE_NAMES]
+    renamed += [("class-1/3.png", f"class-1/{name}", 22) for name in ("3", "3.txt", ".3.png")]
+    for old, new, count in renamed:
+        files = {name.replace(old, new): data for name, data in IMAGES.items()}
+        yield Folder("domains", f"{new!r} for {old}"[:60], files, "right", count)
+    yield from (folder for folder in _damaged("domains", IMAGES, ONE) if "deleted" not in folder.name)
     for kind in ("GIF", "JPEG", "PPM", "EPS", "PDF"):
-        change = _then(_with_images(), one, lambda file, kind=kind: random_image(1).save(file, kind))
-        yield Folder("domains", f"a {kind} named png", change, "right" if kind in ("GIF", "JPEG") else "refused")
-    layouts: dict[str, tuple[Callable[[Path], object], int, str]] = {
-        "a text file beside images": (lambda f: (f / "a/class-0/labels.csv").write_text("x"), 0, "same"),
-        "a text file beside domains": (lambda f: (f / "LICENSE.txt").write_text("free"), 0, "same"),
-        "an image beside domains": (lambda f: random_image(1).save(f / "logo.png"), 0, "refused"),
-        "an image beside classes": (lambda f: random_image(1).save(f / "a/logo.png"), 0, "refused"),
-        "a class in one domain alone": (lambda f: shutil.rmtree(f / "a/class-2"), -4, "right"),
-        "a class that the target domain lacks": (lambda f: shutil.rmtree(f / "b/class-2"), -4, "right"),
-        "a class without images": (lambda f: (shutil.rmtree(f / "a/class-2"), (f / "a/class-2").mkdir()), -4, "right"),
-        "four classes": (lambda f: shutil.copytree(f / "a/class-0", f / "a/class-3"), 0, "refused"),
-        "one domain": (lambda f: shutil.rmtree(f / "a"), 0, "refused"),
-        "no target domain": (lambda f: (f / "b").rename(f / "c"), 0, "refused"),
-        "a domain without images": (lambda f: (f / "c").mkdir(), 0, "same"),
-        "images at two depths": (lambda f: shutil.copytree(f / "a/class-0", f / "a/class-0/more"), 0, "refused"),
-        "a class that is a link to its parent": (lambda f: (f / "a/class-9").symlink_to(".."), 0, "any"),
+        expect = "right" if kind in ("GIF", "JPEG") else "refused"
+        yield Folder("domains", f"a {kind} named png", IMAGES | {ONE: encode(random_image(1), kind)}, expect)
+    logo = encode(random_image(1))
+    layouts: dict[str, tuple[Files, int, str]] = {
+        "a text file beside images": (IMAGES | {"a/class-0/labels.csv": b"x"}, 24, "same"),
+        "a text file beside domains": (IMAGES | {"LICENSE.txt": b"free"}, 24, "same"),
+        "an image beside domains": (IMAGES | {"logo.png": logo}, 24, "refused"),
+        "an image beside classes": (IMAGES | {"a/logo.png": logo}, 24, "refused"),
+        "a class in one domain alone": (_without("a/class-2"), 20, "right"),
+        "a class that the target domain lacks": (_without("b/class-2"), 20, "right"),
+        "a class without images": (_without("a/class-2") | {"a/class-2": FOLDER}, 20, "right"),
+        "four classes": (_copy("a/class-0", "a/class-3"), 24, "refused"),
+        "one domain": (_without("a/"), 12, "refused"),
+        "no target domain": ({name.replace("b/", "c/"): data for name, data in IMAGES.items()}, 24, "refused"),
+        "a domain without images": (IMAGES | {"c": FOLDER}, 24, "same"),
+        "images at two depths": (_copy("a/class-0", "a/class-0/more"), 24, "refused"),
+        "a class that is a link to its parent": (IMAGES | {"a/class-9": Link("..")}, 24, "any"),
     }
-    for name, (change, added, expect) in layouts.items():
-        yield Folder("domains", name, _with_images(change, added), expect)
+    yield from (Folder("domains", name, files, expect, n) for name, (files, n, expect) in layouts.items())
     for lines in (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
-        make = _with_images(
-            lambda f, lines=lines: [(f / f"a_{k}_kfold.txt").write_bytes(lines) for k in ("train", "crossval")]
-        )
-        yield Folder("lists", f"a list with {lines[:20]!r}", make)
+        files = IMAGES | {f"a_{kind}_kfold.txt": lines for kind in ("train", "crossval")}
+        yield Folder("lists", f"a list with {lines[:20]!r}", files)
 
 
-def idx_bytes(values: np.ndarray) -> bytes:
-    """An array in the idx format."""
-    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
-
-
-def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = None) -> Make:
-    def make(folder: Path) -> None:
-        rng = np.random.default_rng(0)
-        for part, count, size in (("train", rows, 28), ("t10k", 20, test_size)):
-            images = rng.integers(0, 256, (count, size, size), dtype=np.uint8)
-            (folder / f"{part}-images-idx3-ubyte").write_bytes(idx_bytes(images))
-            usual = (np.arange(count) % 10).astype(np.uint8)
-            values = labels if labels is not None and part == "train" else usual
-            (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx_bytes(values))
-
-    return make
+def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = None) -> Files:
+    files = {}
+    for part, count, size in (("train", rows, 28), ("t10k", 20, test_size)):
+        images = np.random.default_rng(0).integers(0, 256, (count, size, size), dtype=np.uint8)
+        usual = labels is None or part != "train"
+        files[f"{part}-images-idx3-ubyte"] = idx(images)
+        files[f"{part}-labels-idx1-ubyte"] = idx((np.arange(count) % 10 if usual else labels).astype(np.uint8))
+    return files
 
 
 def _array_files() -> Iterator[Folder]:
@@ -372,7 +298,7 @@ def _array_files() -> Iterator[Folder]:
     yield Folder("mnist", "no images", _idx_files(rows=0))
     yield Folder("mnist", "test images of another size", _idx_files(test_size=20))
     for name, labels in (("a label 10", np.full(40, 10)), ("fewer labels", np.zeros(39)), ("one class", np.zeros(40))):
-        yield Folder("mnist", name, _idx_files(labels=labels.astype(np.uint8)))
+        yield Folder("mnist", name, _idx_files(labels=labels))
     edits: dict[str, Callable[[bytes], bytes]] = {
         "bytes appended": lambda data: data + b"x",
         "another type": lambda data: data[:2] + b"\x0d" + data[3:],
@@ -381,11 +307,10 @@ def _array_files() -> Iterator[Folder]:
         "none announced": lambda data: data[:4] + bytes(4) + data[8:],
         "half a gzip": lambda data: gzip.compress(data)[:-20],
     }
+    files = _idx_files()
     for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
-        for name, edit in edits.items():
-            damage = lambda path, edit=edit: path.write_bytes(edit(path.read_bytes()))  # noqa: E731
-            yield Folder("mnist", f"{file}, {name}", _then(_idx_files(), file, damage))
-        yield from _damaged("mnist", _idx_files(), file, flips=False)
+        yield from (Folder("mnist", f"{file}, {name}", files | {file: edit(files[file])}) for name, edit in edits.items())
+        yield from _damaged("mnist", files, file)
 
 
 def _few_shot() -> Iterator[Folder]:
@@ -404,47 +329,39 @@ def _few_shot() -> Iterator[Folder]:
     files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
     for number, data in enumerate(files):
         yield Folder("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
-    stream = io.BytesIO()
-    np.savez(stream, images=np.zeros((4, 84, 84, 3), np.uint8))
-    archive = stream.getvalue()
+    archive = npy(images, images=np.zeros((4, 84, 84, 3), np.uint8))
     answers = pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]})
     pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
     for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
-        make = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
-        yield Folder("tiered-imagenet-rfs", f"archive {number}", make)
+        parts = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
+        yield Folder("tiered-imagenet-rfs", f"archive {number}", parts)
     rows = (
         b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
         b"filename,label\n../../0.jpg,n01532829\n", b"filename,label\n1.jpg,n01532829\n",
         b'filename,label\n"0.jpg,n\n',
     )  # fmt: skip
     for text in rows:
-
-        def write(folder: Path, text: bytes = text) -> None:
-            for_parts(**{"{}.csv": text})(folder)
-            (folder / "images").mkdir()
-            (folder / "images" / "0.jpg").touch()
-
-        yield Folder("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", write)
+        parts = for_parts(**{"{}.csv": text}) | {"images/0.jpg": b""}
+        yield Folder("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", parts)
 
 
 def _matrices() -> Iterator[Folder]:
     good = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
-    for name, array in {"float64": good, "float32": good.astype(np.float32)}.items():
-        yield Folder("noise", f"a matrix in {name}", lambda f, array=array: np.save(f / "m.npy", array), "right")
-    yield Folder("noise", "a matrix in JSON", lambda f: (f / "m.json").write_text(json.dumps(good.tolist())), "right")
+    yield Folder("noise", "a matrix in float64", {"m.npy": npy(good)}, "right")
+    yield Folder("noise", "a matrix in float32", {"m.npy": npy(good.astype(np.float32))}, "right")
+    yield Folder("noise", "a matrix in JSON", {"m.json": json.dumps(good.tolist()).encode()}, "right")
     wrong = (good[:2], good[0], good[None], good * 3 - 2 / 3, good * np.nan, good * 2, good * 0, good * 1j, good[:0])
     for array in (*wrong, np.array([["a"] * 3] * 3)):
-        yield Folder("noise", f"a matrix {array.tolist()}"[:60], lambda f, array=array: np.save(f / "m.npy", array))
+        yield Folder("noise", f"a matrix {array.tolist()}"[:60], {"m.npy": npy(array)})
     texts = {
         "m.json": ("", "{}", "[]", "[[1,2],[3]]", '[["a"]]', "null", "[" * 5000, "NaN", "[[1e999]]"),
         "m.txt": ("", "a b c", "1 2 3", "1;2;3", "\x00", "nan nan nan\n" * 3),
         "m.npy": ("", "\x93NUMPY", "text"),
     }
     for file, contents in texts.items():
-        for text in contents:
-            yield Folder("noise", f"{file}, {text[:20]!r}", lambda f, file=file, text=text: (f / file).write_text(text))
-    yield Folder("noise", "a pipe", lambda f: os.mkfifo(f / "m.txt"))
-    yield Folder("noise", "an endless file", lambda f: (f / "m.txt").symlink_to("/dev/zero"))
+        yield from (Folder("noise", f"{file}, {text[:20]!r}", {file: text.encode()}) for text in contents)
+    yield Folder("noise", "a pipe", {"m.txt": PIPE})
+    yield Folder("noise", "an endless file", {"m.txt": Link("/dev/zero")})
 
 
 def _weights() -> Iterator[Folder]:
@@ -462,24 +379,26 @@ def _weights() -> Iterator[Folder]:
         "integers": (first(lambda value: value.long()), "refused"),
     }
 
-    def save(change: Callable[[dict], object], name: str) -> Make:
-        def make(folder: Path) -> None:
-            import torch
-            from safetensors.torch import save_file
-
-            from opl.experiments.models import ResNet
-
-            domain_folder(folder.parent / "images", per_class=4)
-            torch.manual_seed(0)
-            weights = change({key: v.clone() for key, v in ResNet(depth=18).build(3, 3).state_dict().items()})
-            save_file(weights, folder / name) if name.endswith("safetensors") else torch.save(weights, folder / name)
-
-        return make
+    def files(name: str, change: Callable[[dict], object]) -> Files:
+        return {name: lambda _: _save(name, change)} | {f"../images/{place}": data for place, data in IMAGES.items()}
 
     for name in ("w.safetensors", "w.pth"):
-        yield from (
-            Folder("weights", f"{name}, {what}", save(change, name), expect) for what, (change, expect) in states.items()
-        )
-        yield from _damaged("weights", save(dict, name), name, flips=False)
+        for what, (change, expect) in states.items():
+            yield Folder("weights", f"{name}, {what}", files(name, change), expect)
+        yield from _damaged("weights", files(name, dict), name)
     for content in ([1, 2], {"fc": "text"}, {"call": print}):
-        yield Folder("weights", f"a pickle of {content}", save(lambda state, content=content: content, "w.pth"))
+        yield Folder("weights", f"a pickle of {content}", files("w.pth", lambda state, content=content: content))
+
+
+def _save(name: str, change: Callable[[dict], Any]) -> bytes:
+    """The changed weights of a network as a file."""
+    import safetensors.torch
+    import torch
+
+    from opl.experiments.models import ResNet
+
+    torch.manual_seed(0)
+    weights = change({key: value.clone() for key, value in ResNet(depth=18).build(3, 3).state_dict().items()})
+    stream = io.BytesIO()
+    torch.save(weights, stream)
+    return safetensors.torch.save(weights) if name.endswith("safetensors") else stream.getvalue()

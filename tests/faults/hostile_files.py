@@ -19,22 +19,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from _contents import PARTS, PIPE, SHARD, Files, Link, for_parts, gray, parquet, write
 from _process import in_child, run
 from campaign import Case, Verdict
-from data_folders import encode
-from PIL import Image
 
 SECRET = 171  # the value of all pixels of an image that nobody may read
 SCRIPT = "<script>alert(1)</script>"
 MODULES = ("json", "torch", "random", "numpy", "struct", "pickle", "socket", "subprocess", "yaml", "PIL", "opl")
-PARTS = ("train", "val", "test")
 RUN_FILES = (
     "recipe.json", "done", "result.json", "metrics.jsonl", "splits.json", "checkpoint.pt", "model.safetensors",
     "test.npz", "sums.json",
 )  # fmt: skip
-Make = Callable[[Path], object]
-"""Writes files into `folder`; the canary is `folder.parent / "canary"`."""
 MNIST = "train mnist-ce --epochs 1 --out runs/deep/down --data.root hostile --data.val 2"
 DOMAINS = (
     "train domains-erm --epochs 1 --out runs/deep/down --data.root hostile --data.num-classes 2 --data.target a "
@@ -42,13 +37,14 @@ DOMAINS = (
 )
 FEW_SHOT = "train {}-rfs --epochs 1 --out runs/deep/down --data.root hostile"
 DIGITS = "train digits-opl --scale tiny --epochs 1 --out runs/deep/down"
+Content = Callable[[Path], bytes]
 
 
 class Hostile(NamedTuple):
-    """A hostile folder `hostile`, and the `opl` command that meets it; if it is `inside`, in that folder."""
+    """The files of the folder `hostile`, and the `opl` command that meets it; if it is `inside`, in that folder."""
 
     name: str
-    make: Make
+    files: Files | Callable[[Path], object]
     argv: str
     inside: bool = False
 
@@ -70,33 +66,16 @@ def cases(scratch: Path, share: float) -> Iterator[Case]:
 
 
 def _attack(root: Path, hostile: Hostile) -> Verdict:
-    folder = root / "hostile"
+    folder, files = root / "hostile", hostile.files
     folder.mkdir()
-    (root / "secret.png").write_bytes(_gray(SECRET))
-    in_child(lambda: hostile.make(folder), root)
+    (root / "secret.png").write_bytes(gray(SECRET))
+    in_child(lambda: files(folder) if callable(files) else write(folder, files), root)
     ended = run(hostile.argv, folder if hostile.inside else root, fresh=hostile.inside)
     cached = any(bytes([SECRET]) * 700 in file.read_bytes() for file in root.rglob("cache/**/*.npy"))
     pages = [file.read_text(errors="replace") for file in root.rglob("*.html")]
     scripted = any(SCRIPT in page or "<img src=x onerror" in page for page in pages)
     outside = (root / "canary").exists() or any(root.rglob("escaped*")) or any(root.parent.glob("escaped*"))
     return Verdict("execution" if cached or scripted or outside else ended.outcome, ended=ended)
-
-
-def _gray(value: int = 0, size: int = 28) -> bytes:
-    return encode(Image.fromarray(np.full((size, size), value, np.uint8)))
-
-
-def _parquet(folder: Path, image: dict[str, Any], labels: Any = None, **options: Any) -> None:
-    """MNIST's two Parquet files, in which one of the training images is `image`."""
-    for split in ("train", "test"):
-        images: list[dict[str, Any]] = [{"bytes": _gray(number), "path": None} for number in range(20)]
-        if split == "train":
-            images[3] = image
-        values = pa.array([number % 10 for number in range(20)]) if labels is None else labels
-        features = {"label": {"names": [str(digit) for digit in range(10)], "_type": "ClassLabel"}}
-        head = {"huggingface": json.dumps({"info": {"features": features}})}
-        table = pa.table({"image": pa.array(images), "label": values}).replace_schema_metadata(head)
-        pq.write_table(table, folder / f"{split}-00000-of-00001.parquet", **options)
 
 
 def _postscript(folder: Path) -> bytes:
@@ -116,242 +95,239 @@ def _png(width: int, height: int, rows: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", content) + _chunk(b"IEND", b"")
 
 
+def _text_bomb() -> bytes:
+    return gray()[:33] + _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 28), 9)) + gray()[33:]
+
+
+def _tiff() -> bytes:
+    tags = ((256, 90_000), (257, 90_000), (258, 8), (262, 1), (273, 8))
+    return b"II*\0\x08\0\0\0\5\0" + b"".join(struct.pack("<HHII", tag, 4, 1, n) for tag, n in tags) + bytes(4)
+
+
+IMAGES: dict[str, Content] = {
+    "PostScript": _postscript,
+    "PPM": lambda _: b"P6 28 28 255\n" + bytes(28 * 28 * 3),
+    "PDF": lambda _: b"%PDF-1.4\n1 0 obj<</Type/Catalog/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj\n",
+    "SVG": lambda _: b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
+    "FITS": lambda _: b"SIMPLE  =                    T".ljust(2880),
+    "PSD": lambda _: b"8BPS\0\1" + bytes(60),
+    "ICNS": lambda _: b"icns" + struct.pack(">I", 16) + b"ic08" + struct.pack(">I", 8),
+    "PNG of 10^10 pixels": lambda _: _png(100_000, 100_000, 0),
+    "PNG of 10^8 pixels, packed": lambda _: _png(10_000, 10_000, 10_000),
+    "PNG with text that unpacks to 256 MB": lambda _: _text_bomb(),
+    "BMP of 10^9 pixels": lambda _: (
+        b"BM" + struct.pack("<IHHIIiiHHIIiiII", 70, 0, 0, 54, 40, 60_000, 60_000, 1, 24, *[0] * 6)
+    ),
+    "TIFF of 10^9 pixels": lambda _: _tiff(),
+    "1 GB of zeros, packed": lambda _: bytes(1 << 30),
+}
+LINKS = {"device.png": "/dev/zero", "loop.png": "loop.png", "out.png": "../secret.png", "sub": ".."}
+PATHS = (
+    "../secret.png", "{root}/secret.png", "/etc/passwd", "/dev/zero", "/dev/stdin", "/proc/self/environ", "pipe.png",
+    "device.png", "loop.png", "out.png", "sub/secret.png", "a\0b.png", ".", "https://example.org/a.png",
+)  # fmt: skip
+
+
+def _mnist(image: Content | None = None, path: str | None = None, labels: Any = None, **options: Any) -> Files:
+    """MNIST's two Parquet files, in which one of the training images is odd."""
+    features = {"label": {"names": [str(digit) for digit in range(10)], "_type": "ClassLabel"}}
+
+    def split(folder: Path, odd: bool) -> bytes:
+        images: list[dict[str, Any]] = [{"bytes": gray(number), "path": None} for number in range(20)]
+        if odd and (image or path):
+            place = path.replace("{root}", str(folder.parent)) if path else None
+            images[3] = {"bytes": image(folder) if image else None, "path": place}
+        values = pa.array([number % 10 for number in range(20)]) if labels is None else labels
+        return parquet({"image": images, "label": values}, features, **options)
+
+    return {SHARD: lambda folder: split(folder, True), "test-00000-of-00001.parquet": lambda folder: split(folder, False)}
+
+
+def _many_rows(_: Path) -> bytes:
+    image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(30_000_000, np.int32)), pa.array([gray()]))
+    return parquet({"image": image, "label": pa.array(np.arange(30_000_000) % 10)}, compression="zstd")
+
+
+def _deep_schema(_: Path) -> bytes:
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    table = pa.table({"image": pa.array([gray()] * 20), "label": pa.array([number % 10 for number in range(20)])})
+    pq.write_table(table.replace_schema_metadata({"huggingface": "[" * 200_000}), stream)
+    return stream.getvalue()
+
+
 def _tables() -> Iterator[Hostile]:
-    text_bomb = _gray()[:33] + _chunk(b"zTXt", b"k\0\0" + zlib.compress(bytes(1 << 28), 9)) + _gray()[33:]
-    tiff = b"".join(
-        struct.pack("<HHII", tag, 4, 1, n) for tag, n in ((256, 90_000), (257, 90_000), (258, 8), (262, 1), (273, 8))
-    )
-    contents: dict[str, bytes] = {
-        "PPM": b"P6 28 28 255\n" + bytes(28 * 28 * 3),
-        "PDF": b"%PDF-1.4\n1 0 obj<</Type/Catalog/OpenAction<</S/JavaScript/JS(app.alert(1))>>>>endobj\n",
-        "SVG": b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
-        "FITS": b"SIMPLE  =                    T".ljust(2880),
-        "PSD": b"8BPS\0\1" + bytes(60),
-        "ICNS": b"icns" + struct.pack(">I", 16) + b"ic08" + struct.pack(">I", 8),
-        "PNG of 10^10 pixels": _png(100_000, 100_000, 0),
-        "PNG of 10^8 pixels, packed": _png(10_000, 10_000, 10_000),
-        "PNG with text that unpacks to 256 MB": text_bomb,
-        "BMP of 10^9 pixels": b"BM"
-        + struct.pack("<IHHIIiiHHIIiiII", 70, 0, 0, 54, 40, 60_000, 60_000, 1, 24, *[0] * 6),
-        "TIFF of 10^9 pixels": b"II*\0\x08\0\0\0\5\0" + tiff + bytes(4),
-        "1 GB of zeros, packed": bytes(1 << 30),
-    }
-    yield Hostile("PostScript in Parquet", lambda f: _parquet(f, {"bytes": _postscript(f), "path": None}), MNIST)
-    for name, data in contents.items():
-        make = lambda f, data=data: _parquet(f, {"bytes": data, "path": None}, compression="zstd")  # noqa: E731
-        yield Hostile(f"{name} in Parquet", make, MNIST)
-    links = {"device.png": "/dev/zero", "loop.png": "loop.png", "out.png": "../secret.png", "sub": ".."}
-    paths = ("../secret.png", "{root}/secret.png", "/etc/passwd", "/dev/zero", "/dev/stdin", "/proc/self/environ")
-    paths += (
-        "pipe.png",
-        "device.png",
-        "loop.png",
-        "out.png",
-        "sub/secret.png",
-        "a\0b.png",
-        ".",
-        "https://example.org/a.png",
-    )
-    for path in paths:
-
-        def make(folder: Path, path: str = path) -> None:
-            os.mkfifo(folder / "pipe.png")
-            for name, target in links.items():
-                (folder / name).symlink_to(target)
-            _parquet(folder, {"bytes": None, "path": path.replace("{root}", str(folder.parent))})
-
-        yield Hostile(f"an image at {path!r}", make, MNIST)
+    for name, image in IMAGES.items():
+        yield Hostile(f"{name} in Parquet", _mnist(image, compression="zstd"), MNIST)
+    around = {"pipe.png": PIPE, **{name: Link(target) for name, target in LINKS.items()}}
+    yield from (Hostile(f"an image at {path!r}", {**around, **_mnist(path=path)}, MNIST) for path in PATHS)
     for labels in (pa.array([2**63] * 20, pa.uint64()), pa.array([None] * 20, pa.int64())):
-        make = lambda f, labels=labels: _parquet(f, {"bytes": _gray(), "path": None}, labels)  # noqa: E731
-        yield Hostile(f"labels {labels[0]}", make, MNIST)
-    yield Hostile("30 million rows in a few bytes", _many_rows, MNIST)
-    yield Hostile("a schema nested 200,000 deep", _deep_schema, MNIST)
+        yield Hostile(f"labels {labels[0]}", _mnist(labels=labels), MNIST)
+    yield Hostile("30 million rows in a few bytes", {**_mnist(), SHARD: _many_rows}, MNIST)
+    deep = {SHARD: _deep_schema, "test-00000-of-00001.parquet": _deep_schema}
+    yield Hostile("a schema nested 200,000 deep", deep, MNIST)
 
 
-def _many_rows(folder: Path) -> None:
-    _parquet(folder, {"bytes": _gray(), "path": None})
-    image = pa.DictionaryArray.from_arrays(pa.array(np.zeros(30_000_000, np.int32)), pa.array([_gray()]))
-    table = pa.table({"image": image, "label": pa.array(np.arange(30_000_000) % 10)})
-    pq.write_table(table, folder / "train-00000-of-00001.parquet", compression="zstd")
-
-
-def _deep_schema(folder: Path) -> None:
-    _parquet(folder, {"bytes": _gray(), "path": None})
-    for file in folder.iterdir():
-        pq.write_table(pq.read_table(file).replace_schema_metadata({"huggingface": "[" * 200_000}), file)
-
-
-def _expanding_lists() -> bytes:
+def _expanding_lists(_: Path) -> bytes:
     value: Any = [0] * 10
     for _ in range(60):
         value = [value, value]
     return pickle.dumps({"data": np.zeros((2, 84, 84, 3), np.uint8), "labels": value}, 2)
 
 
+PICKLES: dict[str, Content] = {
+    "a program, protocol 0": lambda f: pickle.dumps({"data": Touch(f), "labels": []}, 0),
+    "a program, protocol 2": lambda f: pickle.dumps({"data": Touch(f), "labels": []}, 2),
+    "a program, protocol 5": lambda f: pickle.dumps({"data": Touch(f), "labels": []}, 5),
+    "a call by an old opcode": lambda f: f"(S'touch {f.parent / 'canary'}'\nios\nsystem\n.".encode(),
+    "a set attribute": lambda f: b"cnumpy.core.multiarray\n_reconstruct\n}(S'__module__'\nS'x'\nub.",
+    "lists that expand": _expanding_lists,
+    "a key whose hash takes forever": lambda f: b"\x80\x02}(K\x00\x85" + b"2\x86" * 64 + b"K\x01u.",
+    "announced bytes that are missing": lambda f: b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"x.",
+    "a huge memo index": lambda f: b"\x80\x02K\x01r" + struct.pack("<I", 0xFFFFFFF0) + b".",
+    "a huge bytearray": lambda f: b"c__builtin__\nbytearray\n(I1000000000000\ntR.",
+    "a frame of a terabyte": lambda f: b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + b"K\x01.",
+    "values nested 100,000 deep": lambda f: b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
+    "an array of objects": lambda f: pickle.dumps(np.array([len], dtype=object), 2),
+    "a persistent id": lambda f: b"\x80\x02U\x01xQ.",
+}
+
+
 def _pickles() -> Iterator[Hostile]:
-    contents: dict[str, Callable[[Path], bytes]] = {
-        **{
-            f"a program, protocol {protocol}": lambda f, p=protocol: pickle.dumps({"data": Touch(f), "labels": []}, p)
-            for protocol in (0, 2, 5)
-        },
-        "a call by an old opcode": lambda f: f"(S'touch {f.parent / 'canary'}'\nios\nsystem\n.".encode(),
-        "a set attribute": lambda f: b"cnumpy.core.multiarray\n_reconstruct\n}(S'__module__'\nS'x'\nub.",
-        "lists that expand": lambda f: _expanding_lists(),
-        "a key whose hash takes forever": lambda f: b"\x80\x02}(K\x00\x85" + b"2\x86" * 64 + b"K\x01u.",
-        "announced bytes that are missing": lambda f: b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40) + b"x.",
-        "a huge memo index": lambda f: b"\x80\x02K\x01r" + struct.pack("<I", 0xFFFFFFF0) + b".",
-        "a huge bytearray": lambda f: b"c__builtin__\nbytearray\n(I1000000000000\ntR.",
-        "a frame of a terabyte": lambda f: b"\x80\x04\x95" + struct.pack("<Q", 1 << 40) + b"K\x01.",
-        "values nested 100,000 deep": lambda f: b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
-        "an array of objects": lambda f: pickle.dumps(np.array([len], dtype=object), 2),
-        "a persistent id": lambda f: b"\x80\x02U\x01xQ.",
+    for name, content in PICKLES.items():
+        for data, file in (("cifar-fs", "CIFAR_FS_{}.pickle"), ("mini-imagenet", "mini-imagenet-cache-{}.pkl")):
+            yield Hostile(f"a pickle with {name}", for_parts(**{file: content}), FEW_SHOT.format(data))
+
+
+def _archive(**members: Content) -> Content:
+    """A packed archive; names may have `__` for `../`."""
+
+    def content(folder: Path) -> bytes:
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, make in members.items():
+                archive.writestr(name.replace("__", "../"), make(folder))
+        return stream.getvalue()
+
+    return content
+
+
+def _header(descr: str, *shape: int) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def _packed_idx(shape: tuple[int, ...], size: int) -> Files:
+    def content(*sizes: int) -> bytes:
+        return gzip.compress(struct.pack(f">4B{len(sizes)}I", 0, 0, 8, len(sizes), *sizes) + bytes(size), 9)
+
+    kinds = {"images-idx3": shape, "labels-idx1": shape[:1]}
+    return {
+        f"{part}-{kind}-ubyte.gz": lambda _, sizes=sizes: content(*sizes)
+        for part in ("train", "t10k")
+        for kind, sizes in kinds.items()
     }
-    layouts = {
-        "cifar-fs": [f"CIFAR_FS_{part}.pickle" for part in PARTS],
-        "mini-imagenet": [f"mini-imagenet-cache-{part}.pkl" for part in PARTS],
-    }
-    for name, content in contents.items():
-        for data, files in layouts.items():
-            make = lambda f, content=content, files=files: [(f / file).write_bytes(content(f)) for file in files]  # noqa: E731
-            yield Hostile(f"a pickle with {name}", make, FEW_SHOT.format(data))
+
+
+def _saved(filename: str) -> Files:
+    """A data set of `save_to_disk` whose data is in another file."""
+    files: Files = {"dataset_dict.json": json.dumps({"splits": ["train", "test"]}).encode(), "train/fifo.arrow": PIPE}
+    for split in ("train", "test"):
+        state = {"_data_files": [{"filename": filename}], "_fingerprint": "x", "_split": split}
+        files |= {f"{split}/dataset_info.json": b"{}", f"{split}/state.json": json.dumps(state).encode()}
+    return files
 
 
 def _archives() -> Iterator[Hostile]:
-    def npz(write: Callable[[zipfile.ZipFile, Path], None]) -> Make:
-        def make(folder: Path) -> None:
-            for part in PARTS:
-                (folder / f"{part}_labels.pkl").write_bytes(pickle.dumps({"labels": [0, 1]}, 2))
-                with zipfile.ZipFile(folder / f"{part}_images.npz", "w", zipfile.ZIP_DEFLATED) as archive:
-                    write(archive, folder)
-
-        return make
-
-    def header(descr: str, shape: tuple[int, ...]) -> bytes:
-        stream = io.BytesIO()
-        np.lib.format.write_array_header_1_0(stream, {"descr": descr, "fortran_order": False, "shape": shape})
-        return stream.getvalue()
-
-    def bomb(archive: zipfile.ZipFile, _: Path) -> None:
-        with archive.open("images.npy", "w") as stream:
-            stream.write(header("|u1", (100_000, 84, 84, 3)))
-            for _ in range(1 << 8):
-                stream.write(bytes(1 << 20))
-
-    def objects(archive: zipfile.ZipFile, folder: Path) -> None:
-        archive.writestr("images.npy", header("|O", (1,)) + pickle.dumps([Touch(folder)], 2))
-        archive.writestr("../../canary", b"zip slip")
-
-    def packed_idx(shape: tuple[int, int, int], megabytes: int) -> Make:
-        def make(folder: Path) -> None:
-            for part in ("train", "t10k"):
-                for what, sizes in (("images", shape), ("labels", shape[:1])):
-                    with gzip.open(folder / f"{part}-{what}-idx{len(sizes)}-ubyte.gz", "wb", compresslevel=9) as stream:
-                        stream.write(struct.pack(f">4B{len(sizes)}I", 0, 0, 8, len(sizes), *sizes))
-                        for _ in range(megabytes):
-                            stream.write(bytes(1 << 20))
-
-        return make
-
-    def saved(filename: str) -> Make:
-        def make(folder: Path) -> None:
-            (folder / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
-            for split in ("train", "test"):
-                (folder / split).mkdir()
-                (folder / split / "dataset_info.json").write_text("{}")
-                state = {"_data_files": [{"filename": filename}], "_fingerprint": "x", "_split": split}
-                (folder / split / "state.json").write_text(json.dumps(state))
-            os.mkfifo(folder / "train/fifo.arrow")
-
-        return make
-
-    def images(write: Callable[[Path], object]) -> Make:
-        def make(folder: Path) -> None:
-            for place in ("a/x", "a/y", "b/x", "b/y"):
-                (folder / place).mkdir(parents=True)
-                (folder / place / "1.png").write_bytes(_gray(9, 32))
-            write(folder / "a/x/2.png")
-
-        return make
-
-    def script(folder: Path) -> None:
-        (folder / "hostile.py").write_text(f"open({str(folder.parent / 'canary')!r}, 'w')\n")
-        (folder / "README.md").write_text("---\nconfigs:\n- config_name: default\n  data_files: ../secret.png\n---\n")
-
-    yield Hostile("an archive that unpacks to 256 MB", npz(bomb), FEW_SHOT.format("tiered-imagenet"))
-    yield Hostile("an archive with objects and a path outside", npz(objects), FEW_SHOT.format("tiered-imagenet"))
-    yield Hostile("gzip files that unpack to 256 MB", packed_idx((10, 28, 28), 1 << 8), MNIST)
-    yield Hostile("an idx file of 2^96 bytes", packed_idx((0xFFFFFFFF,) * 3, 0), MNIST)
-    yield from (
-        Hostile(f"save_to_disk with {name}", saved(name), MNIST) for name in ("../../x.arrow", "/dev/zero", "fifo.arrow")
-    )
+    labels = for_parts(**{"{}_labels.pkl": pickle.dumps({"labels": [0, 1]}, 2)})
+    members: dict[str, Content] = {
+        "that unpacks to 256 MB": _archive(
+            **{"images.npy": lambda _: _header("|u1", 100_000, 84, 84, 3) + bytes(1 << 28)}
+        ),
+        "with objects and a path outside": _archive(
+            **{"images.npy": lambda f: _header("|O", 1) + pickle.dumps([Touch(f)], 2), "____canary": lambda f: b"slip"}
+        ),
+    }
+    for name, content in members.items():
+        files = labels | for_parts(**{"{}_images.npz": content})
+        yield Hostile(f"an archive {name}", files, FEW_SHOT.format("tiered-imagenet"))
+    yield Hostile("gzip files that unpack to 256 MB", _packed_idx((10, 28, 28), 1 << 28), MNIST)
+    yield Hostile("an idx file of 2^96 bytes", _packed_idx((0xFFFFFFFF,) * 3, 0), MNIST)
+    for name in ("../../x.arrow", "/dev/zero", "fifo.arrow"):
+        yield Hostile(f"save_to_disk with {name}", _saved(name), MNIST)
+    script = {
+        "hostile.py": lambda f: f"open({str(f.parent / 'canary')!r}, 'w')\n".encode(),
+        "README.md": b"---\nconfigs:\n- config_name: default\n  data_files: ../secret.png\n---\n",
+    }
     yield Hostile("a loading script and a README that names files", script, MNIST)
-    yield Hostile("PostScript named PNG", images(lambda f: f.write_bytes(_postscript(f.parents[2]))), DOMAINS)
-    yield Hostile("a pipe among images", images(os.mkfifo), DOMAINS)
-    yield Hostile("a link to a device among images", images(lambda f: f.symlink_to("/dev/zero")), DOMAINS)
+    images = {f"{place}/1.png": gray(9, 32) for place in ("a/x", "a/y", "b/x", "b/y")}
+    odd = {"PostScript named PNG": _postscript, "a pipe": PIPE, "a link to a device": Link("/dev/zero")}
+    yield from (Hostile(f"{name} among images", images | {"a/x/2.png": image}, DOMAINS) for name, image in odd.items())
 
 
-def _saved_weights() -> Iterator[Hostile]:
-    def packed(folder: Path) -> bytes:
-        """A checkpoint that unpacks to 512 MB."""
+def _torch_file(value: Callable[[Path], object], *, packed: bool = False) -> Content:
+    def content(folder: Path) -> bytes:
         import torch
 
         stream, small = io.BytesIO(), io.BytesIO()
-        torch.save({"fc.weight": torch.zeros(1 << 27)}, stream)
+        torch.save({"fc.weight": value(folder)}, stream)
         with zipfile.ZipFile(stream) as whole, zipfile.ZipFile(small, "w", zipfile.ZIP_DEFLATED) as target:
-            for member in whole.infolist():
+            for member in whole.infolist() if packed else ():
                 target.writestr(member.filename, whole.read(member))
-        return small.getvalue()
+        return small.getvalue() if packed else stream.getvalue()
 
-    def program(folder: Path) -> bytes:
-        import torch
+    return content
 
-        stream = io.BytesIO()
-        torch.save({"fc.weight": Touch(folder)}, stream)
-        return stream.getvalue()
 
-    huge = json.dumps({"fc.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}).encode()
-    contents: dict[str, Callable[[Path], bytes]] = {
-        "w.pth": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
-        "w.safetensors": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
-        "program.pt": program,
-        "packed.pt": packed,
-        "huge.safetensors": lambda f: len(huge).to_bytes(8, "little") + huge,
-        "header.safetensors": lambda f: (1 << 60).to_bytes(8, "little") + b"{}",
-        "deep.safetensors": lambda f: (100_000).to_bytes(8, "little") + b"[" * 100_000,
-    }
-    for name, content in contents.items():
-        make = lambda f, name=name, content=content: (f / name).write_bytes(content(f))  # noqa: E731
-        yield Hostile(f"weights {name}", make, f"{DIGITS} --weights hostile/{name}")
-    yield Hostile("weights that are a pipe", lambda f: os.mkfifo(f / "w.pth"), f"{DIGITS} --weights hostile/w.pth")
-    yield Hostile(
-        "weights without an end", lambda f: (f / "w.pth").symlink_to("/dev/zero"), f"{DIGITS} --weights hostile/w.pth"
-    )
+def _zeros(_: Path) -> object:
+    import torch
+
+    return torch.zeros(1 << 27)
+
+
+HUGE = json.dumps({"fc.weight": {"dtype": "F32", "shape": [1 << 40], "data_offsets": [0, 1 << 42]}}).encode()
+WEIGHTS: Files = {
+    "w.pth": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
+    "w.safetensors": lambda f: pickle.dumps({"fc.weight": Touch(f)}, 2),
+    "program.pt": _torch_file(Touch),
+    "packed.pt": _torch_file(_zeros, packed=True),  # unpacks to 512 MB
+    "huge.safetensors": len(HUGE).to_bytes(8, "little") + HUGE,
+    "header.safetensors": (1 << 60).to_bytes(8, "little") + b"{}",
+    "deep.safetensors": (100_000).to_bytes(8, "little") + b"[" * 100_000,
+    "pipe.pth": PIPE,
+    "endless.pth": Link("/dev/zero"),
+}
+
+
+def _saved_weights() -> Iterator[Hostile]:
+    for name, content in WEIGHTS.items():
+        yield Hostile(f"weights {name}", {name: content}, f"{DIGITS} --weights hostile/{name}")
 
 
 def _run_folders() -> Iterator[Hostile]:
-    writers: dict[str, Callable[[Path, Path], object]] = {
-        "pickles": lambda file, folder: file.write_bytes(pickle.dumps({"x": Touch(folder)}, 2)),
-        "pipes": lambda file, _: os.mkfifo(file),
-        "deep JSON": lambda file, _: file.write_bytes(b'{"a":' * 100_000),
-        "devices": lambda file, _: file.symlink_to("/dev/zero"),
+    contents: dict[str, Any] = {
+        "pickles": lambda folder: pickle.dumps({"x": Touch(folder)}, 2),
+        "pipes": PIPE,
+        "deep JSON": b'{"a":' * 100_000,
+        "devices": Link("/dev/zero"),
     }
-    commands = ("report hostile", "check hostile", "evaluate hostile/digits-opl/seed-0 geometry")
-    for name, write in writers.items():
-
-        def make(folder: Path, write: Callable[[Path, Path], object] = write) -> None:
-            (folder / "digits-opl/seed-0").mkdir(parents=True)
-            for file in RUN_FILES:
-                write(folder / "digits-opl/seed-0" / file, folder)
-
-        yield from (Hostile(f"a run of {name}", make, argv) for argv in commands)
+    for name, content in contents.items():
+        files = {f"digits-opl/seed-0/{file}": content for file in RUN_FILES}
+        for argv in ("report hostile", "check hostile", "evaluate hostile/digits-opl/seed-0 geometry"):
+            yield Hostile(f"a run of {name}", files, argv)
     for recipe_name in ("digits-opl", SCRIPT):
         yield Hostile(f"markup in a run of {recipe_name}", lambda f, name=recipe_name: _markup(f, name), "report hostile")
     names = ("../../escaped", "../../../escaped", "/tmp/../escaped", "a/../../escaped", "..", "a\nb", "escaped\\..\\..")
-    yield from (Hostile(f"the name {name!r}", lambda f: None, f"{DIGITS} --name {shlex.quote(name)}") for name in names)
-    yield Hostile("a name to come after", lambda f: None, f"{DIGITS} --after ../../escaped")
-    yield Hostile("links in the way of files", _links_in_the_way, DIGITS)
-    yield Hostile("modules in the working folder", _modules, DIGITS, inside=True)
-    yield Hostile("modules in the working folder, 2 processes", _modules, f"{DIGITS} --devices 2", inside=True)
+    yield from (Hostile("a name", {}, f"{DIGITS} --name {shlex.quote(name)}") for name in names)
+    yield Hostile("a name to come after", {}, f"{DIGITS} --after ../../escaped")
+    run_folder, canary = "../runs/deep/down/digits-opl/seed-0", lambda folder: Link(folder.parent / "canary")
+    guesses = {f"{run_folder}/.{name}.{number}.tmp": canary for name in RUN_FILES for number in range(1, 400)}
+    yield Hostile("links in the way of files", guesses | {f"{run_folder}/metrics.jsonl": canary}, DIGITS)
+    program = lambda f: f"open({str(f.parent / 'canary')!r}, 'a').close()\nraise ImportError\n".encode()  # noqa: E731
+    for argv in (DIGITS, f"{DIGITS} --devices 2"):
+        yield Hostile("modules in the working folder", {f"{name}.py": program for name in MODULES}, argv, inside=True)
 
 
 def _markup(folder: Path, recipe_name: str) -> None:
@@ -369,19 +345,3 @@ def _markup(folder: Path, recipe_name: str) -> None:
     run_folder.write_splits({"class_names": names, "val": [], "train": 8, "test": 8, "source": SCRIPT})
     run_folder.log({"epoch": 0, "train/total": 1.0, "val/top1": 50.0, "images_per_second": 1.0, "seconds": 1.0})
     run_folder.finish({"fc.weight": torch.zeros(2, 2)}, {"test/top1": 50.0, "selection": SCRIPT})
-
-
-def _links_in_the_way(folder: Path) -> None:
-    """Every predictable name of a temporary file, and the metrics, are links to the canary."""
-    run_folder = folder.parent / "runs/deep/down/digits-opl/seed-0"
-    run_folder.mkdir(parents=True)
-    for name in RUN_FILES:
-        for number in range(1, 400):
-            (run_folder / f".{name}.{number}.tmp").symlink_to(folder.parent / "canary")
-    (run_folder / "metrics.jsonl").symlink_to(folder.parent / "canary")
-
-
-def _modules(folder: Path) -> None:
-    for name in MODULES:
-        canary = str(folder.parent / "canary")
-        (folder / f"{name}.py").write_text(f"open({canary!r}, 'a').close()\nraise ImportError\n")

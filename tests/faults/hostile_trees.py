@@ -14,7 +14,7 @@ from typing import NamedTuple
 from _files import checksum
 from _process import Ended, call, run
 from campaign import Case, Verdict
-from data_folders import domain_folder
+from _contents import domains, write
 
 from _vouched import vouch
 
@@ -145,7 +145,7 @@ def _make_others() -> int:
     """A run that may be recorded and exported, a search, and a trial on pictures."""
     from opl.experiments.cli import main
 
-    domain_folder(Path("pictures"))
+    write(Path("pictures"), domains(per_class=6))
     train = "train digits-ce --scale small --out small"
     return sum(main(argv.split()) for argv in (train, ADD, EXPORT, SEARCH, TRY))
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from _files import differences, epochs, file_names, snapshot
-from _process import Command, in_child, run, start
+from _process import Command, run, start
 from campaign import Case, Verdict
-from data_folders import DOMAINS, domain_folder
+from _contents import domains, write
+from data_folders import DOMAINS
 
 TRAIN = "train digits-opl --scale small --epochs 12 --data.val 100 --out ."
 LIMIT = 240.0
@@ -99,7 +100,7 @@ def _reproduce(site: Site) -> Verdict:
 
 def _share_cache(site: Site) -> Verdict:
     """Eight trainings that need the same images decode them once."""
-    in_child(lambda: domain_folder(site.out / "data"), site.out)
+    write(site.out / "data", domains())
     started = [start(f"{DOMAINS} --data.root data --out . --seed {seed}", site.out) for seed in range(8)]
     results = [process.wait(LIMIT) for process in started]
     worst = next((ended for ended in results if ended.fault or ended.code), results[0])
