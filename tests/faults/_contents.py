@@ -1,6 +1,7 @@
 """Folders as values: names of files, and their contents."""
 
 import io
+import json
 import os
 import struct
 from pathlib import Path
@@ -12,10 +13,10 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 Files = dict[str, Any]
-"""The contents of a folder by name: bytes, a `Link`, `PIPE`, `FOLDER`, or a function of the folder that returns these."""
+"""The contents of a folder by name: bytes, a `Link`, `PIPE`, `FOLDER`, or a function of the folder that returns one."""
 PIPE, FOLDER = object(), object()
 PARTS = ("train", "val", "test")
-SHARD = "train-00000-of-00001.parquet"
+SHARD, TEST_SHARD = "train-00000-of-00001.parquet", "test-00000-of-00001.parquet"
 
 
 class Link(str):
@@ -60,7 +61,8 @@ def gray(value: int = 0, size: int = 28) -> bytes:
 
 def domains(seed: int = 0, per_class: int = 4) -> Files:
     """Two domains with three classes each: `<domain>/<class>/<image>.png`."""
-    names = [f"{domain}/class-{label}/{index}.png" for domain in "ab" for label in range(3) for index in range(per_class)]
+    classes = [f"{domain}/class-{label}" for domain in "ab" for label in range(3)]
+    names = [f"{place}/{index}.png" for place in classes for index in range(per_class)]
     return {name: encode(random_image(1000 * seed + number)) for number, name in enumerate(names)}
 
 
@@ -68,8 +70,6 @@ def parquet(columns: dict[str, Any], features: dict[str, Any] | None = None, **o
     """A Parquet file, with features of `datasets` in its schema if they are given."""
     table = pa.table({name: v if isinstance(v, pa.Array) else pa.array(v) for name, v in columns.items()})
     if features is not None:
-        import json
-
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
     stream = io.BytesIO()
     pq.write_table(table, stream, **options)

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]  # also where PYTHONSAFEPATH is set
 
-import _process
+import _process  # noqa: E402
 
 SECTIONS = (
     "kills", "corruptions", "command_lines", "data_folders", "hostile_files", "hostile_trees", "hostile_values",

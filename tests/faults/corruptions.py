@@ -16,10 +16,10 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from _contents import domains, write
 from _files import DAMAGES, checksum, epochs, read_json, snapshot, without_times
 from _process import Ended, call, run, start
 from campaign import Case, Verdict
-from _contents import domains, write
 from data_folders import DOMAINS
 from kills import ATTACK
 

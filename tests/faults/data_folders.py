@@ -20,7 +20,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _contents import FOLDER, PIPE, SHARD, Files, Link, domains, encode, for_parts, idx, npy, parquet, random_image, write
+from _contents import (
+    FOLDER,
+    PIPE,
+    SHARD,
+    Files,
+    Link,
+    domains,
+    encode,
+    for_parts,
+    idx,
+    npy,
+    parquet,
+    random_image,
+    write,
+)  # fmt: skip
 from _files import DAMAGES, VISIBLE, epochs, flip, read_json
 from _process import Ended, call
 from campaign import Case, Verdict
@@ -309,7 +323,8 @@ def _array_files() -> Iterator[Folder]:
     }
     files = _idx_files()
     for file in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
-        yield from (Folder("mnist", f"{file}, {name}", files | {file: edit(files[file])}) for name, edit in edits.items())
+        changed = {name: files | {file: edit(files[file])} for name, edit in edits.items()}
+        yield from (Folder("mnist", f"{file}, {name}", content) for name, content in changed.items())
         yield from _damaged("mnist", files, file)
 
 

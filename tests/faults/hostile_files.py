@@ -14,12 +14,13 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _contents import PARTS, PIPE, SHARD, Files, Link, for_parts, gray, parquet, write
+from _contents import PIPE, SHARD, TEST_SHARD, Files, Link, for_parts, gray, parquet, write
 from _process import in_child, run
 from campaign import Case, Verdict
 
@@ -140,7 +141,7 @@ def _mnist(image: Content | None = None, path: str | None = None, labels: Any = 
         values = pa.array([number % 10 for number in range(20)]) if labels is None else labels
         return parquet({"image": images, "label": values}, features, **options)
 
-    return {SHARD: lambda folder: split(folder, True), "test-00000-of-00001.parquet": lambda folder: split(folder, False)}
+    return {SHARD: lambda folder: split(folder, True), TEST_SHARD: lambda folder: split(folder, False)}
 
 
 def _many_rows(_: Path) -> bytes:
@@ -165,7 +166,7 @@ def _tables() -> Iterator[Hostile]:
     for labels in (pa.array([2**63] * 20, pa.uint64()), pa.array([None] * 20, pa.int64())):
         yield Hostile(f"labels {labels[0]}", _mnist(labels=labels), MNIST)
     yield Hostile("30 million rows in a few bytes", {**_mnist(), SHARD: _many_rows}, MNIST)
-    deep = {SHARD: _deep_schema, "test-00000-of-00001.parquet": _deep_schema}
+    deep = {SHARD: _deep_schema, TEST_SHARD: _deep_schema}
     yield Hostile("a schema nested 200,000 deep", deep, MNIST)
 
 
@@ -318,7 +319,8 @@ def _run_folders() -> Iterator[Hostile]:
         for argv in ("report hostile", "check hostile", "evaluate hostile/digits-opl/seed-0 geometry"):
             yield Hostile(f"a run of {name}", files, argv)
     for recipe_name in ("digits-opl", SCRIPT):
-        yield Hostile(f"markup in a run of {recipe_name}", lambda f, name=recipe_name: _markup(f, name), "report hostile")
+        make = partial(_markup, recipe_name)
+        yield Hostile(f"markup in a run of {recipe_name}", make, "report hostile")
     names = ("../../escaped", "../../../escaped", "/tmp/../escaped", "a/../../escaped", "..", "a\nb", "escaped\\..\\..")
     yield from (Hostile("a name", {}, f"{DIGITS} --name {shlex.quote(name)}") for name in names)
     yield Hostile("a name to come after", {}, f"{DIGITS} --after ../../escaped")
@@ -330,7 +332,7 @@ def _run_folders() -> Iterator[Hostile]:
         yield Hostile("modules in the working folder", {f"{name}.py": program for name in MODULES}, argv, inside=True)
 
 
-def _markup(folder: Path, recipe_name: str) -> None:
+def _markup(recipe_name: str, folder: Path) -> None:
     """A finished run whose class names and recipe are markup."""
     import torch
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from _contents import domains, write
 from _files import checksum
 from _process import Ended, call, run
 from campaign import Case, Verdict
-from _contents import domains, write
 
 from _vouched import vouch
 
@@ -33,7 +33,9 @@ AROUND = (  # beside the runs
     "tiny/demo/.measures", "tiny/demo/item.json", "tiny/demo/try.json", "results", "results/.records.lock",
     "results/small", "exported", "exported/config.json", "exported/model.safetensors", "exported/README.md",
 )  # fmt: skip
-NAMES = ("../outside/secret", "../../../../outside/secret", "{outside}/secret", "a/../../x", "", ".", "/", "a\0b", "~/x")
+NAMES = (
+    "../outside/secret", "../../../../outside/secret", "{outside}/secret", "a/../../x", "", ".", "/", "a\0b", "~/x",
+)  # fmt: skip
 TRAIN = f"train digits-ce --scale tiny --seed 0 --out {Path(RUN).parents[1]}"
 UNFINISHED = ("check .", "report .", "results add . --to results", TRAIN)
 FINISHED = (
@@ -83,7 +85,9 @@ def trees() -> Iterator[Tree]:
         yield Tree(f"a path as {key}", lambda root, _, k=key: _settings(root / RUN, k))
 
 
-def _at(place: str, targets: tuple[str, ...], base: str = "finished", commands: tuple[str, ...] = FINISHED) -> list[Tree]:
+def _at(
+    place: str, targets: tuple[str, ...], base: str = "finished", commands: tuple[str, ...] = FINISHED
+) -> list[Tree]:
     """Links to targets in the folder outside, and a pipe for an empty target, at one place."""
 
     def put(root: Path, outside: Path, target: str) -> None:

@@ -66,7 +66,8 @@ def write_base(folder: Path) -> None:
             path = write_finished(folder, name, seed, result=result)
             chance = np.random.default_rng(seed)
             outputs = _outputs(chance, 10, 8, 0.3, 2.0)
-            np.savez_compressed(path / "test.npz", **{k: v if k == "similarity" else v[:60] for k, v in outputs.items()})
+            rows = {name: array if name == "similarity" else array[:60] for name, array in outputs.items()}
+            np.savez_compressed(path / "test.npz", **rows)
             records = [{**_record(n, EPOCHS, 0.0, 0.3, chance), "images_per_second": 9.0} for n in range(EPOCHS)]
             (path / "metrics.jsonl").write_text(metric_lines(records))
             dump(path / "noise.json", {"matrix": [[0.9, 0.1], [0.2, 0.8]], "rates": {"noise/rate": 0.15}})
@@ -122,8 +123,8 @@ def change_run(path: Path, chance: random.Random) -> str:
 
 def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths of all values in a JSON object."""
-    items = content.items() if isinstance(content, dict) else enumerate(content[:3] if isinstance(content, list) else ())
-    for key, value in items:
+    values = content[:3] if isinstance(content, list) else ()
+    for key, value in content.items() if isinstance(content, dict) else enumerate(values):
         yield (*path, key)
         yield from places(value, (*path, key))
 

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from _contents import domains, write
 from _files import differences, epochs, file_names, snapshot
 from _process import Command, run, start
 from campaign import Case, Verdict
-from _contents import domains, write
 from data_folders import DOMAINS
 
 TRAIN = "train digits-opl --scale small --epochs 12 --data.val 100 --out ."
@@ -68,7 +68,9 @@ def _train_beside_stopped(site: Site) -> Verdict:
     second = site.train().wait(LIMIT)
     owner.signal(signal.SIGCONT)
     verdict = site.compete(owner)
-    return verdict if verdict.outcome != "right" else Verdict("refused" if second.outcome == "refused" else "silent", "", second)
+    if verdict.outcome != "right":
+        return verdict
+    return Verdict("refused" if second.outcome == "refused" else "silent", ended=second)
 
 
 def _beside_training(site: Site, argv: str, *codes: int) -> Verdict:
@@ -83,7 +85,8 @@ def _beside_training(site: Site, argv: str, *codes: int) -> Verdict:
 
 def _evaluate(site: Site) -> Verdict:
     shutil.copytree(site.alone, site.out, dirs_exist_ok=True)
-    results = [process.wait(LIMIT) for process in [start("evaluate digits-opl/seed-0 geometry", site.out) for _ in range(3)]]
+    started = [start("evaluate digits-opl/seed-0 geometry", site.out) for _ in range(3)]
+    results = [process.wait(LIMIT) for process in started]
     worst = next((ended for ended in results if ended.fault or ended.code), results[0])
     equal = snapshot(site.folder)["weights"] == site.expected["weights"]
     return Verdict(worst.fault or ("right" if equal and not worst.code else "lost"), "", worst)

@@ -158,7 +158,8 @@ def _compare(store: Path, work: Callable[[int, int, int], list[float]], empty: i
     ended = [process.wait(60.0) for process in together]
     worst = next((result for result in (alone, *ended) if result.fault or result.code), None)
     if worst is not None:
-        return Verdict("refused" if all(result.outcome == "refused" for result in ended) else worst.fault or "lost", "", worst)
+        refused = all(result.outcome == "refused" for result in ended)
+        return Verdict("refused" if refused else worst.fault or "lost", ended=worst)
     values = [torch.tensor(json.loads(result.output.splitlines()[-1])) for result in (alone, *ended)]
     equal = all(torch.allclose(value, values[0], rtol=1e-5, atol=1e-5) for value in values)
     return Verdict("right" if equal else "silent", ended=ended[0])
