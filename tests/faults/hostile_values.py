@@ -90,14 +90,16 @@ def attack(out: Path, base: Path, chance: random.Random) -> Verdict:
     shutil.copytree(base, out / "runs")
     (out / "RESULTS.md").write_text("<!-- opl results: demo small -->\n<!-- end -->\n")
     changes = [change_run(path.parent, chance) for path in sorted((out / "runs").rglob("done"))]
-    refused = None
+    damaged = None
     for argv in COMMANDS:
         ended = call(argv, out)
-        if ended.outcome not in ("right", "refused") or "\x1b" in ended.output:
-            outcome = ended.fault or "execution"
-            return Verdict(outcome, f"opl {argv}: {changes}", ended)
-        refused = refused or (ended if ended.code else None)
-    return Verdict("refused" if refused else "right", ended=refused)
+        if argv.startswith("check") and ended.code == 1:
+            damaged = ended  # it has told which run is damaged
+        elif ended.code:  # one bad run must not hide the others
+            return Verdict(ended.fault or "lost", f"opl {argv}: {changes}", ended)
+        if ended.fault or "\x1b" in ended.output:
+            return Verdict(ended.fault or "execution", f"opl {argv}: {changes}", ended)
+    return Verdict("refused" if damaged else "right", ended=damaged)
 
 
 def change_run(path: Path, chance: random.Random) -> str:

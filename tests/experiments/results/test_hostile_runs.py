@@ -232,3 +232,14 @@ def test_large_settings_are_refused_before_they_are_parsed(tmp_path):
     assert read.state == "damaged"
     assert "recipe.json" in read.sentence
     assert peak < 16 << 20
+
+
+def test_a_run_without_a_name_does_not_stop_the_page(tmp_path, capsys):
+    write_finished(tmp_path, seed=0)
+    path = write_finished(tmp_path, seed=1) / "recipe.json"
+    about = load(path)
+    del about["recipe"]["name"]
+    dump(path, about)
+    vouch(path.parent)
+    assert main(["report", str(tmp_path)]) == 0
+    assert "97.00" in (tmp_path / "report.html").read_text(encoding="utf-8")

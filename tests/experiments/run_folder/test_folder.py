@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from _finished_runs import write_finished
 from _vouched import metric_lines, sha256
 from opl.errors import DamagedError, FolderError
 from opl.experiments import cli
@@ -418,3 +419,14 @@ def test_no_run_starts_behind_a_link_below_the_output_folder(link, tmp_path):
 def test_every_folder_has_a_place(path):
     root, *names = RunFolder(path)._place()
     assert root.joinpath(*names) == RunFolder(path).path
+
+
+@pytest.mark.parametrize("link", ["", "digits-ce", "digits-ce/seed-0"])
+def test_nothing_is_deleted_from_a_finished_run_behind_a_link_below_the_output_folder(link, tmp_path):
+    left = write_finished(tmp_path / "outside") / ".left.0123.tmp"
+    left.touch()
+    place = tmp_path / "runs" / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(tmp_path / "outside" / link)  # the output folder itself may be a link: the user has named it
+    RunFolder.of(tmp_path / "runs", "digits-ce", 0).sweep()
+    assert left.exists() == bool(link)

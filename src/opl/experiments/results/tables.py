@@ -73,7 +73,8 @@ def headings_of(table: Table) -> list[str]:
     rows = {row.recipe: row for row in (*table.item.rows, *(average.row for average in table.item.averages))}
 
     def first(recipe: str) -> str:
-        return first(rows[recipe].baseline) if rows[recipe].baseline in rows else recipe
+        baseline = rows[recipe].baseline  # empty if there is none, as is the name of a run without one
+        return first(baseline) if baseline and baseline in rows else recipe
 
     families: dict[str, list[str]] = {}
     for line in table.lines:

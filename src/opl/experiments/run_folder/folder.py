@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -131,9 +131,12 @@ class RunFolder:
     def sweep(self) -> None:
         """Delete or complete what killed processes left; in an unfinished run only the owner may do so."""
         if self.done:
-            self.manifest.mend()
-            with suppress(FolderError), self.owned():
-                return  # which deletes the note of an owner that died after its last write
+            with ExitStack() as stack:
+                try:
+                    stack.enter_context(self.owned())  # deletes the note of an owner that died after its last write
+                except FolderError:  # behind a link, or another process is at work
+                    return
+                self.manifest.mend()
         else:
             sweep(self.path)
             checkpoints.settle(self.path)
