@@ -3,10 +3,14 @@
 import json
 import subprocess
 import sys
+import time
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 
+import campaign
 import pytest
-from campaign import FAULTS, SECTIONS, count, table
+from campaign import FAULTS, SECTIONS, Case, Verdict, count, table
 from hostile_trees import trees
 from hostile_values import FILES, write_base
 
@@ -68,3 +72,28 @@ def test_table_counts_attempts_and_shows_faults():
     assert lines[0].split() == ["section", "cases", "right", "refused", "faults", "seconds"]
     assert lines[1].split() == ["kills", "7", "6", "0", "1", "3"]
     assert lines[-1].startswith("kills: lost: b | gone")
+
+
+def test_engine_records_every_case_and_resumes(tmp_path, monkeypatch):
+    """A case that fails is a traceback, and one that cannot be interrupted a hang; neither stops the others."""
+    actions = {
+        "fine": lambda sandbox: Verdict("right" if sandbox.is_dir() else "lost"),
+        "broken": lambda _: 1 / 0,
+        "stuck": lambda _: time.sleep(60),
+        "twice": lambda _: Verdict("refused"),
+    }
+    cases = [Case(name, action, 2 if name == "twice" else 1) for name, action in actions.items()]
+    monkeypatch.setitem(sys.modules, "some_section", SimpleNamespace(cases=lambda scratch, share: cases))
+    monkeypatch.setattr(campaign, "WATCHDOG", 0.5)
+
+    def run(scratch: str) -> dict[str, tuple[str, int]]:
+        options = Namespace(share=1.0, list=False)
+        campaign._in_child(lambda: campaign._section("some_section", tmp_path / scratch, tmp_path, options, 2))
+        lines = [json.loads(line) for line in (tmp_path / "some_section.jsonl").read_text().splitlines()]
+        named = [line for line in lines if line["case"]]
+        assert len(named) == len(cases)
+        return {line["case"]: (line["outcome"], line["count"]) for line in named}
+
+    expected = {"fine": ("right", 1), "broken": ("traceback", 1), "stuck": ("hang", 1), "twice": ("refused", 2)}
+    assert run("first") == expected
+    assert run("second") == expected
