@@ -303,7 +303,14 @@ def _attempt(
 
 
 def _lacks_only_the_end(file: Path, whole: Path) -> bool:
-    """Whether an unfinished run lacks only its last epochs, as if it had been killed earlier."""
-    if file.name != "metrics.jsonl" or not file.is_file() or (file.parent / "done").exists():
+    """Whether an unfinished run lacks only its last epochs, as if it had been killed earlier.
+
+    A run that was stopped in its first epoch has a checkpoint and no metrics; training restores them from a checkpoint.
+    """
+    if file.name != "metrics.jsonl" or (file.parent / "done").exists():
+        return False
+    if not os.path.lexists(file):
+        return True
+    if not file.is_file():
         return False
     return whole.read_bytes().startswith(file.read_bytes().rpartition(b"\n")[0])
