@@ -10,7 +10,7 @@ BIN := .venv/bin
 PIP := @$(BIN)/pip install -qq --disable-pip-version-check --no-input
 INSTALL := $(PIP) --constraint constraints.txt
 LOCKED := $(PIP) --require-hashes --no-deps --requirement
-LOCK := $(BIN)/uv pip compile pyproject.toml requirements/tools.in --quiet --universal --python-version 3.11.5 \
+LOCK := $(BIN)/uv pip compile pyproject.toml requirements/tools.in --quiet --universal --python-version 3.11 \
 	--constraints constraints.txt --overrides requirements/overrides.txt --generate-hashes --no-annotate \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 
