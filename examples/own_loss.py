@@ -36,7 +36,7 @@ class Poly(Method):  # 1. settings, which the run folder records
     weight: float = 1.0
 
     def build(self, shape: TaskShape) -> SupervisedObjective:
-        return SupervisedObjective(PolyLoss(self.weight), "poly")
+        return SupervisedObjective(criterion=PolyLoss(self.weight), name="poly")
 
 
 def main() -> None:
