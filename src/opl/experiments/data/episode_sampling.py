@@ -93,8 +93,8 @@ class Episodes:
             raise IndexError(f"episode {index} does not exist: must be 0 to {self.episodes - 1}.")
         generator = Purpose.EPISODE.generator(self.seed, index)
         classes = torch.randperm(len(self.rows), generator=generator)[: self.way]
-        each = self.shot + self.queries
-        images = torch.stack([_draw(self.rows[label], each, generator) for label in classes.tolist()])
+        images_per_class = self.shot + self.queries
+        images = torch.stack([_draw(self.rows[label], images_per_class, generator) for label in classes.tolist()])
         order = torch.rand(self.way, self.shot, max(self.views, self.copies), generator=generator).argsort(-1)
         views = order[..., : self.copies] if self.views else torch.zeros_like(order[..., : self.copies])
         return Episode(classes, images[:, : self.shot], images[:, self.shot :], views)

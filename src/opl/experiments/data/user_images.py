@@ -478,12 +478,12 @@ def remove_small_classes(listing: Listing, rows: Sequence[int]) -> tuple[list[in
     small = sorted(label for label, number in counts.items() if number < FEWEST)
     untrained = sorted(label for label in counts if label not in trained and label not in small)
     notes = []
-    for names, shown, what in (
+    for names, described, what in (
         (small, [f"{label!r} ({counts[label]})" for label in small], f"with fewer than {FEWEST} images"),
         (untrained, untrained, "without training images"),
     ):
         if names:
-            notes.append(f"Left out: {count(len(names), 'class', 'classes')} {what} ({name_some(shown)}).")
+            notes.append(f"Left out: {count(len(names), 'class', 'classes')} {what} ({name_some(described)}).")
     return [row for row in rows if labels[row] not in {*small, *untrained}], notes
 
 

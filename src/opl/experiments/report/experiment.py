@@ -156,8 +156,8 @@ def render_experiment(experiment: Experiment) -> tuple[Markup, dict[str, str]]:
     }
     made = {name: content for name, (*_, make) in parts.items() if (content := _try(experiment, make))}
     titles = {f"{experiment.key}-{name}": parts[name][0] for name in made}
-    shown = [(f"{experiment.key}-{name}", parts[name][1], content) for name, content in made.items()]
-    return render("experiment", key=experiment.key, opening=_opening(experiment), parts=shown), titles
+    sections = [(f"{experiment.key}-{name}", parts[name][1], content) for name, content in made.items()]
+    return render("experiment", key=experiment.key, opening=_opening(experiment), parts=sections), titles
 
 
 def absent(sentence: str) -> Markup:
