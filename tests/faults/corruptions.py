@@ -303,10 +303,13 @@ def _attempt(
 
 
 def _lacks_only_the_end(file: Path, whole: Path) -> bool:
-    """Whether an unfinished run lacks only its last epochs, as if it had been killed earlier.
+    """Whether what is unfinished lacks only its end, as if it had been killed earlier.
 
     A run that was stopped in its first epoch has a checkpoint and no metrics; training restores them from a checkpoint.
+    An attack that was stopped in its first batch has no part, and starts again.
     """
+    if file.name.endswith(".part.npz"):
+        return not os.path.lexists(file)
     if file.name != "metrics.jsonl" or (file.parent / "done").exists():
         return False
     if not os.path.lexists(file):
