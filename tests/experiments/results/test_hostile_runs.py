@@ -234,6 +234,16 @@ def test_large_settings_are_refused_before_they_are_parsed(tmp_path):
     assert peak < 16 << 20
 
 
+@pytest.mark.parametrize("version", [True, 2.6, [None], {"x": 1}, None])
+def test_a_version_that_is_no_text_does_not_stop_the_page(tmp_path, version):
+    path = write_finished(tmp_path, seed=0) / "recipe.json"
+    about = load(path)
+    about["versions"] = {"python": "3.11", "torch": version}
+    dump(path, about)
+    vouch(path.parent)
+    assert main(["report", str(tmp_path)]) == 0
+
+
 def test_a_run_without_a_name_does_not_stop_the_page(tmp_path, capsys):
     write_finished(tmp_path, seed=0)
     path = write_finished(tmp_path, seed=1) / "recipe.json"

@@ -63,9 +63,13 @@ def _facts(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Training time": [describe_seconds(sum(run.seconds for run in runs)) + " in total"],
         "Started": [_describe_dates(runs)],
         "Commit": _most_common(str(run.about.get("commit") or "unknown") for run in started),
-        "Versions": _most_common(", ".join(map(" ".join, inner(run.about, "versions").items())) for run in started),
+        "Versions": _most_common(map(_describe_versions, started)),
         "Machine": _most_common(_describe_machine(run) for run in started),
     }
+
+
+def _describe_versions(run: Run) -> str:
+    return ", ".join(f"{name} {version}" for name, version in inner(run.about, "versions").items())
 
 
 def _most_common(values: Iterable[str]) -> list[str]:
