@@ -4,7 +4,7 @@
 # make fuzz    20,000 random examples of all properties   make matrix    the library with old and new torch
 # make package build, check, install and test wheel+sdist  make docs      build the site in docs/_build, without network
 # make notebooks  execute the notebooks of the site and store their outputs
-# make lock    lock the dependencies in requirements/ with their hashes, after a change of pyproject.toml or constraints.txt
+# make lock    lock the dependencies in requirements/ with their hashes, after a change to pyproject.toml or constraints.txt
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := @$(BIN)/pip install -qq --disable-pip-version-check --no-input
