@@ -63,6 +63,8 @@ class Row:
     """The ± of the paper's numbers, where it gives them: half-widths of 95 % intervals over episodes."""
     group: str = ""
     """The heading of its group, such as a network; if empty, what its label and those of its family begin with."""
+    task: str = ""
+    """The kind of task, if it differs from that of the table."""
 
     @property
     def left_out(self) -> str:

@@ -55,6 +55,8 @@ def test_a_setting_is_counted_once_and_has_the_papers_opl(settings):
     assert not any("gamma" in setting.recipe or "released" in setting.recipe for setting in settings)
     recipes = [setting.recipe for setting in settings]
     assert "meta-base-opl" not in recipes  # a part of meta-pnf-opl
+    assert "cifar10-views-nt-xent-opl" in recipes
+    assert "cifar10-views-opl" not in recipes  # OPL in place of NT-Xent, not added to it
     assert ("cifar100-search-opl", "val/top1") not in keys  # counted by its test images
 
 
@@ -91,7 +93,7 @@ def test_sentences_of_the_summary_follow_from_the_records_and_results_md_has_the
         if len(sizes) > 1:
             assert f"{sizes[network]} of the {len(chosen)} settings" in sentence
         else:
-            assert f"All {len(chosen)} settings use" in sentence
+            assert ("Both" if len(chosen) == 2 else f"All {len(chosen)}") + " settings use" in sentence
 
 
 def test_table_8_is_analyzed_by_weight_and_gamma(runs):

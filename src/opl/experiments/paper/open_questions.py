@@ -56,8 +56,9 @@ CONTRASTS = {
 """The losses of the second question."""
 
 
-def _rows(label: str, name: str, variants: dict[str, Variant]) -> tuple[Row, ...]:
-    return tuple(variant.row(label, key, partial("{}-{}".format, name)) for key, variant in variants.items())
+def _rows(label: str, name: str, variants: dict[str, Variant], task: str) -> tuple[Row, ...]:
+    name_of = partial("{}-{}".format, name)
+    return tuple(variant.row(label, key, name_of, task=task) for key, variant in variants.items())
 
 
 OPEN_QUESTIONS = Item(
@@ -65,7 +66,10 @@ OPEN_QUESTIONS = Item(
     title="Class imbalance and self-supervision (not in the paper)",
     dataset="cifar100, cifar10",
     metrics={"test/balanced": "balanced accuracy %", "test/knn": "kNN %"},
-    rows=(*_rows(TAIL_LABEL, TAIL, LOSSES), *_rows(VIEWS_LABEL, VIEWS, CONTRASTS)),
+    rows=(
+        *_rows(TAIL_LABEL, TAIL, LOSSES, "class imbalance"),
+        *_rows(VIEWS_LABEL, VIEWS, CONTRASTS, "self-supervision"),
+    ),
     seeds=2,
     costs={"small": Cost(12 * MINUTE)},
     note="Imbalance: balanced accuracy is primary. Two views: kNN is primary (20 neighbors among 5,000 training "

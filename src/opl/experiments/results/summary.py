@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..item import Item
 from ..statistics import Interval, bootstrap, improvement, interquartile_mean, interval, moderate, random_effects
@@ -67,22 +67,25 @@ def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> 
     settings: dict[tuple[str, str], Setting] = {}
     for item in (item.for_scale(scale) for item in items):
         table = {line.recipe: line for line in lines(item, runs, scale)} if item.metrics else {}
-        baselines = {row.recipe: row.baseline for row in item.at(scale)}
-        first = {recipe: select_runs(runs, recipe, scale)[:1] for recipe in table}
-        parts = {str(run.recipe.get("after", "")) for chosen in first.values() for run in chosen}
+        rows = {row.recipe: row for row in item.at(scale)}
+        first = {recipe: next(iter(select_runs(runs, recipe, scale)), None) for recipe in table}
+        parts = {str(run.recipe.get("after", "")) for run in first.values() if run}
         for recipe, line in table.items():
-            run = next(iter(first[recipe]), None)
-            if run is None or recipe in parts or {**inner(run.about, "opl"), **PAPER} != run.about.get("opl"):
+            run, row = first[recipe], rows.get(recipe)
+            if run is None or row is None or recipe in parts or {**inner(run.about, "opl"), **PAPER} != run.opl:
                 continue
-            base = table.get(baselines.get(recipe, ""))
+            without = first.get(row.baseline)
+            if without is None or _auxiliary(without.method) != _auxiliary(run.baseline_method):
+                continue  # OPL replaces another loss of the baseline
+            base = table[row.baseline]
             for metric in item.main:
-                if base is not None and len(line.pairs.get(metric, ())) > 1 and not family_of(item, line, metric):
+                if len(line.pairs.get(metric, ())) > 1 and not family_of(item, line, metric):
                     model = inner(run.recipe, "model")
                     settings.setdefault(
                         (recipe, metric),
                         Setting(
                             item.name,
-                            item.task,
+                            row.task or item.task,
                             line.label,
                             recipe,
                             f"{model.get('kind', '?')}-{model.get('depth', '')}{model.get('network', '')}",
@@ -98,6 +101,11 @@ def collect_settings(items: Iterable[Item], runs: Sequence[Run], scale: str) -> 
         for (recipe, metric), setting in settings.items()
         if not (metric.startswith("val/") and recipe in tested)
     ]
+
+
+def _auxiliary(method: dict[str, Any]) -> list[Any]:
+    """The auxiliary losses of a method, as settings."""
+    return method.get("auxiliary") or []
 
 
 def summarize(settings: Sequence[Setting]) -> list[Summary]:
@@ -170,7 +178,7 @@ def describe_task(summary: Summary, settings: Sequence[Setting]) -> str:
     same, rest = ([setting for setting in settings if (setting.network == network) is equal] for equal in (True, False))
     name = network.rstrip("-")
     if not rest:
-        details = f" All {count} settings use {name}."
+        details = f" {'Both' if count == 2 else f'All {count}'} settings use {name}."
     elif count == 1:
         details = ""
     else:
