@@ -44,7 +44,7 @@ def test_with_hub_the_export_is_uploaded_and_nothing_is_left(place, capsys, monk
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        ((RUN,), "needs a folder"),
+        ((RUN,), "has no destination"),
         ((RUN, "out", "--private"), "name it with --hub"),
         ((RUN, "--hub", "digits"), "must be a repository"),
         (("runs", "out"), "runs is not a run"),

@@ -144,7 +144,7 @@ def test_a_path_that_is_not_text_is_trained_in_and_shown(tmp_path):
 
 
 def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
-    monkeypatch.setattr(cli, "_answer", lambda words: {}["nothing"])
+    monkeypatch.setattr(cli, "_dispatch", lambda argv: {}["nothing"])
     assert cli.main(["recipes"]) == 1
     output = capfd.readouterr().err
     assert "this is a defect of opl (KeyError: 'nothing'): run it with --debug" in output

@@ -49,7 +49,7 @@ def test_adding_another_result_needs_the_flag(place, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "expected"),
     [
         (("add", "nowhere"), "there is no folder nowhere"),
         (("add", "empty"), "there are no runs in empty"),
@@ -61,16 +61,16 @@ def test_adding_another_result_needs_the_flag(place, capsys):
             ("draw", "figure-6", "--records", "empty", "--to", "text.md/inside"),
             "cannot create the folder text.md/inside",
         ),
-        (("draw", "figure-3"), "(table-8, table-s2, figure-6, board, study have)"),
+        (("draw", "figure-3"), "(only table-8, table-s2, figure-6, board, study can)"),
         (("draw", "figure-66"), "did you mean 'figure-6'"),
     ],
 )
-def test_wrong_words_are_one_sentence(place, capsys, words, said):
+def test_usage_errors_are_one_sentence(place, capsys, argv, expected):
     (place / "empty").mkdir()
     (place / "text.md").write_text(f"{BEGIN}\n{END}\n")
-    assert cli.main(["results", *words]) == 2
+    assert cli.main(["results", *argv]) == 2
     printed = capsys.readouterr().err
-    assert said in printed
+    assert expected in printed
     assert printed.count("\n") == 1
 
 

@@ -86,7 +86,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path, monkeypatch, cap
     search(monkeypatch, arguments(tmp_path), stop_after=0)
     code, _ = search(monkeypatch, arguments(tmp_path, "grid", "--metric", "val/loss"))
     assert code == 2
-    assert "holds another search (metric differ)" in capsys.readouterr().err
+    assert "holds a search with another metric: choose" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

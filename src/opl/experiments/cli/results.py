@@ -27,14 +27,14 @@ class Add:
     """Replace existing records of the same recipe, scale and seed that have other results."""
 
     def run(self) -> int:
-        """Add them, and print what happened to each run."""
+        """Add them, and print the outcome for each run."""
         from ..paper import ITEMS
         from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
 
         runs = read_runs(existing_folder(self.folder))
         if not runs:
-            raise OptionError(f"there are no runs in {self.folder}: give the --out of `opl train` or `opl reproduce`.")
+            raise OptionError(f"there are no runs in {self.folder}: pass the --out of `opl train` or `opl reproduce`.")
         outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
             print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
@@ -120,7 +120,7 @@ def _read_text(file: Path) -> str:
     try:
         return read_limited(file).decode()
     except (OSError, ValueError) as error:
-        raise OptionError(f"{file} cannot be read as text: check the path, or give another --file.") from error
+        raise OptionError(f"{file} cannot be read as text: choose another file with --file.") from error
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,13 @@ class Draw:
         if chosen.figure not in FROM_RECORDS:
             others = ", ".join(name for name, item in ITEMS.items() if item.figure in FROM_RECORDS)
             raise OptionError(
-                f"{chosen.name} has no figure that can be drawn from records ({others} have): draw from run folders "
-                f"with opl reproduce {chosen.name}."
+                f"{chosen.name} cannot be drawn from records (only {others} can): draw it from its runs with "
+                f"opl reproduce {chosen.name}."
             )
         try:
             self.to.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): give another --to.") from error
+            raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): choose another --to.") from error
         files, sentences = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
         print("\n".join([*sentences, f"drawn: {', '.join(map(str, files))}"]))
         return 0
@@ -186,12 +186,10 @@ class Results:
         kinds = dict(zip(JOBS, (Add, Write, Draw), strict=True))
         job = next((name for name in argv if name in kinds), "")
         listed = [f"opl results {name}: {kind.__doc__}" for name, kind in kinds.items()]
-        parser = parser_of(kinds[job]) if job else Parser(add_help=False)
-        if parser is None:
-            read_flags(Job, argv, prog="opl results")
+        if job:
+            print_help(f"results {job}", str(kinds[job].__doc__), parser_of(kinds[job]))
         else:
-            name, sentence = (f"results {job}", kinds[job].__doc__) if job else ("results", cls.__doc__)
-            print_help(name, str(sentence), parser, [] if job else listed)
+            print_help("results", str(cls.__doc__), Parser(add_help=False), listed)
 
     def run(self) -> int:
         """Do the job."""

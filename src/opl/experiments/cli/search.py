@@ -119,7 +119,7 @@ class Search:
         show_rows(title, *table_of(trials, goal))
         show_lines(sentences(trials, goal, importance))
         if not best:
-            raise OplError(f"no trial finished: see the logs in {folder}.")
+            raise OplError(f"no trial finished: check the logs in {folder}.")
         winner = self._build(best[0].flags)
         write_whole(folder / WINNER, (json.dumps(to_json(winner), indent=1) + "\n").encode())
         self._draw(best, importance, space, folder)

@@ -51,7 +51,7 @@ def read_subject(path: Path) -> Subject:
     folder = RunFolder(path.resolve())
     if not folder.begun:
         raise FolderError(
-            f"{path} is not a run: give the folder of a finished run, for instance runs/digits-opl/seed-0."
+            f"{path} is not a run: pass the folder of a finished run, for example runs/digits-opl/seed-0."
         )
     name, scale = str(folder.recipe().get("name", "")), str(folder.recipe().get("scale", ""))
     item, row = _row(name, scale)

@@ -159,7 +159,7 @@ class Trial:
             network, stem = network_of(self.weights)
             if wanted.network not in ("auto", network):
                 raise OptionError(
-                    f"--network is {wanted.network}, but the weights are for {network}: omit the flag, or give "
+                    f"--network is {wanted.network}, but the weights are for {network}: omit the flag, or add "
                     "--weights none."
                 )
             networks = [network]
@@ -218,7 +218,7 @@ class Trial:
         ]
         before = self.clock.spent
         if set(run_tasks(executor, tasks).values()) != {"done"}:
-            raise OplError(f"the speed could not be measured: see {folder / 'log.txt'}.")
+            raise OplError(f"the speed could not be measured: check {folder / 'log.txt'}.")
         measured = [read_json(result) for result in results]
         shutil.rmtree(folder)
         start = max(0.0, self.clock.spent - before - fmean(content["seconds"] for content in measured))
@@ -313,4 +313,4 @@ def read_chosen(folder: Path) -> Chosen | None:
         choice, images = Choice(**content["choice"]), UserImages(**content["images"])
         return Chosen(**{**content, "choice": choice, "images": images})
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FolderError(f"{folder / CHOSEN} cannot be read ({error}): give another --out, or delete it.") from error
+        raise FolderError(f"{folder / CHOSEN} cannot be read ({error}): choose another --out, or delete it.") from error
