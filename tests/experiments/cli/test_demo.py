@@ -82,5 +82,5 @@ def test_every_epoch_of_the_demo_is_validated_on_images_that_are_not_tested():
     assert made.eval_every == 1
     parts = made.data.load(0)
     rows = [set(part.rows.tolist()) for part in (parts.train, parts.val, parts.test)]
-    assert [len(each) for each in rows] == [719, 180, 898]
+    assert [len(indices) for indices in rows] == [719, 180, 898]
     assert len(set.union(*rows)) == 1797

@@ -28,12 +28,12 @@ def hostile(tmp_path) -> Path:
     return folder
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     package = Path(sys.modules["opl"].__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(package)}
     environment.pop("PYTHONSAFEPATH", None)
     return subprocess.run(
-        words,
+        argv,
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -44,8 +44,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def opl(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run(folder, sys.executable, "-P", "-m", "opl", *words)
+def opl(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    return run(folder, sys.executable, "-P", "-m", "opl", *argv)
 
 
 def test_modules_run_without_protection(hostile, tmp_path):

@@ -153,11 +153,11 @@ def test_a_defect_is_a_sentence_and_debug_shows_where(monkeypatch, capfd):
         cli.main(["recipes", "--debug"])
 
 
-@pytest.mark.parametrize("words", [["export", "loop", "out"], ["evaluate", "loop", "geometry"], ["report", "loop"]])
-def test_links_in_a_circle_are_a_sentence(tmp_path, monkeypatch, capsys, words):
+@pytest.mark.parametrize("argv", [["export", "loop", "out"], ["evaluate", "loop", "geometry"], ["report", "loop"]])
+def test_links_in_a_circle_are_a_sentence(tmp_path, monkeypatch, capsys, argv):
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
-    assert cli.main(words) in (1, 2)
+    assert cli.main(argv) in (1, 2)
     output = capsys.readouterr().err
     assert "loop" in output
     assert "defect" not in output

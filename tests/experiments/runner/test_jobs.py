@@ -109,7 +109,7 @@ def test_the_progress_of_a_run_is_kept_while_its_file_cannot_be_read(tmp_path, m
 
 
 def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_are_printed(tmp_path, capsys):
-    asked, measured = item("table-4"), []
+    table_4, measured = item("table-4"), []
 
     def evaluate(given, log):
         assert given[0] == "evaluate"
@@ -118,15 +118,15 @@ def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_a
         log.write_text("numbers\n" + "opl: warning: gradients may be masked\n" * (recipe == "cifar100-robust-mart"))
         return 0
 
-    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: paper.recipe(name, "tiny"))
+    jobs = jobs_of(table_4, "tiny", 1, tmp_path, lambda name: paper.recipe(name, "tiny"))
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     with Instant(1, evaluate) as executor:
-        assert measure_all(asked, jobs, "tiny", tmp_path, executor) == []
+        assert measure_all(table_4, jobs, "tiny", tmp_path, executor) == []
     printed = capsys.readouterr().err
     assert printed.count("masked") == 1
     assert "numbers" not in printed
-    assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
-    assert {argv for _, argv in measured} == {measure.argv for measure in asked.measures if "tiny" in measure.scales}
+    assert {name for name, _ in measured} == {row.recipe for row in table_4.at("tiny")}
+    assert {argv for _, argv in measured} == {measure.argv for measure in table_4.measures if "tiny" in measure.scales}
     assert list(tmp_path.rglob("*.txt")) == []
 
 

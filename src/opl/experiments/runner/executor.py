@@ -157,7 +157,7 @@ class Executor(ABC):
         """Start tasks and yield events until all have ended; a failure stops only the tasks that come after it."""
         while self.waiting or self.running:
             for task in list(self.waiting):
-                needs = {self.states.get(name, "done") for name in task.after}
+                needs = self._needs(task)
                 if needs & {"failed", "skipped"}:
                     self.waiting.remove(task)
                     yield from self._change(task.name, "skipped")
@@ -165,12 +165,18 @@ class Executor(ABC):
                     self.waiting.remove(task)
                     self.running[task.name] = task
                     yield from self._change(task.name, self.start(task))
-            for name in list(self.running):
+            for name, task in list(self.running.items()):
                 state = self.state(name)
+                if state == "failed" and self._needs(task) & {"failed", "skipped"}:
+                    state = "skipped"  # by the cluster, which had it ahead of time
                 if state in ENDED:
                     del self.running[name]
                 yield from self._change(name, state)
             time.sleep(self.interval if self.running else 0)
+
+    def _needs(self, task: Task) -> set[State]:
+        """The states of the tasks that must be done before."""
+        return {self.states.get(name, "done") for name in task.after}
 
     def _change(self, name: str, state: State) -> Iterator[Event]:
         if state != self.states[name]:
