@@ -125,15 +125,6 @@ def test_a_full_standard_output_is_a_sentence(tmp_path):
     refused(*opl_in_child(["recipes"], tmp_path / "log", full), "the disk is full")
 
 
-def test_a_closed_standard_output_is_no_error(tmp_path):
-    def close():
-        os.close(1)
-        sys.stdout = None  # as Python does at its start
-
-    code, output = opl_in_child(["--help"], tmp_path / "log", close)
-    assert (code, output) == (0, "")
-
-
 def test_a_path_that_is_not_text_is_trained_in_and_shown(tmp_path):
     out = tmp_path / os.fsdecode(b"runs-\xff")
     assert opl_in_child([*ARGV, "--epochs=1", "--out", str(out)], tmp_path / "log")[0] == 2  # epochs twice

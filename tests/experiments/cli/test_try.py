@@ -73,7 +73,7 @@ def test_the_page_names_the_comparison_and_the_command(tried):
     assert "two seeds are too few for an interval" in above_copy
     assert "±" not in above_copy[above_copy.index("<main") :].replace("±0.5", "").replace("±0.01", "")
     assert "95 % interval]" not in above_copy
-    assert " above_copy)" in page
+    assert " shown)" in page
 
 
 def test_report_and_check_know_the_folder(tried, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""What the commands share: flags from the fields of dataclasses, settings of a recipe as flags, shell completion."""
+"""Shared by the commands: flags from the fields of dataclasses, settings of a recipe as flags, shell completion."""
 
 import argparse
 import dataclasses
@@ -61,7 +61,7 @@ def check_flags(job: Any) -> None:
 
 
 def _markers(hint: Any) -> tuple[Any, ...]:
-    """Return what a type is annotated with."""
+    """Return the annotations of a type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -80,7 +80,7 @@ def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: A
     """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence.
 
     Args:
-        kind: a dataclass, or a union of dataclasses.
+        kind: a dataclass.
         argv: the arguments.
         also: a dataclass whose flags the command has too, and reads elsewhere; they are suggested for misspelled flags.
         options: further options of `tyro.cli`.
@@ -127,11 +127,6 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
             return f"unexpected argument {token[:200]!r}: remove it; run {event.prog} --help for all flags."
         case "InvalidChoice":
             return did_you_mean(name if name.startswith("-") else "argument", event.value, event.choices)
-        case "MissingSubcommand":
-            names = [str(name) for name in event.subcommand_spec.parser_from_name]
-            if event.found_token:
-                return did_you_mean("argument", event.found_token, names)
-            return f"{event.prog} needs one of {', '.join(names)}; run {event.prog} --help."
         case "MissingArgs":
             names = [missing.arg.display_name().upper() for missing in event.missing_arguments]
             return f"{event.prog} needs {' and '.join(names)}; run {event.prog} --help."
@@ -147,7 +142,7 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
 
 
 def _value_of(name: str, argv: Sequence[str]) -> str:
-    """Return what follows a flag on the command line."""
+    """Return the value of a flag on the command line."""
     for index, argument in enumerate(argv):
         if _flag(argument) == name:
             _, equals, value = argument.partition("=")
@@ -156,12 +151,10 @@ def _value_of(name: str, argv: Sequence[str]) -> str:
 
 
 def _flag_names(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Yield the flags of a parser and of its subcommands; those that turn a flag off are left out."""
+    """Yield the flags of a parser, without the forms that turn a flag off."""
     for action in parser._actions:
         if action.option_strings and "-h" not in action.option_strings:
             yield action.option_strings[0]
-        for inner in action.choices.values() if isinstance(action.choices, dict) else ():
-            yield from _flag_names(inner)
 
 
 def read_recipe(file: Path) -> "Recipe":

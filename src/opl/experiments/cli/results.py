@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError, did_you_mean
@@ -12,7 +11,6 @@ from ..files import read_limited
 from .flags import Parser, existing_folder, read_flags
 
 RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
-JOBS = ("add", "write", "draw")
 
 
 @dataclass(frozen=True)
@@ -158,11 +156,7 @@ class Draw:
         return 0
 
 
-Job = (
-    Annotated[Add, tyro.conf.subcommand("add")]
-    | Annotated[Write, tyro.conf.subcommand("write")]
-    | Annotated[Draw, tyro.conf.subcommand("draw")]
-)
+JOBS: dict[str, type[Add] | type[Write] | type[Draw]] = {"add": Add, "write": Write, "draw": Draw}
 
 
 @dataclass(frozen=True)
@@ -174,21 +168,23 @@ class Results:
     @classmethod
     def parse(cls, argv: list[str]) -> "Results":
         """Read the job and its flags."""
-        if argv and not argv[0].startswith("-") and argv[0] not in JOBS:
-            raise OptionError(did_you_mean("job", argv[0], JOBS))
-        return cls(read_flags(Job, argv, prog="opl results", description=cls.__doc__))
+        name = argv[0] if argv else "-"
+        if name.startswith("-"):
+            raise OptionError(f"opl results needs one of {', '.join(JOBS)}; run opl results --help.")
+        if name not in JOBS:
+            raise OptionError(did_you_mean("job", name, JOBS))
+        return cls(read_flags(JOBS[name], argv[1:], prog=f"opl results {name}"))
 
     @classmethod
     def show_help(cls, argv: list[str]) -> None:
         """Print the jobs or, if one is named, its flags."""
         from .help import parser_of, print_help
 
-        kinds = dict(zip(JOBS, (Add, Write, Draw), strict=True))
-        job = next((name for name in argv if name in kinds), "")
-        listed = [f"opl results {name}: {kind.__doc__}" for name, kind in kinds.items()]
-        if job:
-            print_help(f"results {job}", str(kinds[job].__doc__), parser_of(kinds[job]))
+        if argv[0] in JOBS:
+            kind = JOBS[argv[0]]
+            print_help(f"results {argv[0]}", str(kind.__doc__), parser_of(kind))
         else:
+            listed = [f"opl results {name}: {kind.__doc__}" for name, kind in JOBS.items()]
             print_help("results", str(cls.__doc__), Parser(add_help=False), listed)
 
     def run(self) -> int:

@@ -19,7 +19,7 @@ from .flags import OUT, Flags
 if TYPE_CHECKING:
     from ..data.user_images import ImageFacts
     from ..tryout.plan import Outcome
-    from ..tryout.trial import Chosen, Trial
+    from ..tryout.trial import Trial, TrialSettings
 
 INTERRUPTED = 130  # the exit code of interrupted commands
 
@@ -90,7 +90,7 @@ class Try(Flags):
             write_whole(folder / LEFT_OUT, "\n".join(facts.left_out) + "\n")
             self._print(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
-    def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:
+    def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "TrialSettings") -> None:
         from ..tryout.overview import describe_images, print_choice, warnings_about
         from ..tryout.trial import BASELINE, METHOD
 
@@ -121,7 +121,7 @@ class Try(Flags):
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
 
-    def _finish(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen", outcome: "Outcome") -> int:
+    def _finish(self, trial: "Trial", facts: "ImageFacts", chosen: "TrialSettings", outcome: "Outcome") -> int:
         """Write and print the comparison, the verdict last; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
@@ -149,7 +149,7 @@ class Try(Flags):
         show_box(verdict, command, self.out / "try" / trial.home.name / page.name, stderr=self.json)
         return 1 if outcome.failed else 0
 
-    def _next(self, trial: "Trial", chosen: "Chosen", flags: Mapping[str, float]) -> str:
+    def _next(self, trial: "Trial", chosen: "TrialSettings", flags: Mapping[str, float]) -> str:
         """Return the next command, with the time that it needs."""
         from ..tryout.plan import MARGIN, PAGE_SECONDS
 

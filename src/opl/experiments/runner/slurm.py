@@ -96,8 +96,8 @@ class Slurm(cluster.Cluster):
         except BaseException:
             job.cancel()
             raise
-        described = _read(answer) or ("the machine of a SLURM job", "", {})
-        return [cluster.Machine(*described)]
+        described = _read(answer)
+        return [cluster.Machine(*described) if described else cluster.Machine("the machine of a SLURM job", "", {})]
 
     def start(self, task: Task) -> State:
         """Submit the job of a task, after those in its `after`; the job of an earlier command is found again."""

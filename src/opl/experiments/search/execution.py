@@ -22,7 +22,7 @@ DEFINITION = "search.json"
 
 
 @dataclass(frozen=True)
-class Search:
+class Execution:
     """What is searched, and in which folder."""
 
     build: Callable[[list[str]], "Recipe"]

@@ -1,4 +1,4 @@
-"""The settings that a user of `opl try` may set; the others are chosen. No torch."""
+"""The settings of `opl try` that users may choose. Needs no torch."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
