@@ -23,7 +23,7 @@ class Instant(Executor):
     def cancel(self):
         self.waiting.clear()
 
-    def has_room(self):
+    def can_start(self):
         return len(self.running) < self.parallel
 
     def start(self, task):

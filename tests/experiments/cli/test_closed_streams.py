@@ -17,9 +17,9 @@ ALL = "0<&- 1>&- 2>&-"
 TINY = "--scale tiny --out runs"
 
 
-def opl(folder: Path, words: str, streams: str) -> subprocess.CompletedProcess[str]:
+def opl(folder: Path, command: str, streams: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a shell, which closes streams."""
-    line = f"exec {shlex.quote(sys.executable)} -P -m opl {words} {streams}"
+    line = f"exec {shlex.quote(sys.executable)} -P -m opl {command} {streams}"
     return subprocess.run(
         ["sh", "-c", line],
         cwd=folder,
@@ -33,7 +33,7 @@ def opl(folder: Path, words: str, streams: str) -> subprocess.CompletedProcess[s
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("command", "code"),
     [
         ("--version", 0),
         ("--help", 0),
@@ -47,17 +47,17 @@ def opl(folder: Path, words: str, streams: str) -> subprocess.CompletedProcess[s
         ("chekc finished", 2),
     ],
 )
-def test_closed_streams_change_no_exit_code(words, code, tmp_path):
+def test_closed_streams_change_no_exit_code(command, code, tmp_path):
     write_finished(tmp_path / "finished")
     for streams in ("", *CLOSED):
-        done = opl(tmp_path, words, streams)
+        done = opl(tmp_path, command, streams)
         assert done.returncode == code, (streams, done.stderr)
         assert "Traceback" not in done.stderr
         assert "defect" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "left"),
+    ("command", "left"),
     [
         (f"train digits-opl --epochs 1 {TINY}", "runs/digits-opl/seed-0/done"),
         (f"train digits-opl --epochs 1 --devices 2 {TINY}", "runs/digits-opl/seed-0/done"),
@@ -65,8 +65,8 @@ def test_closed_streams_change_no_exit_code(words, code, tmp_path):
         (f"search digits-opl --over method.weight=1,2 {TINY}", "runs/search/digits-opl/winner.json"),
     ],
 )
-def test_commands_that_train_work_with_all_streams_closed(words, left, tmp_path):
-    assert opl(tmp_path, words, ALL).returncode == 0
+def test_commands_that_train_work_with_all_streams_closed(command, left, tmp_path):
+    assert opl(tmp_path, command, ALL).returncode == 0
     assert (tmp_path / left).exists()
 
 

@@ -1,7 +1,6 @@
-"""Shell completion as a shell sees it, `python -m opl`, and help without colors."""
+"""Shell completion as a shell sees it, and `python -m opl`."""
 
 import os
-import pty
 import shutil
 import subprocess
 import sys
@@ -24,22 +23,6 @@ echo "${COMPREPLY[@]}"
 def run(*argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "opl", *argv]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
-
-
-def on_a_terminal(*argv: str, **variables: str) -> str:
-    """What a command prints on a terminal."""
-    ours, theirs = pty.openpty()
-    environment = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "xterm", **variables}
-    with subprocess.Popen([sys.executable, "-m", "opl", *argv], stdout=theirs, stderr=theirs, env=environment):
-        os.close(theirs)
-        out = b""
-        try:
-            while part := os.read(ours, 4096):
-                out += part
-        except OSError:  # Linux says so at the end
-            pass
-    os.close(ours)
-    return out.decode()
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
@@ -80,10 +63,3 @@ def test_python_m_opl_is_opl():
     wrong = run("bnch")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "did you mean 'bench'" in wrong.stderr
-
-
-def test_the_terminal_is_the_same_after_a_command_without_colors(monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    assert cli.main(["bench", "--secnds", "3"]) == 2
-    assert os.environ["TERM"] == "xterm"

@@ -1,4 +1,4 @@
-"""`opl demo`: what it says at the end, from runs that were written by hand."""
+"""`opl demo`: its summary of runs that were written by hand."""
 
 import pytest
 
@@ -35,21 +35,21 @@ def write_runs(folder, accuracies, ds):
         ),
     ],
 )  # fmt: skip
-def test_the_story_is_that_of_the_runs(tmp_path, accuracies, ds, expected):
+def test_the_summary_follows_from_the_runs(tmp_path, accuracies, ds, expected):
     write_runs(tmp_path, accuracies, ds)
-    text, explained = demo._story(tmp_path, "small")
+    text, explained = demo._summary(tmp_path, "small")
     assert text == expected
     assert explained.startswith("(d: mean |cosine| between the features of two images of different classes")
 
 
-def test_the_story_names_the_two_measures_that_moved_most_and_their_direction(tmp_path):
+def test_the_summary_names_the_two_measures_that_moved_most_and_their_direction(tmp_path):
     for name, scores in {"digits-ce": (75.0, 0.013, 98.0), "digits-opl": (81.0, 0.030, 98.1)}.items():
         for seed in range(3):
             noise = (seed - 1) * 0.1
             map_at_r, ece, knn = scores
             result = {"test/map_at_r": map_at_r + noise, "test/ece": ece + noise / 100, "test/knn": knn + noise}
             write_finished(tmp_path, name, seed, 97.0, result=result)
-    moved = demo._story(tmp_path, "small")[-1]
+    moved = demo._summary(tmp_path, "small")[-1]
     assert moved == (
         "Moved most: MAP@R 75.00 → 81.00 (better, 3 of 3 seeds), ECE 0.0130 → 0.0300 (worse, 3 of 3 seeds)."
     )
@@ -82,5 +82,5 @@ def test_every_epoch_of_the_demo_is_validated_on_images_that_are_not_tested():
     assert made.eval_every == 1
     parts = made.data.load(0)
     rows = [set(part.rows.tolist()) for part in (parts.train, parts.val, parts.test)]
-    assert [len(each) for each in rows] == [719, 180, 898]
+    assert [len(indices) for indices in rows] == [719, 180, 898]
     assert len(set.union(*rows)) == 1797

@@ -27,14 +27,14 @@ def helped(argv, capsys, monkeypatch, columns=100):
 
 def entries(text):
     """The flags and arguments with their texts, from the printed lines."""
-    found = {}
+    texts = {}
     for line in text.splitlines():
         if line.startswith("  ") and not line.startswith(("   ", "  opl ")):
-            name, _, said = line.strip().partition("  ")
-            found[name] = said.strip()
-        elif line.startswith("   ") and found:
-            found[name] += f" {line.strip()}"
-    return found
+            name, _, described = line.strip().partition("  ")
+            texts[name] = described.strip()
+        elif line.startswith("   ") and texts:
+            texts[name] += f" {line.strip()}"
+    return texts
 
 
 @pytest.mark.parametrize("argv", CALLS, ids=" ".join)
@@ -52,11 +52,11 @@ def test_no_word_is_cut_and_no_line_is_too_long(argv, capsys, monkeypatch):
 @pytest.mark.parametrize("argv", CALLS, ids=" ".join)
 def test_every_flag_has_a_text_and_a_name_for_its_value(argv, capsys, monkeypatch):
     for name, text in entries(helped(argv, capsys, monkeypatch)).items():
-        said = text.partition("(default")[0].strip()
+        described = text.partition("(default")[0].strip()
         if name.startswith("--") and not (argv[-1] == "--help-all" and "." in name):
-            assert said, name
+            assert described, name
         assert not {"STR", "INT", "FLOAT", "PATH"} & set(name.replace("[", " ").replace("]", " ").split()), name
-        assert said not in ("Of SLURM.", name.lower())
+        assert described not in ("Of SLURM.", name.lower())
 
 
 @pytest.mark.parametrize("name", help.GUIDES)
@@ -70,9 +70,9 @@ def test_the_help_of_a_command_is_a_sentence_two_examples_and_at_most_five_flags
     assert [line.strip() for line in text.splitlines() if line.startswith("  opl ")][:2] == list(guide.examples)
     assert len(guide.examples) == 2
     first = text.partition("Flags to start with:")[2].partition("\n\n")[0]
-    shown = [entry.split()[0].replace("[no-]", "") for entry in entries(first)]
-    assert shown == list(guide.first)
-    assert len(shown) <= 5
+    listed = [entry.split()[0].replace("[no-]", "") for entry in entries(first)]
+    assert listed == list(guide.first)
+    assert len(listed) <= 5
 
 
 def test_every_command_has_a_guide_and_every_named_flag_exists(capsys, monkeypatch):

@@ -58,8 +58,8 @@ def test_recipes_of_an_item_are_listed_and_filtered_by_terms(capfd):
     lines = listed(["recipes", "table-2"], capfd)
     assert {line.split()[0] for line in lines if line} >= set(item("table-2").recipes)
     lines = listed(["recipes", "table-2", "ViT", "released"], capfd)
-    found = [line.split()[0] for line in lines if line and line.split()[0] in item("table-2").recipes]
-    assert found == ["imagenet-vit-s16-opl-released", "cifar100-jpegs-vit-opl-released"]
+    names = [line.split()[0] for line in lines if line and line.split()[0] in item("table-2").recipes]
+    assert names == ["imagenet-vit-s16-opl-released", "cifar100-jpegs-vit-opl-released"]
 
 
 def test_terms_match_items_and_recipes_with_or_without_hyphens(capfd):

@@ -140,9 +140,9 @@ def test_the_table_states_why_a_row_has_no_runs(tmp_path):
 
 def test_a_row_that_was_left_out_has_its_reason_in_place_of_a_difference(tmp_path):
     _, rows = cells(build_table(paper.item("table-6"), read_runs(tmp_path), "small"))
-    shown = {row[0]: row[-1] for row in rows}
-    assert shown["miniImageNet RFS+OPL"] == "left out, needs mini-imagenet: see opl data"
-    assert shown["CIFAR-FS RFS+OPL"] == "-"
+    last_cells = {row[0]: row[-1] for row in rows}
+    assert last_cells["miniImageNet RFS+OPL"] == "left out, needs mini-imagenet: see opl data"
+    assert last_cells["CIFAR-FS RFS+OPL"] == "-"
 
 
 # Dry runs and the expected time
@@ -159,15 +159,15 @@ def test_dry_run_of_an_item_lists_the_runs_and_which_are_done(tmp_path, capfd):
     assert cli.main(["reproduce", "demo", "--out", str(tmp_path), "--seeds", "2", "--jobs", "2", "--dry-run"]) == 0
     assert sorted(tmp_path.rglob("*")) == before
     printed = capfd.readouterr()
-    shown = printed.out.splitlines()
-    assert shown[0].startswith("demo: ")
+    printed_lines = printed.out.splitlines()
+    assert printed_lines[0].startswith("demo: ")
     epochs = recipe("digits-opl", "small").epochs
-    assert shown[2].split("  ")[-1].strip() == "seed 0 done, seed 1 to train"
-    assert shown[3].split("  ")[-1] == f"seed 0 to train, seed 1 epoch 4/{epochs}"
+    assert printed_lines[2].split("  ")[-1].strip() == "seed 0 done, seed 1 to train"
+    assert printed_lines[3].split("  ")[-1] == f"seed 0 to train, seed 1 epoch 4/{epochs}"
     left = 30 * (epochs + epochs + epochs - 4) / 2  # two in parallel, by the run whose epochs are known
     minutes = round(max(left, 30 * epochs) / 60)
-    assert shown[5] == f"1/4 runs done, 3 to train: about {minutes} min (2 in parallel)"
-    assert shown[6] == "data: built in"
+    assert printed_lines[5] == f"1/4 runs done, 3 to train: about {minutes} min (2 in parallel)"
+    assert printed_lines[6] == "data: built in"
     assert path.exists()
 
 

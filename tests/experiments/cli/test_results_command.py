@@ -18,7 +18,7 @@ BEGIN, END = "<!-- opl results: demo small -->", "<!-- end -->"
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch):
     """A folder with runs of both rows, as the working directory."""
     for name, top1 in (("digits-ce", 97.0), ("digits-opl", 98.5)):
         write_finished(tmp_path / "runs", name, 0, top1)
@@ -26,8 +26,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_adding_says_what_became_of_each_run(place, capsys):
-    run = place / "runs" / "digits-ce" / "seed-0"
+def test_adding_says_what_became_of_each_run(home, capsys):
+    run = home / "runs" / "digits-ce" / "seed-0"
     (run / "done").unlink()
     vouch(run, done=False)
     assert cli.main(["results", "add", "runs"]) == 0
@@ -39,8 +39,8 @@ def test_adding_says_what_became_of_each_run(place, capsys):
     assert "digits-opl/seed-0: already there" in capsys.readouterr().out
 
 
-def test_adding_another_result_needs_the_flag(place, capsys):
-    write_finished(place / "more", "digits-ce", 0, 99.0)
+def test_adding_another_result_needs_the_flag(home, capsys):
+    write_finished(home / "more", "digits-ce", 0, 99.0)
     assert cli.main(["results", "add", "runs"]) == 0
     assert cli.main(["results", "add", "more"]) == 2
     assert "another result" in capsys.readouterr().out
@@ -49,7 +49,7 @@ def test_adding_another_result_needs_the_flag(place, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("argv", "expected"),
     [
         (("add", "nowhere"), "there is no folder nowhere"),
         (("add", "empty"), "there are no runs in empty"),
@@ -61,22 +61,22 @@ def test_adding_another_result_needs_the_flag(place, capsys):
             ("draw", "figure-6", "--records", "empty", "--to", "text.md/inside"),
             "cannot create the folder text.md/inside",
         ),
-        (("draw", "figure-3"), "(table-8, table-s2, figure-6, board, study have)"),
+        (("draw", "figure-3"), "(only table-8, table-s2, figure-6, board, study can)"),
         (("draw", "figure-66"), "did you mean 'figure-6'"),
     ],
 )
-def test_wrong_words_are_one_sentence(place, capsys, words, said):
-    (place / "empty").mkdir()
-    (place / "text.md").write_text(f"{BEGIN}\n{END}\n")
-    assert cli.main(["results", *words]) == 2
+def test_usage_errors_are_one_sentence(home, capsys, argv, expected):
+    (home / "empty").mkdir()
+    (home / "text.md").write_text(f"{BEGIN}\n{END}\n")
+    assert cli.main(["results", *argv]) == 2
     printed = capsys.readouterr().err
-    assert said in printed
+    assert expected in printed
     assert printed.count("\n") == 1
 
 
-def test_writing_changes_the_blocks_and_checking_changes_nothing(place, capsys):
+def test_writing_changes_the_blocks_and_checking_changes_nothing(home, capsys):
     assert cli.main(["results", "add", "runs"]) == 0
-    file = place / "RESULTS.md"
+    file = home / "RESULTS.md"
     file.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
     assert cli.main(["results", "write", "--check"]) == 1
     assert "run `opl results write`" in capsys.readouterr().out
@@ -93,15 +93,15 @@ def test_writing_changes_the_blocks_and_checking_changes_nothing(place, capsys):
     assert file.read_text() == edited
 
 
-def test_pages_and_the_forest_plot_are_written_and_checked_too(place, capsys):
+def test_pages_and_the_forest_plot_are_written_and_checked_too(home, capsys):
     opl = {"kind": "OPL", "weight": 1.0, "gamma": 0.5, "form": "mean_abs"}
     for seed, (ce, both) in enumerate(((97.0, 98.5), (96.5, 98.25))):
-        write_finished(place / "new", "digits-ce", seed, ce)
-        write_finished(place / "new", "digits-opl", seed, both, about={"opl": opl})
+        write_finished(home / "new", "digits-ce", seed, ce)
+        write_finished(home / "new", "digits-opl", seed, both, about={"opl": opl})
     assert cli.main(["results", "add", "new"]) == 0
-    pages = place / "docs" / "results"
+    pages = home / "docs" / "results"
     pages.mkdir(parents=True)
-    for file in (place / "RESULTS.md", pages / "demo.md"):
+    for file in (home / "RESULTS.md", pages / "demo.md"):
         file.write_text(f"{BEGIN}\n{END}\n")
     capsys.readouterr()
     assert cli.main(["results", "write", "--check"]) == 1
@@ -118,42 +118,42 @@ def test_pages_and_the_forest_plot_are_written_and_checked_too(place, capsys):
         (pages / name).write_text(before)
 
 
-def test_a_broken_marker_of_a_page_names_the_page_and_changes_nothing(place, capsys):
+def test_a_broken_marker_of_a_page_names_the_page_and_changes_nothing(home, capsys):
     assert cli.main(["results", "add", "runs"]) == 0
-    pages = place / "docs" / "results"
+    pages = home / "docs" / "results"
     pages.mkdir(parents=True)
-    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+    (home / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
     (pages / "demo.md").write_text(f"{BEGIN}\n")
     capsys.readouterr()
     assert cli.main(["results", "write"]) == 2
     assert "docs/results/demo.md: the block that starts in line 1" in capsys.readouterr().err
-    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+    assert (home / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
 
 
 @pytest.mark.parametrize(
     "text", [f"{BEGIN}\n", f"<!-- opl results: demo huge -->\n{END}\n", f"{BEGIN}\n{END}\n{END}\n"]
 )
-def test_a_broken_marker_leaves_the_file(place, capsys, text):
+def test_a_broken_marker_leaves_the_file(home, capsys, text):
     assert cli.main(["results", "add", "runs"]) == 0
     capsys.readouterr()
-    (place / "RESULTS.md").write_text(text)
+    (home / "RESULTS.md").write_text(text)
     assert cli.main(["results", "write"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert (place / "RESULTS.md").read_text() == text
+    assert (home / "RESULTS.md").read_text() == text
 
 
-def test_a_damaged_record_leaves_the_file(place, capsys):
+def test_a_damaged_record_leaves_the_file(home, capsys):
     assert cli.main(["results", "add", "runs"]) == 0
-    (place / "results" / "small" / "digits-ce" / "seed-0.json").write_text('{"recipe": ')
-    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+    (home / "results" / "small" / "digits-ce" / "seed-0.json").write_text('{"recipe": ')
+    (home / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
     assert cli.main(["results", "write"]) == 2
     assert "seed-0.json is not a record" in capsys.readouterr().err
-    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+    assert (home / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
 
 
-def test_a_disk_that_fails_leaves_the_file(place, capsys, monkeypatch):
+def test_a_disk_that_fails_leaves_the_file(home, capsys, monkeypatch):
     assert cli.main(["results", "add", "runs"]) == 0
-    (place / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
+    (home / "RESULTS.md").write_text(f"{BEGIN}\n{END}\n")
 
     def full(*paths):
         raise OSError(28, "No space left on device")
@@ -161,8 +161,8 @@ def test_a_disk_that_fails_leaves_the_file(place, capsys, monkeypatch):
     monkeypatch.setattr("os.replace", full)
     assert cli.main(["results", "write"]) == 2
     assert "No space left" in capsys.readouterr().err
-    assert (place / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
-    assert not list(place.glob(".*"))
+    assert (home / "RESULTS.md").read_text() == f"{BEGIN}\n{END}\n"
+    assert not list(home.glob(".*"))
 
 
 def test_results_md_agrees_with_the_records_of_this_repository_without_torch():
@@ -170,19 +170,19 @@ def test_results_md_agrees_with_the_records_of_this_repository_without_torch():
         "import sys; from opl.experiments import cli; code = cli.main(['results', 'write', '--check']); "
         "sys.exit(3 if 'torch' in sys.modules else code)"
     )
-    words = [sys.executable, "-c", script]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_figures_are_drawn_from_records_of_several_folders(place, capsys):
+def test_figures_are_drawn_from_records_of_several_folders(home, capsys):
     rows = [row.recipe for row in paper.item("table-8").rows]
     for seed in range(2):  # each in a folder of its own, as on two days
         for number, name in enumerate(rows):
             method = to_json(paper.recipe(name, "small"))["method"]
             about = {"opl": {"kind": "OPL", "weight": method["weight"], "gamma": method["gamma"]}} if number else {}
             result = {"val/top1": 60.0 + number + number * seed / 10}
-            write_finished(place / str(seed), name, seed, about=about, result=result)
+            write_finished(home / str(seed), name, seed, about=about, result=result)
         assert cli.main(["results", "add", str(seed)]) == 0
     capsys.readouterr()
     assert cli.main(["results", "draw", "table-8", "--to", "new/folder"]) == 0

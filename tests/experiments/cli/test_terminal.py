@@ -79,25 +79,25 @@ def test_without_a_terminal_there_are_no_escape_codes(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
 def test_reproduce_shows_running_jobs_and_the_whole_table_at_any_size(columns, lines, tmp_path, monkeypatch):
     plain = {"NO_COLOR": "1"} if columns > 100 else {}
-    shown = on_terminal(reproduce(tmp_path, monkeypatch), columns, lines, **plain)
-    assert shown.code == 0, shown.raw[-2000:]
-    assert "Traceback" not in shown.raw
-    assert bool(COLOR.search(shown.raw)) == (not plain)
-    assert shown.widest <= columns, max(shown.lines, key=len)
+    terminal = on_terminal(reproduce(tmp_path, monkeypatch), columns, lines, **plain)
+    assert terminal.code == 0, terminal.raw[-2000:]
+    assert "Traceback" not in terminal.raw
+    assert bool(COLOR.search(terminal.raw)) == (not plain)
+    assert terminal.widest <= columns, max(terminal.lines, key=len)
     rows = item("table-1").at("tiny")
     total = 2 * len(rows)
-    moments = [" ".join(" ".join(screen).split()) for screen in shown.screens]
+    moments = [" ".join(" ".join(screen).split()) for screen in terminal.screens]
     assert any(re.search(rf"\b(\d+)/{total} done, about \d+ \w+ left", moment) for moment in moments)
     assert any(f"epoch 1/{EPOCHS}" in moment or f"epoch 2/{EPOCHS}" in moment for moment in moments)
     assert any("412 images/s" in moment for moment in moments) == (columns >= 70)
     assert any(re.search(r"and \d+ more run", moment) for moment in moments) == (lines < AT_ONCE)
     for row in rows:
         for seed in (0, 1):
-            assert f"{row.recipe} seed {seed}: done" in shown.text
-        assert all(word in shown.text for word in row.label.split())
-    assert shown.text.count("97.00 ± 0.00") == len(rows)
-    assert [line for line in shown.lines if re.search(r"epoch \d+/|images/s|about .* left|more run", line)] == []
-    assert "…" not in "".join(shown.lines).replace("time…", "")
+            assert f"{row.recipe} seed {seed}: done" in terminal.text
+        assert all(word in terminal.text for word in row.label.split())
+    assert terminal.text.count("97.00 ± 0.00") == len(rows)
+    assert [line for line in terminal.lines if re.search(r"epoch \d+/|images/s|about .* left|more run", line)] == []
+    assert "…" not in "".join(terminal.lines).replace("time…", "")
 
 
 @pytest.mark.parametrize(("columns", "lines"), SIZES)
@@ -105,20 +105,20 @@ def test_train_says_what_it_loads_and_the_numbers_of_each_epoch(columns, lines, 
     import_fabric()  # here, so that no forked process has to
     monkeypatch.chdir(tmp_path)
     call = lambda: cli.main(["train", "digits-opl", "--scale", "tiny", "--out", "r"])  # noqa: E731
-    shown = on_terminal(call, columns, lines, NO_COLOR="1")
-    assert shown.code == 0, shown.raw[-2000:]
-    assert "Traceback" not in shown.raw
-    assert shown.widest <= max(columns, len("         opl evaluate r/digits-opl/seed-0 geometry"))
-    assert not COLOR.search(shown.raw)
-    assert "loading data synthetic-digits and network DigitsNet" in shown.text
-    assert "160 training, 40 validation and 40 test images" in shown.text
+    terminal = on_terminal(call, columns, lines, NO_COLOR="1")
+    assert terminal.code == 0, terminal.raw[-2000:]
+    assert "Traceback" not in terminal.raw
+    assert terminal.widest <= max(columns, len("         opl evaluate r/digits-opl/seed-0 geometry"))
+    assert not COLOR.search(terminal.raw)
+    assert "loading data synthetic-digits and network DigitsNet" in terminal.text
+    assert "160 training, 40 validation and 40 test images" in terminal.text
     number = r"\d+\.\d+"
     epoch = rf"epoch {{}}/4 cross-entropy {number} s {number} d {number} accuracy \d+\.\d\d %"
     for count in range(1, 5):
-        assert re.search(epoch.format(count), shown.text), shown.text
+        assert re.search(epoch.format(count), terminal.text), terminal.text
     assert re.search(
-        r"test: accuracy \d+\.\d\d %, cross-entropy \d\.\d\d, s \d\.\d\d, d \d\.\d\d validation", shown.text
+        r"test: accuracy \d+\.\d\d %, cross-entropy \d\.\d\d, s \d\.\d\d, d \d\.\d\d validation", terminal.text
     )
-    end = "".join("".join(shown.lines[-5:]).split())  # a command may be broken anywhere, since it is one line to copy
+    end = "".join("".join(terminal.lines[-5:]).split())  # a command to copy may be broken anywhere
     assert end.endswith("oplreportroplevaluater/digits-opl/seed-0geometry")
-    assert "images/s" not in shown.text  # the bar is gone
+    assert "images/s" not in terminal.text  # the bar is gone

@@ -69,10 +69,10 @@ def test_the_page_names_the_comparison_and_the_command(tried):
     ):
         assert text in page
     assert "Paper and ours" not in page
-    shown = page[: page.index('<pre id="copy-')]  # two seeds: each is listed, without an interval
-    assert "two seeds are too few for an interval" in shown
-    assert "±" not in shown[shown.index("<main") :].replace("±0.5", "").replace("±0.01", "")
-    assert "95 % interval]" not in shown
+    above_copy = page[: page.index('<pre id="copy-')]  # two seeds: each is listed, without an interval
+    assert "two seeds are too few for an interval" in above_copy
+    assert "±" not in above_copy[above_copy.index("<main") :].replace("±0.5", "").replace("±0.01", "")
+    assert "95 % interval]" not in above_copy
     assert " shown)" in page
 
 

@@ -69,12 +69,12 @@ def test_run_folder_stays_inside_out(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
-        (["train", "digits-ce", "--epochs", "1", "--epochs", "2"], "--epochs is given twice"),
-        (["train", "digits-ce", "--batch-size", "1", "--batch_size=2"], "--batch_size is given twice"),
+        (["train", "digits-ce", "--epochs", "1", "--epochs", "2"], "--epochs is set twice"),
+        (["train", "digits-ce", "--batch-size", "1", "--batch_size=2"], "--batch_size is set twice"),
         (["train", "digits-ce", "--out", ""], "--out is empty"),
         (["train", "digits-ce", "--out="], "--out is empty"),
         (["report", ""], "the argument after 'report' is empty"),
-        (["train", "a\0b"], "zero character"),
+        (["train", "a\0b"], "null character"),
     ],
 )
 def test_arguments_that_no_command_accepts_are_named(argv, expected, capfd):

@@ -26,10 +26,10 @@ def test_running_tasks_fit_a_terminal_of_any_size(width, height):
     view = render(console, lines, lambda running: 2040.0 if running == 40 else None)
     with console.capture() as captured:
         console.print(view)
-    shown = console.render_lines(view, pad=False)
-    texts = ["".join(part.text for part in row).rstrip() for row in shown]
+    rendered = console.render_lines(view, pad=False)
+    texts = ["".join(part.text for part in row).rstrip() for row in rendered]
     assert max(map(len, texts)) <= width
-    assert len(shown) < height or height <= 4  # the count itself takes two lines of 20 columns
+    assert len(rendered) < height or height <= 4  # the count itself takes two lines of 20 columns
     assert "…" not in captured.get()
     joined = " ".join(texts)
     assert "18/72 done, about 34 min left" in joined
@@ -46,12 +46,12 @@ def test_all_tasks_have_one_bar_that_grows_with_the_time(width, left, text):
     lines = [line(number, state) for number, state in enumerate(["done", "running", "running", "waiting"])]
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     rows = console.render_lines(render_whole(width, lines, lambda running: left, 30.0), pad=False)
-    [shown] = ["".join(part.text for part in row) for row in rows]
-    assert len(shown.rstrip()) <= width
-    assert text in shown
+    [rendered] = ["".join(part.text for part in row) for row in rows]
+    assert len(rendered.rstrip()) <= width
+    assert text in rendered
     if left:
         bar = min(40, width // 3)
-        assert shown.count("━") + shown.count("╸") == pytest.approx(bar * 30 / 120, abs=1)
+        assert rendered.count("━") + rendered.count("╸") == pytest.approx(bar * 30 / 120, abs=1)
 
 
 def test_nothing_is_drawn_where_there_is_no_terminal(capfd):

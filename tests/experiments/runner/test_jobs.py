@@ -15,7 +15,7 @@ from opl.experiments.paper import item
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.runner.display import Step
 from opl.experiments.runner.executor import SHARE
-from opl.experiments.runner.jobs import Job, Reached, evaluate_all, jobs_of, measure_all, run_all, seconds_left
+from opl.experiments.runner.jobs import Job, JobProgress, evaluate_all, jobs_of, measure_all, run_all, seconds_left
 
 
 def test_runs_start_after_the_runs_that_they_need_and_fail_with_them(tmp_path):
@@ -77,11 +77,11 @@ def job(recipe, seed, state, reached, cost=0.0, took=0.0):
 
 def test_the_time_left_follows_from_the_epochs_of_the_run_then_of_its_recipe_then_of_all_runs():
     jobs = [
-        job("a", 0, "done", Reached(10, 100.0), took=107.0),  # 10 s per epoch, 7 s to start
-        job("a", 1, "running", Reached(4, 80.0)),  # 20 s per epoch: 6 epochs, 120 s
-        job("a", 2, "waiting", Reached()),  # the mean of the recipe, 15 s: 150 s and 7
-        job("b", 0, "waiting", Reached(), cost=1e6),  # the mean of all runs, the same
-        job("c", 0, "failed (x)", Reached()),
+        job("a", 0, "done", JobProgress(10, 100.0), took=107.0),  # 10 s per epoch, 7 s to start
+        job("a", 1, "running", JobProgress(4, 80.0)),  # 20 s per epoch: 6 epochs, 120 s
+        job("a", 2, "waiting", JobProgress()),  # the mean of the recipe, 15 s: 150 s and 7
+        job("b", 0, "waiting", JobProgress(), cost=1e6),  # the mean of all runs, the same
+        job("c", 0, "failed (x)", JobProgress()),
     ]
     assert seconds_left(jobs, 1) == pytest.approx(120 + 157 + 157)
     assert seconds_left(jobs, 2) == pytest.approx((120 + 157 + 157) / 2)
@@ -89,9 +89,9 @@ def test_the_time_left_follows_from_the_epochs_of_the_run_then_of_its_recipe_the
 
 
 def test_before_any_epoch_the_time_left_is_the_cost_of_the_item_or_unknown():
-    assert seconds_left([job("a", seed, "waiting", Reached(), cost=30.0) for seed in (0, 1)], 1) == 60
-    assert seconds_left([job("a", 0, "waiting", Reached())], 1) is None
-    assert seconds_left([job("a", 0, "done", Reached(10, 5.0))], 1) == 0
+    assert seconds_left([job("a", seed, "waiting", JobProgress(), cost=30.0) for seed in (0, 1)], 1) == 60
+    assert seconds_left([job("a", 0, "waiting", JobProgress())], 1) is None
+    assert seconds_left([job("a", 0, "done", JobProgress(10, 5.0))], 1) == 0
 
 
 def test_the_progress_of_a_run_is_kept_while_its_file_cannot_be_read(tmp_path, monkeypatch):
@@ -103,13 +103,13 @@ def test_the_progress_of_a_run_is_kept_while_its_file_cannot_be_read(tmp_path, m
     folder.log({"epoch": 0, "seconds": 2.0, "images_per_second": 90.4})
     folder.log({"epoch": 1, "seconds": 4.0, "images_per_second": 80.4, "val/top1": 50.0})
     assert run.step() == Step(2, 3, "epoch 2/3", "80 images/s")
-    assert run.reached() == Reached(2, 6.0, 80.4, 50.0)
+    assert run.reached() == JobProgress(2, 6.0, 80.4, 50.0)
     (folder.path / "metrics.jsonl").write_text("no record\n")
-    assert run.reached() == Reached(2, 6.0, 80.4, 50.0)
+    assert run.reached() == JobProgress(2, 6.0, 80.4, 50.0)
 
 
 def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_are_printed(tmp_path, capsys):
-    asked, measured = item("table-4"), []
+    table_4, measured = item("table-4"), []
 
     def evaluate(given, log):
         assert given[0] == "evaluate"
@@ -118,15 +118,15 @@ def test_only_rows_are_measured_with_the_arguments_of_their_scale_and_warnings_a
         log.write_text("numbers\n" + "opl: warning: gradients may be masked\n" * (recipe == "cifar100-robust-mart"))
         return 0
 
-    jobs = jobs_of(asked, "tiny", 1, tmp_path, lambda name: paper.recipe(name, "tiny"))
+    jobs = jobs_of(table_4, "tiny", 1, tmp_path, lambda name: paper.recipe(name, "tiny"))
     assert "cifar100-robust-pretrained" in {job.recipe for job in jobs}
     with Instant(1, evaluate) as executor:
-        assert measure_all(asked, jobs, "tiny", tmp_path, executor) == []
+        assert measure_all(table_4, jobs, "tiny", tmp_path, executor) == []
     printed = capsys.readouterr().err
     assert printed.count("masked") == 1
     assert "numbers" not in printed
-    assert {name for name, _ in measured} == {row.recipe for row in asked.at("tiny")}
-    assert {argv for _, argv in measured} == {measure.argv for measure in asked.measures if "tiny" in measure.scales}
+    assert {name for name, _ in measured} == {row.recipe for row in table_4.at("tiny")}
+    assert {argv for _, argv in measured} == {measure.argv for measure in table_4.measures if "tiny" in measure.scales}
     assert list(tmp_path.rglob("*.txt")) == []
 
 

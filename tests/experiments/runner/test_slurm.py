@@ -4,15 +4,15 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from opl.errors import OplError
 from opl.experiments.run_folder import MODEL, RunFolder
-from opl.experiments.runner import cluster
+from opl.experiments.runner import cluster, slurm
 from opl.experiments.runner.executor import Resources, Task
 from opl.experiments.runner.slurm import HOME, Slurm
 
@@ -47,12 +47,14 @@ def test_an_interrupted_command_prints_what_it_leaves(local, tmp_path, capsys):
 
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-    assert "1 runs on SLURM were cancelled; the same command resumes" in capsys.readouterr().err
+    assert "1 run on SLURM cancelled; the same command resumes" in capsys.readouterr().err
 
 
 def test_a_folder_that_jobs_do_not_see_is_refused_before_anything_starts(local, tmp_path, monkeypatch):
-    code = "import json, pathlib, sys; pathlib.Path(sys.argv[2]).write_text(json.dumps(['node-7', '', {}]))"
-    monkeypatch.setattr(cluster, "DESCRIBE", ("-c", code))
+    def blind(token_file, answer):
+        answer.write_text('["node-7", "", {}]')
+
+    monkeypatch.setattr(slurm, "write_description", blind)
     with pytest.raises(OplError, match="is not visible on node-7"), local():
         pytest.fail("the folder is not visible")
 
@@ -73,8 +75,8 @@ def test_a_preempted_run_resumes_in_the_next_job_and_ends_with_the_same_bytes(lo
         while not folder.metrics():
             time.sleep(0.05)
         job = executor.jobs["run"]
-        found = subprocess.run(["ps", "-o", "pid=", "--ppid", job.job_id], capture_output=True, text=True, check=True)
-        os.kill(int(found.stdout), signal.SIGUSR2)  # as SLURM does, to the process in the job
+        (child,) = psutil.Process(int(job.job_id)).children()
+        os.kill(child.pid, signal.SIGUSR2)  # as SLURM does, to the process in the job
         assert [event.state for event in events][-1] == "done"
     log = (Path(job.paths.folder) / f"{job.job_id}_0_log.err").read_text()
     assert "preempted" in log
@@ -123,5 +125,5 @@ def test_flags_and_dependencies_reach_sbatch_and_a_submitted_job_is_found_again(
 
 def test_a_machine_without_slurm_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OplError, match="no SLURM here"):
+    with pytest.raises(OplError, match="sbatch was not found"):
         Slurm(tmp_path).__enter__()

@@ -24,14 +24,14 @@ def value_of(trial):
 
 def run(made, batches=1000):
     """Tell it the value of every trial; returns them."""
-    found = []
+    finished = []
     while batches and (batch := made.propose()):
         for trial in batch:
             trial.value, trial.outcome = value_of(trial), "done"
             made.tell(trial)
-        found += batch
+        finished += batch
         batches -= 1
-    return found
+    return finished
 
 
 def test_proposals_lie_in_their_ranges_and_end_with_the_number_of_trials(tmp_path):

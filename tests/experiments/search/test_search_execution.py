@@ -48,22 +48,21 @@ def test_a_search_is_resumed_and_its_winner_trained_again_equals_its_trial(tmp_p
     assert not set(first) & set(rest)
     assert set(parts) == {24}  # nobody looked at the 40 test images
     folder = tmp_path / "search" / "digits-opl"
-    found = json.loads((folder / "trials.json").read_text())
-    runs = {
-        each["number"]: RunFolder.of(folder, f"digits-opl-trial-{each['number']:03d}", 0) for each in found["trials"]
-    }
-    for each in found["trials"]:
-        result = runs[each["number"]].result()
-        assert each["value"] == result["val/top1"]
+    summary = json.loads((folder / "trials.json").read_text())
+    trials = summary["trials"]
+    runs = {trial["number"]: RunFolder.of(folder, f"digits-opl-trial-{trial['number']:03d}", 0) for trial in trials}
+    for trial in trials:
+        result = runs[trial["number"]].result()
+        assert trial["value"] == result["val/top1"]
         assert not [name for name in result if name.startswith("test")]
-    assert found["trials"][found["winner"]]["value"] == max(each["value"] for each in found["trials"])
+    assert trials[summary["winner"]]["value"] == max(trial["value"] for trial in trials)
     out = capsys.readouterr().out
-    assert f"winner: trial {found['winner']} " in out
-    assert "importance" in out or by == "optuna" or not found["importance"]
+    assert f"winner: trial {summary['winner']} " in out
+    assert "importance" in out or by == "optuna" or not summary["importance"]
     assert all((folder / name).stat().st_size for name in ("trials.md", "trials.png", "trials.pdf"))
     assert cli.main(["train", "--recipe", str(folder / "winner.json"), "--out", str(tmp_path / "again")]) == 0
     again = RunFolder.of(tmp_path / "again", "digits-opl", 0)
-    assert (again.path / MODEL).read_bytes() == (runs[found["winner"]].path / MODEL).read_bytes()
+    assert (again.path / MODEL).read_bytes() == (runs[summary["winner"]].path / MODEL).read_bytes()
     assert "test/top1" in again.result()
 
 
@@ -86,7 +85,7 @@ def test_another_search_in_the_same_folder_is_refused(tmp_path, monkeypatch, cap
     search(monkeypatch, arguments(tmp_path), stop_after=0)
     code, _ = search(monkeypatch, arguments(tmp_path, "grid", "--metric", "val/loss"))
     assert code == 2
-    assert "holds another search (metric differ)" in capsys.readouterr().err
+    assert "holds a search with another metric: choose" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_invalid_intervals_and_timeouts_are_refused():
 
 
 def test_a_signal_before_training_prints_how_to_resume_too(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "_answer", lambda argv: TERM())
+    monkeypatch.setattr(cli, "_dispatch", lambda argv: TERM())
     assert cli.main(["train", "digits-opl"]) == 143
     assert (
         capsys.readouterr().err == "opl: stopped by SIGTERM outside of an epoch: the same command resumes from here.\n"

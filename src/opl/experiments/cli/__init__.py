@@ -65,13 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stopping = StopSignals() if argv[:1] == ["train"] else nullcontext()  # a signal may come before any epoch
     try:
         with escaped_output(), stopping:
-            code = _answer(argv)
+            code = _dispatch(argv)
         sys.stdout.flush()
         return code
     except StoppedError as error:
-        return _say(str(error), error.code)
+        return _print_error(str(error), error.code)
     except KeyboardInterrupt:
-        return _say("stopped; run the same command again to resume.", 1)
+        return _print_error("stopped; run the same command again to resume.", 1)
     except BrokenPipeError:  # the reader, such as `head`, has ended
         _drop_output()
         return 1
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.formatwarning = usual
 
 
-def _answer(argv: list[str]) -> int:
+def _dispatch(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print(_help())
         return 0 if argv else 2
@@ -101,19 +101,19 @@ def _check(argv: list[str]) -> None:
     seen = set()
     for before, argument in zip(["", *argv], argv, strict=False):
         if "\0" in argument:
-            raise OptionError(f"the argument {argument[:200]!r} contains a zero character: remove it.")
+            raise OptionError(f"the argument {argument[:200]!r} contains a null character: remove it.")
         if argument == "--":
             raise OptionError("the argument '--' is not used by opl: remove it.")
         flag, equals, value = argument.partition("=")
         if flag in PATHS and equals and not value:
-            raise OptionError(f"{flag} is empty: give a path, or leave the flag out.")
+            raise OptionError(f"{flag} is empty: pass a path, or omit the flag.")
         if not argument and (before in PATHS or not before.startswith("--")):
             name = before if before in PATHS else f"the argument after {before!r}"
-            raise OptionError(f"{name} is empty: give a path, or leave it out.")
+            raise OptionError(f"{name} is empty: pass a path, or omit it.")
         if flag.startswith("--"):
             name = flag.replace("_", "-")
             if name in seen:
-                raise OptionError(f"{flag} is given twice: give it once.")
+                raise OptionError(f"{flag} is set twice: keep one of the two.")
             seen.add(name)
 
 
@@ -125,7 +125,7 @@ def _run(argv: list[str]) -> int:
         if (error.name or "").partition(".")[0] != "tyro":
             raise
         raise OplError(
-            "the command line needs its extra: pip install 'orthogonal-projection-loss[experiments]'."
+            "the command line is not installed: run pip install 'orthogonal-projection-loss[experiments]'."
         ) from error
     if argv[0] == COMPLETION:
         shell = argv[1] if len(argv) == 2 else ""
@@ -144,13 +144,14 @@ def _fail(error: Exception) -> int:
     known = explain(error)
     if known is None:
         text = " ".join(str(error).split()) or "no message"
-        return _say(f"{DEFECT} ({type(error).__name__}: {text}): run it with --debug and report the traceback.", 1)
+        defect = f"{DEFECT} ({type(error).__name__}: {text})"
+        return _print_error(f"{defect}: run it with --debug and report the traceback.", 1)
     if isinstance(error, OSError):
         with suppress(OSError):  # standard output itself may be the file that cannot be written
             sys.stdout.flush()
-            return _say(str(known), 1)
+            return _print_error(str(known), 1)
         _drop_output()
-    return _say(str(known), 2 if isinstance(known, (ValueError, LookupError)) else 1)
+    return _print_error(str(known), 2 if isinstance(known, (ValueError, LookupError)) else 1)
 
 
 def _drop_output() -> None:
@@ -167,7 +168,7 @@ def _format_warning(
     return f"{filename}:{lineno}: {category.__name__}: {escape(str(message))}\n"
 
 
-def _say(sentence: str, code: int) -> int:
+def _print_error(sentence: str, code: int) -> int:
     with suppress(OSError):  # there may be no space for it either
         print(f"opl: {escape(sentence)}", file=sys.stderr)
     return code

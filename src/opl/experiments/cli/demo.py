@@ -30,7 +30,7 @@ class Demo(Flags):
             folder = self.out / job.scale / ITEM
             if self.gif:
                 _animate(folder, job.scale)
-            print("\n".join(("", *_story(folder, job.scale), "", *_next_steps(folder))))
+            print("\n".join(("", *_summary(folder, job.scale), "", *_next_steps(folder))))
         return outcome
 
 
@@ -47,7 +47,7 @@ def _animate(folder: Path, scale: Scale) -> None:
     animate(models, folder / f"{ITEM}.gif")
 
 
-def _story(folder: Path, scale: str) -> list[str]:
+def _summary(folder: Path, scale: str) -> list[str]:
     """A summary of the runs: their effect on accuracy and d, and the two measures that moved most."""
     from ..paper import ITEMS
     from ..report.glossary import TERMS

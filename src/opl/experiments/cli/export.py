@@ -19,7 +19,7 @@ class Export(Flags):
     folder: Annotated[Positional[Path | None], arg(metavar="[DIR]")] = None
     """A new or empty folder, or an earlier export of the same run."""
     hub: str = ""
-    """A repository of the Hugging Face Hub, for instance somebody/digits-opl; it is created if it does not exist."""
+    """A repository of the Hugging Face Hub, such as somebody/digits-opl; it is created if it does not exist."""
     private: bool = False
     """Create a private repository."""
     license: str = "apache-2.0"
@@ -32,9 +32,9 @@ class Export(Flags):
         from ..export.bundle import check_repository, export_run, upload
 
         if self.folder is None and not self.hub:
-            raise OptionError("opl export needs a folder, a repository of the Hub (--hub), or both.")
+            raise OptionError("opl export has no destination: pass a folder, a repository with --hub, or both.")
         if self.private and not self.hub:
-            raise OptionError("--private needs a repository of the Hub: name it with --hub, or leave --private out.")
+            raise OptionError("--private needs a repository of the Hub: name it with --hub, or omit --private.")
         if self.hub:
             check_repository(self.hub)
         with tempfile.TemporaryDirectory() as temporary:

@@ -1,8 +1,7 @@
-"""What the commands share: flags from the fields of dataclasses, settings of a recipe as flags, shell completion."""
+"""Shared by the commands: flags from the fields of dataclasses, settings of a recipe as flags, shell completion."""
 
 import argparse
 import dataclasses
-import os
 import re
 import sys
 import typing
@@ -62,7 +61,7 @@ def check_flags(job: Any) -> None:
 
 
 def _markers(hint: Any) -> tuple[Any, ...]:
-    """Return what a type is annotated with."""
+    """Return the annotations of a type."""
     return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
@@ -81,7 +80,7 @@ def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: A
     """Call `tyro.cli` and raise usage errors as `OptionError`, in one sentence.
 
     Args:
-        kind: a dataclass, or a union of dataclasses.
+        kind: a dataclass.
         argv: the arguments.
         also: a dataclass whose flags the command has too, and reads elsewhere; they are suggested for misspelled flags.
         options: further options of `tyro.cli`.
@@ -89,15 +88,14 @@ def read_flags(kind: Any, argv: Sequence[str], *, also: Any = None, **options: A
 
     def fail(event: Any) -> NoReturn:
         default = {"default": options["default"]} if "default" in options else {}
-        known = [*_flag_names(parser_of(kind, **default)), *_flag_names(parser_of(also) if also else None)]
-        given = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
-        unknown = [flag for flag in given if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
+        known = [*_flag_names(parser_of(kind, **default)), *(_flag_names(parser_of(also)) if also else ())]
+        flags = [] if options.get("return_unknown_args") else [argument for argument in argv if _flag(argument)]
+        unknown = [flag for flag in flags if re.sub(r"(?<=[-.])no-", "", _flag(flag)) not in known]
         if unknown:
             raise OptionError(did_you_mean("flag", unknown[0].partition("=")[0], known, f"{event.prog} --help"))
         raise OptionError(_explain(event, argv))
 
-    no_colors = {"TERM": "dumb"} if os.environ.get("NO_COLOR") else {}  # tyro does not read NO_COLOR
-    with _environment(no_colors), _parse_errors(fail), plain_output():
+    with _parse_errors(fail), plain_output():
         return tyro.cli(kind, args=argv, **options)
 
 
@@ -108,6 +106,7 @@ def _parse_errors(handle: Any) -> Any:
     """Return tyro's context manager that passes usage errors to `handle` before they are printed."""
     try:
         from tyro._errors import on_parse_error
+        from tyro.extras import get_parser  # noqa: F401  (`handle` uses it)
     except ImportError:
         return nullcontext()
     return on_parse_error(handle)
@@ -128,11 +127,6 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
             return f"unexpected argument {token[:200]!r}: remove it; run {event.prog} --help for all flags."
         case "InvalidChoice":
             return did_you_mean(name if name.startswith("-") else "argument", event.value, event.choices)
-        case "MissingSubcommand":
-            names = [str(name) for name in event.subcommand_spec.parser_from_name]
-            if event.found_token:
-                return did_you_mean("argument", event.found_token, names)
-            return f"{event.prog} needs one of {', '.join(names)}; run {event.prog} --help."
         case "MissingArgs":
             names = [missing.arg.display_name().upper() for missing in event.missing_arguments]
             return f"{event.prog} needs {' and '.join(names)}; run {event.prog} --help."
@@ -148,7 +142,7 @@ def _explain(event: Any, argv: Sequence[str]) -> str:
 
 
 def _value_of(name: str, argv: Sequence[str]) -> str:
-    """Return what follows a flag on the command line."""
+    """Return the value of a flag on the command line."""
     for index, argument in enumerate(argv):
         if _flag(argument) == name:
             _, equals, value = argument.partition("=")
@@ -156,28 +150,11 @@ def _value_of(name: str, argv: Sequence[str]) -> str:
     return ""
 
 
-def _flag_names(parser: argparse.ArgumentParser | None) -> Iterator[str]:
-    """Yield the flags of a parser and of its subcommands; those that turn a flag off are left out."""
-    for action in parser._actions if parser else ():
+def _flag_names(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the flags of a parser, without the forms that turn a flag off."""
+    for action in parser._actions:
         if action.option_strings and "-h" not in action.option_strings:
             yield action.option_strings[0]
-        for inner in action.choices.values() if isinstance(action.choices, dict) else ():
-            yield from _flag_names(inner)
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables inside the block; on exit, restore them."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def read_recipe(file: Path) -> "Recipe":
@@ -289,7 +266,7 @@ def print_completion(shell: str, commands: Mapping[str, tuple[str, str]]) -> int
 def existing_folder(folder: Path) -> Path:
     """Return a folder that a user has given; raise `OptionError` if there is none."""
     if not folder.is_dir():
-        raise OptionError(f"there is no folder {folder}: give the --out of `opl train` or `opl reproduce`.")
+        raise OptionError(f"there is no folder {folder}: pass the --out folder of `opl train` or `opl reproduce`.")
     return folder
 
 

@@ -14,7 +14,7 @@ from ..terminal import escape
 WIDEST, LEAST, INDENT, NAMES = 100, 40, 2, 30  # columns: of the text, at least, before flags, and of their names
 ALL = "--help-all"
 METAVARS = {"INT": "N", "FLOAT": "NUMBER", "STR": "TEXT", "PATH": "FOLDER", "DIR": "FOLDER"}
-"""What stands for a value, by tyro's name for its type."""
+"""The placeholder of a value, by tyro's name for its type."""
 NAMED = {
     "--data.root": "FOLDER",
     "--file": "FILE",
@@ -23,24 +23,24 @@ NAMED = {
     "--weights": "FILE",
     "--hub": "REPOSITORY",
 }
-"""What stands for the value of a flag, where its type does not say it."""
+"""The placeholder of a flag's value, where its type is too vague."""
 TEXTS = {
     "--seeds": "Runs per row.",
     "--seed": "Random seed of the run.",
-    "--scale": "The paper's protocol, a small version that two cores finish, or a smoke test.",
+    "--scale": "The paper's protocol, a small version that two cores can run, or a smoke test.",
     "--out": "The output folder.",
     "--jobs": "Runs in parallel.",
     "--epochs": "Passes over the training images.",
     "--batch-size": "Images per step.",
     "--optimizer.lr": "The learning rate.",
     "--optimizer.weight-decay": "The weight decay.",
-    "--precision": "The precision of the computation.",
+    "--precision": "The numeric precision of training.",
     "--nodes": "Number of machines.",
     "--episodes": "Number of episodes.",
     "--norm": "The norm of the attack's radius.",
     "--name": "The name of the run's folder.",
 }
-"""What a flag does, where its field does not say it."""
+"""The help of flags whose fields have no docstring."""
 SETTINGS = (
     *("--seed", "--epochs", "--batch-size", "--method.weight", "--method.gamma", "--optimizer.lr"),
     *("--data.root", "--weights", "--precision", "--devices"),
@@ -51,7 +51,7 @@ DEFAULT = re.compile(r"\s*\((?:required|default: (.*))\)$", re.DOTALL)
 
 @dataclass(frozen=True)
 class Guide:
-    """What the help of a command says beside its flags."""
+    """What the help of a command shows besides its flags."""
 
     examples: tuple[str, ...]
     first: tuple[str, ...] = ()
@@ -137,20 +137,23 @@ class Entry(NamedTuple):
 
 def show_help(command: str, kind: Any, argv: list[str]) -> None:
     """Print the help of a command; a command whose flags depend on its arguments has its own `show_help`."""
-    if "show_help" in vars(kind):
-        kind.show_help(argv)
-    elif parser := parser_of(kind):
-        print_help(command, str(kind.__doc__), parser)
-    else:
-        kind.parse(["--help"])
-
-
-def parser_of(kind: Any, **options: Any) -> argparse.ArgumentParser | None:
-    """Return the parser that tyro makes of a dataclass; None if this version of tyro gives no access to it."""
     try:
-        from tyro.extras import get_parser
+        if "show_help" in vars(kind):
+            kind.show_help(argv)
+        else:
+            print_help(command, str(kind.__doc__), parser_of(kind))
     except ImportError:
-        return None
+        kind.parse(argv)  # tyro prints its own help
+
+
+def parser_of(kind: Any, **options: Any) -> argparse.ArgumentParser:
+    """Return the parser that tyro makes of a dataclass.
+
+    Raises:
+        ImportError: this version of tyro gives no access to it.
+    """
+    from tyro.extras import get_parser
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         parser: Any = get_parser(kind, **options)
@@ -177,7 +180,7 @@ def print_help(
     _print("", sentence, "")
     print("\n".join(f"  {example}" for example in guide.examples))
     _print(*["", *more] if more else [])
-    _print_entries("", [entry._replace(name=word) for entry, word in zip(arguments, argument_names, strict=False)])
+    _print_entries("", [entry._replace(name=name) for entry, name in zip(arguments, argument_names, strict=False)])
     named = {name: entry for entry in flags for name in entry.flags}
     for heading, names in {"Flags to start with": guide.first, **guide.groups}.items():
         chosen = [named[name] for name in names if name in named]
@@ -229,7 +232,7 @@ def _entry(action: argparse.Action, heading: str) -> Entry:
 
 
 def _metavar(action: argparse.Action) -> tuple[str, str]:
-    """Return what stands for the value of a flag, and its choices if they are too many to stand there."""
+    """Return the placeholder of a flag's value, and its choices if they are too long for a placeholder."""
     written = str(action.metavar or ("|".join(map(str, action.choices)) if action.choices else "") or "TEXT")
     several = " ..." if "..." in written or action.nargs == "+" else ""
     plain = re.sub(r"[\[\]]| \.\.\.", "", written).split(" ")[0].replace("{None}|", "")
@@ -240,7 +243,7 @@ def _metavar(action: argparse.Action) -> tuple[str, str]:
 
 
 def _join(text: str, choices: str, default: str) -> str:
-    """Return the text of a flag with its choices and its default; those that say nothing are left out."""
+    """Return the text of a flag with its choices and its default; an empty default is omitted."""
     value = re.sub(r"^(-?\d+)\.0$", r"\1", default.strip("'\""))
     note = f"(default: {value})" if value not in ("", "False", "None") else ""
     listed = f"One of {choices.replace(',', ', ').replace('  ', ' ')}." if choices else ""
@@ -257,10 +260,10 @@ def _first_sentence(text: str) -> str:
     return re.sub(r"\s+", " ", text.partition("\n\n")[0]).partition(". ")[0].rstrip(".").replace("`", "")
 
 
-def _print_groups(entries: Sequence[Entry], own: str) -> None:
-    """Print entries under the headings of their groups; those of the command have the heading `own`."""
+def _print_groups(entries: Sequence[Entry], title: str) -> None:
+    """Print entries under the headings of their groups; those of the command have the heading `title`."""
     for heading in dict.fromkeys(entry.heading for entry in entries):
-        _print_entries(heading or own, [entry for entry in entries if entry.heading == heading])
+        _print_entries(heading or title, [entry for entry in entries if entry.heading == heading])
 
 
 def _print_entries(heading: str, entries: Sequence[Entry]) -> None:

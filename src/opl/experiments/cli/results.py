@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
 from tyro.conf import Positional
 
 from ...errors import FolderError, OptionError, did_you_mean
@@ -12,7 +11,6 @@ from ..files import read_limited
 from .flags import Parser, existing_folder, read_flags
 
 RECORDS, DOCUMENT, PAGES, PLOT = Path("results"), Path("RESULTS.md"), Path("docs/results"), "forest.svg"
-JOBS = ("add", "write", "draw")
 
 
 @dataclass(frozen=True)
@@ -27,14 +25,14 @@ class Add:
     """Replace existing records of the same recipe, scale and seed that have other results."""
 
     def run(self) -> int:
-        """Add them, and print what happened to each run."""
+        """Add them, and print the outcome for each run."""
         from ..paper import ITEMS
         from ..results.records import KEPT, add_runs, mark_uncommitted
         from ..results.runs import read_runs
 
         runs = read_runs(existing_folder(self.folder))
         if not runs:
-            raise OptionError(f"there are no runs in {self.folder}: give the --out of `opl train` or `opl reproduce`.")
+            raise OptionError(f"there are no runs in {self.folder}: pass the --out of `opl train` or `opl reproduce`.")
         outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
             print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
@@ -120,7 +118,7 @@ def _read_text(file: Path) -> str:
     try:
         return read_limited(file).decode()
     except (OSError, ValueError) as error:
-        raise OptionError(f"{file} cannot be read as text: check the path, or give another --file.") from error
+        raise OptionError(f"{file} cannot be read as text: choose another file with --file.") from error
 
 
 @dataclass(frozen=True)
@@ -146,23 +144,19 @@ class Draw:
         if chosen.figure not in FROM_RECORDS:
             others = ", ".join(name for name, item in ITEMS.items() if item.figure in FROM_RECORDS)
             raise OptionError(
-                f"{chosen.name} has no figure that can be drawn from records ({others} have): draw from run folders "
-                f"with opl reproduce {chosen.name}."
+                f"{chosen.name} cannot be drawn from records (only {others} can): draw it from its runs with "
+                f"opl reproduce {chosen.name}."
             )
         try:
             self.to.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): give another --to.") from error
+            raise OptionError(f"cannot create the folder {self.to} ({error.strerror}): choose another --to.") from error
         files, sentences = draw_item(chosen, read_comparable(self.records, ITEMS), self.to, self.scale)
         print("\n".join([*sentences, f"drawn: {', '.join(map(str, files))}"]))
         return 0
 
 
-Job = (
-    Annotated[Add, tyro.conf.subcommand("add")]
-    | Annotated[Write, tyro.conf.subcommand("write")]
-    | Annotated[Draw, tyro.conf.subcommand("draw")]
-)
+JOBS: dict[str, type[Add] | type[Write] | type[Draw]] = {"add": Add, "write": Write, "draw": Draw}
 
 
 @dataclass(frozen=True)
@@ -174,24 +168,24 @@ class Results:
     @classmethod
     def parse(cls, argv: list[str]) -> "Results":
         """Read the job and its flags."""
-        if argv and not argv[0].startswith("-") and argv[0] not in JOBS:
-            raise OptionError(did_you_mean("job", argv[0], JOBS))
-        return cls(read_flags(Job, argv, prog="opl results", description=cls.__doc__))
+        name = argv[0] if argv else "-"
+        if name.startswith("-"):
+            raise OptionError(f"opl results needs one of {', '.join(JOBS)}; run opl results --help.")
+        if name not in JOBS:
+            raise OptionError(did_you_mean("job", name, JOBS))
+        return cls(read_flags(JOBS[name], argv[1:], prog=f"opl results {name}"))
 
     @classmethod
     def show_help(cls, argv: list[str]) -> None:
         """Print the jobs or, if one is named, its flags."""
         from .help import parser_of, print_help
 
-        kinds = dict(zip(JOBS, (Add, Write, Draw), strict=True))
-        job = next((name for name in argv if name in kinds), "")
-        listed = [f"opl results {name}: {kind.__doc__}" for name, kind in kinds.items()]
-        parser = parser_of(kinds[job]) if job else Parser(add_help=False)
-        if parser is None:
-            read_flags(Job, argv, prog="opl results")
+        if argv[0] in JOBS:
+            kind = JOBS[argv[0]]
+            print_help(f"results {argv[0]}", str(kind.__doc__), parser_of(kind))
         else:
-            name, sentence = (f"results {job}", kinds[job].__doc__) if job else ("results", cls.__doc__)
-            print_help(name, str(sentence), parser, [] if job else listed)
+            listed = [f"opl results {name}: {kind.__doc__}" for name, kind in JOBS.items()]
+            print_help("results", str(cls.__doc__), Parser(add_help=False), listed)
 
     def run(self) -> int:
         """Do the job."""

@@ -17,8 +17,7 @@ from ..paper import check_recipe_name, cost_of, recipe
 from ..run_folder import own
 from ..runner.placement import HERE, Jobs, Placement
 from ..scales import Scale
-from ..search.execution import Search as Execution
-from ..search.execution import as_json, check_recipe, claim_folder, markdown, sentences, table_of
+from ..search.execution import Execution, as_json, check_recipe, claim_folder, markdown, sentences, table_of
 from ..search.samplers import Goal, Grid, Metric, OptunaSampler, Sampler, Setting, Trial, parse_space
 from ..settings import to_json
 from .flags import OUT, check_flags, read_flags, show_status
@@ -100,7 +99,7 @@ class Search:
         return change_settings(recipe(self.recipe, self.scale), [*self.settings, *flags], Search)
 
     def _definition(self, base: "Recipe") -> dict[str, Any]:
-        """Return what must be equal for a search to continue; the number of Optuna's trials may grow."""
+        """Return the settings that must be equal for a search to continue; the number of Optuna's trials may grow."""
         optuna = {"batch": self.batch or self.placement.jobs} if self.by == "optuna" else {}
         chosen = {"over": list(self.over), "by": self.by, "seeds": self.seeds, "prune_at": sorted(self.prune_at)}
         return {"recipe": to_json(base), **chosen, "metric": self.metric, **optuna}
@@ -119,7 +118,7 @@ class Search:
         show_rows(title, *table_of(trials, goal))
         show_lines(sentences(trials, goal, importance))
         if not best:
-            raise OplError(f"no trial finished: see the logs in {folder}.")
+            raise OplError(f"no trial finished: check the logs in {folder}.")
         winner = self._build(best[0].flags)
         write_whole(folder / WINNER, (json.dumps(to_json(winner), indent=1) + "\n").encode())
         self._draw(best, importance, space, folder)

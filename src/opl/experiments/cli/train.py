@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..recipe import Recipe
 
 SETTINGS = "Every setting of a recipe is a flag too: opl train RECIPE --help lists them."
-SHOWN = {"top1": "accuracy {:.2f} %", "loss": "cross-entropy {:.2f}", "s": "s {:.2f}", "d": "d {:.2f}"}
+PRINTED = {"top1": "accuracy {:.2f} %", "loss": "cross-entropy {:.2f}", "s": "s {:.2f}", "d": "d {:.2f}"}
 """The numbers of a result that are printed, in this order."""
 LONG = 60.0
 """Seconds of a run from which its cost is announced."""
@@ -58,12 +58,7 @@ class Train:
         from .flags import as_flags
 
         chosen = _load(given.name, given.scale, given.recipe, [])
-        kind = as_flags(chosen)
-        settings = parser_of(kind["kind"], default=kind["default"])
-        if settings is None:
-            _load(given.name, given.scale, given.recipe, ["--help"])
-        else:
-            print_settings(chosen.name, str(cls.__doc__), settings, everything=ALL in rest)
+        print_settings(chosen.name, str(cls.__doc__), parser_of(**as_flags(chosen)), everything=ALL in rest)
 
     def run(self) -> int:
         """Train, or print what would be trained."""
@@ -95,7 +90,7 @@ class Train:
         from ..run_folder import RunFolder
 
         for part, name in (("test", "test"), ("val", "validation")):
-            numbers = [SHOWN[key].format(result[f"{part}/{key}"]) for key in SHOWN if f"{part}/{key}" in result]
+            numbers = [PRINTED[key].format(result[f"{part}/{key}"]) for key in PRINTED if f"{part}/{key}" in result]
             if numbers:
                 show_lines([f"{name}: {', '.join(numbers)}"])
         folder = RunFolder.of(self.out, self.recipe.name, self.recipe.seed).path
@@ -116,7 +111,7 @@ def _parser(argv: list[str]) -> Parser:
         "--recipe",
         type=Path,
         metavar="FILE",
-        help="Instead of RECIPE: winner.json of a search, or recipe.json of a run.",
+        help="Read the recipe from winner.json of a search, or recipe.json of a run.",
     )
     parser.add_argument(
         "--scale",
@@ -127,9 +122,9 @@ def _parser(argv: list[str]) -> Parser:
     parser.add_argument("--out", type=Path, default=OUT, metavar="FOLDER", help=f"The output folder. (default: {OUT})")
     parser.add_argument("--dry-run", action="store_true", help="Print the settings and the cost, and train nothing.")
     parser.add_argument("--until", type=int, default=0, metavar="EPOCH", help="Pause after this epoch.")
-    parser.add_argument("--no-test", dest="test", action="store_false", help="Do not use the test set.")
+    parser.add_argument("--no-test", dest="test", action="store_false", help="Skip the test at the end.")
     parser.add_argument(
-        "--wait", type=float, default=0.0, metavar="SECONDS", help="How long to wait for another process."
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="How long to wait for a process that uses the run."
     )
     parser.add_argument("--json", action="store_true", help="Print the result as JSON.")
     return parser

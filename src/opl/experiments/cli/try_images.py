@@ -19,7 +19,7 @@ from .flags import OUT, Flags
 if TYPE_CHECKING:
     from ..data.user_images import ImageFacts
     from ..tryout.plan import Outcome
-    from ..tryout.trial import Chosen, Trial
+    from ..tryout.trial import Trial, TrialSettings
 
 INTERRUPTED = 130  # the exit code of interrupted commands
 
@@ -56,7 +56,7 @@ class Try(Flags):
         accelerators = torch.cuda.device_count()
         jobs = self.jobs or accelerators or min(2, os.cpu_count() or 1)
         trial = Trial(self.target, name, self.out / "try" / name, self.settings, jobs, clock)
-        self._say(f"reading the images of {self.target} ...")
+        self._print(f"reading the images of {self.target} ...")
         facts = trial.prepare(accelerators > 0)
         with own(self.out, "try", name):
             trial.check_unchanged()
@@ -69,7 +69,7 @@ class Try(Flags):
         self._list_left_out(trial.home, facts)
         with Placement(jobs=trial.jobs).executor(trial.home, short=False) as executor:
             measuring = "" if trial.earlier else "; measuring the speed of this machine ..."
-            self._say(f"{sum(facts.sizes):,} images decoded{measuring}")
+            self._print(f"{sum(facts.sizes):,} images decoded{measuring}")
             chosen = trial.choose(facts, executor)
             self._show_choice(trial, facts, chosen)
             if self.dry_run:
@@ -88,9 +88,9 @@ class Try(Flags):
 
         if facts.left_out:
             write_whole(folder / LEFT_OUT, "\n".join(facts.left_out) + "\n")
-            self._say(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
+            self._print(f"{len(facts.left_out):,} unreadable images are listed in {folder / LEFT_OUT}")
 
-    def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen") -> None:
+    def _show_choice(self, trial: "Trial", facts: "ImageFacts", chosen: "TrialSettings") -> None:
         from ..tryout.overview import describe_images, print_choice, warnings_about
         from ..tryout.trial import BASELINE, METHOD
 
@@ -121,7 +121,7 @@ class Try(Flags):
         }
         print_choice(f"opl try {self.target}", rows, [*facts.notes, *warnings_about(facts)])
 
-    def _finish(self, trial: "Trial", facts: "ImageFacts", chosen: "Chosen", outcome: "Outcome") -> int:
+    def _finish(self, trial: "Trial", facts: "ImageFacts", chosen: "TrialSettings", outcome: "Outcome") -> int:
         """Write and print the comparison, the verdict last; return 1 if a run failed."""
         from ..paper import ITEMS
         from ..results.tables import as_json
@@ -149,7 +149,7 @@ class Try(Flags):
         show_box(verdict, command, self.out / "try" / trial.home.name / page.name, stderr=self.json)
         return 1 if outcome.failed else 0
 
-    def _next(self, trial: "Trial", chosen: "Chosen", flags: Mapping[str, float]) -> str:
+    def _next(self, trial: "Trial", chosen: "TrialSettings", flags: Mapping[str, float]) -> str:
         """Return the next command, with the time that it needs."""
         from ..tryout.plan import MARGIN, PAGE_SECONDS
 
@@ -163,5 +163,5 @@ class Try(Flags):
 
         return command(self.target, self.out, minutes or self.minutes, replace(self.settings, **(changes or {})))
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(f"opl: {text}", file=sys.stderr, flush=True)

@@ -61,16 +61,16 @@ def export_run(path: Path, target: Path, *, license: str, source: str = "") -> l
 def check_target(target: Path, config: NetworkConfig) -> None:
     """Raise an error if a folder contains anything but an earlier export of the same run."""
     if target.exists() and not target.is_dir():
-        raise OptionError(f"{target} is a file: give a folder to export to.")
+        raise OptionError(f"{target} is a file: pass a folder to export to.")
     if not target.exists() or not any(target.iterdir()):
         return
     if not (target / CONFIG).exists():
-        raise OptionError(f"{target} contains files that do not belong to an export: give a new folder.")
+        raise OptionError(f"{target} contains files that do not belong to an export: choose a new folder.")
     earlier = read_config(target)
     if (earlier.recipe, earlier.seed, earlier.scale) != (config.recipe, config.seed, config.scale):
         raise OptionError(
             f"{target} contains the export of another run ({earlier.recipe}, seed {earlier.seed}, {earlier.scale}): "
-            "give another folder."
+            "choose another folder."
         )
 
 
@@ -84,7 +84,7 @@ def _write(files: dict[str, bytes], target: Path) -> list[Path]:
             else:
                 (target / name).unlink(missing_ok=True)
     except OSError as error:
-        raise FolderError(f"cannot write to {target} ({error.strerror}): give another folder.") from error
+        raise FolderError(f"cannot write to {target} ({error.strerror}): choose another folder.") from error
     return [target / name for name in FILES if name in files]
 
 
@@ -167,18 +167,18 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
 
     Args:
         folder: an export; other files in it are not uploaded.
-        repository: for instance `somebody/cifar100-resnet56-opl`; it is created if it does not exist.
+        repository: such as `somebody/cifar100-resnet56-opl`; it is created if it does not exist.
         private: make a private repository; one that exists and is public is refused.
     """
     try:
         from huggingface_hub import HfApi
     except ImportError as error:
-        raise OplError("--hub needs its extra: pip install 'orthogonal-projection-loss[hub]'.") from error
+        raise OplError("the Hub client is not installed: run pip install 'orthogonal-projection-loss[hub]'.") from error
     api = HfApi()
     try:
         address = str(api.create_repo(repository, private=private, exist_ok=True))
         if private and not api.model_info(repository).private:
-            raise OptionError(f"the Hub's {repository} is public: make it private there, or leave --private out.")
+            raise OptionError(f"the Hub's {repository} is public: make it private there, or omit --private.")
         files = {*api.list_repo_files(repository)} - BLANK
         if files and TRAINING not in files:
             raise OptionError(

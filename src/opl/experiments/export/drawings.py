@@ -25,7 +25,7 @@ PICTURES = {
 
 
 def draw_pictures(subject: Subject) -> dict[str, bytes]:
-    """The charts that can be drawn from what the run kept, as PNG files by name."""
+    """The charts that the files of the run suffice for, as PNG files by name."""
     from matplotlib.figure import Figure
 
     figures: dict[str, Figure] = {}

@@ -1,4 +1,4 @@
-"""The run to export with its numbers, the comparable runs of its recipe and baseline, and why some runs are refused."""
+"""The run to export, its numbers, and the comparable runs of its recipe and baseline; unsuitable runs are refused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ def read_subject(path: Path) -> Subject:
     folder = RunFolder(path.resolve())
     if not folder.begun:
         raise FolderError(
-            f"{path} is not a run: give the folder of a finished run, for instance runs/digits-opl/seed-0."
+            f"{path} is not a run: pass the folder of a finished run, for example runs/digits-opl/seed-0."
         )
     name, scale = str(folder.recipe().get("name", "")), str(folder.recipe().get("scale", ""))
     item, row = _row(name, scale)
@@ -135,7 +135,7 @@ def _values(subject: Subject, runs: Sequence[Run], metric: str) -> dict[int, flo
 
 def _decide(measured: Sequence[Measurement], compared: Sequence[str]) -> list[Measurement]:
     """Add the decisions about the differences in the compared metrics, adjusted for their number."""
-    chosen = [one for one in measured if one.metric in compared and one.paired]
-    decisions = decide([one.difference for one in chosen], [list(one.paired.values()) for one in chosen])
-    by_metric = {one.metric: decision for one, decision in zip(chosen, decisions, strict=True)}
-    return [replace(one, decision=by_metric.get(one.metric)) for one in measured]
+    chosen = [entry for entry in measured if entry.metric in compared and entry.paired]
+    differences, pairs = [entry.difference for entry in chosen], [list(entry.paired.values()) for entry in chosen]
+    by_metric = {entry.metric: decision for entry, decision in zip(chosen, decide(differences, pairs), strict=True)}
+    return [replace(entry, decision=by_metric.get(entry.metric)) for entry in measured]

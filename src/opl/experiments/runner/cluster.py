@@ -1,28 +1,25 @@
-"""What the cluster backends share: the environment of tasks, and a check that all machines are suitable."""
+"""What the cluster backends share: the environment of tasks, a check of all machines, and what an interrupt does."""
 
-import json
 import os
 import platform
 import secrets
 import socket
 import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ... import __version__
 from ...errors import FolderError, OplError
 from ..files import read_limited, write_whole
-from .executor import Task, start_python
+from ..terminal import count
+from .executor import Executor, Task, start_python
 
 PACKAGES = ("torch", "numpy")
 """Packages that affect the numbers of a run."""
-LOST = 360.0
-"""Seconds after which a file server has released the lock of a lost machine, with some to spare."""
-DESCRIBE = ("-m", "opl.experiments.runner.cluster")
-"""The arguments of Python that describe a machine, followed by a token file and the file for the answer."""
 
 
 def start_child(task: Task, environment: Mapping[str, str]) -> Any:
@@ -103,17 +100,48 @@ def check_machines(folder: Path, describe: Callable[[str], Iterable[Machine]]) -
             print(f"{machine.host} has other versions, so its numbers may differ: {', '.join(other)}", file=sys.stderr)
 
 
-def report_left(count: int, backend: str, cancelled: bool) -> None:
-    """Print what an interrupted command leaves on a cluster."""
-    if cancelled:
-        sentence = f"{count} runs on {backend} were cancelled; the same command resumes them."
-    else:
-        sentence = (
-            f"{count} runs continue on {backend}: the same command re-attaches to them; with --on-interrupt cancel, "
-            "Ctrl-C cancels them."
-        )
-    print(sentence, file=sys.stderr)
+class Cluster(Executor):
+    """Executes tasks on machines that must all see the folder of the runs.
 
+    An interrupted command leaves its tasks on the cluster or, with `cancel`, cancels them.
+    """
 
-if __name__ == "__main__":
-    write_whole(Path(sys.argv[2]), json.dumps(describe_machine(sys.argv[1])))
+    name: str
+    patience = 360.0
+    """A file server has released the lock of a lost machine by then, with time to spare."""
+    ahead = True
+
+    def __init__(self, folder: Path, cancel: bool = False) -> None:
+        super().__init__()
+        self.folder, self.cancels = folder.absolute(), cancel
+
+    def __enter__(self) -> Self:
+        self.connect()
+        try:
+            check_machines(self.folder, self.describe_machines)
+        except BaseException:
+            self.disconnect()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is KeyboardInterrupt and self.running:
+            runs = count(len(self.running), "run")
+            if self.cancels:
+                self.cancel()
+                print(f"{runs} on {self.name} cancelled; the same command resumes training.", file=sys.stderr)
+            else:
+                how = "the same command re-attaches; with --on-interrupt cancel, Ctrl-C cancels runs"
+                print(f"{runs} left on {self.name}: {how}.", file=sys.stderr)
+        self.disconnect()
+
+    @abstractmethod
+    def connect(self) -> None:
+        """Connect to the cluster; raise an error that says what is missing if there is none."""
+
+    @abstractmethod
+    def describe_machines(self, token_file: str) -> Iterable[Machine]:
+        """Call `describe_machine` on machines of the cluster."""
+
+    def disconnect(self) -> None:
+        """End the connection; tasks that were left continue."""

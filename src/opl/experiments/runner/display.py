@@ -64,7 +64,7 @@ class Line(ABC):
 
 
 class Display:
-    """On a terminal, bars of running tasks below a line per ended task; elsewhere a line per change.
+    """Bars of running tasks below a line per ended task on a terminal; a line per change elsewhere.
 
     Args:
         lines: all tasks.

@@ -61,7 +61,7 @@ class Task:
 
 
 class Event(NamedTuple):
-    """A change of a task's state."""
+    """A change in the state of a task."""
 
     name: str
     state: State
@@ -77,14 +77,14 @@ def start_python(
     It looks for modules where this process has them installed, never in the working folder. Its output is appended to
     the log; without one, its standard input and output are pipes.
     """
-    given = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
+    variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "PYTHONSAFEPATH": "1"}
     with open_to_append(log) if log else contextlib.nullcontext() as output:
         return psutil.Popen(
             [sys.executable, "-P", *arguments],
             stdin=subprocess.DEVNULL if output else subprocess.PIPE,
             stdout=output or subprocess.PIPE,
             stderr=output,
-            env=child_environment({**environment, **given}),
+            env=child_environment({**environment, **variables}),
             bufsize=0,
             start_new_session=True,
         )
@@ -114,9 +114,9 @@ class Executor(ABC):
     patience: float
     """Seconds that a run waits for another process in its folder, which may be about to end."""
     interval: float
-    """Seconds between two looks at the states."""
+    """Seconds between two polls of the states."""
     ahead = False
-    """Whether the backend is given tasks before the tasks that they need are done, and starts them afterwards."""
+    """Whether tasks are submitted before the tasks that they need are done; the backend starts them afterwards."""
 
     def __init__(self) -> None:
         self.waiting: list[Task] = []
@@ -143,7 +143,7 @@ class Executor(ABC):
     def cancel(self) -> None:
         """End all tasks that have not ended."""
 
-    def has_room(self) -> bool:
+    def can_start(self) -> bool:
         """Whether another task can be started; a cluster queues any number."""
         return True
 
@@ -157,20 +157,26 @@ class Executor(ABC):
         """Start tasks and yield events until all have ended; a failure stops only the tasks that come after it."""
         while self.waiting or self.running:
             for task in list(self.waiting):
-                needs = {self.states.get(name, "done") for name in task.after}
+                needs = self._needs(task)
                 if needs & {"failed", "skipped"}:
                     self.waiting.remove(task)
                     yield from self._change(task.name, "skipped")
-                elif (self.ahead or needs <= {"done"}) and self.has_room():
+                elif (self.ahead or needs <= {"done"}) and self.can_start():
                     self.waiting.remove(task)
                     self.running[task.name] = task
                     yield from self._change(task.name, self.start(task))
-            for name in list(self.running):
+            for name, task in list(self.running.items()):
                 state = self.state(name)
+                if state == "failed" and self._needs(task) & {"failed", "skipped"}:
+                    state = "skipped"  # by the cluster, which had it ahead of time
                 if state in ENDED:
                     del self.running[name]
                 yield from self._change(name, state)
             time.sleep(self.interval if self.running else 0)
+
+    def _needs(self, task: Task) -> set[State]:
+        """The states of the tasks that must be done before."""
+        return {self.states.get(name, "done") for name in task.after}
 
     def _change(self, name: str, state: State) -> Iterator[Event]:
         if state != self.states[name]:

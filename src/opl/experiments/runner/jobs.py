@@ -24,11 +24,11 @@ FRESH = 1.0
 """Seconds for which the progress that was read from a run folder is not read again."""
 LOGS = ".measures"
 """The folder beside the runs for the output of measures."""
-Wanted = tuple[RunFolder, tuple[str, ...]]
-"""A run, and the arguments that follow `opl evaluate RUN`."""
+RunMeasure = tuple[RunFolder, tuple[str, ...]]
+"""A run to measure, and the arguments that follow `opl evaluate RUN`."""
 
 
-class Reached(NamedTuple):
+class JobProgress(NamedTuple):
     """The progress of a run."""
 
     epochs: int = 0
@@ -53,13 +53,13 @@ class Job(Line):
     """The number of epochs after which it pauses; 0 for the end."""
     cost: float = 0.0
     """The seconds per run that its item states; 0 if unknown."""
-    known: Reached = field(default_factory=Reached)
+    known: JobProgress = field(default_factory=JobProgress)
     read: float | None = None
     """When `known` was read from the folder."""
 
     @property
     def complete(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether the run is finished, or has reached its pause."""
         return self.folder.done or (self.until > 0 and len(self.folder.metrics()) >= self.until)
 
     @property
@@ -89,7 +89,7 @@ class Job(Line):
         accuracy = f", val {val:.2f} %" if self.state == "done" and val is not None else ""
         return f"{self.name}: {self.state}{f' in {format_seconds(self.took)}' if self.took else ''}{accuracy}"
 
-    def reached(self) -> Reached:
+    def reached(self) -> JobProgress:
         """The progress that its folder shows; if the folder cannot be read at this moment, the progress read before."""
         if self.read is None or (not self.ended and time.monotonic() - self.read >= FRESH):
             self.read = time.monotonic()
@@ -97,7 +97,7 @@ class Job(Line):
                 records = self.folder.metrics()
                 last = records[-1]
                 seconds = sum(record["seconds"] for record in records)
-                self.known = Reached(len(records), seconds, last["images_per_second"], last.get("val/top1"))
+                self.known = JobProgress(len(records), seconds, last["images_per_second"], last.get("val/top1"))
         return self.known
 
     def step(self) -> Step:
@@ -164,7 +164,7 @@ def run_jobs(
 ) -> list[Job]:
     """Train the unfinished runs by `opl` commands with these arguments; returns the runs that failed.
 
-    Their progress is shown on a display of their own, or on one that the caller has opened.
+    Their progress is shown on a new display, or on the display that the caller has opened.
     """
     named = {job.name: job for job in jobs}
     for job, argv in zip(jobs, argvs, strict=True):
@@ -186,8 +186,8 @@ def run_jobs(
 def seconds_left(jobs: Sequence[Job], parallel: int) -> float | None:
     """Estimate the time of the unfinished runs, `parallel` at a time; None if nothing is known about a run.
 
-    An epoch takes as long as the run's own epochs so far, those of its recipe with other seeds, those of all other
-    runs, or the time that the item states.
+    The time of an epoch is the mean of the run's epochs so far, else of runs of its recipe with other seeds, else of
+    all other runs, else the time that the item states.
     """
     speeds = {job.name: job.reached().seconds / job.reached().epochs for job in jobs if job.reached().epochs}
     start = fmean(waits) if (waits := [job.took - job.reached().seconds for job in jobs if job.took]) else 0.0
@@ -216,7 +216,7 @@ def _epoch_seconds(job: Job, jobs: Iterable[Job], speeds: dict[str, float]) -> f
 
 
 @dataclass
-class Measuring(Line):
+class MeasureJob(Line):
     """A measure of a run, and its progress."""
 
     folder: RunFolder
@@ -268,7 +268,7 @@ def measure_all(
     """
     rows = {row.recipe for row in item.at(scale)}
 
-    def unmeasured() -> list[Wanted]:
+    def unmeasured() -> list[RunMeasure]:
         return [(job.folder, argv) for job in jobs if job.recipe in rows for argv in _unmeasured(item, job, scale)]
 
     failed = evaluate_all(unmeasured, out, executor, resources)
@@ -276,18 +276,18 @@ def measure_all(
 
 
 def evaluate_all(
-    wanted: Callable[[], list[Wanted]], out: Path, executor: Executor, resources: Resources
-) -> list[Wanted]:
+    wanted: Callable[[], list[RunMeasure]], out: Path, executor: Executor, resources: Resources
+) -> list[RunMeasure]:
     """Evaluate runs with the arguments that follow `opl evaluate RUN`; returns those that failed.
 
-    One process at a time evaluates the runs of a folder. What is `wanted` is asked again after waiting for another.
+    One process at a time evaluates the runs of a folder. `wanted` is called again after waiting for another.
     """
-    measures: dict[str, Measuring] = {}
+    measures: dict[str, MeasureJob] = {}
     if not wanted():
         return []
     with own(out, LOGS, wait=executor.patience) as logs:
         for folder, argv in wanted():
-            measure = Measuring(folder, argv, logs / f"{len(measures)}.txt")
+            measure = MeasureJob(folder, argv, logs / f"{len(measures)}.txt")
             measures[measure.name] = measure
             measure.log.unlink(missing_ok=True)  # of a process that was killed
             executor.submit(Task(measure.name, ("evaluate", str(folder.path), *argv), measure.log, resources=resources))
@@ -303,7 +303,7 @@ def evaluate_all(
     return [(measure.folder, measure.argv) for measure in listed if measure.state == "failed"]
 
 
-def _measuring_left(measures: list[Measuring], parallel: int) -> float | None:
+def _measuring_left(measures: list[MeasureJob], parallel: int) -> float | None:
     """Estimate the time of the unfinished measures from the finished ones."""
     took = [measure.took for measure in measures if measure.took]
     return fmean(took) * sum(not measure.ended for measure in measures) / max(1, parallel) if took else None

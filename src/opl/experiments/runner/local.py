@@ -41,7 +41,7 @@ class Local(Executor):
         """End all processes, which may save a checkpoint; another thread may call it."""
         self.cancelled = True
 
-    def has_room(self) -> bool:
+    def can_start(self) -> bool:
         """Whether a slot is free."""
         return len(self.slots) < self.parallel
 

@@ -12,14 +12,14 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ...errors import OplError
-from ..files import read_limited, write_whole
+from ..files import read_json, write_whole
 from . import cluster
-from .executor import ENDED, GRACE, Executor, State, Task, end_processes, run_tasks
+from .executor import ENDED, GRACE, State, Task, end_processes
 
-HOME, JOBS, CHECK = ".slurm", "jobs.json", "check"
+HOME, JOBS, ANSWER = ".slurm", "jobs.json", "machine.json"
 TIMEOUTS = 1000  # a run resumes as often as it needs to
 TERMINATED, REPRIEVE = 143, 120.0
 
@@ -51,68 +51,70 @@ class Run:
         return DelayedSubmission(Run(self.task, self.environment, self.note))
 
 
-class Slurm(Executor):
-    """Executes tasks as SLURM jobs, whose machines must all see the folder of the runs.
+def write_description(token_file: str, answer: Path) -> None:
+    """Write the description of the machine that executes this function."""
+    write_whole(answer, json.dumps(cluster.describe_machine(token_file)))
 
-    An interrupted command leaves its jobs on the cluster or, with `cancel`, cancels them. The engine `local` runs jobs
-    as processes of this machine, for tests. `queue` are parameters of submitit for all jobs; empty ones are left out.
+
+class Slurm(cluster.Cluster):
+    """Executes tasks as SLURM jobs.
+
+    The engine `local` runs jobs as processes of this machine, for tests. `queue` are parameters of submitit for all
+    jobs; empty ones are left out.
     """
 
-    patience = cluster.LOST
+    name = "SLURM"
     interval = 1.0
 
     def __init__(self, folder: Path, cancel: bool = False, engine: str = "slurm", **queue: Any) -> None:
-        super().__init__()
-        self.home, self.engine, self.cancels, self.queue = folder.absolute() / HOME, engine, cancel, queue
+        super().__init__(folder, cancel)
+        self.home, self.engine, self.queue = self.folder / HOME, engine, queue
         self.ahead = engine == "slurm"
         self.jobs: dict[str, Any] = {}
 
-    def __enter__(self) -> Self:
+    def connect(self) -> None:
+        """Prepare submitit; jobs look for modules where they are installed, not where this is called."""
         submitit = cluster.import_engine("submitit", "slurm")
         if self.ahead and not shutil.which("sbatch"):
-            raise OplError("sbatch is not found, so there is no SLURM here: run this on a login node of the cluster.")
-        os.environ["PYTHONSAFEPATH"] = "1"  # jobs look for modules where they are installed, not where this is called
+            raise OplError("sbatch was not found: run this command on a login node of a SLURM cluster.")
+        os.environ["PYTHONSAFEPATH"] = "1"
         self.home.mkdir(exist_ok=True)
         more = {f"{self.engine}_python": f"{shlex.quote(sys.executable)} -P", "slurm_max_num_timeout": TIMEOUTS}
         self.submitter = submitit.AutoExecutor(self.home / "%j", cluster=self.engine, **more)
+        queue = {name: value or None for name, value in self.queue.items()}
+        self.submitter.update_parameters(slurm_signal_delay_s=int(2 * GRACE) + 30, **queue)
         self.kind = {"slurm": submitit.SlurmJob, "local": submitit.LocalJob}[self.engine]
+
+    def describe_machines(self, token_file: str) -> list[cluster.Machine]:
+        """Describe the machine of a job."""
+        answer = self.home / ANSWER
+        answer.unlink(missing_ok=True)
+        print("waiting for a job that checks whether it sees the folder of the runs", file=sys.stderr, flush=True)
+        job = self.submitter.submit(write_description, token_file, answer)
         try:
-            cluster.check_machines(self.home.parent, self._describe_machine)
+            job.wait()
         except BaseException:
-            self.cancel()
+            job.cancel()
             raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self.running:
-            cluster.report_left(len(self.running), "SLURM", self.cancels)
-            if self.cancels:
-                self.cancel()
-
-    def cancel(self) -> None:
-        """End all jobs."""
-        self.waiting.clear()
-        for name in self.running:
-            self.jobs[name].cancel()
+        described = _read(answer)
+        return [cluster.Machine(*described) if described else cluster.Machine("the machine of a SLURM job", "", {})]
 
     def start(self, task: Task) -> State:
         """Submit the job of a task, after those in its `after`; the job of an earlier command is found again."""
         ids, note = _read(self.home / JOBS) or {}, self._note(task.name)
-        if task.name in ids and task.name != CHECK:
+        if task.name in ids:
             self.jobs[task.name] = self.kind(self.home / "%j", ids[task.name])
             if (state := self.state(task.name)) not in ENDED:
                 return state
         note.unlink(missing_ok=True)
         before = [self.jobs[name].job_id for name in task.after if name in self.running]
         dependency = {"dependency": f"afterok:{':'.join(before)}", "kill-on-invalid-dep": "yes"} if before else {}
-        chosen = {**self.queue, "mem_gb": task.resources.memory}
         self.submitter.update_parameters(
             name=f"opl {task.name}",
             cpus_per_task=task.resources.cpus,
             gpus_per_node=task.resources.gpus,
-            slurm_signal_delay_s=int(2 * GRACE) + 30,
+            mem_gb=task.resources.memory or None,
             slurm_additional_parameters={"requeue": True, **dependency},
-            **{name: value for name, value in chosen.items() if value},
         )
         job = self.jobs[task.name] = self.submitter.submit(Run(task, cluster.opl_variables(), note))
         write_whole(self.home / JOBS, json.dumps({**ids, task.name: job.job_id}, indent=1))
@@ -126,23 +128,18 @@ class Slurm(Executor):
             return state  # type: ignore[no-any-return]
         return "failed" if over else "running" if state == "running" else "queued"
 
+    def cancel(self) -> None:
+        """End all jobs."""
+        for name in self.running:
+            self.jobs[name].cancel()
+
     def _note(self, name: str) -> Path:
         return self.home / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
-
-    def _describe_machine(self, token_file: str) -> list[cluster.Machine]:
-        """Describe the machine of a job."""
-        answer = self.home / "machine.json"
-        answer.unlink(missing_ok=True)
-        print("waiting for a job that checks whether it sees the folder of the runs", file=sys.stderr, flush=True)
-        argv = (token_file, str(answer))
-        run_tasks(self, [Task(CHECK, argv, self.home / "check.txt", program=cluster.DESCRIBE)])
-        described = _read(answer)
-        return [cluster.Machine(*described) if described else cluster.Machine("the machine of a SLURM job", "", {})]
 
 
 def _read(file: Path) -> Any:
     """The content of a JSON file; None if there is none, or it is no JSON."""
     try:
-        return json.loads(read_limited(file, links=False))
-    except (OSError, ValueError, RecursionError):
+        return read_json(file, links=False)
+    except (OSError, ValueError):
         return None

@@ -22,7 +22,7 @@ DEFINITION = "search.json"
 
 
 @dataclass(frozen=True)
-class Search:
+class Execution:
     """What is searched, and in which folder."""
 
     build: Callable[[list[str]], "Recipe"]
@@ -101,7 +101,7 @@ class Search:
 def check_recipe(recipe: "Recipe", prune_at: Sequence[int]) -> None:
     """Raise an error for a recipe that cannot be searched by validation alone."""
     if recipe.oracle:
-        raise OptionError("--oracle uses the test set after every epoch, which a search must not do: leave it out.")
+        raise OptionError("--oracle uses the test set after every epoch, which a search must not do: omit it.")
     if recipe.after:
         raise OptionError(
             f"{recipe.name} needs a finished run of {recipe.after}, which a search does not train: search a "
@@ -125,11 +125,11 @@ def claim_folder(folder: Path, definition: dict[str, Any]) -> None:
             write_whole(file, (json.dumps(definition, indent=1) + "\n").encode())
         stored = read_json(file, links=False)
     except (OSError, ValueError) as error:
-        raise FolderError(f"cannot use {file} ({error}): give another folder with --out.") from error
+        raise FolderError(f"cannot use {file} ({error}): choose another folder with --out.") from error
     different = [name for name in definition if not isinstance(stored, dict) or stored.get(name) != definition[name]]
     if different:
         raise FolderError(
-            f"{folder} holds another search ({', '.join(different)} differ): give another --out, or delete the folder."
+            f"{folder} holds a search with another {' and '.join(different)}: choose another --out, or delete it."
         )
 
 

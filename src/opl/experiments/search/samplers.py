@@ -216,8 +216,8 @@ STARTUP = 3  # finished trials before one is compared with their median
 class OptunaSampler:
     """Proposes trials by Optuna's tree-structured Parzen estimator, `batch` at a time.
 
-    All of a batch are told to Optuna before the next is proposed, and its random numbers are a function of the seed and
-    of the number of trials, so a search that was stopped continues as one that was not.
+    Optuna learns all results of a batch before it proposes the next batch, and its random numbers are a function of the
+    seed and of the number of trials, so a resumed search proposes the same trials as an uninterrupted search.
     """
 
     def __init__(self, space: Sequence[Setting], goal: Goal, folder: Path, trials: int, batch: int, seed: int) -> None:

@@ -1,4 +1,4 @@
-"""The network and the training settings for given images; flags override each."""
+"""The network and the training settings for given images; flags override them."""
 
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from ..types import Method, Model
 from .preferences import RESNETS
 
 LADDER = {"resnet-10-w16": 0, "resnet-10-w32": 1000, "resnet-18": 5000}
-"""The candidate networks from scratch, and the number of training images from which each is considered."""
+"""The candidate networks from scratch, with the number of training images that they need."""
 IMAGENET = "efficientnet-lite0"
 """The network, and the name of its weights, that are fine-tuned by default."""
 LEAST_SIDE, IMAGENET_SIZE = 48, 96  # pixels: of images that it is used for, and at least in training

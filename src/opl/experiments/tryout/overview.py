@@ -1,4 +1,4 @@
-"""What `opl try` says before training: the images, warnings about them, the settings; and its command. No torch."""
+"""The text that `opl try` prints before training: images, warnings, settings; and its command. Needs no torch."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ def describe_images(facts: "ImageFacts") -> dict[str, str]:
 
 
 def warnings_about(facts: "ImageFacts") -> list[str]:
-    """Return warnings about what may mislead: imbalance, few images of a class, a small test part."""
+    """Return warnings about misleading results: imbalance, few images in a class, a small test part."""
     from ..data.read.listing import name_some
 
     warnings = []
@@ -69,7 +69,7 @@ def warnings_about(facts: "ImageFacts") -> list[str]:
 
 
 def describe_data(facts: "ImageFacts") -> str:
-    """Return all of it as one text, for the note below the table."""
+    """Return images, classes, notes and warnings as one text, for the note below the table."""
     rows = describe_images(facts)
     images = rows["images"].replace(":", " images:", 1)
     return " ".join([f"{images}.", f"{rows['classes']}.", *facts.notes, *warnings_about(facts)])

@@ -1,4 +1,4 @@
-"""The settings that a user of `opl try` may set; the others are chosen. No torch."""
+"""The settings of `opl try` that users may choose. Needs no torch."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -20,10 +20,10 @@ TrainingPrecision = Literal["auto", "32-true", "bf16-mixed"]
 
 @dataclass(frozen=True)
 class Preferences:
-    """Settings of the runs; 0, `auto` and None mean chosen by the images and the time budget."""
+    """Settings of the runs; 0, `auto` and None let the images and the time budget decide."""
 
     network: Network = "auto"
-    """Pretrained weights determine it."""
+    """The network; pretrained weights determine it."""
     weights: str = "auto"
     """Weights to start from: none, or a .safetensors or .pth file with torchvision's names, or a Hub id.
 
@@ -36,8 +36,9 @@ class Preferences:
     seeds: CountOrZero = 0
     """Runs per method; 0: as many as fit, two to five if possible."""
     batch_size: CountOrZero = 0
+    """Images per step; 0: by the number of images and classes."""
     lr: NotNegative = 0.0
-    """Largest learning rate; with pretrained weights, that of all layers but the classifier."""
+    """Peak learning rate; with pretrained weights, of all layers but the classifier. 0: by the batch size."""
     weight: NotNegative | None = None
     """The weight of OPL, the paper's lambda; by default 1, as in the paper."""
     gamma: float | None = None
@@ -45,15 +46,15 @@ class Preferences:
     flip: Fraction | None = None
     """Probability of a horizontal flip; default 0.5 for color, 0 for gray images, which may be text."""
     precision: TrainingPrecision = "auto"
-    """auto: bf16-mixed if measured to be at least a third faster."""
+    """Numeric precision; auto chooses bf16-mixed where it is at least a third faster."""
     images: CountOrZero = 20_000
     """The most images to use, the same fraction of every class; 0 uses all."""
     split_seed: Seed = 0
     """Random seed of the split, if the data has no split."""
     image_column: str = ""
-    """Column of a table; by default image, img, path, file and similar."""
+    """Table column of the images; by default image, img, path, file or similar."""
     label_column: str = ""
-    """Column of a table; by default label, class, category and similar."""
+    """Table column of the labels; by default label, class, category or similar."""
 
     def check_equal(self, chosen: dict[str, Any], folder: object) -> None:
         """Raise an error if a setting differs from that of an earlier start of the same folder."""
@@ -62,6 +63,6 @@ class Preferences:
             value = "" if name == "weights" and value == "none" else value
             if value != vars(default)[name] and name in chosen and chosen[name] != value:
                 raise FolderError(
-                    f"{folder} was started with --{name.replace('_', '-')} {chosen[name]}, not {value}: leave the flag "
-                    "out to resume, or give another --out."
+                    f"{folder} was started with --{name.replace('_', '-')} {chosen[name]}, not {value}: omit the flag "
+                    "to resume, or choose another folder with --out."
                 )

@@ -33,7 +33,7 @@ WORTHWHILE = 1.33  # speedup from which the lower precision is used
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TrialSettings:
     """All settings of a folder of `opl try`, as they are kept there."""
 
     choice: Choice
@@ -116,14 +116,14 @@ class Trial:
             label_column=wanted.label_column,
         )
 
-    def _resumed_images(self, earlier: Chosen) -> UserImages:
+    def _resumed_images(self, earlier: TrialSettings) -> UserImages:
         """Return the images of an earlier start of this folder; they and the settings must be the same now."""
         images = replace(earlier.images, root=self.root)
         before = {"size": images.size, "images": images.most, "split_seed": images.split_seed}
         self.wanted.check_equal({**asdict(earlier.choice), **before}, self.folder)
         return images
 
-    def choose(self, facts: ImageFacts, executor: Executor) -> Chosen:
+    def choose(self, facts: ImageFacts, executor: Executor) -> TrialSettings:
         """Choose all settings by the speed of this machine, or return those of an earlier start."""
         if self.earlier:
             return replace(self.earlier, images=self.images, seeds=self.wanted.seeds or self.earlier.seeds)
@@ -143,7 +143,8 @@ class Trial:
             plans.append(plan)
         plan, (draft, speed) = plans[-1], fastest[len(plans) - 1]
         choice = self._fit_batches(replace(draft, epochs=plan.epochs, train_images=plan.images), facts)
-        return Chosen(choice, plan.seeds, round(plan.run_seconds, 1), round(speed.images_per_second, 1), self.images)
+        seconds, rate = round(plan.run_seconds, 1), round(speed.images_per_second, 1)
+        return TrialSettings(choice, plan.seeds, seconds, rate, self.images)
 
     def _fit_batches(self, choice: Choice, facts: ImageFacts) -> Choice:
         """Set batch size and learning rate for the number of training images, unless the user has set them."""
@@ -159,7 +160,7 @@ class Trial:
             network, stem = network_of(self.weights)
             if wanted.network not in ("auto", network):
                 raise OptionError(
-                    f"--network is {wanted.network}, but the weights are for {network}: omit the flag, or give "
+                    f"--network is {wanted.network}, but the weights are for {network}: omit the flag, or add "
                     "--weights none."
                 )
             networks = [network]
@@ -218,7 +219,7 @@ class Trial:
         ]
         before = self.clock.spent
         if set(run_tasks(executor, tasks).values()) != {"done"}:
-            raise OplError(f"the speed could not be measured: see {folder / 'log.txt'}.")
+            raise OplError(f"the speed could not be measured: check {folder / 'log.txt'}.")
         measured = [read_json(result) for result in results]
         shutil.rmtree(folder)
         start = max(0.0, self.clock.spent - before - fmean(content["seconds"] for content in measured))
@@ -248,7 +249,7 @@ class Trial:
         arms = {**others, self.folder: current}
         return [baseline, *(arms.values() if len(arms) > 1 else [current._replace(label=METHOD)])]
 
-    def train(self, chosen: Chosen, executor: Executor) -> Outcome:
+    def train(self, chosen: TrialSettings, executor: Executor) -> Outcome:
         """Train all arms, seed after seed."""
         arms = self.arms(chosen.choice)
         make_folder(self.home, *self.folder.relative_to(self.home).parts)
@@ -267,13 +268,13 @@ class Trial:
         number = -(-len(planned) // together)
         return run_rounds(rounds, number, executor, self.clock, self.seconds(chosen, planned) / number)
 
-    def seconds(self, chosen: Chosen, seeds: Sequence[int], methods: int = 0) -> float:
+    def seconds(self, chosen: TrialSettings, seeds: Sequence[int], methods: int = 0) -> float:
         """Return the expected time of some seeds; `methods` is the number of runs per seed, 0 for the unfinished."""
         count = methods or self._unfinished(self.arms(chosen.choice), seeds)
         together = max(1, self.jobs // count)
         return -(-len(seeds) // together) * -(-count // self.jobs) * chosen.run_seconds
 
-    def seconds_of_next(self, chosen: Chosen, seeds: int) -> float:
+    def seconds_of_next(self, chosen: TrialSettings, seeds: int) -> float:
         """Return the expected time of more seeds, or without a number that of another weight or gamma."""
         done = self.finished_seeds(chosen)
         if not seeds:
@@ -284,7 +285,7 @@ class Trial:
         """Return the most runs that a seed lacks; a later try has the baseline already."""
         return max(1, *(sum(not arm.job(seed).folder.done for arm in arms) for seed in seeds))
 
-    def planned_seeds(self, chosen: Chosen) -> list[int]:
+    def planned_seeds(self, chosen: TrialSettings) -> list[int]:
         """Return the seeds to train: those of the first try, or as many as are chosen."""
         if self.is_later and not self.wanted.seeds:
             baseline = self.arms(chosen.choice)[0]
@@ -294,13 +295,13 @@ class Trial:
     def _is_done(self, arms: Sequence[Arm], seeds: Sequence[int]) -> bool:
         return all(arm.job(seed).folder.done for arm in arms for seed in seeds)
 
-    def finished_seeds(self, chosen: Chosen) -> list[int]:
+    def finished_seeds(self, chosen: TrialSettings) -> list[int]:
         """Return the seeds with which all arms are finished."""
         arms = self.arms(chosen.choice)
         return [seed for seed in range(max(chosen.seeds, MOST_SEEDS)) if self._is_done(arms, [seed])]
 
 
-def read_chosen(folder: Path) -> Chosen | None:
+def read_chosen(folder: Path) -> TrialSettings | None:
     """Return the settings of an earlier start; None if this folder is new.
 
     Raises:
@@ -311,6 +312,6 @@ def read_chosen(folder: Path) -> Chosen | None:
     try:
         content = read_json(folder / CHOSEN, links=False)
         choice, images = Choice(**content["choice"]), UserImages(**content["images"])
-        return Chosen(**{**content, "choice": choice, "images": images})
+        return TrialSettings(**{**content, "choice": choice, "images": images})
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FolderError(f"{folder / CHOSEN} cannot be read ({error}): give another --out, or delete it.") from error
+        raise FolderError(f"{folder / CHOSEN} cannot be read ({error}): choose another --out, or delete it.") from error

@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a try shows."""
+    """The conclusions of a try."""
 
     title: str
     """Better, worse or unknown."""
@@ -172,7 +172,7 @@ def _headline(item: Item) -> Row:
 
 
 def _describe(change: Change) -> str:
-    """Return the difference of a measure; of few seeds, that of each."""
+    """Return the difference of a measure; with few seeds, the difference of every seed."""
     if len(change.pairs) < FEW_SEEDS:
         return describe_pairs(change)
     return describe_change(change.info, change.difference, change.decision)
