@@ -39,12 +39,12 @@ class Variant:
         return dict(zip(metrics, self.paper.get(column, ()), strict=False))
 
     def row(self, prefix: str, key: str, name_of: Callable[[str], str], **fields: Any) -> Row:
-        """The row of the variant with a key; the prefix of its label is the name of a network or data set.
+        """The row of the variant with a key; the prefix of its label, such as a network or data set, names its group.
 
         `name_of` is the name of the recipe of a variant by its key, for the row and its baseline.
         """
         baseline = name_of(self.baseline) if self.baseline else ""
-        given = {"paper": {}, "scales": self.scales} | fields
+        given = {"paper": {}, "scales": self.scales, "group": prefix.rstrip(", ")} | fields
         return Row(prefix + self.label, name_of(key), baseline=baseline, **given)
 
 
