@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ..item import HOUR, MINUTE, Cost, Item, Row
 from ..scales import Scale
 from . import fast
-from .variant import Build, Variant, with_methods
+from .variant import Build, Variant, item_of_runs, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -170,8 +170,7 @@ PAIR = tuple(row for row in TABLE_1.rows if row.recipe in {make(key) for make in
 
 def _figure(name: str, title: str, kind: str) -> Item:
     """A figure drawn from the runs of CE and CE+OPL."""
-    shared = replace(TABLE_1, note="", others=())
-    return replace(shared, name=name, title=title, rows=PAIR, figure=kind, setting=SETTING)
+    return item_of_runs(TABLE_1, name, title, PAIR, figure=kind, setting=SETTING)
 
 
 ITEMS = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..item import Revision, Row
+from ..item import Item, Revision, Row
 from ..scales import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ def with_methods(
         replace(base, name=name_of(key), method=variant.build(base.scale, methods, *arguments))
         for key, variant in variants.items()
     ]
+
+
+def item_of_runs(item: Item, name: str, title: str, rows: tuple[Row, ...], **fields: Any) -> Item:
+    """An item beside another that holds the runs, without the notes, averages and quoted lines of the other."""
+    given = {"note": "", "setting": "", "quoted": (), "averages": (), "others": (), "home": item.home or item.name}
+    return replace(item, name=name, title=title, rows=rows, **(given | fields))
 
 
 def revised_d(recipes: Iterable[str]) -> Revision:
