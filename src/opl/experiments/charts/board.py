@@ -18,7 +18,6 @@ from .forest import Contrast, pair_rows
 from .style import Array, print_label, shorten
 from .svg import DataTable, drawing, element, short
 
-NEEDS: tuple[str, ...] = ()  # only the results
 NOTE = (
     "mean difference from the baseline over seeds; purple: better, orange: worse; gray columns have no good direction; "
     "color: relative to the largest difference of the column; frame: significant after Holm's adjustment for the column"

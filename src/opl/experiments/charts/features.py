@@ -14,8 +14,6 @@ from .points import Space, add_legend, principal_plane, read_spaces, scatter, to
 from .samples import Samples, shared_samples
 from .style import Array, print_label, shorten
 
-NEEDS = ("test",)
-
 
 @dataclass(frozen=True, eq=False)
 class View:

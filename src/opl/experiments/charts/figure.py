@@ -24,6 +24,11 @@ Order = Literal["class", "cluster", "superclass"]
 """The order of the classes in a similarity matrix; the other figures ignore it."""
 FROM_RECORDS = ("board", "forest", "weight_grid", "sweeps", "layer_widths")
 """Charts of final numbers, which can be drawn from the records in `results/`."""
+ARRAYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("features", "plane", "similarity", "neighbors", "gallery"), ("test",)),
+    "lda": ("test", "novel"),
+}
+"""The arrays that a chart reads, by its name; other charts read numbers alone."""
 
 SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
 DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs

@@ -12,7 +12,6 @@ from .figure import Axes, Figure, Order, Rendering, paper
 from .samples import arrays_of, pair_by_seed, sample_rows
 from .style import ACCENT, Array, print_label, split_common
 
-NEEDS = ("test",)
 PRINTED = 6  # pictures of each direction, in a file
 ACROSS = 2  # pictures per row
 HEAD = 0.36  # inches above the pictures of a direction

@@ -12,7 +12,6 @@ from .points import check_points, legend_handles, scatter
 from .samples import arrays_of, sample_rows
 from .style import Array, print_label
 
-NEEDS = ("test", "novel")
 ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller one
 KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arrays that contain them
 

@@ -6,9 +6,7 @@ import numpy as np
 
 from ..results.runs import Rows
 from .figure import Figure, Order, Rendering, new_figure
-from .similarity import ALL_NAMES, NEEDS, SIDE, Matrix, absolute, draw_matrices, matrix
-
-__all__ = ["NEEDS", "describe_neighbors", "draw", "render"]
+from .similarity import ALL_NAMES, SIDE, Matrix, absolute, draw_matrices, matrix
 
 MOST, PER_NAME = 150, 0.085  # classes up to which all are named, and the inches per name
 

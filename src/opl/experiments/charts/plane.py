@@ -10,7 +10,6 @@ from .figure import DIVERGING, Axes, Figure, Order, Rendering, new_figure
 from .points import Space, add_legend, check_points, finite, read_spaces, scatter
 from .style import Array, color, print_label
 
-NEEDS = ("test",)
 FEW = 4  # classes up to which the text has the angle of each pair, and the matrix of their angles is small
 BINS = 72  # of 5 degrees each
 RISE = 0.6  # how far the fullest bin extends beyond the circle

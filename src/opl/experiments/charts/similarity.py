@@ -14,7 +14,6 @@ from .samples import arrays_of
 from .style import Array, print_label, shorten
 from .svg import DataTable
 
-NEEDS = ("test",)
 SIDE = 3.4  # inches of a matrix
 ALL_NAMES = 30  # classes up to which all are named
 MOST_NAMES = 20  # of more classes, about this number are named

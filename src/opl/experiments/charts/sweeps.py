@@ -18,7 +18,6 @@ from .figure import BELOW, Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path
 
-NEEDS: tuple[str, ...] = ()  # only the results
 SETTINGS = {
     "weight": "weight λ",
     "gamma": "γ",

@@ -15,7 +15,6 @@ from .figure import Axes, Figure, Order, Rendering, new_figure, write_cell
 from .forest import Contrast, pair_rows
 from .style import Array
 
-NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "val/top1"
 NOTE = (
     "mean over the seeds, below it each seed, or from five seeds on the 95 % interval; frame: differs from CE after "

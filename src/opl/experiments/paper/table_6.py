@@ -375,7 +375,7 @@ def _recipe(dataset: str, scale: Scale, base: Base, key: str) -> "Recipe":
         name=name_of(dataset, key),
         data=base.data(data),
         model=model,
-        method=variant.build(scale, methods),
+        method=variant.method(methods),
         optimizer=SGD(lr=0.05, weight_decay=5e-4),
         schedule=Steps(milestones=tuple(drops), factor=0.1) if drops else OneCycle(),
         epochs=epochs,

@@ -25,14 +25,8 @@ class Variant:
     paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The paper's numbers, by the columns of the table, such as networks or data sets; empty if not reported."""
     scales: tuple[Scale, ...] = SCALES
-    at_scale: Mapping[str, Build] = field(default_factory=dict)
-    """Replaces `method` at some scales."""
     after: str = ""
     """The key of the variant whose finished run it needs."""
-
-    def build(self, scale: str, *arguments: Any) -> Any:
-        """Build the method at a scale."""
-        return self.at_scale.get(scale, self.method)(*arguments)
 
     def numbers(self, column: str, metrics: Iterable[str]) -> dict[str, float]:
         """The paper's numbers of a column by metric; empty if it has none."""
@@ -55,7 +49,7 @@ def with_methods(
     from .. import methods
 
     return [
-        replace(base, name=name_of(key), method=variant.build(base.scale, methods, *arguments))
+        replace(base, name=name_of(key), method=variant.method(methods, *arguments))
         for key, variant in variants.items()
     ]
 

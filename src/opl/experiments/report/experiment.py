@@ -218,7 +218,7 @@ def _opening(experiment: Experiment) -> Markup:
         missing=not_counted if missing else "",
         plot=_try(experiment, _forest),
         thumbnails=_try(experiment, _thumbnails),
-        beside=len(forest.contrasts(group.item, experiment.lines, group.scale)) > BESIDE,
+        beside=len(forest.contrasts(group.item, experiment.lines)) > BESIDE,
     )
 
 
@@ -277,7 +277,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
 def _forest(experiment: Experiment) -> Markup | None:
     """The plot as a table, so that its numbers are beside the drawing and can be sorted; None without comparisons."""
     group = experiment.group
-    contrasts = forest.contrasts(group.item, experiment.lines, group.scale, experiment.headings)
+    contrasts = forest.contrasts(group.item, experiment.lines, experiment.headings)
     if not contrasts:
         return None
     x, margin = forest.axis_of(contrasts), forest.margin_of(contrasts)

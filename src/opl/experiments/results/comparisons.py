@@ -66,6 +66,16 @@ def range_of(name: str, title: str = "") -> Range:
     return _RANGES.get(name, _RANGES.get(name.rpartition("/")[2], ANY))
 
 
+def without_percent(title: str) -> str:
+    """The title of a number for the use inside a sentence.
+
+    Example:
+        >>> without_percent("1-shot, noise 0.1, %")
+        '1-shot, noise 0.1'
+    """
+    return title.replace("%", "").strip(" ,")
+
+
 def measured_result(run: Run, item: Item, scale: str) -> tuple[dict[str, Any], list[str]]:
     """The result of a run without numbers of `opl evaluate` that used other settings than the item, and why."""
     result, faults = dict(run.result), []

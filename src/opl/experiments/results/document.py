@@ -25,7 +25,7 @@ from ...errors import FolderError, OptionError, did_you_mean
 from ..item import Item, describe_costs
 from ..statistics import GAIN, LOSS, Interval
 from ..terminal import count
-from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs
+from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs, without_percent
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
@@ -193,7 +193,7 @@ def collect_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> list[Ver
             for single, line in zip(*both, strict=True):
                 for name, decision in line.decisions.items():
                     if line.difference[name].size:
-                        title = item.metrics[name].replace("%", "").strip(" ,")
+                        title = without_percent(item.metrics[name])
                         label = f"{line.label} vs {_shorten(line.baseline, line.label)}, {title}"
                         verdicts = single.decisions[name].verdict, decision.verdict
                         row = Verdicts(f"{item.name}, {scale}", label, line.difference[name], *verdicts)
@@ -260,7 +260,7 @@ def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
     """The cells of a comparison; its seeds are marked if a run of either row is stale."""
     line, base, metric = pair.line, pair.base, pair.metric
     several = sum(not name.startswith("selected/") for name in pair.table.item.main) > 1
-    title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
+    title = without_percent(pair.table.item.metrics[metric])
     return (
         f"{line.label} vs {_shorten(base.label, line.label)}" + (f", {title}" if several else ""),
         str(len(line.paired)) + (", stale" if {line.recipe, base.recipe} & stale else ""),
@@ -301,7 +301,7 @@ def describe_origin(runs: Sequence[Run]) -> str:
     return (
         f"From {count(len(runs), 'record')}, {list_seeds(run.seed for run in runs)}; "
         f"commit {_count(str(run.about.get('commit') or 'unknown') for run in runs)}; "
-        f"{_count(map(_versions, runs))}; {_count(map(_machine, runs))}; "
+        f"{_count(map(_versions, runs))}; {_count(map(describe_machine, runs))}; "
         f"{days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{describe_seconds(sum(run.seconds for run in runs))} of training in total."
     )
@@ -345,7 +345,8 @@ def _versions(run: Run) -> str:
     return f"Python {versions.get('python', '?')}, torch {versions.get('torch', '?')}"
 
 
-def _machine(run: Run) -> str:
+def describe_machine(run: Run) -> str:
+    """The system, cores, threads and accelerator of a run."""
     machine = inner(run.about, "machine")
     system, cores, threads = (machine.get(name, "?") for name in ("system", "cores", "threads"))
     accelerator = str(machine.get("accelerator", "none")).replace("none", "no accelerator")

@@ -24,6 +24,7 @@ from .comparisons import (
     lines,
     paired_means,
     range_of,
+    without_percent,
 )
 from .runs import Run, select_runs
 from .tables import PAPER, Table, cells, describe_seeds_of, headings_of, list_rows, short_label
@@ -44,14 +45,9 @@ def markdown_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows))
 
 
-def markdown(table: Table) -> str:
-    """The table alone."""
-    return markdown_table(*cells(table))
-
-
 def document(table: Table) -> str:
     """The table with the text below it as paragraphs: its file, the page's copy, and its part of RESULTS.md."""
-    return "\n\n".join([markdown(table), *table.below])
+    return "\n\n".join([markdown_table(*cells(table)), *table.below])
 
 
 class Column(NamedTuple):
@@ -250,13 +246,13 @@ def _console(stderr: bool = False) -> "Console":
     return console if console.is_terminal else make_console(stderr=stderr, width=WIDEST)
 
 
-def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
-    """The comparison to summarize, as baseline and row: the headline, the first row with OPL, or the first row."""
+def compared_rows(item: Item, runs: Sequence[Run], scale: str) -> list[tuple[Row, Row]]:
+    """Each baseline with a row compared with it, both with runs; the headline first, then rows with OPL."""
     with_runs = {run.name for run in runs if run.scale == scale}
     with_opl = {run.name for run in runs if run.scale == scale and run.projects}
     by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in with_runs}
     pairs = [(by_recipe[row.baseline], row) for row in by_recipe.values() if row.baseline in by_recipe]
-    return min(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl), default=None)
+    return sorted(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl))
 
 
 def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
@@ -265,10 +261,10 @@ def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
     The first part is about d, the second about the first compared metric; both give the verdict on the paired
     difference, adjusted for all rows.
     """
-    pair = opl_pair(item, runs, scale)
-    if pair is None:
+    pairs = compared_rows(item, runs, scale)
+    if not pairs:
         return _describe_alone(item, runs, scale)
-    base, row = pair
+    base, row = pairs[0]
     shared = {run.seed for run in select_runs(runs, base.recipe, scale)}
     seeds = [run.seed for run in select_runs(runs, row.recipe, scale) if run.seed in shared]
     if not seeds or not item.metrics:
@@ -366,7 +362,7 @@ def describe_metric(title: str, percent: bool = True) -> str:
         >>> describe_metric("top-1 %"), describe_metric("1-shot %"), describe_metric("seconds", percent=False)
         ('accuracy', 'accuracy (1-shot)', 'seconds')
     """
-    metric = title.replace("%", "").strip(" ,")
+    metric = without_percent(title)
     if not percent:
         return metric
     return "accuracy" if metric in ("", "top-1") else f"accuracy ({metric})"
@@ -383,7 +379,7 @@ def _describe_alone(item: Item, runs: Sequence[Run], scale: str) -> str:
     sign = " %" if range_of(name, item.metrics[name]) is PERCENT else ""
     seeds = f"{len(line.seeds)} seed{'' if len(line.seeds) == 1 else 's'}"
     more = f", and {len(done) - 1} more in the table" if len(done) > 1 else ""
-    metric = item.metrics[name].replace("%", "").strip(" ,")
+    metric = without_percent(item.metrics[name])
     return (
         f"{line.label} reached {metric} {line.numbers[name].mean:.1f}{sign} over {seeds}{more}; there is no "
         "baseline to compare with."
