@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LEVEL = 0.95
-FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
+FLIPS_FROM = 6  # pairs: with fewer, sign flips cannot reach a p-value below 0.05
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
 MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
 MOST_DEGREES = 1e7  # more than these are infinitely many

@@ -45,7 +45,7 @@ def test_a_figure_saved_again_is_the_same(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderError, match="give another folder"):
+    with pytest.raises(FolderError, match="choose another folder"):
         save(DRAWN["sweeps"](), tmp_path / "file" / "figure")
 
 

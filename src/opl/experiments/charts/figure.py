@@ -133,7 +133,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             _write(figure, pdf, metadata={"CreationDate": None}, **TRIMMED)
             _write(figure, png, metadata={"Software": None}, dpi=200, **TRIMMED)
     except OSError as error:
-        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): give another folder.") from error
+        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): choose another folder.") from error
     return [pdf, png]
 
 

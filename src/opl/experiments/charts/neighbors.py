@@ -55,8 +55,8 @@ def _describe_class(matrix: Matrix, index: int, n: int) -> str:
         return f"{name}: no other class to compare it with"
     nearest, farthest = others[:n], others[n:][-n:][::-1]
     parts = [
-        f"{word} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in group)
-        for word, group in (("nearest", nearest), ("farthest", farthest))
+        f"{kind} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in group)
+        for kind, group in (("nearest", nearest), ("farthest", farthest))
         if group
     ]
     return f"{name}: {'; '.join(parts)}"

@@ -38,7 +38,7 @@ class Space:
         if np.ndim(self.features) != 2 or np.shape(self.labels) != np.shape(self.features)[:1] or not len(self.labels):
             raise OptionError(
                 f"the features of {self.label!r} have shape {np.shape(self.features)} and the labels "
-                f"{np.shape(self.labels)}: give (N, D) and (N,), at least one row."
+                f"{np.shape(self.labels)}: pass (N, D) and (N,) with at least one row."
             )
 
 
@@ -59,16 +59,16 @@ def read_spaces(rows: Rows, kind: type[S]) -> list[S]:
 def check_points(what: str, points: Array, labels: Array, class_names: Sequence[str]) -> None:
     """Raise OptionError unless `points` is a non-empty (N, 2) array and each of the (N,) labels has a class name."""
     if np.ndim(points) != 2 or np.shape(points)[1] != 2 or not len(points):
-        raise OptionError(
-            f"the points of {what!r} have shape {np.shape(points)}: give at least one row of two numbers."
-        )
+        raise OptionError(f"the points of {what!r} have shape {np.shape(points)}: pass (N, 2) with at least one row.")
     if np.shape(labels) != (len(points),):
-        raise OptionError(f"the labels of {what!r} have shape {np.shape(labels)}: give one for each of {len(points)}.")
+        raise OptionError(
+            f"the labels of {what!r} have shape {np.shape(labels)}: pass one per point, ({len(points)},)."
+        )
     outside = [label for label in np.unique(labels).tolist() if not 0 <= label < len(class_names)]
     if outside:
         raise OptionError(
-            f"label {outside[0]} of {what!r} has no name: there are {len(class_names)} class names, for labels from 0 "
-            "up; give one for each class."
+            f"label {outside[0]} of {what!r} has no name: there are {len(class_names)} class names; pass "
+            "one per class, for labels from 0."
         )
 
 

@@ -46,7 +46,9 @@ def write_report(
     try:
         write_whole(target, page)
     except OSError as error:
-        raise FolderError(f"cannot write {target} ({error.strerror}): give a folder that can be written to.") from error
+        raise FolderError(
+            f"cannot write {target} ({error.strerror}): choose a folder with write permission."
+        ) from error
     return target
 
 

@@ -123,7 +123,7 @@ class Line:
 def lines(item: Item, runs: Sequence[Run], scale: str, moderated: bool = True) -> list[Line]:
     """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs.
 
-    `moderated` is that of `decide_lines`.
+    `moderated` is passed to `decide_lines`.
     """
     results: Results = {}
     problems: dict[str, list[str]] = {}

@@ -7,10 +7,10 @@ Each table stands between two marker lines, and everything else stays as it is:
 <!-- end -->
 
 Other blocks are `short ITEM ... SCALE` (the comparisons of some items in a small table), `summary SCALE` (the effect of
-OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside those of today's
-records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM ... SCALE`
-(commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of an item
-without records says so, with the command that makes its runs.
+OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside the same numbers
+from today's records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM
+... SCALE` (commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of
+an item without records says so, with the command that makes its runs.
 """
 
 import re
@@ -242,7 +242,7 @@ def _compare(item: Item, runs: Sequence[Run], scale: str, items: Mapping[str, It
 
 
 def _pairs(table: Table) -> list[Compared]:
-    """The comparisons of a table that have a value, without those of selected weights."""
+    """The comparisons of a table that have a value, except for selected weights."""
     by_recipe = {line.recipe: line for line in table.lines}
     rows = (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))
     baselines = {row.recipe: row.baseline for row in rows}
@@ -308,7 +308,7 @@ def describe_origin(runs: Sequence[Run]) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """A time in words.
+    """A duration as text.
 
     Example:
         >>> describe_seconds(42.4), describe_seconds(4061)
@@ -323,7 +323,7 @@ def describe_seconds(seconds: float) -> str:
 def _chosen(arguments: list[str], line: int, items: Mapping[str, Item]) -> tuple[Item, str]:
     """The item and scale that a marker names."""
     if len(arguments) != 2:
-        raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: give an item and a scale.")
+        raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: write an item and a scale.")
     name, scale = arguments
     if name not in items:
         raise OptionError(f"line {line}: {did_you_mean('table or figure', name, items)}")

@@ -65,14 +65,14 @@ def build_table(item: Item, runs: Sequence[Run], scale: str) -> Table:
 
 
 def headings_of(table: Table) -> list[str]:
-    """The group of each line; a group whose network is not that of the other groups is followed by it."""
+    """The group of each line, followed by its network if the groups have different networks."""
     rows = {row.recipe: row for row in (*table.item.rows, *(average.row for average in table.item.averages))}
     headings = [QUOTED if line.quoted else rows[line.recipe].group for line in table.lines]
     return [_with_network(table, heading, headings) for heading in headings]
 
 
 def _with_network(table: Table, heading: str, headings: list[str]) -> str:
-    """A heading with the network of its runs, if that of other groups is another."""
+    """A heading, with the network of its runs if other groups have another one."""
     by_heading: dict[str, set[str]] = {}
     for line, group in zip(table.lines, headings, strict=True):
         if line.recipe in table.networks:

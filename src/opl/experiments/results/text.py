@@ -1,4 +1,4 @@
-"""Tables in words: one-sentence summaries, Markdown, and rows on the terminal.
+"""Tables as text: one-sentence summaries, Markdown, and rows on the terminal.
 
 Rows on the terminal are whole at any width; where the output is not a terminal, lines are never broken.
 """
@@ -144,7 +144,7 @@ def _grids(table: Table, labels: Sequence[str], width: int) -> list[list[Column]
 
 
 def _choose(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit, after those with the highest rank were left out."""
+    """The columns that fit, after the columns with the highest rank were left out."""
     kept = list(columns)
     while not _widths(kept, width, COMFORT) and (most := max(column.rank for column in kept)):
         del kept[max(index for index, column in enumerate(kept) if column.rank == most)]
@@ -300,10 +300,10 @@ def list_verdicts(verdicts: Counter[str]) -> str:
         '2 losses, 1 undecided'
     """
     plural, order = {GAIN: "gains", LOSS: "losses"}, (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
-    ranked = [word for start in order for word in verdicts if word.startswith(start)]
+    ranked = [verdict for start in order for verdict in verdicts if verdict.startswith(start)]
     return ", ".join(
-        f"{verdicts[word]} {word.removeprefix('a ') if verdicts[word] == 1 else plural.get(word, word)}"
-        for word in ranked
+        f"{verdicts[verdict]} {verdict.removeprefix('a ') if verdicts[verdict] == 1 else plural.get(verdict, verdict)}"
+        for verdict in ranked
     )
 
 
@@ -342,7 +342,7 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     before, after = paired_means(line, name)
     digits = 1 if abs(difference.mean) >= 0.05 else 2
     values = f"{after:.{digits}f} vs {before:.{digits}f}{' %' if percent else ''}"
-    open_words = {
+    open_verdicts = {
         UNDECIDED: f"no clear effect on {metric} yet: {values}",
         TOO_FEW: f"too few seeds to judge {metric}: {values}",
     }
@@ -350,8 +350,8 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
         GAIN: f"raised {metric}: {values}",
         LOSS: f"lowered {metric}: {values}",
     }
-    if decision.verdict in open_words:
-        return "", open_words[decision.verdict]
+    if decision.verdict in open_verdicts:
+        return "", open_verdicts[decision.verdict]
     return sentences.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
 
 
