@@ -25,9 +25,7 @@ TOP = 0.22  # share of pairs at the upper edge of the histograms; higher bars, o
 def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
     """Write the animation from the features of each model, one `Space` per epoch; all have equally many epochs."""
     if not models or not models[0] or len({len(epochs) for epochs in models}) > 1:
-        raise OptionError(
-            "the models to animate need equally many epochs, at least one: pass one `Space` per model and epoch."
-        )
+        raise OptionError("the models to animate have different numbers of epochs: pass the same number, at least one.")
     first, *rest = _images(models)
     durations = [STEP] * len(rest) + [HOLD]
     data = io.BytesIO()

@@ -95,7 +95,7 @@ class Write:
         rendered = {}
         for file, text in texts.items():
             try:
-                rendered[file] = render_document(text, self.records, ITEMS, runs, blocks)
+                rendered[file] = render_document(text, runs, ITEMS, blocks)
             except OptionError as error:
                 raise OptionError(f"{file}: {error}") from error
         plot = self.pages / PLOT

@@ -268,7 +268,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
     if runs is None:
         return None
     rows = [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)]
-    both = [cosines.Cosines(space) for space in points.read_spaces(rows, points.Space)]
+    both = [cosines.Cosines(space) for space in points.read_spaces(rows)]
     edges, top = cosines.bins(both), cosines.highest(both)
     charts = [(one.label, cosines.to_svg(one, edges, top), cosines.data_table(one, edges)) for one in both]
     return render("cosines", charts=charts, seed=runs[0].seed)

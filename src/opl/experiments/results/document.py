@@ -49,17 +49,9 @@ RenderItem = Callable[[Item, Sequence[Run], str], str]
 
 
 def render_document(
-    text: str,
-    folder: Path,
-    items: Mapping[str, Item],
-    records: Sequence[Run] | None = None,
-    blocks: Mapping[str, RenderItem] | None = None,
+    text: str, runs: Sequence[Run], items: Mapping[str, Item], blocks: Mapping[str, RenderItem] | None = None
 ) -> str:
-    """The text with every block rendered from the records of a folder, or from `records`, if they were read before.
-
-    `blocks` has further kinds of blocks, `KIND ITEM SCALE`, by kind.
-    """
-    runs = read_comparable(folder, items) if records is None else records
+    """The text with every block rendered from records; `blocks` has further kinds, `KIND ITEM SCALE`, by kind."""
 
     def render(arguments: list[str], line: int) -> str:
         if len(arguments) == 2 and arguments[0] in OVERVIEWS and arguments[1] in SCALES:

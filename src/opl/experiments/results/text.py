@@ -209,17 +209,13 @@ def wrap_words(text: str, width: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines] or [""]
 
 
-def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
-    """Print rows as a grid, or as one paragraph per row if the terminal is too narrow for the grid.
+def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
+    """Print a title and rows as a grid, or one paragraph per row if the terminal is too narrow for the grid.
 
-    Args:
-        title: printed above the rows.
-        heading: the names of the columns.
-        body: the cells of each row.
-        labels: the number of first columns that may wrap between words; other columns do not wrap.
+    The cells of the first column may wrap between words.
     """
     show_lines([title, ""])
-    columns = [Column(name, [row[index] for row in body], wraps=index < labels) for index, name in enumerate(heading)]
+    columns = [Column(name, [row[index] for row in body], wraps=index == 0) for index, name in enumerate(heading)]
     _print_grid(_console().width, columns, [], [False] * len(body))
 
 
