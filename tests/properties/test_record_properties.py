@@ -18,7 +18,7 @@ from opl.experiments.results.document import LIKE_A_MARKER, describe_origin, des
 from opl.experiments.results.records import read_record, record_file, run_of, with_sum, write_record
 from opl.experiments.results.runs import list_seeds
 from opl.experiments.results.tables import as_json, build_table
-from opl.experiments.results.text import document, markdown
+from opl.experiments.results.text import document
 
 DEMO = item("demo")
 NUMBERS = st.floats(0, 100).map(lambda value: round(value, 4))
@@ -66,7 +66,7 @@ def test_a_table_does_not_depend_on_the_order_of_its_runs(runs, chance):
 def test_the_numbers_of_a_written_table_are_the_means_of_its_runs(runs):
     heading, _, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in markdown(build_table(DEMO, runs, "small")).split("\n")
+        for line in document(build_table(DEMO, runs, "small")).split("\n\n")[0].split("\n")
     ]
     for row, cells in zip(DEMO.rows, rows, strict=False):
         own = [run for run in runs if run.name == row.recipe]

@@ -62,7 +62,7 @@ class Row:
     paper_margins: dict[str, float] = field(default_factory=dict)
     """The ± of the paper's numbers, where it gives them: half-widths of 95 % intervals over episodes."""
     group: str = ""
-    """The heading of its group, such as a network; if empty, what its label and those of its family begin with."""
+    """The heading of its group, such as a network; its label may begin with the same words."""
     task: str = ""
     """The kind of task, if it differs from that of the table."""
 

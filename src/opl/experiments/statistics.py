@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LEVEL = 0.95
-FLIPS_FROM = 6  # pairs: with fewer, flipping signs cannot give a p-value below 0.05
+FLIPS_FROM = 6  # pairs: with fewer, sign flips cannot reach a p-value below 0.05
 EXACT_UP_TO = 16  # pairs: with more, flips are drawn at random
 MODERATED_FROM = 4  # differences: fewer say too little about how much variances differ
+DRAWS = 2000  # resamples of a bootstrap, the same ones every time
 MOST_DEGREES = 1e7  # more than these are infinitely many
 ROUNDING = 1e-9  # relative to the largest value: a smaller spread is that of floating-point numbers
 ENOUGH = 5  # seeds: with fewer, pictures show every seed and no interval
@@ -62,7 +63,7 @@ class Interval(NamedTuple):
     @property
     def variance(self) -> float:
         """Variance of the values, which follows from the interval."""
-        return (self.half / _quantile(LEVEL, self.freedom)) ** 2 * self.size
+        return (self.half / _quantile(self.freedom)) ** 2 * self.size
 
     @property
     def low(self) -> float:
@@ -80,12 +81,11 @@ class Interval(NamedTuple):
         return self.low > self.mean - self.half or self.high < self.mean + self.half
 
 
-def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY) -> Interval:
-    """Compute the mean and confidence interval of independent values; values that differ by rounding alone are equal.
+def interval(values: Sequence[float], within: Range = ANY) -> Interval:
+    """Compute the mean and 95 % confidence interval of independent values; a spread by rounding alone counts as none.
 
     Args:
         values: one for each seed.
-        level: how often such an interval contains the true mean.
         within: the values that are possible.
 
     Example:
@@ -99,18 +99,18 @@ def interval(values: Sequence[float], level: float = LEVEL, within: Range = ANY)
     spread = stdev(values)
     if spread <= ROUNDING * max(map(abs, values)):
         spread = 0.0
-    return Interval(fmean(values), _quantile(level, count - 1) * spread / math.sqrt(count), count, within)
+    return Interval(fmean(values), _quantile(count - 1) * spread / math.sqrt(count), count, within)
 
 
 @cache
-def _quantile(level: float, degrees: float) -> float:
-    """The standard errors that a two-sided interval spans; cached, because SciPy takes longer than all the rest."""
+def _quantile(degrees: float) -> float:
+    """The standard errors from a mean to an end of its interval; cached, because SciPy takes longest here."""
     from scipy.stats import t
 
-    return float(t.ppf((1 + level) / 2, degrees))
+    return float(t.ppf((1 + LEVEL) / 2, degrees))
 
 
-def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson(hits: int, total: int) -> tuple[float, float]:
     """Compute Wilson's confidence interval of a proportion: `hits` out of `total` independent trials, from 0 to 1.
 
     Unlike `proportion ± 2 std`, it stays inside [0, 1] and keeps its level for few trials and for proportions near 0.
@@ -124,7 +124,7 @@ def wilson(hits: int, total: int, level: float = LEVEL) -> tuple[float, float]:
         return 0.0, 1.0
     from scipy.stats import binomtest
 
-    ends = binomtest(hits, total).proportion_ci(level, method="wilson")
+    ends = binomtest(hits, total).proportion_ci(LEVEL, method="wilson")
     return float(ends.low), float(ends.high)
 
 
@@ -144,7 +144,7 @@ def p_value(difference: Interval) -> float:
     from scipy.stats import t
 
     degrees = difference.freedom
-    return float(2 * t.sf(abs(difference.mean) / difference.half * _quantile(LEVEL, degrees), degrees))
+    return float(2 * t.sf(abs(difference.mean) / difference.half * _quantile(degrees), degrees))
 
 
 def equivalence_p_value(difference: Interval) -> float:
@@ -165,7 +165,7 @@ def equivalence_p_value(difference: Interval) -> float:
         return 0.5**difference.size if distance > 0 else 1.0
     from scipy.stats import t
 
-    return float(t.sf(distance / difference.half * _quantile(LEVEL, degrees), degrees))
+    return float(t.sf(distance / difference.half * _quantile(degrees), degrees))
 
 
 def sign_test(wins: int, losses: int) -> float:
@@ -356,7 +356,7 @@ def _shrink(difference: Interval, prior: Prior, most: float) -> Interval:
     degrees = min(prior.degrees + difference.freedom, most)
     share = difference.freedom / (prior.degrees + difference.freedom)
     variance = share * difference.variance + (1 - share) * prior.variance
-    half = _quantile(LEVEL, degrees) * math.sqrt(variance / difference.size)
+    half = _quantile(degrees) * math.sqrt(variance / difference.size)
     return difference._replace(half=half, degrees=degrees)
 
 
@@ -388,7 +388,7 @@ def random_effects(effects: Sequence[Interval]) -> Interval:
     excess = (weights * (means - center) ** 2).sum() - (len(effects) - 1)
     between = max(0.0, excess / (weights.sum() - (weights**2).sum() / weights.sum()))
     weights = 1 / (errors + between)
-    half = _quantile(LEVEL, len(effects) - 1) / math.sqrt(weights.sum())
+    half = _quantile(len(effects) - 1) / math.sqrt(weights.sum())
     return Interval(float((weights * means).sum() / weights.sum()), half, len(effects))
 
 
@@ -424,24 +424,21 @@ def interquartile_mean(values: Sequence[Sequence[float]]) -> float:
     return float(trim_mean([value for setting in values for value in setting], 0.25))
 
 
-def bootstrap(
-    statistic: Callable[..., float], *samples: Sequence[Sequence[float]], draws: int = 2000
-) -> tuple[float, float]:
+def bootstrap(statistic: Callable[..., float], *samples: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Compute a percentile interval by a stratified bootstrap: seeds are drawn anew inside each setting.
 
     Args:
         statistic: of the samples, such as `improvement` or `interquartile_mean`.
         samples: the values of all seeds, for each setting.
-        draws: number of resamples; the same ones every time.
     """
     import numpy as np
 
     generator = np.random.default_rng(0)
     drawn = [
-        [np.asarray(setting)[generator.integers(len(setting), size=(draws, len(setting)))] for setting in sample]
+        [np.asarray(setting)[generator.integers(len(setting), size=(DRAWS, len(setting)))] for setting in sample]
         for sample in samples
     ]
-    values = [statistic(*([setting[draw] for setting in sample] for sample in drawn)) for draw in range(draws)]
+    values = [statistic(*([setting[draw] for setting in sample] for sample in drawn)) for draw in range(DRAWS)]
     low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 

@@ -34,14 +34,12 @@ def at(*degrees, label="CE", names=None):
     """A cloud with one feature of length 3 and its own class at each angle."""
     angles = np.radians(degrees)
     features = 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    return plane.Cloud(
-        label, features, np.arange(len(degrees)), names or tuple(f"class {i}" for i in range(len(degrees)))
-    )
+    return Space(label, features, np.arange(len(degrees)), names or tuple(f"class {i}" for i in range(len(degrees))))
 
 
 def cloud(label="CE", samples=90, names=("cat", "dog", "owl")):
     labels = np.arange(samples) % len(names)
-    return plane.Cloud(label, rng().normal(size=(samples, 2)) + 3 * labels[:, None], labels, names)
+    return Space(label, rng().normal(size=(samples, 2)) + 3 * labels[:, None], labels, names)
 
 
 def curve(label="CE", seeds=3, epochs=5):

@@ -1,12 +1,12 @@
 """Synthetic runs of every row of an item, with the settings of their recipes, so that its figure can be drawn."""
 
 import json
-from importlib import import_module
 
 import numpy as np
 
 from _runs import write_novel, write_run
 from _vouched import vouch
+from opl.experiments.charts.figure import ARRAYS
 from opl.experiments.paper import recipe
 from opl.experiments.settings import to_json
 from opl.experiments.widths import uniform_widths
@@ -44,7 +44,7 @@ def write_item_runs(out, item, scale, seeds=None, *, signed=False):
                 gain=(5.0 if item.figure == "gallery" else 45.2) - place / 9,
                 pull=0.2 if row.baseline else 0.5,
                 class_names=names_of(classes),
-                outputs=bool(import_module(f"opl.experiments.charts.{item.figure}").NEEDS),
+                outputs=item.figure in ARRAYS,
                 feature_dim=2 if item.figure == "plane" else max(16, classes),
             )
             _settle(path, made, seed)

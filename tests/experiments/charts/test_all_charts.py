@@ -42,7 +42,7 @@ def test_values_that_are_not_finite_are_left_out_of_every_figure():
     labels = np.array([0, 0, 1, 1])
     nothing = sweeps.Sweep("CE", "lambda", (1.0,), ((np.nan,),), (np.inf,))
     figures = [
-        plane.draw([plane.Cloud("CE", bad, labels, ("a", "b"))]),
+        plane.draw([Space("CE", bad, labels, ("a", "b"))]),
         curves.draw({"s": [curves.Curve("CE", (1, 2), (0,), np.full((1, 2), np.nan))]}),
         similarity.draw([similarity.Matrix("CE", np.full((2, 2), np.nan), ("a", "b"))]),
         sweeps.draw({"lambda": [nothing]}),
@@ -55,17 +55,15 @@ def test_values_that_are_not_finite_are_left_out_of_every_figure():
 WRONG = (
     lambda: Space("CE", np.zeros((0, 4)), np.zeros(0), ("a",)),
     lambda: Space("CE", np.zeros((3, 4)), np.zeros(2), ("a",)),
-    lambda: plane.Cloud("CE", np.zeros((0, 2)), np.zeros(0, dtype=int), ("a",)),
-    lambda: plane.Cloud("CE", np.zeros((3, 3)), np.zeros(3, dtype=int), ("a",)),
-    lambda: plane.Cloud("CE", np.zeros((3, 2)), np.zeros(2, dtype=int), ("a",)),
-    lambda: plane.Cloud("CE", np.zeros((2, 2)), np.array([0, 1]), ("a",)),
+    lambda: plane.mean_angle(Space("CE", np.zeros((3, 3)), np.zeros(3, dtype=int), ("a",))),
+    lambda: Space("CE", np.zeros((2, 2)), np.array([0, 1]), ("a",)),
     lambda: similarity.Matrix("CE", np.zeros((2, 3)), ("a", "b")),
     lambda: similarity.Matrix("CE", np.zeros((0, 0)), ()),
     lambda: gallery.Picture(np.zeros((4, 4), dtype=np.uint8), "cat", (), ()),
     lambda: gallery.Picture(np.zeros((4, 4, 3)), "cat", (), ()),
     lambda: sweeps.draw({}),
     lambda: weight_grid.draw([]),
-    lambda: lda.Panel("CE", np.zeros((2, 3)), np.zeros(2, dtype=int), ("a",), 0.0),
+    lambda: lda.Panel("CE", np.zeros((2, 2)), np.zeros(3, dtype=int), ("a",), 0.0),
     lambda: lda.project(np.zeros((3, 4)), np.zeros(2)),
     lambda: lda.project(np.zeros((3, 4)), np.zeros(3)),
     lambda: lda.project(np.eye(3), np.arange(3)),
@@ -75,7 +73,7 @@ WRONG = (
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_values_that_cannot_be_drawn_are_an_error_of_one_sentence(wrong):
-    with pytest.raises(OptionError, match="give") as caught:
+    with pytest.raises(OptionError, match=r"[:;] (pass|add) ") as caught:
         wrong()
     assert str(caught.value).endswith(".")
     assert "\n" not in str(caught.value)

@@ -82,7 +82,7 @@ def test_significant_cells_are_framed_on_the_page_and_in_the_figure(rows):
 
 
 def test_a_board_without_losses_is_an_error():
-    with pytest.raises(OptionError, match="give at least one loss"):
+    with pytest.raises(OptionError, match="pass at least one loss"):
         board.draw(board.Board((), (), (), np.zeros((0, 0))))
 
 

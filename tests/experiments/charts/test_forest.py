@@ -46,7 +46,7 @@ def test_few_seeds_have_dots_and_no_interval():
 
 
 def page_contrasts(folder):
-    return forest.contrasts(ITEM, lines(ITEM, read_runs(folder), "small"), "small")
+    return forest.contrasts(ITEM, lines(ITEM, read_runs(folder), "small"))
 
 
 def test_on_the_page_few_seeds_are_dots_and_five_are_an_interval(tmp_path):

@@ -93,7 +93,7 @@ def test_every_row_with_a_baseline_has_its_own_pictures_in_both_directions():
     ]
     assert "none with a picture" in " ".join(written(found.figures["-worse"]))
     rows[1][1][:] = [run_of("opl", 3, [0] * 4)]
-    with pytest.raises(FolderError, match="ce and opl have no finished run of the same seed"):
+    with pytest.raises(FolderError, match="ce and opl have no finished run with the same seed"):
         gallery.render(rows, "class")
 
 

@@ -7,6 +7,7 @@ import pytest
 from _chart_values import at, cloud, legend, written
 
 from opl.experiments.charts import plane
+from opl.experiments.charts.points import Space
 
 
 @pytest.mark.parametrize(
@@ -19,13 +20,13 @@ def test_the_mean_angle_is_the_mean_over_pairs(degrees, expected):
 
 def test_a_direction_is_the_mean_of_unit_features_whatever_their_length():
     features = np.array([[1000.0, 0.0], [0.001, 0.001], [0.0, 0.0], [np.nan, 1.0], [1e200, 1e200]])
-    got = plane.directions(plane.Cloud("CE", features, np.array([0, 0, 1, 1, 3]), ("a", "b", "c", "d")))
+    got = plane.directions(Space("CE", features, np.array([0, 0, 1, 1, 3]), ("a", "b", "c", "d")))
     between, half = math.radians(22.5), math.sqrt(0.5)
     np.testing.assert_allclose(got, [[math.cos(between), math.sin(between)], [0, 0], [0, 0], [half, half]])
 
 
 def test_classes_without_a_direction_make_no_angle():
-    opposite = plane.Cloud("CE", np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1]), ("a", "b"))
+    opposite = Space("CE", np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1]), ("a", "b"))
     assert math.isnan(plane.mean_angle(opposite))
     assert "no angle between classes" in " ".join(written(plane.draw([opposite])))
 
@@ -60,5 +61,5 @@ def test_the_angle_of_each_pair_is_written_once_and_at_most_two_thousand_points_
     assert [label.get_text() for label in axes.get_yticklabels()] == ["class 1", "class 2"]
     low, high = axes.images[0].get_clim()
     assert (low + high) / 2 == 90  # right angles are in the middle of the colors
-    nowhere = plane.Cloud("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("a", "b"))
+    nowhere = Space("CE", np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([0, 1]), ("a", "b"))
     assert np.isnan(plane.pair_angles(nowhere)).tolist() == [[True, True], [True, False]]

@@ -12,7 +12,7 @@ from opl.experiments.results.tables import build_table
 from opl.experiments.results.text import document
 
 TAB, ENTER, LEFT, UP, RIGHT, DOWN = "\ue004", "\ue007", "\ue012", "\ue013", "\ue014", "\ue015"
-SAID = "return document.getElementById('said').textContent"
+STATUS = "return document.getElementById('status').textContent"
 TIP = "const tip = document.getElementById('tip'); return tip.hidden ? '' : tip.innerText"
 
 
@@ -60,7 +60,7 @@ def test_a_heading_sorts_its_table_both_ways(browser):
     assert browser.find_element("css selector", "#table-1-small-table [aria-sort]").get_attribute("aria-sort") == (
         "descending"
     )
-    settles(browser, "sorted by top-1 %, descending", SAID)
+    settles(browser, "sorted by top-1 %, descending", STATUS)
 
 
 def test_check_boxes_hide_lines_and_classes_in_all_charts(browser):
@@ -87,10 +87,10 @@ def test_pointing_at_an_image_marks_it_on_both_sides_and_shows_its_picture(brows
     chosen = next(i for i in range(len(data["x"][1])) if [data["x"][1][i], data["y"][1][i]] == [x, y])
     near = (data["x"][0][chosen] - data["x"][0][place]) ** 2 + (data["y"][0][chosen] - data["y"][0][place]) ** 2
     assert near < 9  # that image, or one that lies over it
-    words = browser.find_element("css selector", "[data-said='features-table-1-small-0']").text
+    words = browser.find_element("css selector", "[data-description='features-table-1-small-0']").text
     assert words.startswith(f"Image {data['rows'][chosen]}: {data['names'][data['truth'][chosen]]}; predicted ")
     press(browser, right, RIGHT, DOWN)
-    settles(browser, browser.find_element("css selector", "[data-said='features-table-1-small-0']").text, SAID)
+    settles(browser, browser.find_element("css selector", "[data-description='features-table-1-small-0']").text, STATUS)
     painted = """const canvas = document.querySelector("[data-canvas='features-table-1-small-0']");
         return canvas.hidden ? 0 : Math.max(...canvas.getContext("2d").getImageData(0, 0, 120, 120).data)"""
     for _ in range(40):  # on to an image that has a picture
@@ -124,7 +124,7 @@ def test_the_arrow_keys_read_a_curve(browser):
     said = browser.execute_script(TIP).split("\n")
     assert said[0] == "epoch 4"
     assert [line.split(":")[0] for line in said[1:]] == ["CE", "CE+OPL", "Center", "OLE"]
-    settles(browser, ", ".join(said), SAID)
+    settles(browser, ", ".join(said), STATUS)
 
 
 def test_a_menu_changes_the_comparison_in_all_parts(browser):
@@ -153,7 +153,7 @@ def test_a_table_is_copied_as_markdown(browser, runs, allowed):
         browser.execute_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     button = click(browser, "[data-copy='copy-table-1-small']")
     settles(browser, "Copied", "return arguments[0].textContent", button)
-    settles(browser, "Copied to the clipboard", SAID)
+    settles(browser, "Copied to the clipboard", STATUS)
     browser.execute_script("document.querySelector('main').prepend(document.createElement('textarea'))")
     area = browser.find_element("css selector", "main > textarea")
     area.send_keys("\ue009v")  # control and v

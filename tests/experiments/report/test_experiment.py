@@ -69,6 +69,7 @@ def test_networks_are_groups_whose_words_the_labels_do_not_repeat(tmp_path):
         row.recipe: replace(
             row,
             label=f"wide {row.label}",
+            group="wide",
             recipe=f"{row.recipe}-wide",
             baseline="cifar100-ce-wide" if row.baseline else "",
         )

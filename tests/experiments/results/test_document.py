@@ -31,7 +31,7 @@ def records(tmp_path):
 
 
 def render(text: str, records: Path) -> str:
-    return render_document(text, records, ITEMS)
+    return render_document(text, read_comparable(records, ITEMS), ITEMS)
 
 
 def test_text_outside_of_markers_stays_as_it_was(records):
@@ -128,7 +128,9 @@ def test_a_short_table_marks_comparisons_of_stale_runs(records):
     changed = Revision("2026-11-16T00:00:00Z", "other weights", ("digits-ce",))
     for since, seeds in (("2026-11-16T00:00:00Z", "2, stale"), ("2026-11-15T00:00:00Z", "2")):
         items = {"demo": replace(ITEMS["demo"], revisions=(replace(changed, since=since),))}
-        text = render_document(f"<!-- opl results: short demo small -->\n{END}\n", records, items)
+        text = render_document(
+            f"<!-- opl results: short demo small -->\n{END}\n", read_comparable(records, items), items
+        )
         assert f"| CE+OPL vs CE | {seeds} |" in text  # the baseline started on 2026-11-15
 
 

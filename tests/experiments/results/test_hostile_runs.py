@@ -50,7 +50,7 @@ def test_no_record_is_written_outside_of_its_folder(name, value, tmp_path):
         vouch(path.parent)
     before = sorted(tmp_path.rglob("*"))
     (outcome,) = add(tmp_path / "runs", tmp_path / "in" / "results")
-    assert outcome.word == "not added"
+    assert outcome.status == "not added"
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -100,7 +100,7 @@ def test_no_record_page_or_message_has_a_path_of_the_machine(path, tmp_path, mon
     dump(failed / "error.json", {"error": f"'{path}': the disk is full"})
     vouch(failed, done=False)
     (outcome, _) = add(tmp_path / "runs", tmp_path / "results")
-    assert outcome.word == "added"
+    assert outcome.status == "added"
     texts = [file.read_text() for file in (tmp_path / "results").rglob("*.json")]
     assert main(["report", "runs"]) == 0
     texts.append((tmp_path / "runs/report.html").read_text())
@@ -153,14 +153,14 @@ def test_odd_values_make_a_run_damaged_and_name_the_file(file, change, tmp_path)
     assert (read.state, read.result) == ("damaged", {})
     assert Path(file).name in read.sentence
     (outcome,) = add(tmp_path / "runs", tmp_path / "results")
-    assert outcome.word == "not added"
+    assert outcome.status == "not added"
 
 
 def test_lists_of_numbers_that_json_does_not_have_are_recorded_without_them(tmp_path):
     write_finished(tmp_path / "runs", recipe={"note": [float("nan"), 1.0, [float("inf")]]})
     (outcome,) = add(tmp_path / "runs", tmp_path / "results")
     (file,) = (tmp_path / "results").rglob("seed-*.json")
-    assert outcome.word == "added"
+    assert outcome.status == "added"
     assert load(file)["recipe"]["note"] == [None, 1.0, [None]]
 
 

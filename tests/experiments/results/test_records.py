@@ -121,12 +121,12 @@ def test_the_folder_of_the_data_makes_no_other_images(tmp_path):
     runs, records = tmp_path / "runs", tmp_path / "results"
     write_finished(runs, "digits-ce", splits={"source": "/here/digits"})
     write_finished(runs, "digits-opl", splits={"source": "hub/digits"})
-    assert {each.word for each in add(runs, records).values()} == {"added"}
+    assert {outcome.status for outcome in add(runs, records).values()} == {"added"}
     assert {run.state for run in screen(read_records(records), [DEMO])} == {"done"}
     write_finished(runs, "digits-opl", 1, splits={"val": [0, 1, 3]})
     write_finished(runs, "digits-ce", 1, splits={"val": [0, 1, 2]})
     refused = add(runs, records)["digits-opl/seed-1"]
-    assert (refused.word, "other images" in refused.sentence) == ("not added", True)
+    assert (refused.status, "other images" in refused.sentence) == ("not added", True)
 
 
 def test_an_edited_record_and_a_copy_of_another_seed_are_refused(runs, tmp_path):
@@ -193,8 +193,8 @@ def outcomes(runs, records, **more):
     return add_runs(read_runs(runs), records, [DEMO], **more)
 
 
-def words(runs, records, **more):
-    return [outcome.word for outcome in outcomes(runs, records, **more)]
+def statuses(runs, records, **more):
+    return [outcome.status for outcome in outcomes(runs, records, **more)]
 
 
 def files(records):
@@ -202,7 +202,7 @@ def files(records):
 
 
 @pytest.mark.parametrize(
-    ("again", "word"),
+    ("again", "status"),
     [
         ({}, "already there"),
         ({"about": {"started": "2027-01-01T00:00:00Z"}, "result": {"seconds": 5.0}}, "already there"),  # of another day
@@ -210,19 +210,19 @@ def files(records):
         ({"top1": 98.0}, "not added"),
     ],
 )
-def test_a_run_of_the_same_seed_is_already_there_or_refused_unless_it_replaces(tmp_path, records, again, word):
+def test_a_run_of_the_same_seed_is_already_there_or_refused_unless_it_replaces(tmp_path, records, again, status):
     write_finished(tmp_path / "runs", top1=97.0)
     write_finished(tmp_path / "again", **{"top1": 97.0, **again})
-    assert words(tmp_path / "runs", records) == ["added"]
+    assert statuses(tmp_path / "runs", records) == ["added"]
     before = files(records)
     assert list(before) == [FILE]
     (outcome,) = outcomes(tmp_path / "again", records)
-    assert outcome.word == word
+    assert outcome.status == status
     assert files(records) == before
-    if word == "not added":
+    if status == "not added":
         assert "another result for this recipe, scale and seed" in outcome.sentence
         assert "--replace" in outcome.sentence
-        assert words(tmp_path / "again", records, substitute=True) == ["replaced"]
+        assert statuses(tmp_path / "again", records, substitute=True) == ["replaced"]
         assert load(records / FILE)["result"]["test/top1"] == again.get("top1", 97.0)
 
 
@@ -232,12 +232,12 @@ def test_a_later_measure_of_the_same_run_is_merged(tmp_path, records):
     outcomes(tmp_path / "runs", records)
     (path / "measures" / "first.json").unlink()
     write_measure(path, "second", {"second/y": 2.0}, settings={"seed": 7})
-    assert words(tmp_path / "runs", records) == ["measures added"]
+    assert statuses(tmp_path / "runs", records) == ["measures added"]
     (run,) = screen(read_records(records), [DEMO])
     assert run.state == "done"
     assert (run.result["first/x"], run.result["second/y"]) == (1.0, 2.0)
     assert run.measure("second")["settings"] == {"seed": 7}
-    assert words(tmp_path / "runs", records) == ["already there"]
+    assert statuses(tmp_path / "runs", records) == ["already there"]
 
 
 def test_adding_again_does_not_launder_an_edited_record(tmp_path, records):
@@ -245,7 +245,7 @@ def test_adding_again_does_not_launder_an_edited_record(tmp_path, records):
     outcomes(tmp_path / "runs", records)
     dump(records / FILE, load(records / FILE) | {"commit": "a better one"})
     write_measure(path, "second", {"second/y": 2.0})
-    assert words(tmp_path / "runs", records) == ["not added"]
+    assert statuses(tmp_path / "runs", records) == ["not added"]
 
 
 def test_a_damaged_record_is_named_and_left(tmp_path, records):
@@ -261,7 +261,7 @@ def test_custom_runs_are_kept_apart_and_enter_no_table(tmp_path, records):
     for name, epochs in (("a", 1), ("b", 2)):
         changes = {"epochs": epochs, "changes": [f"epochs {epochs} (recipe: 50)"]}
         write_finished(tmp_path / name, top1=99.0, scale="custom", recipe=changes)
-        assert words(tmp_path / name, records) == ["added"]
+        assert statuses(tmp_path / name, records) == ["added"]
     assert sorted(load(file)["recipe"]["changes"][0] for file in records.rglob("*.json")) == [
         "epochs 1 (recipe: 50)",
         "epochs 2 (recipe: 50)",
@@ -308,7 +308,7 @@ def test_a_run_that_cannot_be_trusted_is_not_added_and_its_neighbor_is(tmp_path,
     write_finished(tmp_path / "runs", "digits-opl")
     break_it(write_finished(tmp_path / "runs", "digits-ce"))
     one, two = outcomes(tmp_path / "runs", records)
-    assert (one.word, two.word) == ("not added", "added")
+    assert (one.status, two.status) == ("not added", "added")
     assert said in one.sentence
     assert list(files(records)) == ["small/digits-opl/seed-0.json"]
 
@@ -323,7 +323,7 @@ def test_an_edited_custom_run_is_not_added(tmp_path, records):
 def test_runs_of_no_table_are_not_added(tmp_path, records, more, said):
     write_finished(tmp_path / "runs", **more)
     (outcome,) = outcomes(tmp_path / "runs", records)
-    assert outcome.word == "not added"
+    assert outcome.status == "not added"
     assert said in outcome.sentence
     assert not records.exists()
 

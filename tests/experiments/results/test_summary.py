@@ -129,7 +129,7 @@ def test_every_comparison_names_the_baseline_that_it_was_computed_with(runs):
     table = lines(item, runs, "small")
     by_recipe = {line.recipe: line for line in table}
     assert by_recipe["cifar100-neuralscale-vgg11-opl"].baseline == "VGG-11"
-    [drawn] = [contrast for contrast in contrasts(item, table, "small") if contrast.label == "VGG-11+OPL"]
+    [drawn] = [contrast for contrast in contrasts(item, table) if contrast.label == "VGG-11+OPL"]
     assert drawn.versus == " vs VGG-11"
 
 

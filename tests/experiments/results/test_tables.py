@@ -16,7 +16,7 @@ from opl.experiments.results import document as results_document
 from opl.experiments.results.comparisons import Line, format_interval, lines
 from opl.experiments.results.runs import read_runs
 from opl.experiments.results.tables import Table, as_json, build_table, cells
-from opl.experiments.results.text import document, markdown, show
+from opl.experiments.results.text import document, show
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.statistics import Interval
 
@@ -26,7 +26,7 @@ SETTING = "ResNet-56, 100 classes, 200 epochs"
 def test_the_table_shows_paper_and_ours():
     item = Item("t", "title", "data", {"test/top1": "top-1 %"}, (Row("CE", "ce", {"test/top1": 99.27}),))
     line = Line("CE", "ce", (0, 1), {"test/top1": Interval(98.5, 0.25, 2)}, {}, {"test/top1": 99.27}, {}, "")
-    assert "| CE | 2 | 98.50 ± 0.25 | 99.27 |" in markdown(Table(item, "small", [line], [], []))
+    assert "| CE | 2 | 98.50 ± 0.25 | 99.27 |" in document(Table(item, "small", [line], [], []))
 
 
 def test_runs_older_than_a_revision_of_their_recipe_are_stale(tmp_path):

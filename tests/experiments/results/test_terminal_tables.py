@@ -14,7 +14,7 @@ from _terminal import on_terminal
 from opl.experiments.item import Quoted
 from opl.experiments.paper import ITEMS
 from opl.experiments.results.comparisons import format_interval, lines
-from opl.experiments.results.tables import PAPER, QUOTED, Table, common_words, headings_of, short_label
+from opl.experiments.results.tables import PAPER, QUOTED, Table, headings_of, short_label
 from opl.experiments.results.text import show
 from opl.experiments.scales import SCALES
 
@@ -157,10 +157,10 @@ def test_quoted_lines_are_printed_with_the_papers_numbers_alone():
     assert "Somebody" not in narrow
 
 
-@pytest.mark.parametrize(
-    ("labels", "common"),
-    [(["CE"], ""), (["CE", "CE with smoothing"], ""), (["half CE", "half CE, SGD"], "half"), (["a b", "c d"], "")],
-)
-def test_no_label_is_empty_below_its_heading(labels, common):
-    assert common_words(labels) == common
-    assert all(short_label(label, common) for label in labels)
+def test_a_label_below_its_heading_does_not_repeat_it_and_is_never_empty():
+    assert short_label("half CE, SGD", "half (here net-8)") == "CE, SGD"
+    assert short_label("half", "half") == "half"
+    for table in every_table():
+        assert all(
+            short_label(line.label, heading) for line, heading in zip(table.lines, headings_of(table), strict=True)
+        )

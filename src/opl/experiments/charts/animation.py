@@ -25,7 +25,7 @@ TOP = 0.22  # share of pairs at the upper edge of the histograms; higher bars, o
 def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
     """Write the animation from the features of each model, one `Space` per epoch; all have equally many epochs."""
     if not models or not models[0] or len({len(epochs) for epochs in models}) > 1:
-        raise OptionError("the models to animate have different numbers of epochs: give the same number, at least one.")
+        raise OptionError("the models to animate have different numbers of epochs: pass the same number, at least one.")
     first, *rest = _images(models)
     durations = [STEP] * len(rest) + [HOLD]
     data = io.BytesIO()
@@ -33,7 +33,7 @@ def animate(models: Sequence[Sequence[Space]], target: Path) -> Path:
     try:
         write_whole(target, data.getvalue())
     except OSError as error:
-        raise FolderError(f"cannot write {target} ({error.strerror}): give another folder.") from error
+        raise FolderError(f"cannot write {target} ({error.strerror}): choose another folder.") from error
     return target
 
 

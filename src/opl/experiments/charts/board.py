@@ -18,7 +18,6 @@ from .forest import Contrast, pair_rows
 from .style import Array, print_label, shorten
 from .svg import DataTable, drawing, element, short
 
-NEEDS: tuple[str, ...] = ()  # only the results
 NOTE = (
     "mean difference from the baseline over seeds; purple: better, orange: worse; gray columns have no good direction; "
     "color: relative to the largest difference of the column; frame: significant after Holm's adjustment for the column"
@@ -64,14 +63,14 @@ class Board:
         with_baseline = np.vstack([np.zeros(len(self.infos)), self.differences])
         ranked = with_baseline * np.array([info.better or math.nan for info in self.infos])
         ends = {"best": np.nanmax, "worst": np.nanmin}
-        extremes = {word: [_only_index(column, end) - 1 for column in ranked.T] for word, end in ends.items()}
+        extremes = {name: [_only_index(column, end) - 1 for column in ranked.T] for name, end in ends.items()}
         return [self._sentence(row, extremes) for row in range(len(self.labels))]
 
     def _sentence(self, row: int, extremes: Mapping[str, Sequence[int]]) -> str:
         titles, cells = [info.title.removesuffix(" %") for info in self.infos], self.cells[row]
         parts = [
-            f"{word} {_join([title for title, index in zip(titles, indices, strict=True) if index == row])}"
-            for word, indices in extremes.items()
+            f"{name} {_join([title for title, index in zip(titles, indices, strict=True) if index == row])}"
+            for name, indices in extremes.items()
             if row in indices
         ]
         titles_by_verdict: dict[str, list[str]] = {}
@@ -163,7 +162,7 @@ def _text(cell: Contrast | None, info: MeasureInfo) -> str:
 def draw(values: Board) -> Figure:
     """A matplotlib figure of the board."""
     if not values.labels or not values.infos:
-        raise OptionError("there is no difference to draw: give at least one loss with a baseline and a measure.")
+        raise OptionError("there is no difference to draw: pass at least one loss with a baseline and one measure.")
     shades = values.shades()
     size = (2.0 + 0.78 * len(values.infos), 1.3 + 0.28 * len(values.labels))
     with new_figure(*size) as (figure, [[axes]]):

@@ -19,7 +19,6 @@ from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path, ticks
 
-NEEDS: tuple[str, ...] = ()  # only the records
 MEASURES = {
     "orthogonality": "orthogonality (lower is better)",
     "s": "s, same class (higher is better)",

@@ -7,6 +7,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from ..item import Item
+from ..results.comparisons import without_percent
 from ..results.summary import Setting, measure_effects, summarize
 from ..statistics import Interval
 from .svg import Scale, element, extent, short, ticks
@@ -42,7 +43,7 @@ def draw_effects(settings: Sequence[Setting], items: Mapping[str, Item]) -> str:
 def describe_setting(setting: Setting, items: Mapping[str, Item]) -> str:
     """A setting by its table, its row and, if the table compares several numbers, its metric."""
     item = items[setting.item]
-    metric = f", {item.metrics[setting.metric].replace('%', '').strip(' ,')}" if len(item.main) > 1 else ""
+    metric = f", {without_percent(item.metrics[setting.metric])}" if len(item.main) > 1 else ""
     return f"{setting.item}: {setting.label}{metric}"
 
 

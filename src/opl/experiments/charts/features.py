@@ -9,12 +9,10 @@ import numpy as np
 from ..results.runs import Rows, Run
 from .cosines import Cosines, draw_cosines, unit_features
 from .figure import Figure, Order, Rendering, new_figure
-from .plane import Cloud, mean_angle
+from .plane import mean_angle
 from .points import Space, add_legend, principal_plane, read_spaces, scatter, to_positions
 from .samples import Samples, shared_samples
 from .style import Array, print_label, shorten
-
-NEEDS = ("test",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +36,7 @@ def view(space: Space) -> View:
     """The features as points of the page, which must be finite."""
     features = np.asarray(space.features, dtype=float)
     if features.shape[1] == 2:
-        positions, angle = to_positions(features, origin=True), mean_angle(Cloud(*vars(space).values()))
+        positions, angle = to_positions(features, origin=True), mean_angle(space)
         note = f"mean angle between classes {angle:.1f}°" if np.isfinite(angle) else ""
         return View(features, positions[:-1], positions[-1], note)
     lengths = np.linalg.norm(features, axis=1, keepdims=True)
@@ -89,7 +87,7 @@ def draw(spaces: Sequence[Space]) -> Figure:
 
 def render(rows: Rows, order: Order) -> Rendering:
     """The features of the first seed of each row; as text, their s and d."""
-    spaces = read_spaces(rows, Space)
+    spaces = read_spaces(rows)
     text = []
     for space, (_, runs) in zip(spaces, rows, strict=True):
         cosines = Cosines(space)

@@ -24,6 +24,11 @@ Order = Literal["class", "cluster", "superclass"]
 """The order of the classes in a similarity matrix; the other figures ignore it."""
 FROM_RECORDS = ("board", "forest", "weight_grid", "sweeps", "layer_widths")
 """Charts of final numbers, which can be drawn from the records in `results/`."""
+ARRAYS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("features", "plane", "similarity", "neighbors", "gallery"), ("test",)),
+    "lda": ("test", "novel"),
+}
+"""The arrays that a chart reads, by its name; other charts read numbers alone."""
 
 SCALE = "cividis"  # perceptually uniform, color-blind safe, and linear in grayscale
 DIVERGING = "PuOr"  # color-blind safe, white in the middle: for values of both signs
@@ -128,7 +133,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             _write(figure, pdf, metadata={"CreationDate": None}, **TRIMMED)
             _write(figure, png, metadata={"Software": None}, dpi=200, **TRIMMED)
     except OSError as error:
-        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): give another folder.") from error
+        raise FolderError(f"cannot write to {stem.parent} ({error.strerror}): choose another folder.") from error
     return [pdf, png]
 
 

@@ -10,7 +10,6 @@ from .curves import band, complete_curve
 from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 
-NEEDS: tuple[str, ...] = ()  # only the records
 GAMMAS = (0.5, 1.0, 2.0)
 ARROWS = 12  # along each axis
 S, D = "s, same class", "d, other classes"

@@ -16,7 +16,6 @@ from .figure import Axes, Figure, Order, Rendering, new_figure
 from .style import ACCENT, print_label
 from .svg import Scale, element, extent, short, ticks
 
-NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "test/top1"
 NOTE = (
     "dots: seeds; line: mean and 95 % interval, from five seeds on; shaded: differences that count as none; the "
@@ -76,21 +75,18 @@ def pair_rows(rows: Rows, metric: str) -> list[tuple[Row, Sequence[Run], Contras
     ]
 
 
-def contrasts(item: Item, lines: Sequence[Line], scale: str, headings: Sequence[str] = ()) -> list[Contrast]:
+def contrasts(item: Item, lines: Sequence[Line], headings: Sequence[str] = ()) -> list[Contrast]:
     """Every comparison of a table that has a value, in the order of the table.
 
     `headings` has the group of each row, whose words its label does not repeat; it is empty without groups.
     """
-    by_recipe = {line.recipe: line for line in lines}
-    baselines = {row.recipe: row.baseline for row in (*item.rows, *(mean.row for mean in item.averages_at(scale)))}
     made = []
     for line, group in zip(lines, headings or [""] * len(lines), strict=True):
         for name in item.main:
             difference = line.difference.get(name)
             if difference is None or not math.isfinite(difference.mean):
                 continue
-            base = by_recipe.get(baselines.get(line.recipe, ""))
-            versus = f" vs {short_label(base.label, group)}" if base else ""
+            versus = f" vs {short_label(line.baseline, group)}" if line.baseline else ""
             metric = "" if len(item.main) == 1 else f", {item.metrics[name]}"
             decided = (difference, line.decisions[name], line.pairs.get(name, ()))
             made.append(Contrast(short_label(line.label, group), *decided, f"{versus}{metric}", group))

@@ -12,7 +12,6 @@ from .figure import Axes, Figure, Order, Rendering, paper
 from .samples import arrays_of, pair_by_seed, sample_rows
 from .style import ACCENT, Array, print_label, split_common
 
-NEEDS = ("test",)
 PRINTED = 6  # pictures of each direction, in a file
 ACROSS = 2  # pictures per row
 HEAD = 0.36  # inches above the pictures of a direction
@@ -35,7 +34,7 @@ class Picture:
     def __post_init__(self) -> None:
         shape, kind = np.shape(self.pixels), np.asarray(self.pixels).dtype
         if len(shape) != 3 or shape[2] not in (1, 3) or 0 in shape or kind != np.uint8:
-            raise OptionError(f"a picture has shape {shape} and type {kind}: give (height, width, 1 or 3) of uint8.")
+            raise OptionError(f"a picture has shape {shape} and type {kind}: pass (height, width, 1 or 3) of uint8.")
 
 
 class Changes(NamedTuple):
@@ -151,7 +150,7 @@ def draw(parts: Mapping[str, Sequence[Picture]], names: tuple[str, str] = ("CE",
 def render(rows: Rows, order: Order) -> Rendering:
     """For each row and its baseline, what was fixed and broken in the runs of the lowest seed that both have.
 
-    The first figure has no suffix, the others that of their recipe; there is none where nothing changed.
+    The first figure has no suffix, the others have that of their recipe; rows without any change have none.
     """
     by_recipe = {row.recipe: (row, runs) for row, runs in rows}
     figures: dict[str, Figure] = {}
@@ -163,7 +162,9 @@ def render(rows: Rows, order: Order) -> Rendering:
         before, first = by_recipe[after.baseline]
         pairs = pair_by_seed(first, second)
         if not pairs:
-            raise FolderError(f"{before.recipe} and {after.recipe} have no finished run of the same seed: finish one.")
+            raise FolderError(
+                f"{before.recipe} and {after.recipe} have no finished run with the same seed: finish one."
+            )
         common, names = split_common(before.label, after.label)
         parts = _parts(*pairs[0], names)
         suffix = f"-{after.recipe}" if text else ""

@@ -7,7 +7,6 @@ from ..widths import SCALING, uniform_widths
 from .figure import BELOW, Figure, Order, Rendering, new_figure
 from .style import color, glyph, print_label
 
-NEEDS: tuple[str, ...] = ()  # only the results
 Lines = Mapping[str, Sequence[Sequence[int]]]
 """For each stage of a search, by its name: the widths of every layer, one sequence per seed."""
 

@@ -12,7 +12,6 @@ from .points import check_points, legend_handles, scatter
 from .samples import arrays_of, sample_rows
 from .style import Array, print_label
 
-NEEDS = ("test", "novel")
 ENTRIES = 12  # legend entries at the normal font size; longer legends use a smaller one
 KINDS = {"base": "test", "novel": "novel"}  # kind of classes -> name of the arrays that contain them
 
@@ -60,7 +59,7 @@ def project(features: Array, labels: Array) -> Array:
     count = len(np.unique(labels[kept]))
     if count < 2 or kept.sum() <= count:
         raise OptionError(
-            f"there are {kept.sum()} finite features of {count} classes: give at least two classes and more samples "
+            f"there are {kept.sum()} finite features of {count} classes: pass at least two classes, and more samples "
             "than classes."
         )
     projected = _discriminants(features[kept], labels[kept])
@@ -124,7 +123,7 @@ def _checked(features: Array, labels: Array) -> tuple[Array, Array, Array]:
     features, labels = np.asarray(features, dtype=float), np.asarray(labels)
     if features.ndim != 2 or not features.size or labels.shape != features.shape[:1]:
         raise OptionError(
-            f"features have shape {features.shape} and labels {labels.shape}: give (N, D) and (N,), at least one row."
+            f"features have shape {features.shape} and labels {labels.shape}: pass (N, D) and (N,), N > 0."
         )
     kept: Array = np.all(np.isfinite(features), axis=1)
     return features, labels, kept

@@ -6,9 +6,7 @@ import numpy as np
 
 from ..results.runs import Rows
 from .figure import Figure, Order, Rendering, new_figure
-from .similarity import ALL_NAMES, NEEDS, SIDE, Matrix, absolute, draw_matrices, matrix
-
-__all__ = ["NEEDS", "describe_neighbors", "draw", "render"]
+from .similarity import ALL_NAMES, SIDE, Matrix, absolute, draw_matrices, matrix
 
 MOST, PER_NAME = 150, 0.085  # classes up to which all are named, and the inches per name
 
@@ -57,8 +55,8 @@ def _describe_class(matrix: Matrix, index: int, n: int) -> str:
         return f"{name}: no other class to compare it with"
     nearest, farthest = others[:n], others[n:][-n:][::-1]
     parts = [
-        f"{word} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in group)
-        for word, group in (("nearest", nearest), ("farthest", farthest))
+        f"{kind} " + ", ".join(f"{matrix.class_names[other]} {row[other]:z.2f}" for other in group)
+        for kind, group in (("nearest", nearest), ("farthest", farthest))
         if group
     ]
     return f"{name}: {'; '.join(parts)}"

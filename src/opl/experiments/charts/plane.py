@@ -5,12 +5,12 @@ from itertools import combinations
 
 import numpy as np
 
+from ...errors import OptionError
 from ..results.runs import Rows, Run
 from .figure import DIVERGING, Axes, Figure, Order, Rendering, new_figure
-from .points import Space, add_legend, check_points, finite, read_spaces, scatter
+from .points import Space, add_legend, finite, read_spaces, scatter
 from .style import Array, color, print_label
 
-NEEDS = ("test",)
 FEW = 4  # classes up to which the text has the angle of each pair, and the matrix of their angles is small
 BINS = 72  # of 5 degrees each
 RISE = 0.6  # how far the fullest bin extends beyond the circle
@@ -18,20 +18,13 @@ EDGE = 1.05 + RISE
 NUMBERED = 12  # classes up to which every angle is written as a number
 
 
-class Cloud(Space):
-    """The two-dimensional features of one model; rows that are not finite are not drawn."""
-
-    def __post_init__(self) -> None:
-        check_points(self.label, self.features, self.labels, self.class_names)
-
-
-def directions(cloud: Cloud) -> Array:
+def directions(cloud: Space) -> Array:
     """(C, 2) the direction of each class: the mean of its unit features, as a unit vector.
 
     A class without samples, with only zero features, or whose features cancel has no direction: its row is zero.
 
     Example:
-        >>> directions(Cloud("CE", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one", "two")))
+        >>> directions(Space("CE", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one", "two")))
         array([[1., 0.],
                [0., 1.],
                [0., 0.]])
@@ -40,11 +33,11 @@ def directions(cloud: Cloud) -> Array:
     return np.array([mean / norm if (norm := np.hypot(*mean)) > 1e-9 else np.zeros(2) for mean in means])
 
 
-def pair_angles(cloud: Cloud) -> Array:
+def pair_angles(cloud: Space) -> Array:
     """(C, C) the angle in degrees between the directions of each pair of classes; NaN for a class without one.
 
     Example:
-        >>> pair_angles(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
+        >>> pair_angles(Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
         array([[ 0., 90.],
                [90.,  0.]])
     """
@@ -53,11 +46,11 @@ def pair_angles(cloud: Cloud) -> Array:
     return np.asarray(np.degrees(np.arccos(np.clip(units @ units.T, -1, 1))))
 
 
-def mean_angle(cloud: Cloud) -> float:
+def mean_angle(cloud: Space) -> float:
     """The mean angle in degrees between the directions of two classes; NaN if fewer than two classes have one.
 
     Example:
-        >>> mean_angle(Cloud("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
+        >>> mean_angle(Space("OPL", np.array([[2.0, 0.0], [0.0, 3.0]]), np.array([0, 1]), ("zero", "one")))
         90.0
     """
     angles = pair_angles(cloud)[np.triu_indices(len(cloud.class_names), 1)]
@@ -77,7 +70,7 @@ def angle_histogram(units: Array) -> Array:
     return np.asarray(counts / max(1, len(units)))
 
 
-def draw(clouds: Sequence[Cloud]) -> Figure:
+def draw(clouds: Sequence[Space]) -> Figure:
     """A matplotlib figure in the paper's layout: one column per cloud, features above and unit features below.
 
     The unit features are a histogram of the angles of each class, on one scale for all clouds, which have the same
@@ -107,7 +100,7 @@ def draw(clouds: Sequence[Cloud]) -> Figure:
 
 def render(rows: Rows, order: Order) -> Rendering:
     """One figure per number of classes; as text, the mean angle of each row and, for few classes, of each pair."""
-    clouds = read_spaces(rows, Cloud)
+    clouds = read_spaces(rows)
     text = [f"{cloud.label}: mean angle between class directions {mean_angle(cloud):.1f} degrees" for cloud in clouds]
     for cloud in clouds:
         if len(cloud.class_names) <= FEW:
@@ -125,8 +118,10 @@ def render(rows: Rows, order: Order) -> Rendering:
     return Rendering(figures, text, drawn_from)
 
 
-def _units(cloud: Cloud) -> list[Array]:
-    """The unit features of each class, without zero features, which have no direction."""
+def _units(cloud: Space) -> list[Array]:
+    """The unit features of each class, without zero features, which have no direction, and rows that are not finite."""
+    if np.shape(cloud.features)[1] != 2:
+        raise OptionError(f"the features of {cloud.label!r} have shape {np.shape(cloud.features)}: pass (N, 2).")
     features, labels = finite(cloud.features, cloud.labels)
     largest = np.abs(features).max(axis=1, initial=0)
     features, labels = features[largest > 0], labels[largest > 0]

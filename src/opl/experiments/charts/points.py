@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
@@ -35,40 +35,32 @@ class Space:
     class_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if np.ndim(self.features) != 2 or np.shape(self.labels) != np.shape(self.features)[:1] or not len(self.labels):
-            raise OptionError(
-                f"the features of {self.label!r} have shape {np.shape(self.features)} and the labels "
-                f"{np.shape(self.labels)}: give (N, D) and (N,), at least one row."
-            )
+        check_points(self.label, self.features, self.labels, self.class_names)
 
 
-S = TypeVar("S", bound=Space)
-
-
-def read_spaces(rows: Rows, kind: type[S]) -> list[S]:
+def read_spaces(rows: Rows) -> list[Space]:
     """The test features of each row's first run."""
     spaces = []
     for row, runs in rows:
         arrays = arrays_of(runs[0])
         labels = np.asarray(arrays["labels"])
         names = runs[0].class_names(int(labels.max(initial=0)) + 1)
-        spaces.append(kind(row.label, np.asarray(arrays["features"]), labels[sample_rows(arrays, "feature")], names))
+        spaces.append(Space(row.label, np.asarray(arrays["features"]), labels[sample_rows(arrays, "feature")], names))
     return spaces
 
 
 def check_points(what: str, points: Array, labels: Array, class_names: Sequence[str]) -> None:
-    """Raise OptionError unless `points` is a non-empty (N, 2) array and each of the (N,) labels has a class name."""
-    if np.ndim(points) != 2 or np.shape(points)[1] != 2 or not len(points):
+    """Raise OptionError unless `points` is a non-empty (N, D) array and each of the (N,) labels has a class name."""
+    if np.ndim(points) != 2 or np.shape(labels) != np.shape(points)[:1] or not len(points):
         raise OptionError(
-            f"the points of {what!r} have shape {np.shape(points)}: give at least one row of two numbers."
+            f"the points of {what!r} have shape {np.shape(points)} and the labels {np.shape(labels)}: pass (N, D) and "
+            "(N,) with at least one row."
         )
-    if np.shape(labels) != (len(points),):
-        raise OptionError(f"the labels of {what!r} have shape {np.shape(labels)}: give one for each of {len(points)}.")
     outside = [label for label in np.unique(labels).tolist() if not 0 <= label < len(class_names)]
     if outside:
         raise OptionError(
-            f"label {outside[0]} of {what!r} has no name: there are {len(class_names)} class names, for labels from 0 "
-            "up; give one for each class."
+            f"label {outside[0]} of {what!r} has no name: there are {len(class_names)} class names; pass "
+            "one per class, for labels from 0."
         )
 
 

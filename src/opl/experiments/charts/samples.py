@@ -64,11 +64,13 @@ def shared_samples(before: Run, after: Run) -> Samples:
     first, second = before.arrays(), after.arrays()
     labels = np.asarray(first["labels"])
     if not np.array_equal(labels, np.asarray(second["labels"])):
-        raise FolderError("the two runs were tested on different images.")
+        raise FolderError("the two runs were tested on different images: run opl evaluate RUN geometry for both.")
     known = [_finite_features(arrays) for arrays in (first, second)]
     common = np.array(sorted(known[0].keys() & known[1].keys()), dtype=int)
     if not len(common):
-        raise FolderError("the two runs keep no features of the same test images.")
+        raise FolderError(
+            "the two runs keep no features of the same test images: run opl evaluate RUN geometry for both."
+        )
     pixels, picture_of = _pictures(first, common)
     with_picture = np.array([row in picture_of for row in common.tolist()])
     pictured = _every_nth(common[with_picture], labels, PICTURES)

@@ -14,7 +14,6 @@ from .samples import arrays_of
 from .style import Array, print_label, shorten
 from .svg import DataTable
 
-NEEDS = ("test",)
 SIDE = 3.4  # inches of a matrix
 ALL_NAMES = 30  # classes up to which all are named
 MOST_NAMES = 20  # of more classes, about this number are named
@@ -35,8 +34,8 @@ class Matrix:
         count = len(self.class_names)
         if np.shape(self.values) != (count, count) or not count:
             raise OptionError(
-                f"the matrix of {self.label!r} has shape {np.shape(self.values)} and {count} class names: give a row, "
-                "a column and a name for each class, at least one."
+                f"the matrix of {self.label!r} has shape {np.shape(self.values)} and {count} class names: pass a row, "
+                "a column and a name per class, for at least one class."
             )
 
 
@@ -59,12 +58,12 @@ def matrix(label: str, runs: Sequence[Run], order: Order = "class") -> Matrix:
     """The class similarities of a row, averaged over its seeds, with the classes in some order."""
     seeds = [np.asarray(arrays_of(run)["similarity"]) for run in runs]
     if len({values.shape for values in seeds}) > 1:
-        raise OptionError(f"the runs of {label!r} differ in their classes: give runs of the same data.")
+        raise OptionError(f"the runs of {label!r} have different classes: use runs of the same data set.")
     count = len(seeds[0])
     mean = Matrix(label, np.mean(seeds, axis=0), runs[0].class_names(count))
     groups = runs[0].superclasses(count) if order == "superclass" else (0,) * count
     if not groups:
-        raise OptionError(f"{runs[0].folder.path} records no super-classes of its data: give --order class or cluster.")
+        raise OptionError(f"{runs[0].folder.path} records no super-classes: use --order class or --order cluster.")
     return reorder(mean, order, groups)
 
 

@@ -18,7 +18,6 @@ from .figure import BELOW, Axes, Figure, Order, Rendering, new_figure
 from .style import Array, color, glyph, print_label
 from .svg import DataTable, Scale, axes, drawing, element, extent, line_path, short, symbols_path
 
-NEEDS: tuple[str, ...] = ()  # only the results
 SETTINGS = {
     "weight": "weight λ",
     "gamma": "γ",
@@ -187,7 +186,9 @@ def draw(sweeps: Mapping[str, Sequence[Sweep]]) -> Figure:
     With fewer than five seeds, every seed is a dot instead. A baseline is a dashed line.
     """
     if not sweeps:
-        raise OptionError("the runs do not vary a setting of OPL or the batch size: give runs of at least two values.")
+        raise OptionError(
+            "the runs vary neither a setting of OPL nor the batch size: add runs with at least two values."
+        )
     lines = max(len(_baselines(panel)) + len(panel) for panel in sweeps.values())
     size = (3.2 * len(sweeps), 2.7 + LINE * lines)
     with new_figure(*size, columns=len(sweeps)) as (figure, [grid]):

@@ -15,7 +15,6 @@ from .figure import Axes, Figure, Order, Rendering, new_figure, write_cell
 from .forest import Contrast, pair_rows
 from .style import Array
 
-NEEDS: tuple[str, ...] = ()  # only the results
 METRIC = "val/top1"
 NOTE = (
     "mean over the seeds, below it each seed, or from five seeds on the 95 % interval; frame: differs from CE after "
@@ -49,7 +48,7 @@ def draw(cells: Sequence[Cell]) -> Figure:
     Pairs of weight and gamma without a cell stay empty.
     """
     if not cells:
-        raise OptionError("there is no cell to draw: give at least one pair of weight and gamma.")
+        raise OptionError("there is no cell to draw: pass at least one pair of weight and gamma.")
     weights = sorted({cell.weight for cell in cells})
     gammas = sorted({cell.gamma for cell in cells}, reverse=True)  # in the order of the paper
     ours, theirs = np.full((2, len(weights), len(gammas)), np.nan)

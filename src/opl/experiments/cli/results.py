@@ -35,8 +35,8 @@ class Add:
             raise OptionError(f"there are no runs in {self.folder}: pass the --out of `opl train` or `opl reproduce`.")
         outcomes = add_runs(mark_uncommitted(runs, Path()), self.to, ITEMS.values(), substitute=self.replace)
         for outcome in outcomes:
-            print(f"{outcome.where}: {outcome.word}" + (f", {outcome.sentence}" if outcome.sentence else ""))
-        return 0 if any(outcome.word in KEPT for outcome in outcomes) else 2
+            print(f"{outcome.where}: {outcome.status}" + (f", {outcome.sentence}" if outcome.sentence else ""))
+        return 0 if any(outcome.status in KEPT for outcome in outcomes) else 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Write:
         rendered = {}
         for file, text in texts.items():
             try:
-                rendered[file] = render_document(text, self.records, ITEMS, runs, blocks)
+                rendered[file] = render_document(text, runs, ITEMS, blocks)
             except OptionError as error:
                 raise OptionError(f"{file}: {error}") from error
         plot = self.pages / PLOT

@@ -195,17 +195,3 @@ def find_recipe(name: str, scale: str) -> "Recipe | None":
     """The recipe of a name and scale; None if there is none."""
     owner = _owner(name) if scale in SCALES else ""
     return _recipes_of(owner).get(name, {}).get(scale) if owner else None
-
-
-__all__ = [
-    "ITEMS",
-    "check_recipe_name",
-    "cost_of",
-    "find_recipe",
-    "item",
-    "items_of",
-    "recipe",
-    "recipe_names",
-    "recipes",
-    "seconds_of",
-]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ..item import MINUTE, Cost, Item, Row
 from . import fast
 from .table_1 import VARIANTS
-from .variant import Build, Variant, at_scales, with_methods
+from .variant import Build, Variant, at_scales, item_of_runs, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -78,17 +78,16 @@ OPEN_QUESTIONS = Item(
     compared=("test/balanced", "test/knn"),
     headline=f"{TAIL}-ce-opl",
 )
-CLASS_GROUPS = replace(
+CLASS_GROUPS = item_of_runs(
     OPEN_QUESTIONS,
-    name="open-questions-classes",
-    title="Class imbalance: accuracy by the number of training images (not in the paper)",
+    "open-questions-classes",
+    "Class imbalance: accuracy by the number of training images (not in the paper)",
+    OPEN_QUESTIONS.rows[: len(LOSSES)],
     dataset="cifar100",
     metrics={"test/many": "many %", "test/medium": "medium %", "test/few": "few %"},
-    rows=OPEN_QUESTIONS.rows[: len(LOSSES)],
     note="Top-1 of classes with more than 100, with 20 to 100 and with fewer than 20 training images, averaged over "
     "classes.",
     compared=("test/many", "test/medium", "test/few"),
-    home=OPEN_QUESTIONS.name,
 )
 ITEMS = (OPEN_QUESTIONS, CLASS_GROUPS)
 

@@ -128,7 +128,7 @@ def _screened() -> "list[Recipe]":
             for amount in SMOOTHINGS
         ]
         made += [
-            replace(base, name=screen_name(arm, weight), method=variant.build(base.scale, methods, weight))
+            replace(base, name=screen_name(arm, weight), method=variant.method(methods, weight))
             for arm, variant in ARMS.items()
             for weight in WEIGHTS
         ]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ..item import HOUR, MINUTE, Cost, Item, Row
 from ..scales import Scale
 from . import fast
-from .variant import Build, Variant, with_methods
+from .variant import Build, Variant, item_of_runs, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -45,19 +45,13 @@ RESNET110 = Network("cifar100-resnet110", "ResNet-110", "ResNet-110 ", {"paper":
 NETWORKS = (RESNET56, RESNET110)
 HALF, FULL = "board", "cifar100-wide"  # the fast networks of the small scale
 WIDE = ("ce", "opl")  # the losses that are trained with full width
-STEPS: dict[str, int] = {"tiny": 3 * 10}  # epochs by batches of 160 images
+TINY_STEPS = 3 * 10  # epochs by batches of 160 images
 
 
-def _loss(
-    label: str, resnet56: tuple[float, ...], resnet110: tuple[float, ...], method: Build, by_steps: Build | None = None
-) -> Variant:
-    """A loss of the table: the paper's top-1 and top-5 accuracy with both networks, empty if not reported.
-
-    `by_steps` builds the method at the tiny scale from the number of steps, if its settings depend on it.
-    """
-    at_scale = {scale: partial(by_steps, steps=steps) for scale, steps in STEPS.items()} if by_steps else {}
+def _loss(label: str, resnet56: tuple[float, ...], resnet110: tuple[float, ...], method: Build) -> Variant:
+    """A loss of the table: the paper's top-1 and top-5 accuracy with both networks, empty if not reported."""
     baseline = "" if label == "CE" else "ce"
-    return Variant(label, method, baseline, {RESNET56.name: resnet56, RESNET110.name: resnet110}, at_scale=at_scale)
+    return Variant(label, method, baseline, {RESNET56.name: resnet56, RESNET110.name: resnet110})
 
 
 VARIANTS = {
@@ -68,26 +62,17 @@ VARIANTS = {
     ),
     "focal": _loss("Focal", (73.09, 93.07), (74.34, 93.34), lambda m: m.Composite(criterion=m.criteria.Focal())),
     "a-softmax": _loss("A-Softmax", (72.20, 91.28), (72.72, 90.41), lambda m: m.Composite(head=m.heads.ASoftmax())),
-    # Not in the paper. The release advises a floor of 5 or 10 for difficult data. At the tiny scale the blend is at the
-    # floor after 92 % of the steps, in the last epoch; ten times as fast, to the floor of 0, the features collapsed to
-    # zero in the second epoch.
-    "l-softmax": _loss(
-        "L-Softmax", (), (),
-        method=lambda m: m.Composite(head=m.heads.LSoftmax(floor=5.0)),
-        by_steps=lambda m, steps: m.Composite(head=m.heads.LSoftmax(gamma=0.1775 / steps, floor=5.0)),
-    ),
+    # Not in the paper. The release advises a floor of 5 or 10 for difficult data.
+    "l-softmax": _loss("L-Softmax", (), (), lambda m: m.Composite(head=m.heads.LSoftmax(floor=5.0))),
     # A scale of 64, chosen for face recognition, is far above what 100 classes need.
     "lmc": _loss("LMC", (71.52, 91.64), (73.15, 91.88), lambda m: m.Composite(head=m.heads.CosFace(scale=30.0))),
     "ole": _loss("OLE", (71.95, 92.52), (72.70, 92.63), lambda m: m.Composite(auxiliary=(m.auxiliaries.OLE(),))),
     # The released margin starts at 0.1: in a short trial the features then collapsed (18 % vs 40 % validation
     # accuracy). Here it starts lower and reaches its full value after the same number of steps. The weight is that of
-    # the second release. At the tiny scale the margin has its full value after 70 % of the steps.
+    # the second release.
     "lgm": _loss(
         "LGM", (73.08, 93.10), (74.34, 93.06),
-        method=lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
-        by_steps=lambda m, steps: m.Composite(
-            head=m.heads.LGM(weight=0.01, start=0.01, double_every=round(steps / 7.1))
-        ),
+        lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=2000)),
     ),
     # After the released warm-up of five softmax epochs, the switch to sigmoids causes a loss spike (25 % vs 41 %
     # validation accuracy in a short trial); a small prior serves the same purpose.
@@ -106,6 +91,14 @@ VARIANTS = {
     ),
     "rbf": _loss("RBF", (73.36, 92.94), (), lambda m: m.Composite(head=m.heads.RBF())),
 }  # fmt: skip
+TINY: dict[str, Build] = {
+    # The blend is at the floor after 92 % of the steps, in the last epoch; ten times as fast, to the floor of 0, the
+    # features collapsed to zero in the second epoch.
+    "l-softmax": lambda m: m.Composite(head=m.heads.LSoftmax(gamma=0.1775 / TINY_STEPS, floor=5.0)),
+    # The margin has its full value after 70 % of the steps.
+    "lgm": lambda m: m.Composite(head=m.heads.LGM(weight=0.01, start=0.01, double_every=round(TINY_STEPS / 7.1))),
+}
+"""The methods of the tiny scale that are introduced over a number of steps."""
 # Variants of OPL in the released code that are in no table of the paper: recipes without a row.
 RELATIVES = {
     f"perpetual-{version}": Variant(
@@ -170,8 +163,7 @@ PAIR = tuple(row for row in TABLE_1.rows if row.recipe in {make(key) for make in
 
 def _figure(name: str, title: str, kind: str) -> Item:
     """A figure drawn from the runs of CE and CE+OPL."""
-    shared = replace(TABLE_1, note="", others=())
-    return replace(shared, name=name, title=title, rows=PAIR, figure=kind, setting=SETTING)
+    return item_of_runs(TABLE_1, name, title, PAIR, figure=kind, setting=SETTING)
 
 
 ITEMS = (
@@ -186,11 +178,13 @@ def recipes() -> tuple["Recipe", ...]:
     """The recipes of both ResNets, with those of `RELATIVES`, and of full width; the board has those of half width."""
     from ..models import FastNet
 
+    variants = VARIANTS | RELATIVES
+    tiny = variants | {key: replace(variants[key], method=method) for key, method in TINY.items()}
     made = [
         recipe
         for network in NETWORKS
         for base in bases(network)
-        for recipe in with_methods(base, VARIANTS | RELATIVES, partial(name_of, network=network))
+        for recipe in with_methods(base, tiny if base.scale == "tiny" else variants, partial(name_of, network=network))
     ]
     [half] = [base for base in fast.half_width() if base.scale == "small"]
     wide = {key: VARIANTS[key] for key in WIDE}

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from ..item import MINUTE, Cost, Item, Row
 from ..scales import Scale
-from .variant import Variant, revised_d, with_methods
+from .variant import Variant, item_of_runs, revised_d, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -112,8 +112,7 @@ def _gallery(name: str, title: str, group: Group, *keys: str) -> Item:
     """A gallery of what CE+OPL fixes and breaks in a group; at the small scale, what `keys` do on the photographs."""
     pairs = {name_of(group, key) for key in ("ce", "opl")} | {name_of(PHOTOS, key) for key in ("ce", *keys)}
     rows = tuple(row for row in TABLE_2.rows if row.recipe in pairs)
-    shared = replace(TABLE_2, home=TABLE_2.name, note="", others=())
-    return replace(shared, name=name, title=title, rows=rows, figure="gallery")
+    return item_of_runs(TABLE_2, name, title, rows, figure="gallery", setting=TABLE_2.setting)
 
 
 PICTURES = "pictures that OPL fixes and pictures that it breaks"

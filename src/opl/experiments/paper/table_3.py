@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..item import MINUTE, Cost, Item, Measure, Row
 from ..scales import Scale
 from . import study
-from .variant import Build, Variant, with_methods
+from .variant import Build, Variant, item_of_runs, with_methods
 
 if TYPE_CHECKING:
     from ..methods import TruncatedLq
@@ -154,20 +154,17 @@ def _studied_rows(dataset: str, noise: str) -> tuple[Row, Row, Row]:
     return without, opl, study.winner_row(opl, WINNER_NAMES)
 
 
-TABLE_3_BEYOND = replace(
+TABLE_3_BEYOND = item_of_runs(
     TABLE_3,
-    name="table-3-beyond",
-    title="Label noise, 40 %: OPL's weight, and pruned samples in its pairs or not (not in the paper)",
-    rows=tuple(_extra_row(dataset, noise, key) for dataset in BENCHMARKS for noise in NOISES for key in BEYOND),
-    note="",
-    setting="",
-    home=TABLE_3.name,
+    "table-3-beyond",
+    "Label noise, 40 %: OPL's weight, and pruned samples in its pairs or not (not in the paper)",
+    tuple(_extra_row(dataset, noise, key) for dataset in BENCHMARKS for noise in NOISES for key in BEYOND),
 )
-STUDY_NOISE = replace(
-    TABLE_3_BEYOND,
-    name="study-noise",
-    title="Label noise, 40 %: the winner of the study vs the paper's OPL (not in the paper)",
-    rows=tuple(row for dataset in BENCHMARKS for noise in NOISES for row in _studied_rows(dataset, noise)),
+STUDY_NOISE = item_of_runs(
+    TABLE_3,
+    "study-noise",
+    "Label noise, 40 %: the winner of the study vs the paper's OPL (not in the paper)",
+    tuple(row for dataset in BENCHMARKS for noise in NOISES for row in _studied_rows(dataset, noise)),
     note="The winner is compared with OPL.",
     headline=WINNER_NAMES[name_of(MNIST, UNIFORM, "tl-opl")],
 )

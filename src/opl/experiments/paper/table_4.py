@@ -230,7 +230,7 @@ def _recipes_at(dataset: str, scale: Scale) -> "Iterator[Recipe]":
     for key, variant in {PRETRAINED: PRETRAINING, **VARIANTS}.items():
         if scale in variant.scales:
             auxiliary = {"auxiliary": (OPL(),)} if key.endswith("-opl") else {}
-            recipe = variant.build(scale, methods(base, INNER_LOOP[scale] | auxiliary))
+            recipe = variant.method(methods(base, INNER_LOOP[scale] | auxiliary))
             yield replace(_tiny(recipe) if scale == "tiny" else recipe, name=name_of(dataset, key))
 
 

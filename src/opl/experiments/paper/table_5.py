@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ..item import MINUTE, Average, Cost, Item, Quoted, Row
 from ..scales import SCALES, Scale
 from . import study
-from .variant import Variant, at_scales, with_methods
+from .variant import Variant, at_scales, item_of_runs, with_methods
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -142,19 +142,14 @@ def _studied_rows(target: str, key: str) -> tuple[Row, Row]:
     return opl, study.winner_row(opl, WINNER_NAMES)
 
 
-STUDY_DOMAINS = replace(
+STUDY_DOMAINS = item_of_runs(
     TABLE_5,
-    name="study-domains",
-    title="PACS: the winner of the study vs the paper's OPL (not in the paper)",
-    rows=tuple(row for target in TARGETS for key in STUDIED for row in _studied_rows(target, key)),
+    "study-domains",
+    "PACS: the winner of the study vs the paper's OPL (not in the paper)",
+    tuple(row for target in TARGETS for key in STUDIED for row in _studied_rows(target, key)),
     seeds=2,
-    costs={"small": Cost(2 * MINUTE)},
     note="Weights are chosen by validation images of the source domains. The winner is compared with OPL.",
-    setting="",
-    quoted=(),
     averages=tuple(_average(row) for key in STUDIED for row in _studied_rows("average", key)),
-    others=(),
-    home=TABLE_5.name,
     headline=next(iter(WINNER_NAMES.values())),
 )
 
@@ -189,36 +184,31 @@ def _arm_row(target: str, key: str, length: str) -> Row:
     )
 
 
-STUDY_PRETRAINED = replace(
+STUDY_PRETRAINED = item_of_runs(
     TABLE_5,
-    name="study-pretrained",
-    title="PACS, five losses from ImageNet weights, two lengths of training (not in the paper)",
-    rows=tuple(_arm_row(target, key, length) for length in LENGTHS for target in TARGETS for key in ARMS),
+    "study-pretrained",
+    "PACS, five losses from ImageNet weights, two lengths of training (not in the paper)",
+    tuple(_arm_row(target, key, length) for length in LENGTHS for target in TARGETS for key in ARMS),
     costs={"small": Cost(4 * MINUTE)},
     note="Planned in docs/study.md before the runs. The last epoch is tested on 1,000 images of the target.",
-    setting="",
-    quoted=(),
     averages=tuple(_average(_arm_row("average", key, length)) for length in LENGTHS for key in ARMS),
-    others=(),
-    home=TABLE_5.name,
     headline=name_of("art", LITE0, "erm-opl"),
 )
-STUDY_FEW_IMAGES = replace(
-    STUDY_PRETRAINED,
-    name="study-few-images",
-    task="fine-tuning with few images",
-    title="PACS as 7 classes, fine-tuning with 10 and 50 images per class (not in the paper)",
-    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
-    rows=tuple(
+STUDY_FEW_IMAGES = item_of_runs(
+    TABLE_5,
+    "study-few-images",
+    "PACS as 7 classes, fine-tuning with 10 and 50 images per class (not in the paper)",
+    tuple(
         arm.row(f"{images} images, ", key, partial(few_name, images), scales=("small", "tiny"))
         for images in FEW
         for key, arm in ARMS.items()
     ),
+    task="fine-tuning with few images",
+    metrics={"test/top1": "top-1 %", "test/s": "s", "test/d": "d"},
     what="images per class and loss",
     seeds=5,
     costs={"small": Cost(90)},
     note="Planned in docs/study.md before the runs. The last epoch is tested on 1,014 images of all domains.",
-    averages=(),
     headline=few_name(10, "erm-opl"),
 )
 ITEMS = (TABLE_5, STUDY_DOMAINS, STUDY_PRETRAINED, STUDY_FEW_IMAGES)

@@ -27,7 +27,7 @@ from ..run_folder import measure_name
 from ..scales import SCALES, Scale
 from ..settings import to_json
 from . import study
-from .variant import Variant
+from .variant import Variant, item_of_runs
 
 if TYPE_CHECKING:
     from ..models import ResNet12
@@ -306,35 +306,31 @@ def _noisy_row(dataset: str, key: str) -> Row:
     )
 
 
-TABLE_S3 = replace(
+TABLE_S3 = item_of_runs(
     TABLE_6,
-    name="table-s3",
+    "table-s3",
+    "Few-shot learning with noisy images, 5-way accuracy",
+    tuple(_noisy_row(dataset, key) for dataset in BENCHMARKS for key in NOISY_PAPER),
     task="few-shot learning, noisy images",
-    title="Few-shot learning with noisy images, 5-way accuracy",
     metrics={protocol.metric: f"{protocol.shot}-shot, noise {protocol.noise:g}, %" for protocol in NOISY},
-    rows=tuple(_noisy_row(dataset, key) for dataset in BENCHMARKS for key in NOISY_PAPER),
     note="Ours are over 3,000 episodes (tiny: 100). The paper does not say in which unit its noise is: ours is of "
     "pixels from 0 to 1, cut to that range.",
     setting="ResNet-12 as in table 6; episodes not named",
-    quoted=(),
     compared=tuple(protocol.metric for protocol in NOISY),
     measures=tuple(
         measure
         for noise in NOISES
         for measure in measures(*(protocol for protocol in NOISY if protocol.noise == noise))
     ),
-    home=TABLE_6.name,
 )
-FIGURE_S1 = replace(
+FIGURE_S1 = item_of_runs(
     TABLE_6,
-    name="figure-s1",
-    title="CIFAR-FS, base and novel classes by LDA",
+    "figure-s1",
+    "CIFAR-FS, base and novel classes by LDA",
+    (_row("cifar-fs", "rfs"), _row("cifar-fs", "rfs-opl")),
     dataset="cifar-fs",
-    rows=(_row("cifar-fs", "rfs"), _row("cifar-fs", "rfs-opl")),
-    note="",
-    quoted=(),
+    setting=TABLE_6.setting,
     figure="lda",
-    home=TABLE_6.name,
 )
 WINNER_NAMES = {name_of(dataset, "skd-opl"): study.name_of(name_of(dataset, "skd")) for dataset in BENCHMARKS}
 """The recipes with OPL that the study repeats with its winner, and their new names."""
@@ -345,16 +341,13 @@ def _studied_rows(dataset: str) -> tuple[Row, Row, Row]:
     return without, opl, study.winner_row(opl, WINNER_NAMES)
 
 
-STUDY_FEW_SHOT = replace(
+STUDY_FEW_SHOT = item_of_runs(
     TABLE_6,
-    name="study-few-shot",
-    title="Few-shot learning by SKD: the winner of the study vs the paper's OPL (not in the paper)",
-    rows=tuple(row for dataset in BENCHMARKS for row in _studied_rows(dataset)),
+    "study-few-shot",
+    "Few-shot learning by SKD: the winner of the study vs the paper's OPL (not in the paper)",
+    tuple(row for dataset in BENCHMARKS for row in _studied_rows(dataset)),
     seeds=2,
     note="The winner is compared with OPL, over 3,000 episodes (tiny: 100).",
-    setting="",
-    quoted=(),
-    home=TABLE_6.name,
     headline=next(iter(WINNER_NAMES.values())),
 )
 ITEMS = (TABLE_6, TABLE_S3, FIGURE_S1, STUDY_FEW_SHOT)
@@ -382,7 +375,7 @@ def _recipe(dataset: str, scale: Scale, base: Base, key: str) -> "Recipe":
         name=name_of(dataset, key),
         data=base.data(data),
         model=model,
-        method=variant.build(scale, methods),
+        method=variant.method(methods),
         optimizer=SGD(lr=0.05, weight_decay=5e-4),
         schedule=Steps(milestones=tuple(drops), factor=0.1) if drops else OneCycle(),
         epochs=epochs,

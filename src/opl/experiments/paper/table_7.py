@@ -46,7 +46,6 @@ MARGINS = {  # the ± of the paper's numbers on the first twelve, half-widths of
     "pnf": (1.2, 0.8, 0.8, 0.9, 0.7, 0.7, 0.9, 0.5, 1.0, 0.4, 0.8, 1.0),
     "pnf-opl": (1.1, 0.7, 0.7, 0.7, 0.7, 0.7, 1.0, 0.5, 1.0, 0.4, 0.7, 1.0),
 }
-PAPER_TARGETS = tuple(LABELS)[:12]
 SMALL_TARGETS = ("cifar-fs", "omniglot-8", "pacs-sketch", "mnist")
 
 
@@ -214,7 +213,7 @@ def _families(scale: Scale, ending: str) -> "list[Recipe]":
         *(_network(scale, source, name_of(sur, source)) for source in others),
         replace(_network(scale, last, name_of(sur)), members=(base.name, *(name_of(sur, source) for source in others))),
     ]
-    method = VARIANTS[f"base{ending}"].build(scale, methods)
+    method = VARIANTS[f"base{ending}"].method(methods)
     return [replace(recipe, method=method) for recipe in family]
 
 

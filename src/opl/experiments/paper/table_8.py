@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ..item import HOUR, MINUTE, Cost, Item, Row
 from ..scales import SCALES
 from . import table_1
-from .variant import at_scales
+from .variant import at_scales, item_of_runs
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -100,20 +100,16 @@ FIGURE_6 = Item(
     figure="sweeps",
     home=TABLE_8.name,
 )
-FIGURE_FLOW = replace(
+FIGURE_FLOW = item_of_runs(
     TABLE_8,
-    name="figure-flow",
-    title="CIFAR-100, s and d during training in the flow of OPL (not in the paper)",
-    metrics={"val/top1": "validation top-1 %", "test/s": "s", "test/d": "d"},
-    rows=(
+    "figure-flow",
+    "CIFAR-100, s and d during training in the flow of OPL (not in the paper)",
+    (
         Row("CE", CE, {}),
         *(Row(f"CE+OPL, gamma {gamma:g}", name_of(CHOSEN[0], gamma), {}, baseline=CE) for gamma in FLOW_GAMMAS),
     ),
-    compared=("val/top1",),
-    note="",
-    setting="",
+    metrics={"val/top1": "validation top-1 %", "test/s": "s", "test/d": "d"},
     figure="flow",
-    home=TABLE_8.name,
 )
 ITEMS = (TABLE_8, FIGURE_6, FIGURE_FLOW)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..item import Revision, Row
+from ..item import Item, Revision, Row
 from ..scales import SCALES, Scale
 
 if TYPE_CHECKING:
@@ -25,26 +25,20 @@ class Variant:
     paper: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """The paper's numbers, by the columns of the table, such as networks or data sets; empty if not reported."""
     scales: tuple[Scale, ...] = SCALES
-    at_scale: Mapping[str, Build] = field(default_factory=dict)
-    """Replaces `method` at some scales."""
     after: str = ""
     """The key of the variant whose finished run it needs."""
-
-    def build(self, scale: str, *arguments: Any) -> Any:
-        """Build the method at a scale."""
-        return self.at_scale.get(scale, self.method)(*arguments)
 
     def numbers(self, column: str, metrics: Iterable[str]) -> dict[str, float]:
         """The paper's numbers of a column by metric; empty if it has none."""
         return dict(zip(metrics, self.paper.get(column, ()), strict=False))
 
     def row(self, prefix: str, key: str, name_of: Callable[[str], str], **fields: Any) -> Row:
-        """The row of the variant with a key; the prefix of its label is the name of a network or data set.
+        """The row of the variant with a key; the prefix of its label, such as a network or data set, names its group.
 
         `name_of` is the name of the recipe of a variant by its key, for the row and its baseline.
         """
         baseline = name_of(self.baseline) if self.baseline else ""
-        given = {"paper": {}, "scales": self.scales} | fields
+        given = {"paper": {}, "scales": self.scales, "group": prefix.rstrip(", ")} | fields
         return Row(prefix + self.label, name_of(key), baseline=baseline, **given)
 
 
@@ -55,9 +49,15 @@ def with_methods(
     from .. import methods
 
     return [
-        replace(base, name=name_of(key), method=variant.build(base.scale, methods, *arguments))
+        replace(base, name=name_of(key), method=variant.method(methods, *arguments))
         for key, variant in variants.items()
     ]
+
+
+def item_of_runs(item: Item, name: str, title: str, rows: tuple[Row, ...], **fields: Any) -> Item:
+    """An item beside another that holds the runs, without the notes, averages and quoted lines of the other."""
+    given = {"note": "", "setting": "", "quoted": (), "averages": (), "others": (), "home": item.home or item.name}
+    return replace(item, name=name, title=title, rows=rows, **(given | fields))
 
 
 def revised_d(recipes: Iterable[str]) -> Revision:

@@ -218,7 +218,7 @@ def _opening(experiment: Experiment) -> Markup:
         missing=not_counted if missing else "",
         plot=_try(experiment, _forest),
         thumbnails=_try(experiment, _thumbnails),
-        beside=len(forest.contrasts(group.item, experiment.lines, group.scale)) > BESIDE,
+        beside=len(forest.contrasts(group.item, experiment.lines)) > BESIDE,
     )
 
 
@@ -268,7 +268,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
     if runs is None:
         return None
     rows = [(row, [run]) for row, run in zip(experiment.pairs[index], runs, strict=True)]
-    both = [cosines.Cosines(space) for space in points.read_spaces(rows, points.Space)]
+    both = [cosines.Cosines(space) for space in points.read_spaces(rows)]
     edges, top = cosines.bins(both), cosines.highest(both)
     charts = [(one.label, cosines.to_svg(one, edges, top), cosines.data_table(one, edges)) for one in both]
     return render("cosines", charts=charts, seed=runs[0].seed)
@@ -277,7 +277,7 @@ def _cosines(experiment: Experiment, index: int) -> Markup | None:
 def _forest(experiment: Experiment) -> Markup | None:
     """The plot as a table, so that its numbers are beside the drawing and can be sorted; None without comparisons."""
     group = experiment.group
-    contrasts = forest.contrasts(group.item, experiment.lines, group.scale, experiment.headings)
+    contrasts = forest.contrasts(group.item, experiment.lines, experiment.headings)
     if not contrasts:
         return None
     x, margin = forest.axis_of(contrasts), forest.margin_of(contrasts)

@@ -8,6 +8,7 @@ from typing import cast
 
 from ..item import Item, Row
 from ..results.runs import Run, select_runs
+from ..results.text import compared_rows
 from ..scales import TABLE_SCALES, RunScale
 
 NO_ITEM = Item(name="other runs", title="runs that are in no table of the paper", dataset="", metrics={}, rows=())
@@ -53,11 +54,8 @@ class Group:
         return select_runs(self.runs, row.recipe, self.scale)
 
     def pairs(self) -> list[tuple[Row, Row]]:
-        """Each baseline with a row compared with it, both with runs here; the headline first, then rows with OPL."""
-        by_recipe = {row.recipe: row for row in self.rows}
-        pairs = [(by_recipe[row.baseline], row) for row in self.rows if row.baseline in by_recipe]
-        with_opl = {run.name for run in self.runs if run.projects}
-        return sorted(pairs, key=lambda pair: (pair[1].recipe != self.item.headline, pair[1].recipe not in with_opl))
+        """Each baseline with a row compared with it, the most important comparison first."""
+        return compared_rows(self.item, self.runs, self.scale)
 
 
 def group_runs(runs: Iterable[Run], items: Mapping[str, Item]) -> list[Group]:

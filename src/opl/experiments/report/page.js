@@ -2,7 +2,7 @@
 const root = document.documentElement;
 const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
 const values = (id) => JSON.parse(document.getElementById(id).textContent);
-const say = (text) => { document.getElementById("said").textContent = text; }; // read aloud by screen readers
+const say = (text) => { document.getElementById("status").textContent = text; }; // read aloud by screen readers
 
 // Theme: that of the system until the button is pressed.
 const system = matchMedia("(prefers-color-scheme: dark)");
@@ -236,7 +236,7 @@ for (const store of all("script[id^=features-]")) {
   const order = data.truth.map((_, i) => i).sort((a, b) => data.truth[a] - data.truth[b] || a - b);
   const sheet = document.getElementById(`sheet-${key}`);
   const canvas = document.querySelector(`[data-canvas="${key}"]`);
-  const description = document.querySelector(`[data-said="${key}"]`);
+  const description = document.querySelector(`[data-description="${key}"]`);
   let chosen = -1;
   const picture = (i) => {
     const at = data.picture[i];

@@ -25,28 +25,24 @@ BUDGETS = (2_300_000, 700_000, 0)  # bytes for charts and pictures, tried in ord
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src 'unsafe-inline'; "
 
 
-def write_report(
-    folder: Path | str,
-    items: Mapping[str, Item],
-    target: Path | str | None = None,
-    runs: Sequence[Run] | None = None,
-) -> Path:
+def write_report(folder: Path | str, items: Mapping[str, Item], runs: Sequence[Run] | None = None) -> Path:
     """Write the report page of a folder that has runs at any depth; unfinished and damaged runs are marked as such.
 
     Args:
         folder: the folder of the runs.
         items: the tables and figures that the runs may belong to, by name.
-        target: path of the page; `report.html` in the folder by default.
         runs: the runs of the folder, if they have been read and screened already.
     """
     folder = Path(folder)
-    target = Path(target) if target else folder / "report.html"
+    target = folder / "report.html"
     screened = screen(read_runs(folder), items.values()) if runs is None else runs
     page = _encode(folder.resolve().name, screened, items)
     try:
         write_whole(target, page)
     except OSError as error:
-        raise FolderError(f"cannot write {target} ({error.strerror}): give a folder that can be written to.") from error
+        raise FolderError(
+            f"cannot write {target} ({error.strerror}): choose a folder with write permission."
+        ) from error
     return target
 
 

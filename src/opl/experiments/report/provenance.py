@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from ..charts.svg import DataTable
-from ..results.document import describe_seconds
+from ..results.document import describe_machine, describe_seconds
 from ..results.portable import portable
 from ..results.runs import Run, inner
 from ..scales import MEANING, SCALES
@@ -64,7 +64,7 @@ def _facts(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Started": [_describe_dates(runs)],
         "Commit": _most_common(str(run.about.get("commit") or "unknown") for run in started),
         "Versions": _most_common(map(_describe_versions, started)),
-        "Machine": _most_common(_describe_machine(run) for run in started),
+        "Machine": _most_common(map(describe_machine, started)),
     }
 
 
@@ -76,18 +76,6 @@ def _most_common(values: Iterable[str]) -> list[str]:
     """The five most common values; with the number of runs of each if there is more than one value."""
     counted = Counter(values).most_common()
     return [value if len(counted) == 1 else f"{value} ({count} runs)" for value, count in counted[:5]]
-
-
-def _describe_machine(run: Run) -> str:
-    machine = inner(run.about, "machine")
-    threads = f"{machine['threads']} threads" if "threads" in machine else "none"
-    parts = (
-        machine.get("system", "?"),
-        f"{machine.get('cores', '?')} cores",
-        threads,
-        machine.get("accelerator", "none"),
-    )
-    return ", ".join(str(part) for part in parts if part != "none")
 
 
 def _describe_dates(runs: Sequence[Run]) -> str:

@@ -66,6 +66,16 @@ def range_of(name: str, title: str = "") -> Range:
     return _RANGES.get(name, _RANGES.get(name.rpartition("/")[2], ANY))
 
 
+def without_percent(title: str) -> str:
+    """The title of a number for the use inside a sentence.
+
+    Example:
+        >>> without_percent("1-shot, noise 0.1, %")
+        '1-shot, noise 0.1'
+    """
+    return title.replace("%", "").strip(" ,")
+
+
 def measured_result(run: Run, item: Item, scale: str) -> tuple[dict[str, Any], list[str]]:
     """The result of a run without numbers of `opl evaluate` that used other settings than the item, and why."""
     result, faults = dict(run.result), []
@@ -113,7 +123,7 @@ class Line:
 def lines(item: Item, runs: Sequence[Run], scale: str, moderated: bool = True) -> list[Line]:
     """Build the rows of a table from the finished runs at a scale; `missing` describes the other runs.
 
-    `moderated` is that of `decide_lines`.
+    `moderated` is passed to `decide_lines`.
     """
     results: Results = {}
     problems: dict[str, list[str]] = {}

@@ -7,10 +7,10 @@ Each table stands between two marker lines, and everything else stays as it is:
 <!-- end -->
 
 Other blocks are `short ITEM ... SCALE` (the comparisons of some items in a small table), `summary SCALE` (the effect of
-OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside those of today's
-records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM ... SCALE`
-(commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of an item
-without records says so, with the command that makes its runs.
+OPL over all tables), `settings SCALE` (what it is made of), `facts SCALE` (numbers of an audit beside the same numbers
+from today's records), `verdicts` (every comparison with variances of single rows and with moderated ones), `costs ITEM
+... SCALE` (commands and their cost), and the kinds that the caller adds, such as `differences board SCALE`. A block of
+an item without records says so, with the command that makes its runs.
 """
 
 import re
@@ -25,7 +25,7 @@ from ...errors import FolderError, OptionError, did_you_mean
 from ..item import Item, describe_costs
 from ..statistics import GAIN, LOSS, Interval
 from ..terminal import count
-from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs
+from .comparisons import Line, describe_difference, family_of, lines, paired_means, stale_runs, without_percent
 from .conformity import screen
 from .records import read_records
 from .runs import Run, inner, list_seeds, select_runs
@@ -49,17 +49,9 @@ RenderItem = Callable[[Item, Sequence[Run], str], str]
 
 
 def render_document(
-    text: str,
-    folder: Path,
-    items: Mapping[str, Item],
-    records: Sequence[Run] | None = None,
-    blocks: Mapping[str, RenderItem] | None = None,
+    text: str, runs: Sequence[Run], items: Mapping[str, Item], blocks: Mapping[str, RenderItem] | None = None
 ) -> str:
-    """The text with every block rendered from the records of a folder, or from `records`, if they were read before.
-
-    `blocks` has further kinds of blocks, `KIND ITEM SCALE`, by kind.
-    """
-    runs = read_comparable(folder, items) if records is None else records
+    """The text with every block rendered from records; `blocks` has further kinds, `KIND ITEM SCALE`, by kind."""
 
     def render(arguments: list[str], line: int) -> str:
         if len(arguments) == 2 and arguments[0] in OVERVIEWS and arguments[1] in SCALES:
@@ -193,7 +185,7 @@ def collect_verdicts(runs: Sequence[Run], items: Mapping[str, Item]) -> list[Ver
             for single, line in zip(*both, strict=True):
                 for name, decision in line.decisions.items():
                     if line.difference[name].size:
-                        title = item.metrics[name].replace("%", "").strip(" ,")
+                        title = without_percent(item.metrics[name])
                         label = f"{line.label} vs {_shorten(line.baseline, line.label)}, {title}"
                         verdicts = single.decisions[name].verdict, decision.verdict
                         row = Verdicts(f"{item.name}, {scale}", label, line.difference[name], *verdicts)
@@ -242,7 +234,7 @@ def _compare(item: Item, runs: Sequence[Run], scale: str, items: Mapping[str, It
 
 
 def _pairs(table: Table) -> list[Compared]:
-    """The comparisons of a table that have a value, without those of selected weights."""
+    """The comparisons of a table that have a value, except for selected weights."""
     by_recipe = {line.recipe: line for line in table.lines}
     rows = (*table.item.rows, *(mean.row for mean in table.item.averages_at(table.scale)))
     baselines = {row.recipe: row.baseline for row in rows}
@@ -260,7 +252,7 @@ def _short_row(pair: Compared, stale: AbstractSet[str]) -> tuple[str, ...]:
     """The cells of a comparison; its seeds are marked if a run of either row is stale."""
     line, base, metric = pair.line, pair.base, pair.metric
     several = sum(not name.startswith("selected/") for name in pair.table.item.main) > 1
-    title = pair.table.item.metrics[metric].replace("%", "").strip(" ,")
+    title = without_percent(pair.table.item.metrics[metric])
     return (
         f"{line.label} vs {_shorten(base.label, line.label)}" + (f", {title}" if several else ""),
         str(len(line.paired)) + (", stale" if {line.recipe, base.recipe} & stale else ""),
@@ -301,14 +293,14 @@ def describe_origin(runs: Sequence[Run]) -> str:
     return (
         f"From {count(len(runs), 'record')}, {list_seeds(run.seed for run in runs)}; "
         f"commit {_count(str(run.about.get('commit') or 'unknown') for run in runs)}; "
-        f"{_count(map(_versions, runs))}; {_count(map(_machine, runs))}; "
+        f"{_count(map(_versions, runs))}; {_count(map(describe_machine, runs))}; "
         f"{days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
         f"{describe_seconds(sum(run.seconds for run in runs))} of training in total."
     )
 
 
 def describe_seconds(seconds: float) -> str:
-    """A time in words.
+    """A duration as text.
 
     Example:
         >>> describe_seconds(42.4), describe_seconds(4061)
@@ -323,7 +315,7 @@ def describe_seconds(seconds: float) -> str:
 def _chosen(arguments: list[str], line: int, items: Mapping[str, Item]) -> tuple[Item, str]:
     """The item and scale that a marker names."""
     if len(arguments) != 2:
-        raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: give an item and a scale.")
+        raise OptionError(f"the marker in line {line} has {' '.join(arguments)!r}: write an item and a scale.")
     name, scale = arguments
     if name not in items:
         raise OptionError(f"line {line}: {did_you_mean('table or figure', name, items)}")
@@ -345,7 +337,8 @@ def _versions(run: Run) -> str:
     return f"Python {versions.get('python', '?')}, torch {versions.get('torch', '?')}"
 
 
-def _machine(run: Run) -> str:
+def describe_machine(run: Run) -> str:
+    """The system, cores, threads and accelerator of a run."""
     machine = inner(run.about, "machine")
     system, cores, threads = (machine.get(name, "?") for name in ("system", "cores", "threads"))
     accelerator = str(machine.get("accelerator", "none")).replace("none", "no accelerator")

@@ -184,8 +184,8 @@ def describe_largest(made: Sequence[Change]) -> str:
     texts = []
     for change in known[:MOST]:
         direction = change.info.better * change.difference.mean
-        word = "better" if direction > 0 else "worse" if direction < 0 else "unchanged"
+        verdict = "better" if direction > 0 else "worse" if direction < 0 else "unchanged"
         agreeing = sum(change.info.better * pair * direction > 0 for pair in change.pairs)
         counted = f", {agreeing} of {len(change.pairs)} seeds" if direction and len(change.pairs) > 1 else ""
-        texts.append(f"{change.info.title.removesuffix(' %')} {change.values} ({word}{counted})")
+        texts.append(f"{change.info.title.removesuffix(' %')} {change.values} ({verdict}{counted})")
     return f"Moved most: {', '.join(texts)}." if texts else ""

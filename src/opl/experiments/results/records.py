@@ -35,11 +35,11 @@ PATIENCE = 600.0  # seconds to wait for another process that adds records
 SHA, WEIGHTS = "sha256", "weights"
 Record = dict[str, Any]
 """The content of a record."""
-Word = Literal["added", "already there", "measures added", "replaced", "not added"]
-KEPT: tuple[Word, ...] = ("added", "already there", "measures added", "replaced")
+Status = Literal["added", "already there", "measures added", "replaced", "not added"]
+KEPT: tuple[Status, ...] = ("added", "already there", "measures added", "replaced")
 UNCOMMITTED = " (uncommitted code)"
 TINY = "a tiny run is a smoke test on synthetic data: its numbers mean nothing."
-OTHER = "{} has another result for this recipe, scale and seed: give --replace to replace it."
+OTHER = "{} has another result for this recipe, scale and seed: use --replace to replace it."
 
 
 class RecordFolder(RunFolder):
@@ -110,7 +110,9 @@ def record_file(folder: Path, record: Record) -> Path:
     names = str(recipe["scale"]), str(recipe["name"]), f"seed-{recipe['seed']}{changes}{SUFFIX}"
     file = folder.joinpath(*names)
     if not all(map(NAME.allows, names)) or not file.resolve().is_relative_to(folder.resolve()):
-        raise FolderError(f"the file {str(file)!r:.200} of its record is not below {folder}: give another --to.")
+        raise FolderError(
+            f"the file {str(file)!r:.200} of its record is not below {folder}: choose another folder with --to."
+        )
     return file
 
 
@@ -120,7 +122,7 @@ def write_record(file: Path, record: Record) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, f"{json.dumps(record, indent=1, sort_keys=True, allow_nan=False)}\n".encode())
     except OSError as error:
-        raise FolderError(f"cannot write {file} ({error.strerror}): give another folder with --to.") from error
+        raise FolderError(f"cannot write {file} ({error.strerror}): choose another folder with --to.") from error
 
 
 def read_record(file: Path) -> Record:
@@ -185,7 +187,7 @@ class Outcome(NamedTuple):
     """What happened to one run."""
 
     where: str
-    word: Word
+    status: Status
     sentence: str = ""
     """Why it was not added."""
 
@@ -215,7 +217,7 @@ def _adding(folder: Path) -> Iterator[None]:
     except Timeout as error:
         raise FolderError(f"{folder} is in use by another `opl results add`: wait until it ends.") from error
     except OSError as error:
-        raise FolderError(f"cannot write to {folder} ({error.strerror}): give another folder with --to.") from error
+        raise FolderError(f"cannot write to {folder} ({error.strerror}): choose another folder with --to.") from error
     try:
         yield
     finally:
@@ -267,12 +269,12 @@ def _add(run: Run, folder: Path, items: Sequence[Item], substitute: bool) -> Out
         return Outcome(run.where, "not added", str(error))
     with _adding(folder):
         try:
-            word, content = _merge(file, record, substitute)
+            status, content = _merge(file, record, substitute)
         except FolderError as error:
             return Outcome(run.where, "not added", str(error))
         if content:
             write_record(file, content)
-    return Outcome(run.where, word, OTHER.format(file) if word == "not added" else "")
+    return Outcome(run.where, status, OTHER.format(file) if status == "not added" else "")
 
 
 def _fault(run: Run, items: Sequence[Item]) -> str:
@@ -286,7 +288,7 @@ def _fault(run: Run, items: Sequence[Item]) -> str:
     return ""
 
 
-def _merge(file: Path, record: Record, substitute: bool) -> tuple[Word, Record]:
+def _merge(file: Path, record: Record, substitute: bool) -> tuple[Status, Record]:
     """What happens to a record, and the content to write; empty if nothing is written."""
     if not file.exists():
         return "added", record

@@ -65,34 +65,14 @@ def build_table(item: Item, runs: Sequence[Run], scale: str) -> Table:
 
 
 def headings_of(table: Table) -> list[str]:
-    """The group of each line: what the labels of a baseline and of all rows compared with it begin with.
-
-    A group whose network is not that of the other groups is followed by it. Lines without a common beginning have the
-    group that their row names, or none.
-    """
+    """The group of each line, followed by its network if the groups have different networks."""
     rows = {row.recipe: row for row in (*table.item.rows, *(average.row for average in table.item.averages))}
-
-    def first(recipe: str) -> str:
-        baseline = rows[recipe].baseline  # empty if there is none, as is the name of a run without one
-        return first(baseline) if baseline and baseline in rows else recipe
-
-    families: dict[str, list[str]] = {}
-    for line in table.lines:
-        if not line.quoted:
-            families.setdefault(first(line.recipe), []).append(rows[line.recipe].label)
-    common = {recipe: common_words(labels) for recipe, labels in families.items()}
-    starts = sorted({start for start in common.values() if start}, key=len)  # of two that begin alike, the shorter
-    headings = [
-        QUOTED
-        if line.quoted
-        else rows[line.recipe].group or next((start for start in starts if line.label.startswith(f"{start} ")), "")
-        for line in table.lines
-    ]
+    headings = [QUOTED if line.quoted else rows[line.recipe].group for line in table.lines]
     return [_with_network(table, heading, headings) for heading in headings]
 
 
 def _with_network(table: Table, heading: str, headings: list[str]) -> str:
-    """A heading with the network of its runs, if that of other groups is another."""
+    """A heading, with the network of its runs if other groups have another one."""
     by_heading: dict[str, set[str]] = {}
     for line, group in zip(table.lines, headings, strict=True):
         if line.recipe in table.networks:
@@ -100,22 +80,9 @@ def _with_network(table: Table, heading: str, headings: list[str]) -> str:
     ours = by_heading.get(heading, set())
     alike = len({frozenset(networks) for networks in by_heading.values()}) < 2
     if alike or len(ours) != 1:
-        return heading.rstrip(",")
+        return heading
     network = min(ours).replace(" (", ", ").removesuffix(")")
-    return f"{heading.rstrip(',')} (here {network})".lstrip()
-
-
-def common_words(labels: Sequence[str]) -> str:
-    """The words that several labels begin with, of which at least one word is left; empty for a single label.
-
-    Example:
-        >>> common_words(["CIFAR-10, uniform, CE", "CIFAR-10, uniform, CE+OPL"]), common_words(["CE", "CE+OPL"])
-        ('CIFAR-10, uniform,', '')
-    """
-    split = [label.split() for label in labels]
-    most = min(map(len, split)) - 1 if len(split) > 1 else 0
-    same = next((index for index in range(most) if len({tokens[index] for tokens in split}) > 1), most)
-    return " ".join(split[0][:same])
+    return f"{heading} (here {network})".lstrip()
 
 
 def short_label(label: str, heading: str) -> str:

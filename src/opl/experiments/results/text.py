@@ -1,4 +1,4 @@
-"""Tables in words: one-sentence summaries, Markdown, and rows on the terminal.
+"""Tables as text: one-sentence summaries, Markdown, and rows on the terminal.
 
 Rows on the terminal are whole at any width; where the output is not a terminal, lines are never broken.
 """
@@ -24,6 +24,7 @@ from .comparisons import (
     lines,
     paired_means,
     range_of,
+    without_percent,
 )
 from .runs import Run, select_runs
 from .tables import PAPER, Table, cells, describe_seeds_of, headings_of, list_rows, short_label
@@ -44,14 +45,9 @@ def markdown_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(row)} |" for row in (heading, ["---"] * len(heading), *rows))
 
 
-def markdown(table: Table) -> str:
-    """The table alone."""
-    return markdown_table(*cells(table))
-
-
 def document(table: Table) -> str:
     """The table with the text below it as paragraphs: its file, the page's copy, and its part of RESULTS.md."""
-    return "\n\n".join([markdown(table), *table.below])
+    return "\n\n".join([markdown_table(*cells(table)), *table.below])
 
 
 class Column(NamedTuple):
@@ -148,7 +144,7 @@ def _grids(table: Table, labels: Sequence[str], width: int) -> list[list[Column]
 
 
 def _choose(columns: Sequence[Column], width: int) -> list[Column]:
-    """The columns that fit, after those with the highest rank were left out."""
+    """The columns that fit, after the columns with the highest rank were left out."""
     kept = list(columns)
     while not _widths(kept, width, COMFORT) and (most := max(column.rank for column in kept)):
         del kept[max(index for index, column in enumerate(kept) if column.rank == most)]
@@ -213,17 +209,13 @@ def wrap_words(text: str, width: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines] or [""]
 
 
-def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]], labels: int = 1) -> None:
-    """Print rows as a grid, or as one paragraph per row if the terminal is too narrow for the grid.
+def show_rows(title: str, heading: Sequence[str], body: Sequence[Sequence[str]]) -> None:
+    """Print a title and rows as a grid, or one paragraph per row if the terminal is too narrow for the grid.
 
-    Args:
-        title: printed above the rows.
-        heading: the names of the columns.
-        body: the cells of each row.
-        labels: the number of first columns that may wrap between words; other columns do not wrap.
+    The cells of the first column may wrap between words.
     """
     show_lines([title, ""])
-    columns = [Column(name, [row[index] for row in body], wraps=index < labels) for index, name in enumerate(heading)]
+    columns = [Column(name, [row[index] for row in body], wraps=index == 0) for index, name in enumerate(heading)]
     _print_grid(_console().width, columns, [], [False] * len(body))
 
 
@@ -250,13 +242,13 @@ def _console(stderr: bool = False) -> "Console":
     return console if console.is_terminal else make_console(stderr=stderr, width=WIDEST)
 
 
-def opl_pair(item: Item, runs: Sequence[Run], scale: str) -> tuple[Row, Row] | None:
-    """The comparison to summarize, as baseline and row: the headline, the first row with OPL, or the first row."""
+def compared_rows(item: Item, runs: Sequence[Run], scale: str) -> list[tuple[Row, Row]]:
+    """Each baseline with a row compared with it, both with runs; the headline first, then rows with OPL."""
     with_runs = {run.name for run in runs if run.scale == scale}
     with_opl = {run.name for run in runs if run.scale == scale and run.projects}
     by_recipe = {row.recipe: row for row in item.at(scale) if row.recipe in with_runs}
     pairs = [(by_recipe[row.baseline], row) for row in by_recipe.values() if row.baseline in by_recipe]
-    return min(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl), default=None)
+    return sorted(pairs, key=lambda pair: (pair[1].recipe != item.headline, pair[1].recipe not in with_opl))
 
 
 def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
@@ -265,10 +257,10 @@ def describe_effect(item: Item, runs: Sequence[Run], scale: str) -> str:
     The first part is about d, the second about the first compared metric; both give the verdict on the paired
     difference, adjusted for all rows.
     """
-    pair = opl_pair(item, runs, scale)
-    if pair is None:
+    pairs = compared_rows(item, runs, scale)
+    if not pairs:
         return _describe_alone(item, runs, scale)
-    base, row = pair
+    base, row = pairs[0]
     shared = {run.seed for run in select_runs(runs, base.recipe, scale)}
     seeds = [run.seed for run in select_runs(runs, row.recipe, scale) if run.seed in shared]
     if not seeds or not item.metrics:
@@ -304,10 +296,10 @@ def list_verdicts(verdicts: Counter[str]) -> str:
         '2 losses, 1 undecided'
     """
     plural, order = {GAIN: "gains", LOSS: "losses"}, (GAIN, LOSS, "equivalent", UNDECIDED, TOO_FEW)
-    ranked = [word for start in order for word in verdicts if word.startswith(start)]
+    ranked = [verdict for start in order for verdict in verdicts if verdict.startswith(start)]
     return ", ".join(
-        f"{verdicts[word]} {word.removeprefix('a ') if verdicts[word] == 1 else plural.get(word, word)}"
-        for word in ranked
+        f"{verdicts[verdict]} {verdict.removeprefix('a ') if verdicts[verdict] == 1 else plural.get(verdict, verdict)}"
+        for verdict in ranked
     )
 
 
@@ -346,7 +338,7 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
     before, after = paired_means(line, name)
     digits = 1 if abs(difference.mean) >= 0.05 else 2
     values = f"{after:.{digits}f} vs {before:.{digits}f}{' %' if percent else ''}"
-    open_words = {
+    open_verdicts = {
         UNDECIDED: f"no clear effect on {metric} yet: {values}",
         TOO_FEW: f"too few seeds to judge {metric}: {values}",
     }
@@ -354,8 +346,8 @@ def _describe_metric(line: Line, name: str, title: str) -> tuple[str, str]:
         GAIN: f"raised {metric}: {values}",
         LOSS: f"lowered {metric}: {values}",
     }
-    if decision.verdict in open_words:
-        return "", open_words[decision.verdict]
+    if decision.verdict in open_verdicts:
+        return "", open_verdicts[decision.verdict]
     return sentences.get(decision.verdict, f"left {metric} unchanged, {decision.verdict}: {values}"), ""
 
 
@@ -366,7 +358,7 @@ def describe_metric(title: str, percent: bool = True) -> str:
         >>> describe_metric("top-1 %"), describe_metric("1-shot %"), describe_metric("seconds", percent=False)
         ('accuracy', 'accuracy (1-shot)', 'seconds')
     """
-    metric = title.replace("%", "").strip(" ,")
+    metric = without_percent(title)
     if not percent:
         return metric
     return "accuracy" if metric in ("", "top-1") else f"accuracy ({metric})"
@@ -383,7 +375,7 @@ def _describe_alone(item: Item, runs: Sequence[Run], scale: str) -> str:
     sign = " %" if range_of(name, item.metrics[name]) is PERCENT else ""
     seeds = f"{len(line.seeds)} seed{'' if len(line.seeds) == 1 else 's'}"
     more = f", and {len(done) - 1} more in the table" if len(done) > 1 else ""
-    metric = item.metrics[name].replace("%", "").strip(" ,")
+    metric = without_percent(item.metrics[name])
     return (
         f"{line.label} reached {metric} {line.numbers[name].mean:.1f}{sign} over {seeds}{more}; there is no "
         "baseline to compare with."

@@ -4,12 +4,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import WARNING, OplError
+from ..charts.figure import ARRAYS
 from ..evaluation.protocols import protocol_of
 from ..files import read_limited
 from ..item import Item, Measure
@@ -311,8 +311,7 @@ def _measuring_left(measures: list[MeasureJob], parallel: int) -> float | None:
 
 def _unmeasured(item: Item, job: Job, scale: str) -> list[tuple[str, ...]]:
     """The arguments after `opl evaluate RUN` for all arrays and measures that the item needs and the run lacks."""
-    needs: tuple[str, ...] = import_module(f"opl.experiments.charts.{item.figure}").NEEDS if item.figure else ()
-    arrays = [(protocol_of(name),) for name in needs if job.folder.outputs(name) is None]
+    arrays = [(protocol_of(name),) for name in ARRAYS.get(item.figure, ()) if job.folder.outputs(name) is None]
     measures = [measure for measure in item.measures if scale in measure.scales]
     return [*arrays, *(measure.argv for measure in measures if not _is_measured(job.folder, measure))]
 
