@@ -20,14 +20,14 @@ from .listing import (
     Unreadable,
     check_names,
     class_keys,
-    class_words,
     is_image,
     list_blocks,
+    named_labels,
     one_line,
     quote_names,
 )
 
-PART_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+PART_NAME = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 SAVED = "dataset_dict.json"  # of `save_to_disk`
 ROWS = 256  # read at a time
 MOST_JSON_BYTES = 1 << 24  # of a description of a data set
@@ -53,14 +53,14 @@ def _list_parquet(files: DataFiles) -> Listing:
         table = file.read(columns=list(columns))
         for column in columns:
             values = table.column(column).to_pylist()
-            labels[column] += values if same else _words(values, column, names.get(column, ()))
+            labels[column] += values if same else _named(values, column, names.get(column, ()))
     blocks = [(part, file.metadata.num_rows, partial(_read_images, files, file, image)) for part, file in opened]
     listing = list_blocks(files.where, blocks, labels, names=first if same else {})
     parts, starts = listing.parts, {part: listing.parts.index(part) for part in {*listing.parts}}
     return replace(listing, row_name=lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}")
 
 
-def _words(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
+def _named(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
     """Replace numbers by class names: the files of different parts may number their classes differently."""
     check_names(column, names)
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
@@ -156,10 +156,10 @@ def list_domain_table(files: DataFiles) -> Listing:
     column = files.known.other_columns[0]
     _check_columns(files, listing, (column,))
     values, names = listing.labels[listing.label], listing.names.get(listing.label, ())
-    domains = class_words(listing.labels[column], listing.names.get(column, ()), {})
+    domains = named_labels(listing.labels[column], listing.names.get(column, ()), {})
     labels: dict[str, Sequence[Any]] = {"label": values, "domain": domains}
     if paths := _paths(files):
-        classes = class_words(values, names, {})
+        classes = named_labels(values, names, {})
         labels["file"] = ["/".join(parts) for parts in zip(domains, classes, paths, strict=True)]
     return replace(
         listing, labels=labels, names={"label": names, "domain": tuple(sorted(set(domains)))}, resize="bilinear"
@@ -193,7 +193,8 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
     _check_columns(files, listing, columns)
     known = files.known
     columns_of_names = [
-        class_words(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell) for name in columns
+        named_labels(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell)
+        for name in columns
     ]
     rows_of: dict[str, list[int]] = {}
     for row, names in enumerate(zip(*columns_of_names, strict=True)):
@@ -245,7 +246,7 @@ def _check_splits(files: DataFiles, there: Collection[str]) -> None:
     if missing := [part for part in files.known.images if part not in there]:
         raise DataError(
             f"{str(files.folder)!r} has no split {quote_names(missing)} of {files.known.name} (its splits: "
-            f"{quote_names(there)}): give the folder of the complete data set."
+            f"{quote_names(there)}): use the complete data set."
         )
 
 
@@ -254,7 +255,7 @@ def _list_part_folders(files: DataFiles) -> Listing:
     images: dict[str, list[Path]] = {}
     every = (file.relative_to(files.folder) for file in files.files[""] if is_image(file))
     for inside in sorted(every, key=lambda inside: (inside.suffix, str(inside))):  # the order of `datasets`
-        if part := next(filter(None, map(PART_WORD.search, inside.parts[:-1])), None):
+        if part := next(filter(None, map(PART_NAME.search, inside.parts[:-1])), None):
             images.setdefault(part[1], []).append(inside)
     if not images:
         raise ValueError("no Parquet files, no data set of save_to_disk, and no images as <part>/<class>/<image>")
