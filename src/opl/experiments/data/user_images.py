@@ -41,6 +41,7 @@ from .read.listing import (
     named_columns,
     numbers_first,
     one_line,
+    table_files,
 )
 from .split import split
 
@@ -214,22 +215,15 @@ def _list_folder(folder: Path, known: CatalogEntry) -> Listing:
     listing = list_class_folders(folder)
     if listing is not None and len(set(listing.labels["label"])) > 1:
         return listing
-    if _tables(folder, ".parquet"):
+    if table_files(folder, ".parquet"):
         return _list_tables(find.find_tables(known, str(folder)))
-    if tables := [file for suffix in CSV_SUFFIXES for file in _tables(folder, suffix)]:
+    if tables := [file for suffix in CSV_SUFFIXES for file in table_files(folder, suffix)]:
         return list_csv(tables, folder, known.image_columns, known.label_columns)
     if listing is not None:
         return listing
     there = sorted(path.name for path in folder.iterdir())
     inside = f"it contains {', '.join(map(repr, there[:5]))}" if there else "it is empty"
     raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): pass {LAYOUTS}.")
-
-
-def _tables(folder: Path, suffix: str) -> list[Path]:
-    """Return the tables of a folder, up to two subfolders deep."""
-    patterns = (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}")
-    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
-    return [file for file in files if file.is_file() and not file.name.startswith(".")]
 
 
 def _list_tables(files: DataFiles) -> Listing:

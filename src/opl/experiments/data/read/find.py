@@ -17,7 +17,7 @@ from ....errors import DataError, did_you_mean
 from .array_files import idx_files
 from .catalog import CATALOG, CatalogEntry
 from .few_shot_files import LAYOUTS, as_on_the_hub, locate
-from .listing import DataFiles, one_line, quote_names, walk
+from .listing import DataFiles, one_line, quote_names, table_files, walk
 from .parquet import PART_NAME
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the Hub keeps data sets that it has converted
@@ -144,13 +144,12 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataFiles |
 def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
     """Return Parquet files up to two subfolders deep, by the folder of their configuration and by part."""
     layouts: dict[Path, dict[str, list[Path]]] = {}
-    for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
-        for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
-            inside = PART_NAME.search(file.stem)
-            above = None if inside or file.parent == folder else PART_NAME.search(file.parent.name)
-            base = file.parent.parent if above else file.parent
-            part = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
-            layouts.setdefault(base, {}).setdefault(str(part), []).append(file)
+    for file in table_files(folder, ".parquet"):
+        inside = PART_NAME.search(file.stem)
+        above = None if inside or file.parent == folder else PART_NAME.search(file.parent.name)
+        base = file.parent.parent if above else file.parent
+        part = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
+        layouts.setdefault(base, {}).setdefault(str(part), []).append(file)
     return layouts
 
 

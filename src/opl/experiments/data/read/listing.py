@@ -336,6 +336,25 @@ def walk_images(folder: Path, *, deep: bool = True, links: bool = True) -> Itera
     return filter(is_image, walk(folder, deep=deep, links=links))
 
 
+def confine(folder: Path, path: str | Path) -> Path:
+    """Return a file that a row names, wherever links lead.
+
+    Raises:
+        OSError, ValueError or RuntimeError: it is not a regular file in the folder.
+    """
+    target = (folder / path).resolve()
+    if not target.is_relative_to(folder.resolve()) or not target.is_file():
+        raise ValueError(f"{str(path)!r:.200} is not a regular file in the folder of the data set")
+    return target
+
+
+def table_files(folder: Path, suffix: str) -> list[Path]:
+    """Return the visible tables of a folder, up to two subfolders deep."""
+    patterns = (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}")
+    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    return [file for file in files if file.is_file() and not file.name.startswith(".")]
+
+
 def subfolders(folder: Path) -> list[Path]:
     """Return the visible folders inside a folder, in order of their names."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__MACOSX")))
@@ -470,7 +489,7 @@ def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: 
                 incomplete.append(f"line {number}")
                 continue
             named = PARTS.get(line[part].strip().lower(), "") if part is not None else _part_of(file, files)
-            rows.append((named, class_name, _confine(file.parent, path)))
+            rows.append((named, class_name, _image_of(file.parent, path)))
             paths.append(path)
         if incomplete:
             notes.append(
@@ -517,10 +536,9 @@ def _part_of(file: Path, files: Sequence[Path]) -> str:
     return next((PARTS[term] for term in stem if term in PARTS), "") if len(files) > 1 else ""
 
 
-def _confine(folder: Path, path: str) -> Source:
+def _image_of(folder: Path, path: str) -> Source:
     """Return the file that a row names, or the reason why it is not read."""
     try:
-        file = (folder / path).resolve()
-    except (OSError, ValueError, RuntimeError):
-        return Unreadable("it is not a path")
-    return file if file.is_relative_to(folder.resolve()) else Unreadable("it is outside of the folder of the CSV file")
+        return confine(folder, path)
+    except (OSError, ValueError, RuntimeError) as error:
+        return Unreadable(one_line(error))

@@ -20,6 +20,7 @@ from .listing import (
     Unreadable,
     check_names,
     class_keys,
+    confine,
     is_image,
     list_blocks,
     named_labels,
@@ -134,17 +135,9 @@ def _encoded(files: DataFiles, entry: Any) -> Source:
     try:
         if not isinstance(held.get("path"), str | Path):
             raise ValueError("a row has neither an image nor the path of one")
-        return read_limited(_confined(files.folder, files.folder / held["path"]), MOST_IMAGE_BYTES)
+        return read_limited(confine(files.folder, held["path"]), MOST_IMAGE_BYTES)
     except (OSError, ValueError) as error:
         return Unreadable(one_line(error))
-
-
-def _confined(folder: Path, file: Path) -> Path:
-    """Return a regular file, wherever links lead, if it is in the folder."""
-    target = file.resolve()
-    if not target.is_relative_to(folder.resolve()) or not target.is_file():
-        raise ValueError(f"{str(file)!r:.200} is not a regular file in the folder of the data set")
-    return target
 
 
 # Tables with domains or chosen classes
@@ -222,7 +215,7 @@ def _list_saved(files: DataFiles) -> Listing:
     tables = []
     for part in files.known.images:
         for listed in _json(files, f"{part}/state.json")["_data_files"]:
-            file = _confined(files.folder, files.folder / part / listed["filename"])
+            file = confine(files.folder, Path(part, listed["filename"]))
             table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
             if len(table) > file.stat().st_size:
                 raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes but claims {len(table):,} rows")
@@ -239,7 +232,7 @@ def _entries(files: DataFiles, column: Any) -> Iterator[Source]:
 
 
 def _json(files: DataFiles, name: str) -> Any:
-    return json.loads(read_limited(_confined(files.folder, files.folder / name), MOST_JSON_BYTES))
+    return json.loads(read_limited(confine(files.folder, name), MOST_JSON_BYTES))
 
 
 def _check_splits(files: DataFiles, there: Collection[str]) -> None:
