@@ -64,7 +64,7 @@ def test_a_slice_of_the_global_batch_equals_the_rows_of_the_whole_batch(augmenta
 
 
 @for_all
-def test_images_given_are_left_as_they_were(augmentation):
+def test_the_input_images_are_unchanged(augmentation):
     images = torch.rand(8, 3, 12, 12)
     before = images.clone()
     augmentation(images, chance())

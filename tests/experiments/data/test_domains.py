@@ -118,7 +118,7 @@ def per_domain_and_class(part: Images) -> Counter:
 def test_images_are_decoded_once_per_size(tmp_path, monkeypatch):
     data = DomainFolder(root=str(write_folders(tmp_path / "data")), target="art", num_classes=2, size=16)
     first = data.load(0)
-    # whoever decodes again fails
+    # decoding again would fail
     monkeypatch.setattr("opl.experiments.data.read.decode.decode_all", None)
     again = replace(data, target="photo").load(0)
     assert torch.equal(first.train.pixels, again.train.pixels)
@@ -160,7 +160,7 @@ def test_with_all_targets_the_held_out_images_of_every_domain_are_tested(tmp_pat
 
 
 @pytest.mark.parametrize("paths", [True, False], ids=["parquet with names", "folders"])
-def test_official_lists_are_followed_to_the_letter(tmp_path, monkeypatch, paths):
+def test_official_lists_are_followed_exactly(tmp_path, monkeypatch, paths):
     monkeypatch.setattr(module, "PACS", SMALL)
     monkeypatch.setattr(Pacs, "num_classes", 2)
     root = write_parquet(tmp_path / "data", paths=True) if paths else write_folders(tmp_path / "data")

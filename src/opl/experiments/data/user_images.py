@@ -197,7 +197,7 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
 
 
 def short_name(target: str) -> str:
-    """Return a name for folders and tables, from the last parts of a path or a Hub id.
+    """Return a short name, made of the last part of a path or of a Hub id.
 
     Example:
         >>> short_name("~/My Photos/pets été/"), short_name("owner/name")
