@@ -25,7 +25,7 @@ import torch
 from PIL import Image
 
 from opl.experiments.data import Batches, ImageFolder, ImageNet
-from opl.experiments.data.read.decode import random_box
+from opl.experiments.data.augment import random_box
 from opl.experiments.seeds import Purpose
 from opl.experiments.types import Request
 

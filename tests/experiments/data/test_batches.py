@@ -151,7 +151,7 @@ def test_balanced_batches_have_as_many_of_each_domain(size):
     assert data.steps == -(-34 // size)
     assert sum(seen.values()) == 34
     by_domain = [[seen[row] for row in range(34) if images.domains[images.rows[row]] == domain] for domain in range(3)]
-    assert all(max(counts) - min(counts) <= 1 for counts in by_domain)  # nobody twice before everybody once
+    assert all(max(counts) - min(counts) <= 1 for counts in by_domain)  # no image twice before every image once
     assert [sum(counts) for counts in by_domain] == [12, 11, 11]
 
 

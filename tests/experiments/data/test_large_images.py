@@ -7,7 +7,7 @@ import torch
 
 from _image_files import class_folders, encoded, flat, number_of, parquet
 from opl.errors import DataError, OptionError
-from opl.experiments.data import HubImages, ImageFolder, ImageNet, JpegCopies
+from opl.experiments.data import ImageFolder, ImageNet, JpegCopies
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -58,12 +58,17 @@ def test_a_folder_in_opl_data_is_located_by_name(shelf):
     assert ImageFolder(name="birds").num_classes == 2
 
 
-def test_files_of_the_hub_are_read_from_a_folder(tmp_path):
+def test_files_of_the_hub_are_read_from_a_folder_or_by_their_id(tmp_path):
     images = [encoded(flat(number), "JPEG") for number in range(12)]
     parquet(tmp_path / "x/data/train-00000-of-00001.parquet", images, [0, 1, 2] * 4, ["red", "green", "blue"])
-    splits = HubImages(root=str(tmp_path / "x"), size=8, test=0.25, val=0.0).load(0)
+    splits = ImageFolder(root=str(tmp_path / "x"), size=8, test=0.25, val=0.0).load(0)
     assert splits.class_names == ("red", "green", "blue")
     assert counts(splits.test, 3) == [1, 1, 1]
+    snapshot = tmp_path / "hf/hub/datasets--owner--colors/snapshots/0a1b"
+    parquet(snapshot / "train-00000-of-00001.parquet", images, [0, 1, 2] * 4, ["red", "green", "blue"])
+    assert ImageFolder(hub="owner/colors", size=8).load(0).source == "Hub owner/colors"
+    with pytest.raises(DataError, match="no column 'picture'"):
+        ImageFolder(hub="owner/colors", image_column="picture").load(0)
 
 
 def test_imagenet_is_tested_on_its_validation_images(tmp_path):
@@ -78,9 +83,8 @@ def test_imagenet_is_tested_on_its_validation_images(tmp_path):
 @pytest.mark.parametrize(
     ("data", "kind", "expected"),
     [
-        (ImageFolder(), DataError, "images needs a folder of images: give it with --data.root"),
+        (ImageFolder(), DataError, "images needs a folder of images: pass the folder with --data.root, or the id"),
         (ImageFolder(root="nowhere"), DataError, "there is no folder 'nowhere'"),
-        (HubImages(), OptionError, "give its id with --data.hub"),
         (ImageNet(), DataError, "there is no imagenet on this machine"),
         (ImageFolder(root="x", crop=0.0), OptionError, "data.crop is 0.0 but must be a number above 0 and at most 1"),
         (ImageFolder(root="x", size=0), OptionError, "data.size is 0 but must be a whole number between 1"),

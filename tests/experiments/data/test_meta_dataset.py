@@ -25,24 +25,24 @@ pytestmark = pytest.mark.usefixtures("apart")
 
 
 def pixels(label, number):
-    """A image of 8 x 8 pixels that tells its class and number."""
+    """An image of 8 x 8 pixels that encodes its class and number."""
     image = np.full((8, 8, 3), 20 * label + number, np.uint8)
     image[:4] += 3
     return image
 
 
-def each_picture(per_class=6):
+def every_image(per_class=6):
     return [(name, number, pixels(label, number)) for label, name in enumerate(CLASSES) for number in range(per_class)]
 
 
 def in_folders(root):
-    for name, number, array in each_picture():
+    for name, number, array in every_image():
         (root / name).mkdir(parents=True, exist_ok=True)
         (root / name / f"{number}.png").write_bytes(png(array))
 
 
 def in_parquet(root):
-    rows = each_picture()
+    rows = every_image()
     order = np.random.default_rng(0).permutation(len(rows))
     table = {
         "image": [{"bytes": png(rows[at][2]), "path": None} for at in order],
@@ -58,7 +58,7 @@ def in_hdf5(root, as_arrays=True):
     root.mkdir(parents=True, exist_ok=True)
     for name in CLASSES:
         with h5py.File(root / f"{CLASSES.index(name)}.h5", "w") as file:
-            for other, number, array in each_picture():
+            for other, number, array in every_image():
                 if other == name:
                     data = array if as_arrays else np.frombuffer(png(array), np.uint8)
                     file.create_group(str(number)).create_dataset("image", data=data)

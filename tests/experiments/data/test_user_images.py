@@ -117,7 +117,8 @@ def test_a_csv_file_names_images_beside_it(tmp_path, delimiter):
     assert "1 row of table.csv without a path or a label (line 5)" in listing.notes[0]
     sources = list(listing.read(range(5)))
     assert sources[0] == (tmp_path / "files/circle/000.png").resolve()
-    assert sources[3] == Unreadable("it is outside of the folder of the CSV file")
+    for source, path in zip(sources[3:], ("../secret.png", "missing.png"), strict=True):
+        assert source == Unreadable(f"'{path}' is not a regular file in the folder of the data set")
 
 
 def test_csv_files_of_a_folder_name_the_parts(tmp_path):

@@ -169,7 +169,7 @@ def test_odd_values_in_a_config_are_refused_or_load_the_same_network(export):
         {"head": {"kind": "HeadConfig", "name": "LinearHead", "options": {}}, "num_classes": 20_000_000},
     ],
 )
-def test_a_config_cannot_ask_for_more_memory_than_its_weights_take(export, change, monkeypatch):
+def test_a_config_cannot_allocate_more_memory_than_its_weights_take(export, change, monkeypatch):
     filled = []
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, *_: filled.append(self.numel()) or self)
     content = json.loads((export / "config.json").read_text())

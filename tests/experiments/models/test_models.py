@@ -2,7 +2,6 @@
 
 import copy
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from torch import nn
 from opl import FeatureTap
 from opl.errors import OptionError
 from opl.experiments.models import (
-    MODELS,
     CifarResNet,
     DigitsNet,
     EfficientNetLite0,
@@ -73,6 +71,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         (Vgg11(), 100, 9_277_284),
         (PreActResNet18(), 100, 11_218_340),
         (EfficientNetLite0(), 1000, 4_652_008),
+        # by hand: patches, 12 blocks of attention and MLP, the last norm, the classifier
+        (ViT(), 1000, 769 * 384 + 12 * (12 * 384 * 384 + 13 * 384) + 2 * 384 + 385 * 1000),
         (NeuralScale("vgg11", source="uniform"), 100, 9_277_284),
         (NeuralScale("resnet18", source="uniform"), 100, 11_218_340),
         # by hand: 9 * (1*32 + 32*64 + 64*64 + 64*32) weights, 2 * (32 + 64 + 64 + 32) of batch norms, 32 * 10 + 10
@@ -147,12 +147,6 @@ def test_feature_tap_detects_the_classifier(settings, channels, size, feature_di
     with FeatureTap(model) as tap, torch.no_grad():
         output = model(torch.randn(2, channels, size, size))
         assert tap.features is output.features
-
-
-def test_settings_are_plain_values_of_one_type():
-    assert all(isinstance(settings, MODELS) for settings, *_ in SMALL.values())
-    assert replace(CifarResNet(), depth=110) == CifarResNet(depth=110, width=16)
-    assert len({CifarResNet(), CifarResNet(depth=56), ResNet(), ResNet12(), Vgg11(), MnistNet(), DigitsNet()}) == 6
 
 
 @pytest.mark.slow

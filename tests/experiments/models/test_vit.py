@@ -34,13 +34,6 @@ def test_block_equals_the_encoder_layer_of_pytorch():
     torch.testing.assert_close(block(tokens), reference(block, 24, 3)(tokens), atol=1e-5, rtol=1e-5)
 
 
-def test_the_default_is_vit_s_16():
-    model = ViT().build(3, 1000)
-    patches, classifier = 16 * 16 * 3 * 384 + 384, 384 * 1000 + 1000
-    block = 4 * 384 * 384 + 4 * 384 + 8 * 384 * 384 + 5 * 384 + 4 * 384
-    assert sum(parameter.numel() for parameter in model.parameters()) == patches + 12 * block + 2 * 384 + classifier
-
-
 def test_features_are_the_input_of_the_classifier_and_images_may_have_any_size():
     model = ViT(patch=4, width=16, depth=2, heads=2).build(1, 3)
     nn.init.normal_(model.fc.weight)

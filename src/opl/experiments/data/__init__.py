@@ -8,7 +8,7 @@ from .augment import ColorJitter, Flip, Grayscale, Normalize, PadCrop, RandomRes
 from .batches import Batches
 from .domains import DomainFolder, Pacs
 from .few_shot import CifarFS, MiniImageNet, TieredImageNet
-from .large_images import HubImages, ImageFolder, ImageNet, JpegCopies
+from .large_images import ImageFolder, ImageNet, JpegCopies
 from .meta_dataset import MetaSource
 from .noisy_labels import NOISES, ClassDependent, NoiseMatrix, PairFlip, UniformNoise
 from .read.catalog import CATALOG
@@ -46,7 +46,6 @@ __all__ = [
     "FastCifar100",
     "Flip",
     "Grayscale",
-    "HubImages",
     "ImageFolder",
     "ImageNet",
     "JpegCopies",

@@ -7,9 +7,10 @@ only the `rows` of a batch of `total` images transforms them exactly as a single
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,8 @@ from ...errors import OptionError
 from ..types import Augmentation
 
 Rows = slice | Tensor  # part of a batch: a contiguous slice, or any indices
+RATIO = (3 / 4, 4 / 3)  # the aspect ratios of random crops
+TRIES = 10  # attempts at a random crop
 LARGE = 1 << 15  # values per image from which copies of whole batches would fragment the memory of the process
 
 
@@ -34,7 +37,7 @@ class _Transform:
         given = len(rows) if isinstance(rows, Tensor) else len(range(total or 0)[rows or slice(0)])
         if rows is None or total is None or given != len(images):
             raise OptionError(
-                f"{len(images)} images are not the rows {rows} of a batch of {total}: give the rows of the global "
+                f"{len(images)} images are not the rows {rows} of a batch of {total}: pass the rows of the global "
                 "batch (a slice or indices) and its size, or neither."
             )
         return self.transform(images, generator, rows, total)
@@ -135,41 +138,17 @@ class Grayscale(_Transform):
 
 @dataclass(frozen=True)
 class RandomResizedCrop(_Transform):
-    """Crop a random area with a random aspect ratio, resized to `size` x `size` (bilinear, without antialiasing).
-
-    As in torchvision: ten attempts at a crop that fits, with an aspect ratio that is uniform in its logarithm. If all
-    fail, the largest central crop with an aspect ratio in range is used.
-    """
+    """Crop a random region, resized to `size` x `size` (bilinear, without antialiasing); see `random_box`."""
 
     size: int
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    least: float = 0.08
+    """The smallest fraction of an image's area that is taken."""
 
     def transform(self, images: Tensor, generator: torch.Generator, rows: Rows, total: int) -> Tensor:
         """Crop and resize each image."""
-        boxes = self.draw(generator, total, images.shape[2], images.shape[3])[rows].to(images.device)
-        return crop_resize(images, boxes, self.size)
-
-    def draw(self, generator: torch.Generator, total: int, height: int, width: int) -> Tensor:
-        """Draw the crops, (total, 4): top, left, height and width, in whole pixels."""
-        draws = torch.rand(total, 10, 4, generator=generator, dtype=torch.float64)
-        area = height * width * (self.scale[0] + draws[..., 0] * (self.scale[1] - self.scale[0]))
-        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
-        ratio = (low + draws[..., 1] * (high - low)).exp()
-        wide, tall = (area * ratio).sqrt().round(), (area / ratio).sqrt().round()
-        fits = (wide >= 1) & (wide <= width) & (tall >= 1) & (tall <= height)
-        top, left = (draws[..., 2] * (height - tall + 1)).floor(), (draws[..., 3] * (width - wide + 1)).floor()
-        tries = torch.stack([top, left, tall, wide], dim=2)
-        first = tries[torch.arange(total), fits.int().argmax(1)]
-        return torch.where(fits.any(1)[:, None], first, self._central(height, width)).long()
-
-    def _central(self, height: int, width: int) -> Tensor:
-        wide, tall = width, height
-        if width / height < self.ratio[0]:
-            tall = round(width / self.ratio[0])
-        elif width / height > self.ratio[1]:
-            wide = round(height * self.ratio[1])
-        return torch.tensor([(height - tall) // 2, (width - wide) // 2, tall, wide], dtype=torch.float64)
+        height, width = images.shape[2:]
+        boxes = [random_box(width, height, draws, self.least) for draws in draw_crops(total, generator)[rows].tolist()]
+        return crop_resize(images, torch.tensor(boxes, device=images.device).view(-1, 4), self.size)
 
 
 @dataclass(frozen=True)
@@ -188,15 +167,20 @@ class Normalize:
         if not len(self.mean) == len(self.std) == images.shape[1]:
             raise OptionError(
                 f"images of {images.shape[1]} channels cannot be normalized with {len(self.mean)} means and "
-                f"{len(self.std)} standard deviations: give one mean and one standard deviation per channel."
+                f"{len(self.std)} standard deviations: pass one mean and one standard deviation per channel."
             )
         mean, std = (_channels(numbers, images.dtype, images.device) for numbers in (self.mean, self.std))
         return images.sub_(mean).div_(std)
 
 
-def enabled(*steps: tuple[float, Augmentation]) -> tuple[Augmentation, ...]:
-    """Return the augmentations whose strength, which is given first, is not 0."""
-    return tuple(step for strength, step in steps if strength)
+def enabled(*steps: Augmentation) -> tuple[Augmentation, ...]:
+    """Return the augmentations that change images: those whose settings are not all 0.
+
+    Example:
+        >>> enabled(PadCrop(4), Flip(0.0), ColorJitter(0, 0, 0))
+        (PadCrop(padding=4),)
+    """
+    return tuple(step for step in steps if any(vars(step).values()))
 
 
 def brighten(images: Tensor, factors: Tensor) -> Tensor:
@@ -247,8 +231,59 @@ def grayscale(images: Tensor) -> Tensor:
     return (red * 0.299).add_(green * 0.587).add_(blue * 0.114)[:, None]
 
 
+# Crops
+
+
+class Box(NamedTuple):
+    """A region of an image, in pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def draw_crops(total: int, generator: torch.Generator) -> Tensor:
+    """Draw the random numbers of crops for `random_box`, (total, 10, 4)."""
+    return torch.rand(total, TRIES, 4, generator=generator, dtype=torch.float64)
+
+
+def random_box(width: int, height: int, draws: Sequence[Sequence[float]], least: float) -> Box:
+    """Return a random region with at least the fraction `least` of the image's area, as in torchvision.
+
+    `draws` are (10, 4) uniform numbers: area, aspect ratio (uniform in its logarithm), top and left of each attempt. If
+    no attempt fits, the result is the largest central region with an aspect ratio from 3/4 to 4/3.
+
+    Example:
+        >>> random_box(400, 300, [[1.0, 0.5, 0.0, 0.0]] * 10, 0.08)
+        Box(left=0, top=0, width=400, height=300)
+    """
+    low, high = math.log(RATIO[0]), math.log(RATIO[1])
+    for area, ratio, top, left in draws:
+        pixels, aspect = width * height * (least + area * (1 - least)), math.exp(low + ratio * (high - low))
+        wide, tall = round(math.sqrt(pixels * aspect)), round(math.sqrt(pixels / aspect))
+        if 0 < wide <= width and 0 < tall <= height:
+            return Box(math.floor(left * (width - wide + 1)), math.floor(top * (height - tall + 1)), wide, tall)
+    wide = min(width, round(height * RATIO[1]))
+    tall = min(height, round(width / RATIO[0]))
+    return Box((width - wide) // 2, (height - tall) // 2, wide, tall)
+
+
+def central_box(width: int, height: int, fraction: float = 1.0) -> Box:
+    """Return the central square whose side is a `fraction` of the shorter side.
+
+    With 224/256 this is `Resize(256)` and `CenterCrop(224)` in one step.
+
+    Example:
+        >>> central_box(400, 300, 0.5)
+        Box(left=125.0, top=75.0, width=150.0, height=150.0)
+    """
+    side = fraction * min(width, height)
+    return Box((width - side) / 2, (height - side) / 2, side, side)
+
+
 def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
-    """Resize a box (top, left, height, width) of each image as `F.interpolate(crop, mode="bilinear")` would."""
+    """Resize a box (left, top, width, height) of each image as `F.interpolate(crop, mode="bilinear")` would."""
     height, width = images.shape[2:]
     box = boxes.to(images.dtype)
     centers = (torch.arange(size, device=images.device, dtype=images.dtype) + 0.5) / size
@@ -257,7 +292,7 @@ def crop_resize(images: Tensor, boxes: Tensor, size: int) -> Tensor:
         pixel = (centers * length[:, None] - 0.5).clamp_(min=0).minimum(length[:, None] - 1) + start[:, None]
         return pixel * (2 / max(limit - 1, 1)) - 1
 
-    rows, columns = along(box[:, 0], box[:, 2], height), along(box[:, 1], box[:, 3], width)
+    rows, columns = along(box[:, 1], box[:, 3], height), along(box[:, 0], box[:, 2], width)
     grid = torch.stack([columns[:, None, :].expand(-1, size, -1), rows[:, :, None].expand(-1, -1, size)], dim=3)
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=True)
 

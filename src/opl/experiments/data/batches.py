@@ -85,9 +85,9 @@ class Batches:
         """Yield this process's shard of each batch of an epoch, starting at `start_step`."""
         order = self._order(Purpose.ORDER.generator(self.seed, epoch))
         steps = range(start_step, self.steps)
-        requests = (self._request(order, epoch, step) for step in steps)
-        for step, (pixels, labels) in zip(steps, self.part.serve(requests), strict=True):
-            rows, _, mine, total = self._request(order, epoch, step)
+        requests = [self._request(order, epoch, step) for step in steps]
+        for step, request, (pixels, labels) in zip(steps, requests, self.part.serve(requests), strict=True):
+            rows, _, mine, total = request
             generator = Purpose.AUGMENT.generator(self.seed, epoch, step)
             views = [self._augment(pixels.to(self.device), generator, mine, total) for _ in range(self.views)]
             views = [self._resize(self._flip(images, rows, epoch), epoch, step) for images in views]

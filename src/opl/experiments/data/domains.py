@@ -173,8 +173,8 @@ class Pacs(DomainDataSet):
                 )
         if len(names) > len(PACS) or len(classes) != self.num_classes:
             raise DataError(
-                f"pacs in {source!r} has {len(names)} domains and {len(classes)} classes instead of 4 and 7: give the "
-                "folder of PACS alone, or read it as DomainFolder."
+                f"pacs in {source!r} has {len(names)} domains and {len(classes)} classes instead of 4 and 7: use "
+                "the folder of PACS alone, or read it as DomainFolder."
             )
 
 
@@ -189,7 +189,7 @@ class DomainFolder(DomainDataSet):
     Example:
         >>> home = DomainFolder(root="OfficeHome", target="Clipart", num_classes=65)
         >>> home.augment[0]
-        RandomResizedCrop(size=222, scale=(0.8, 1.0), ratio=(0.75, 1.3333333333333333))
+        RandomResizedCrop(size=222, least=0.8)
     """
 
     name: Name = "domains"
@@ -224,7 +224,7 @@ class DomainFolder(DomainDataSet):
         if len(names) < 2:
             raise DataError(
                 f"{self.name} in {source!r} has only one domain, {names[0]!r}, so that none is left for training: "
-                "give a folder with two domains or more."
+                "choose a folder with two domains or more."
             )
 
 
@@ -242,14 +242,8 @@ def _draw(rows: Tensor, most: int, seed: int) -> Tensor:
 
 def augmentation(size: int, crop: float, flip: float, jitter: float, gray: float) -> tuple[Augmentation, ...]:
     """Return crop, flip, jitter and grayscale, in the order of RSC's released code; each can be disabled."""
-    if not 0 < crop <= 1:
-        raise OptionError(f"crop is {crop}: must be above 0 and at most 1 (the smallest fraction of an image to take).")
-    return enabled(
-        (crop < 1, RandomResizedCrop(size, (crop, 1.0))),
-        (flip, Flip(flip)),
-        (jitter, ColorJitter(jitter, jitter, jitter, min(0.5, jitter))),
-        (gray, Grayscale(gray)),
-    )
+    steps = enabled(Flip(flip), ColorJitter(jitter, jitter, jitter, min(0.5, jitter)), Grayscale(gray))
+    return (RandomResizedCrop(size, crop), *steps) if crop < 1 else steps
 
 
 # Official lists
@@ -271,7 +265,7 @@ def read_lists(
     if "file" not in decoded.names:
         raise DataError(
             f"the data in {decoded.source!r} does not contain the names of its files, which the lists in {folder!r} "
-            "refer to: leave lists empty for a random split, or give the folder of the images with --data.root."
+            "refer to: leave lists empty for a random split, or pass the folder of the images with --data.root."
         )
     number = {name: index for index, name in enumerate(decoded.names["file"])}
     row_of = torch.empty(len(number), dtype=torch.long)
@@ -281,8 +275,8 @@ def read_lists(
         file = next(iter(sorted(Path(folder).expanduser().glob(f"{domain}_{kind}*.txt"))), None)
         if file is None:
             raise DataError(
-                f"there is no list '{domain}_{kind}*.txt' in {folder!r}: give the folder of the official lists, or "
-                "leave lists empty for a random split."
+                f"there is no list '{domain}_{kind}*.txt' in {folder!r}: pass the folder of the official lists "
+                "with --data.lists, or leave lists empty for a random split."
             )
         names = _names(file)
         if unknown := [name for name in names if name not in number or not name.startswith(f"{domain}/")]:

@@ -19,7 +19,7 @@ MOST_QUERIES = 10
 """Query images per class; at most half of the smallest class of the episode."""
 MOST_SUPPORT = 500
 MOST_OF_A_CLASS = 100
-"""What a class counts for the size of the support set; imbalance may give it more images."""
+"""What a class counts for the size of the support set; imbalance may add more images."""
 MOST_LEAVES = 392
 """Classes below a node of a hierarchy that may be chosen."""
 LOG_WEIGHTS = (math.log(0.5), math.log(2.0))

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..._ranges import LARGEST_COUNT, CountOrZero, Pixels, Range, SeedOrOfRun
 from ...errors import OptionError, did_you_mean
 from ..types import DataSet, Images, Splits, derived, empty_part
-from .augment import enabled
+from .augment import ColorJitter, Flip, PadCrop, enabled
 from .read.catalog import CATALOG
 from .small_images import PhotoAugmentation, check_classes, superclasses_of
 from .split import subset
@@ -45,7 +45,9 @@ class FewShotDataSet(PhotoAugmentation, DataSet):
     std: ClassVar[tuple[float, ...]] = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 
     num_classes = derived(lambda data: data.classes or CATALOG[data.name].classes["train"])
-    augment = derived(lambda data: enabled(data.steps[0], data.steps[2], data.steps[1]))  # in the order of RFS
+    augment = derived(  # in the order of RFS
+        lambda data: enabled(PadCrop(data.padding), ColorJitter(data.jitter, data.jitter, data.jitter), Flip(data.flip))
+    )
 
     def check(self) -> None:
         """Raise an error for more classes than exist."""

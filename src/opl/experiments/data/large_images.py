@@ -22,7 +22,6 @@ from ..._ranges import (
     Range,
     SeedOrOfRun,
 )
-from ...errors import OptionError
 from ..types import DataSet, Images, Splits, derived
 from .augment import ColorJitter, Flip, enabled
 from .domains import Pacs
@@ -30,6 +29,7 @@ from .few_shot import MiniImageNet
 from .read.cache import Contents, content_sums, hash_of, open_cached
 from .read.catalog import CATALOG, CatalogEntry
 from .read.find import find
+from .read.listing import named_columns
 from .read.serve import Crops, EncodedData, EncodedImages, load_class_folders, load_encoded
 from .small_images import Cifar100, check_classes
 from .split import split, subset
@@ -77,7 +77,7 @@ class LargeImages(DataSet):
     """Batches that each worker prepares in advance."""
 
     augment = derived(
-        lambda data: enabled((data.flip, Flip(data.flip)), (data.jitter, ColorJitter(*(data.jitter,) * 3)))
+        lambda data: enabled(Flip(data.flip), ColorJitter(data.jitter, data.jitter, data.jitter))
     )  # the random crop is made while an image is decoded
     channels = derived(lambda data: data._index().channels)
     num_classes = derived(lambda data: data.classes or len(data._index().class_names))
@@ -123,33 +123,19 @@ class LargeImages(DataSet):
 
 @dataclass(frozen=True)
 class ImageFolder(LargeImages):
-    """Your own images, in class folders: `<class>/<image>`, or `train/<class>/<image>` and so on."""
+    """Your own images, in class folders or Parquet files, or a data set of the Hub."""
 
     name: Name = "images"
     """The name of the data set, and of its folder in $OPL_DATA."""
-
-    def _index(self) -> EncodedData:
-        return load_encoded(CatalogEntry(self.name), self.root, hub=False)
-
-
-@dataclass(frozen=True)
-class HubImages(LargeImages):
-    """A data set of the Hub, or its Parquet files in a folder, with a column of images and a column of labels."""
-
-    name: Name = "hub-images"
-    """The name of the data set, and of its folder in $OPL_DATA."""
     hub: str = ""
     """Its id on the Hub, such as 'timm/oxford-iiit-pet'; with `root`, it is not needed."""
-    image_column: str = "image"
-    label_column: str = "label"
+    image_column: str = ""
+    """The column of images in Parquet files; if empty, the usual names are tried."""
+    label_column: str = ""
+    """The column of labels in Parquet files; if empty, the usual names are tried."""
 
     def _index(self) -> EncodedData:
-        if not (self.hub or self.root):
-            raise OptionError(
-                "HubImages needs a data set: give its id with --data.hub, or its folder with --data.root."
-            )
-        image, label = (self.image_column,), (self.label_column,)
-        return load_encoded(CatalogEntry(self.name, self.hub, image_columns=image, label_columns=label), self.root)
+        return load_encoded(named_columns(self.name, self.hub, self.image_column, self.label_column), self.root)
 
 
 @dataclass(frozen=True)
@@ -190,7 +176,7 @@ class JpegCopies(LargeImages):
 
     def _index(self) -> EncodedData:
         if self.root:
-            return load_encoded(CatalogEntry(self.name), self.root, hub=False)
+            return load_encoded(CatalogEntry(self.name), self.root)
         self.check()
         key = hash_of(self.side, self.classes)
         if self.of != "synthetic":

@@ -106,8 +106,7 @@ class MetaDataSet(DataSet):
     def augment(self) -> tuple[Augmentation, ...]:
         """Crop, flip and jitter; each can be disabled."""
         jitter = ColorJitter(0.0, self.jitter, self.jitter, self.hue)
-        crop, flip = (self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip))
-        return enabled(crop, flip, (self.jitter or self.hue, jitter))
+        return enabled(PadCrop(self.padding), Flip(self.flip), jitter)
 
     def of(self, source: str) -> Self:
         """Return another source in the same form."""
@@ -229,7 +228,7 @@ def load_specification(name: str, file: Path | None) -> Specification:
         known = parse_specification(read_json(file), name)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
-            f"{str(file)!r} is not a specification of {name} ({error}): give a JSON file that names the classes of "
+            f"{str(file)!r} is not a specification of {name} ({error}): use a JSON file that names the classes of "
             "each split, as docs/meta-dataset.md describes."
         ) from error
     counts = tuple(len(known.splits[part]) for part in PARTS)
@@ -237,7 +236,7 @@ def load_specification(name: str, file: Path | None) -> Specification:
         ours, theirs = ("/".join(map(str, numbers)) for numbers in (counts, OFFICIAL[name]))
         raise DataError(
             f"{str(file)!r} gives {name} {ours} classes for training, validation and testing, where Meta-Dataset has "
-            f"{theirs}: use its split, or give yours another name."
+            f"{theirs}: use its split, or another name for yours."
         )
     return known
 

@@ -98,7 +98,7 @@ class NoiseMatrix(_Noise):
         if matrix.shape != (count, count):
             raise OptionError(
                 f"the noise matrix {self.path!r} is {' x '.join(map(str, matrix.shape))}, but the data has {count} "
-                f"classes: give {count} rows of {count} probabilities."
+                f"classes: use {count} rows of {count} probabilities."
             )
         off = (matrix.sum(1) - 1).abs()
         if not bool((off <= _SLACK).all()):
@@ -131,7 +131,7 @@ def _looks_like(class_names: Sequence[str]) -> list[int]:
             return [number[alike.get(name, name)] for name in class_names]
     raise OptionError(
         f"there is no map of similar classes for {', '.join(map(repr, class_names[:3]))}, ...: use class-dependent "
-        "noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, or with CIFAR-100, or give a matrix (NoiseMatrix)."
+        "noise with all classes of CIFAR-10, Fashion-MNIST or MNIST, with CIFAR-100, or a matrix (NoiseMatrix)."
     )
 
 
@@ -159,12 +159,12 @@ def _read(path: str) -> Tensor:
             rows = read_json(file, MOST_BYTES)
         else:
             lines = read_limited(file, MOST_BYTES).decode().replace(",", " ").splitlines()
-            rows = [[float(word) for word in line.split()] for line in lines if line.strip()]
+            rows = [[float(number) for number in line.split()] for line in lines if line.strip()]
         matrix = torch.from_numpy(np.array(rows, dtype=np.float64))
     except (OSError, EOFError, ValueError, TypeError, MemoryError) as error:
         why = " ".join(str(error.strerror if isinstance(error, OSError) and error.strerror else error).split())[:150]
         raise DataError(
-            f"the noise matrix {path!r} cannot be read ({why}): give a .npy file, a .json list of rows, or a text file "
+            f"the noise matrix {path!r} cannot be read ({why}): use a .npy file, a .json list of rows, or a text file "
             "with one row per line."
         ) from error
     return matrix if matrix.ndim == 2 else matrix.reshape(-1, 1)

@@ -43,19 +43,18 @@ class FileDataSet(DataSet):
     """Maximum number of test images per class; 0 uses all."""
 
     name: ClassVar[str]
-    channels: ClassVar[int]
-    size: ClassVar[int]
-    all_classes: ClassVar[int]
     mean: ClassVar[tuple[float, ...]]
     std: ClassVar[tuple[float, ...]]
 
-    num_classes = derived(lambda data: data.classes or data.all_classes)
-    augment: ClassVar[tuple[Augmentation, ...]] = ()
+    channels = derived(lambda data: CATALOG[data.name].channels)
+    size = derived(lambda data: CATALOG[data.name].size)
+    num_classes = derived(lambda data: data.classes or CATALOG[data.name].num_classes)
 
     def check(self) -> None:
         """Raise an error for more classes than exist, or for more validation images than training images."""
-        check_classes(self.name, self.classes, self.all_classes)
-        check_val(self.name, self.val, CATALOG[self.name].images["train"])
+        known = CATALOG[self.name]
+        check_classes(self.name, self.classes, known.num_classes)
+        check_val(self.name, self.val, known.images["train"])
 
     def load(self, seed: int) -> Splits:
         """Read the data set (decoded on first use) and split it; `seed` is used if `split_seed` is -1."""
@@ -80,15 +79,15 @@ class FileDataSet(DataSet):
     def novel_classes(self, part: str = "test") -> tuple[Images, tuple[str, ...]]:
         """Return test images of up to `num_classes` of the classes that were left out, numbered from 0."""
         if part != "test":
-            raise OptionError(f"{self.name} has novel classes only in the part 'test', not in {part!r}: give 'test'.")
-        chosen = self.num_classes
-        if chosen >= self.all_classes:
+            raise OptionError(f"{self.name} has novel classes only in the part 'test', not in {part!r}: use 'test'.")
+        chosen, total = self.num_classes, CATALOG[self.name].num_classes
+        if chosen >= total:
             raise OptionError(
                 f"all classes of {self.name} were trained on, so none is novel: use a run with fewer, for example "
                 "--data.classes 20."
             )
         decoded = self._read()
-        last = min(2 * chosen, self.all_classes)
+        last = min(2 * chosen, total)
         return decoded.parts["test"].classes(chosen, last), decoded.class_names[chosen:last]
 
     def _read(self) -> "DecodedData":
@@ -165,9 +164,7 @@ class Mnist(FileDataSet):
     """MNIST: 60,000 training and 10,000 test images of handwritten digits, 28 x 28, grayscale; not augmented."""
 
     name: ClassVar[str] = "mnist"
-    channels: ClassVar[int] = 1
-    size: ClassVar[int] = 28
-    all_classes: ClassVar[int] = 10
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
     mean: ClassVar[tuple[float, ...]] = (0.1307,)
     std: ClassVar[tuple[float, ...]] = (0.3081,)
 
@@ -180,9 +177,7 @@ class FashionMnist(FileDataSet):
     """
 
     name: ClassVar[str] = "fashion-mnist"
-    channels: ClassVar[int] = 1
-    size: ClassVar[int] = 28
-    all_classes: ClassVar[int] = 10
+    augment: ClassVar[tuple[Augmentation, ...]] = ()
     mean: ClassVar[tuple[float, ...]] = (0.2860,)
     std: ClassVar[tuple[float, ...]] = (0.3530,)
 
@@ -192,7 +187,7 @@ class FashionMnist(FileDataSet):
 
 @dataclass(frozen=True)
 class PhotoAugmentation:
-    """Crop, flip and jitter of small photographs; each data set chooses the order."""
+    """Settings to crop, flip and jitter small photographs."""
 
     padding: Annotated[int, Range(0, 256)] = 4
     """Zero-pad by this many pixels and crop at a random position; 0 disables it."""
@@ -201,63 +196,48 @@ class PhotoAugmentation:
     jitter: Fraction = 0.4
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
-    @property
-    def steps(self) -> tuple[tuple[float, Augmentation], ...]:
-        """Crop, flip and jitter, with their strengths."""
-        jitter = ColorJitter(self.jitter, self.jitter, self.jitter)
-        return (self.padding, PadCrop(self.padding)), (self.flip, Flip(self.flip)), (self.jitter, jitter)
+    augment = derived(
+        lambda data: enabled(PadCrop(data.padding), Flip(data.flip), ColorJitter(data.jitter, data.jitter, data.jitter))
+    )
 
 
 @dataclass(frozen=True)
-class _Cifar(PhotoAugmentation, FileDataSet):
-    """Settings and augmentation that both CIFARs share."""
-
-    channels: ClassVar[int] = 3
-    size: ClassVar[int] = 32
-
-    augment = derived(lambda data: enabled(*data.steps))
-
-
-@dataclass(frozen=True)
-class Cifar10(_Cifar):
+class Cifar10(PhotoAugmentation, FileDataSet):
     """CIFAR-10: 50,000 training and 10,000 test images of 10 classes, 32 x 32; cropped and flipped."""
 
     jitter: Fraction = 0.0
     """Strength of brightness, contrast and saturation jitter; 0 disables it."""
 
     name: ClassVar[str] = "cifar10"
-    all_classes: ClassVar[int] = 10
     mean: ClassVar[tuple[float, ...]] = (0.4914, 0.4822, 0.4465)
     std: ClassVar[tuple[float, ...]] = (0.2470, 0.2435, 0.2616)
 
 
 @dataclass(frozen=True)
-class Cifar100(_Cifar):
+class Cifar100(PhotoAugmentation, FileDataSet):
     """CIFAR-100: 50,000 training and 10,000 test images of 100 classes, 32 x 32; augmented as in the paper's code."""
 
     superclasses: tuple[Annotated[int, Range(0, 19)], ...] = ()
     """Use only the classes of these superclasses, numbered 0 to 19 in alphabetical order; empty uses all."""
 
     name: ClassVar[str] = "cifar100"
-    all_classes: ClassVar[int] = 100
     per_superclass: ClassVar[int] = 5
     mean: ClassVar[tuple[float, ...]] = (0.50708, 0.48655, 0.44092)
     std: ClassVar[tuple[float, ...]] = (0.26733, 0.25644, 0.27615)
 
-    @property
-    def num_classes(self) -> int:
-        """Number of classes after class selection."""
-        return self.per_superclass * len(self.superclasses) or super().num_classes
+    num_classes = derived(
+        lambda data: data.per_superclass * len(data.superclasses) or data.classes or CATALOG[data.name].num_classes
+    )
 
     def check(self) -> None:
         """Also raise an error for superclasses that are named twice, or together with a number of classes."""
         super().check()
-        last, distinct = self.all_classes // self.per_superclass - 1, {*self.superclasses}
-        in_range = all(0 <= number <= last for number in distinct)
+        distinct = {*self.superclasses}
+        in_range = all(0 <= number <= 19 for number in distinct)
         if len(distinct) < len(self.superclasses) or not in_range or (self.superclasses and self.classes):
             raise OptionError(
-                f"superclasses={self.superclasses} with classes={self.classes} is invalid: give distinct numbers from "
-                f"0 to {last}, and no number of classes."
+                f"superclasses={self.superclasses} with classes={self.classes} is invalid: use distinct numbers from "
+                "0 to 19, and no number of classes."
             )
 
     def _read(self) -> "DecodedData":
@@ -273,7 +253,7 @@ def _put_first(wanted: tuple[int, ...], decoded: "DecodedData", settings: Cifar1
             f"{settings.name} from {decoded.source} has no column 'coarse_label', so its superclasses are unknown: "
             "use the data set as it is on the Hub."
         )
-    groups = superclasses_of(test, settings.all_classes)
+    groups = superclasses_of(test, CATALOG[settings.name].num_classes)
     order = sorted(range(len(groups)), key=lambda number: groups[number] not in wanted)
     if sum(group in wanted for group in groups) != settings.num_classes:
         raise DataError(
@@ -312,7 +292,7 @@ class TwoViews:
 
     views: ClassVar[int] = 2
     augment: ClassVar[tuple[Augmentation, ...]] = (
-        RandomResizedCrop(32, scale=(0.2, 1.0)),
+        RandomResizedCrop(32, least=0.2),
         Flip(),
         ColorJitter(0.4, 0.4, 0.4, 0.1),
         Grayscale(0.2),

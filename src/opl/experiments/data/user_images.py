@@ -32,16 +32,16 @@ from .read.cache import Contents, content_sums, hash_of, open_cached
 from .read.catalog import CatalogEntry
 from .read.listing import (
     CSV_SUFFIXES,
-    IMAGE_COLUMNS,
-    LABEL_COLUMNS,
     DataFiles,
     Listing,
     Source,
     list_class_folders,
     list_csv,
     name_some,
+    named_columns,
     numbers_first,
     one_line,
+    table_files,
 )
 from .split import split
 
@@ -92,7 +92,7 @@ class UserImages(DataSet):
     mean = derived(lambda data: data.facts().mean)
     std = derived(lambda data: data.facts().std)
 
-    augment = derived(lambda data: enabled((data.padding, PadCrop(data.padding)), (data.flip, Flip(data.flip))))
+    augment = derived(lambda data: enabled(PadCrop(data.padding), Flip(data.flip)))
 
     def load(self, seed: int) -> Splits:
         """Open the decoded images; their split does not depend on `seed`."""
@@ -181,12 +181,7 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
         DataError: there are none; the message says what could be given instead.
     """
     path = Path(target).expanduser()
-    known = CatalogEntry(
-        short_name(target),
-        "" if path.exists() else target,
-        image_columns=(image_column,) if image_column else IMAGE_COLUMNS,
-        label_columns=(label_column,) if label_column else LABEL_COLUMNS,
-    )
+    known = named_columns(short_name(target), "" if path.exists() else target, image_column, label_column)
     if path.is_dir():
         return _list_folder(path, known)
     if path.suffix.lower() == ".parquet" and path.is_file():
@@ -195,14 +190,14 @@ def list_target(target: str, image_column: str = "", label_column: str = "") -> 
     if path.suffix.lower() in CSV_SUFFIXES and path.is_file():
         return list_csv([path], path, known.image_columns, known.label_columns)
     if path.exists():
-        raise DataError(f"{target!r} is neither a folder nor a CSV or Parquet file: give {LAYOUTS}.")
+        raise DataError(f"{target!r} is neither a folder nor a CSV or Parquet file: pass {LAYOUTS}.")
     if not HUB_ID.fullmatch(target):
-        raise DataError(f"there is no folder or file {target!r}: give {LAYOUTS}.")
+        raise DataError(f"there is no folder or file {target!r}: pass {LAYOUTS}.")
     return _list_tables(_find_on_hub(known))
 
 
 def short_name(target: str) -> str:
-    """Return a name for folders and tables, from the last parts of a path or a Hub id.
+    """Return a short name, made of the last part of a path or of a Hub id.
 
     Example:
         >>> short_name("~/My Photos/pets été/"), short_name("owner/name")
@@ -220,22 +215,15 @@ def _list_folder(folder: Path, known: CatalogEntry) -> Listing:
     listing = list_class_folders(folder)
     if listing is not None and len(set(listing.labels["label"])) > 1:
         return listing
-    if _tables(folder, ".parquet"):
+    if table_files(folder, ".parquet"):
         return _list_tables(find.find_tables(known, str(folder)))
-    if tables := [file for suffix in CSV_SUFFIXES for file in _tables(folder, suffix)]:
+    if tables := [file for suffix in CSV_SUFFIXES for file in table_files(folder, suffix)]:
         return list_csv(tables, folder, known.image_columns, known.label_columns)
     if listing is not None:
         return listing
     there = sorted(path.name for path in folder.iterdir())
     inside = f"it contains {', '.join(map(repr, there[:5]))}" if there else "it is empty"
-    raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): give {LAYOUTS}.")
-
-
-def _tables(folder: Path, suffix: str) -> list[Path]:
-    """Return the tables of a folder, up to two subfolders deep."""
-    patterns = (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}")
-    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
-    return [file for file in files if file.is_file() and not file.name.startswith(".")]
+    raise DataError(f"{str(folder)!r} has neither class folders with images nor tables ({inside}): pass {LAYOUTS}.")
 
 
 def _list_tables(files: DataFiles) -> Listing:
@@ -246,9 +234,9 @@ def _list_tables(files: DataFiles) -> Listing:
         hint = " Or name it with --image-column or --label-column." if "no column" in str(error) else ""
         raise DataError(f"{error}{hint}") from error
     names = listing.names.get(listing.label, ())
-    class_names = [_word(value, names) for value in listing.labels[listing.label]]
-    unlabeled = [listing.row_name(row) for row, word in enumerate(class_names) if word is None]
-    rows = [row for row, word in enumerate(class_names) if word is not None]
+    class_names = [_class_name(value, names) for value in listing.labels[listing.label]]
+    unlabeled = [listing.row_name(row) for row, name in enumerate(class_names) if name is None]
+    rows = [row for row, name in enumerate(class_names) if name is not None]
     notes = [f"Left out: {count(len(unlabeled), 'row')} without a label ({name_some(unlabeled)})."] if unlabeled else []
     return replace(
         listing.take(rows),
@@ -261,7 +249,7 @@ def _list_tables(files: DataFiles) -> Listing:
     )
 
 
-def _word(value: Any, names: Sequence[str]) -> str | None:
+def _class_name(value: Any, names: Sequence[str]) -> str | None:
     """Return the name of a class; None if the row has none: the Hub's test sets without labels have -1."""
     if value is None or value == "" or (isinstance(value, int | float) and value < 0):
         return None
@@ -277,15 +265,15 @@ def _find_on_hub(known: CatalogEntry) -> DataFiles:
     if find.find_local(known) is None and (find.is_offline() or not find.is_reachable()):
         raise DataError(
             f"there is no folder {known.hub!r}, and the Hub, which may have a data set of this name, cannot be reached "
-            "(no network, or HF_HUB_OFFLINE is set): give a folder, or connect to the network."
+            "(no network, or HF_HUB_OFFLINE is set): pass a folder, or connect to the network."
         )
     try:
         return find.find_tables(known)
     except DataError as error:
         reason = one_line(error.__cause__) if error.__cause__ else "it has no Parquet files"
         raise DataError(
-            f"the Hub's data set {known.hub!r} cannot be used ({reason}): check the id, or give a data set with "
-            "Parquet files or a folder."
+            f"the Hub's data set {known.hub!r} cannot be used ({reason}): check the id, or choose a data set with "
+            "Parquet files."
         ) from error
 
 
@@ -363,12 +351,12 @@ def _build(listing: Listing, data: UserImages, folder: Path) -> Contents:
         if len(classes := {*listing.labels["label"]}) < 2:
             held = f"only one class, {classes.pop()!r}," if classes else "no class"
             raise DataError(
-                f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: give a folder "
+                f"{listing.where!r} has {held} with at least {FEWEST} usable images, but two are needed: use a folder "
                 f"with one folder per class. {' '.join(notes)}".rstrip()
             )
         class_labels = listing.labels["label"]
         names = _class_names(set(class_labels), listing.names.get("label", ()))
-        labels = np.array([names.index(word) for word in class_labels], np.int64)
+        labels = np.array([names.index(name) for name in class_labels], np.int64)
         parts, how = divide(listing.parts, labels, data.split_seed)
         final = pixels[kept][..., : 1 if gray else 3].transpose(0, 3, 1, 2)
         for name, array in (("pixels", final), ("labels", labels), ("parts", parts)):
@@ -417,7 +405,7 @@ def _describe_sizes(shapes: Sequence[tuple[int, int]], size: int, gray: bool) ->
 def _no_images(listing: Listing, unreadable: Sequence[tuple[str, str]]) -> DataError:
     first = "; ".join(f"{name}: {reason}" for name, reason in unreadable[:3])
     return DataError(
-        f"none of the {len(unreadable):,} files of {listing.where!r} that were read is an image ({first}): give JPEG, "
+        f"none of the {len(unreadable):,} files of {listing.where!r} that were read is an image ({first}): use JPEG, "
         "PNG, WebP, BMP, GIF or TIFF files."
     )
 
@@ -451,18 +439,18 @@ def remove_copies(listing: Listing, sums: Sequence[str]) -> tuple[list[int], lis
 
     Images without a checksum cannot be read, and are not kept either.
     """
-    there = [row for row, checksum in enumerate(sums) if checksum]
+    readable = [row for row, checksum in enumerate(sums) if checksum]
     labels: dict[str, set[str]] = {}
-    for row in there:
+    for row in readable:
         labels.setdefault(sums[row], set()).add(listing.labels["label"][row])
     first = {"test": 0, "validation": 1}  # of copies, the one in the test part is kept
     kept: dict[str, int] = {}
-    for row in sorted(there, key=lambda row: first.get(listing.parts[row], 2)):
+    for row in sorted(readable, key=lambda row: first.get(listing.parts[row], 2)):
         if len(labels[sums[row]]) == 1:
             kept.setdefault(sums[row], row)
-    contradictory = sum(len(labels[sums[row]]) > 1 for row in there)
+    contradictory = sum(len(labels[sums[row]]) > 1 for row in readable)
     notes = []
-    if copies := len(there) - contradictory - len(kept):
+    if copies := len(readable) - contradictory - len(kept):
         notes.append(f"Left out: {count(copies, 'duplicate image')}, so that no image is in two parts.")
     if contradictory:
         notes.append(f"Left out: {count(contradictory, 'image')} with duplicates that have another label.")

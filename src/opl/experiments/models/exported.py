@@ -116,7 +116,7 @@ class _Limited(TorchFunctionMode):
 
 def _invalid(folder: Path, error: Exception) -> OptionError:
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return OptionError(f"{folder} is not a valid export ({CONFIG}: {reason}): give a folder that opl export wrote.")
+    return OptionError(f"{folder} is not a valid export ({CONFIG}: {reason}): choose a folder that opl export wrote.")
 
 
 def read_config(folder: Path) -> NetworkConfig:
@@ -181,7 +181,7 @@ def _read_weights(file: Path, expected: str) -> dict[str, Tensor]:
 def _download(repository: str, revision: str | None) -> Path:
     """Download the two files of an export from the Hub, once."""
     if repository.count("/") != 1:
-        raise OptionError(f"there is no folder {repository!r}: give a folder that opl export wrote, or a Hub id.")
+        raise OptionError(f"there is no folder {repository!r}: pass a folder that opl export wrote, or a Hub id.")
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -193,6 +193,6 @@ def _download(repository: str, revision: str | None) -> Path:
     except Exception as error:  # no network, unknown repository, terms not accepted, invalid name, ...
         reason = " ".join(str(error).split())[:120] or type(error).__name__
         raise OptionError(
-            f"there is no folder {repository!r}, and the Hub does not provide it ({reason}): give a folder that opl "
+            f"there is no folder {repository!r}, and the Hub does not provide it ({reason}): pass a folder that opl "
             "export wrote, or the id of a repository that you can read."
         ) from error

@@ -37,7 +37,7 @@ PACKAGED = {
 }
 """Weights of the extra `pretrained`, by the name that recipes and `--weights` use."""
 WAYS = (
-    "give a .safetensors or .pth file with torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
+    "pass a .safetensors or .pth file with torchvision's names, or a Hub id such as 'timm/resnet50.tv_in1k', with "
     "--weights; put the file below $OPL_DATA under that name; or train from scratch with --weights ''"
 )
 """How to get weights, as the end of an error."""

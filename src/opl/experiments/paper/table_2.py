@@ -241,8 +241,8 @@ def _script_recipes() -> "list[Recipe]":
 def _other_recipes() -> "list[Recipe]":
     """For example: opl train folder-opl --data.root FOLDER, or opl train hub-opl --data.hub ID."""
     from ...optim import Cosine
-    from ..data import HubImages, ImageFolder
+    from ..data import ImageFolder
 
     base = replace(_paper(RESNET18), schedule=Cosine(warmup=5))
-    groups = ((FOLDER, ImageFolder()), (HUB, HubImages()))
+    groups = ((FOLDER, ImageFolder()), (HUB, ImageFolder(name="hub-images")))
     return [recipe for group, data in groups for recipe in _with_methods(replace(base, data=data), group)]

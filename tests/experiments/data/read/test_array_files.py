@@ -167,7 +167,7 @@ def tuples_of_tuples(alias: bool) -> bytes:
         (b"\x80\x02a.", "cannot be read"),
     ],
 )
-def test_what_plain_data_does_not_need_and_damage_are_refused_in_one_sentence(tmp_path, content, expected):
+def test_damaged_pickles_and_instructions_beyond_plain_data_are_refused_in_one_sentence(tmp_path, content, expected):
     (tmp_path / "file.pkl").write_bytes(content)
     with pytest.raises(DataError, match=expected) as caught:
         load_pickle(tmp_path / "file.pkl")

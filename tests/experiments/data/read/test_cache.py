@@ -147,5 +147,5 @@ def test_a_full_disk_is_reported_in_one_sentence_and_leaves_nothing(shelf, tmp_p
 def test_a_finished_cache_needs_no_write_permission(shelf, tmp_path, monkeypatch):
     write_mnist(shelf / "mnist")
     serve.load("mnist")
-    monkeypatch.setattr(cache, "FileLock", None)  # whoever may not write cannot lock
+    monkeypatch.setattr(cache, "FileLock", None)  # without write permission, nothing can be locked
     serve.load("mnist")

@@ -2,19 +2,16 @@
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image, ImageFilter
 
 from _image_files import encoded
-from opl.experiments.data.augment import RandomResizedCrop
+from opl.experiments.data.augment import central_box, random_box
 from opl.experiments.data.read.decode import (
     Decoding,
-    central_box,
     decode,
     decode_all,
     decode_crop,
     open_image,
-    random_box,
 )
 
 
@@ -22,14 +19,6 @@ def photo(width: int, height: int) -> Image.Image:
     """A smooth image, like a photograph out of focus."""
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(pixels).filter(ImageFilter.GaussianBlur(12))
-
-
-@pytest.mark.parametrize(("width", "height"), [(500, 375), (224, 224), (40, 300), (900, 64), (3, 2), (1, 1)])
-def test_a_random_box_is_that_of_the_batched_augmentation(width, height):
-    boxes = RandomResizedCrop(224).draw(torch.Generator().manual_seed(1), 50, height, width).tolist()
-    draws = torch.rand(50, 10, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64).tolist()
-    for (top, left, tall, wide), numbers in zip(boxes, draws, strict=True):
-        assert random_box(width, height, numbers, 0.08) == (left, top, wide, tall)
 
 
 def test_the_central_box_is_a_resize_and_a_central_crop():

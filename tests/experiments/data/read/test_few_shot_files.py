@@ -219,27 +219,27 @@ def test_only_the_requested_part_is_checked_and_damage_in_it_is_repaired(tmp_pat
     same(*result, made["test"])
 
 
-def _test_class_in_train(made: dict[str, Part]) -> None:
+def _put_test_class_into_train(made: dict[str, Part]) -> None:
     pixels, classes = made["train"]
     made["train"] = pixels, [MINI_IMAGENET["test"][3] if label == classes[0] else label for label in classes]
 
 
-def _one_image_less(made: dict[str, Part]) -> None:
+def _remove_one_image(made: dict[str, Part]) -> None:
     pixels, classes = made["val"]
     made["val"] = pixels[1:], classes[1:]
 
 
-def _one_class_less(made: dict[str, Part]) -> None:
+def _remove_one_class(made: dict[str, Part]) -> None:
     pixels, classes = made["test"]
     keep = [label != MINI_IMAGENET["test"][0] for label in classes]
     made["test"] = pixels[keep], [label for label, kept in zip(classes, keep, strict=True) if kept]
 
 
-def _val_and_test_exchanged(made: dict[str, Part]) -> None:
+def _swap_val_and_test(made: dict[str, Part]) -> None:
     made["val"], made["test"] = made["test"], made["val"]
 
 
-def _a_class_of_imagenet(made: dict[str, Part]) -> None:
+def _rename_one_class(made: dict[str, Part]) -> None:
     made["val"] = made["val"][0], ["n00000001" if label == "n01855672" else label for label in made["val"][1]]
 
 
@@ -247,11 +247,14 @@ def _a_class_of_imagenet(made: dict[str, Part]) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        (_test_class_in_train, r"'train' has the class 'n02110063', which belongs to 'test'; use the split of Ravi"),
-        (_one_image_less, r"its part 'val' has 1 images of the class 'n\d{8}' instead of 2"),
-        (_one_class_less, "'test' has no class 'n01930112'"),
-        (_val_and_test_exchanged, "'val' has the class 'n01930112', which belongs to 'test'"),
-        (_a_class_of_imagenet, "'val' has the class 'n00000001', which is none of its classes"),
+        (
+            _put_test_class_into_train,
+            r"'train' has the class 'n02110063', which belongs to 'test'; use the split of Ravi",
+        ),
+        (_remove_one_image, r"its part 'val' has 1 images of the class 'n\d{8}' instead of 2"),
+        (_remove_one_class, "'test' has no class 'n01930112'"),
+        (_swap_val_and_test, "'val' has the class 'n01930112', which belongs to 'test'"),
+        (_rename_one_class, "'val' has the class 'n00000001', which is none of its classes"),
     ],
 )
 def test_another_split_of_mini_imagenet_is_refused_by_name(tmp_path, few, layout, spoil, expected):
@@ -276,7 +279,7 @@ def test_a_different_mini_imagenet_with_the_same_classes_is_refused(tmp_path, fe
         MiniImageNet(root=str(tmp_path / "bare")).load(0)
 
 
-def test_numbers_without_names_must_be_as_many_and_without_a_gap(tmp_path, few):
+def test_numbers_without_names_must_be_complete_and_consecutive(tmp_path, few):
     made = parts(MINI_IMAGENET)
     numbered(tmp_path, made)
     file = tmp_path / "miniImageNet_category_split_val.pickle"

@@ -76,7 +76,7 @@ def test_the_description_lists_available_and_missing_data_sets(shelf):
     assert rows["digits"]["here"]
 
 
-def test_a_network_that_never_replies_is_given_up_on_in_seconds(monkeypatch):
+def test_a_network_that_never_replies_times_out_in_seconds(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("HF_HUB_OFFLINE", "0")
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")

@@ -103,7 +103,7 @@ def test_labels_may_be_words(tmp_path):
     ("layout", "expected"),
     [
         ({"train": {"a": 1, "b": 1}, "test": {"c": 1}}, "a class 'c' in the split 'test' that is not in 'train'"),
-        ({"train": {"a": 1}}, "has 1 classes: give a folder with at least two"),
+        ({"train": {"a": 1}}, "has 1 classes: use a folder with at least two"),
         ({"train": {"a": 1, "b": 0}}, "no training images of the class 'b'"),
     ],
 )

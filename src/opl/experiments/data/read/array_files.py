@@ -39,10 +39,10 @@ def idx_files(known: CatalogEntry, folder: Path) -> dict[str, tuple[Path, ...]] 
     for base in (folder, folder / known.name, folder / "raw"):
         files: dict[str, list[Path]] = {part: [] for part in IDX}
         missing = []
-        for part, word in IDX.items():
+        for part, prefix in IDX.items():
             for what in ("images-idx3", "labels-idx1"):
                 spellings = (what, what.replace("-idx", ".idx"))
-                names = [f"{word}-{spelling}-ubyte{end}" for spelling in spellings for end in ("", ".gz")]
+                names = [f"{prefix}-{spelling}-ubyte{end}" for spelling in spellings for end in ("", ".gz")]
                 there = [base / name for name in names if (base / name).is_file()]
                 files[part] += there[:1]
                 missing += [] if there else names[1:2]
@@ -277,10 +277,10 @@ class _Dtype:
     __slots__ = ("dtype",)
 
     def __init__(self, code: object = None, *_: object) -> None:
-        word = code if isinstance(code, str) and len(code) < 16 else "V"
-        self.dtype = np.dtype(word)
+        name = code if isinstance(code, str) and len(code) < 16 else "V"
+        self.dtype = np.dtype(name)
         if self.dtype.kind not in "biufSU":
-            raise _RefusedError(f"an array of {word!r}")
+            raise _RefusedError(f"an array of {name!r}")
 
     def __setstate__(self, state: Any) -> None:
         if state[1] in ("<", ">"):

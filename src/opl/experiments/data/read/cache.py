@@ -53,7 +53,7 @@ def open_cached(
         needed: whether to check a file of this name; the others are not needed this time.
     """
     if not NAME.allows(name):
-        raise OptionError(f"the name of the data set is {name!r:.80}: give one {NAME}.")
+        raise OptionError(f"the name of the data set is {name!r:.80}: choose one {NAME}.")
     folder = cache_folder() / f"{name}-{key}"
     try:
         contents = _read(folder, needed)

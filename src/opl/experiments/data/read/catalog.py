@@ -40,6 +40,11 @@ class CatalogEntry:
     """Whether it is also distributed as idx files."""
 
     @property
+    def channels(self) -> int:
+        """Channels of the images."""
+        return 1 if self.mode == "L" else 3
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """The folders in `$OPL_DATA` that may hold it."""
         return (self.name, self.made_of) if self.made_of else (self.name,)

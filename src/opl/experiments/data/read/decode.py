@@ -1,9 +1,8 @@
 """The one decoder: from an encoded image, a file or an array to uint8 pixels, whole, resized, or as a crop."""
 
 import io
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -14,6 +13,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ...files import read_limited
+from ..augment import Box, central_box
 from .listing import Pixels, Source, Unreadable
 
 T = TypeVar("T")
@@ -25,19 +25,8 @@ MOST_BYTES = 1 << 28  # of an encoded image
 MOST_PIXELS = 1 << 26  # of an image
 BATCH = 512  # images that are decoded and stacked at a time
 MOST_PIXELS_PER_BATCH = 1 << 28
-RATIO = (3 / 4, 4 / 3)
-TRIES = 10
 _ORIENTATION = 0x0112  # EXIF tag
 _END_OF_PNG = b"IEND\xaeB`\x82"
-
-
-class Box(NamedTuple):
-    """A region of an image, in pixels."""
-
-    left: float
-    top: float
-    width: float
-    height: float
 
 
 class Decoding(NamedTuple):
@@ -169,37 +158,3 @@ def decode_square(source: Source, size: int) -> Square:
     with open_image(source) as image:
         (width, height), gray = image.size, image.mode in GRAY
     return Square(decode_crop(source, central_box, size, "RGB"), width, height, gray)
-
-
-def random_box(width: int, height: int, draws: Sequence[Sequence[float]], least: float) -> Box:
-    """Return a random region with at least the fraction `least` of the image's area, as in torchvision.
-
-    `draws` are (10, 4) uniform numbers: area, aspect ratio, top and left of each attempt. If no attempt fits, the
-    result is the largest central region with an aspect ratio from 3/4 to 4/3.
-
-    Example:
-        >>> random_box(400, 300, [[1.0, 0.5, 0.0, 0.0]] * 10, 0.08)
-        Box(left=0.0, top=0.0, width=400.0, height=300.0)
-    """
-    low, high = math.log(RATIO[0]), math.log(RATIO[1])
-    for area, ratio, top, left in draws:
-        pixels, aspect = width * height * (least + area * (1 - least)), math.exp(low + ratio * (high - low))
-        wide, tall = round(math.sqrt(pixels * aspect)), round(math.sqrt(pixels / aspect))
-        if 0 < wide <= width and 0 < tall <= height:
-            return Box(math.floor(left * (width - wide + 1)), math.floor(top * (height - tall + 1)), wide, tall)
-    wide = min(width, round(height * RATIO[1]))
-    tall = min(height, round(width / RATIO[0]))
-    return Box((width - wide) // 2, (height - tall) // 2, wide, tall)
-
-
-def central_box(width: int, height: int, fraction: float = 1.0) -> Box:
-    """Return the central square whose side is a `fraction` of the shorter side.
-
-    With 224/256 this is `Resize(256)` and `CenterCrop(224)` in one step.
-
-    Example:
-        >>> central_box(400, 300, 0.5)
-        Box(left=125.0, top=75.0, width=150.0, height=150.0)
-    """
-    side = fraction * min(width, height)
-    return Box((width - side) / 2, (height - side) / 2, side, side)

@@ -43,8 +43,8 @@ class Layout(NamedTuple):
 
     def paths(self, base: Path, part: str) -> tuple[Path, ...]:
         """Return the files of a part."""
-        word = {"train": self.train, "extra": self.extra}.get(part, part)
-        return tuple(base / file.format(word) for file in self.files)
+        name = {"train": self.train, "extra": self.extra}.get(part, part)
+        return tuple(base / file.format(name) for file in self.files)
 
 
 LAYOUTS: dict[str, tuple[Layout, ...]] = {
@@ -280,10 +280,10 @@ def _encoded(content: Any) -> bytes:
     return content.tobytes() if isinstance(content, np.ndarray) else bytes(content)
 
 
-def _text(word: object) -> str:
-    if not isinstance(word, str | bytes):
-        raise ValueError(f"a {type(word).__name__} instead of the name of a class")
-    return word.decode("latin1") if isinstance(word, bytes) else word
+def _text(name: object) -> str:
+    if not isinstance(name, str | bytes):
+        raise ValueError(f"a {type(name).__name__} instead of the name of a class")
+    return name.decode("latin1") if isinstance(name, bytes) else name
 
 
 def _numbers(file: Path, values: Any) -> Numbers:
@@ -328,20 +328,20 @@ def _check_parts(files: DataFiles, parts: Mapping[str, FilePart]) -> None:
         if reason := _wrong_names(files.known, name, part) or _wrong_counts(files.known, name, part):
             raise wrong_files_error(files, f"its part {name!r} has {reason}")
         for number in sorted({*part.ids.tolist()} & part.names.keys()):
-            word = part.names[number]
-            key = word if _SYNSET.fullmatch(word) else (number, word)  # 'crane', for example, may name two classes
+            label = part.names[number]
+            key = label if _SYNSET.fullmatch(label) else (number, label)  # 'crane', for example, may name two classes
             if key in owner:
                 raise wrong_files_error(
-                    files, f"the class {word!r} is in its part {owner[key]!r} and in its part {name!r}"
+                    files, f"the class {label!r} is in its part {owner[key]!r} and in its part {name!r}"
                 )
             owner[key] = name
     if extra := parts.get("extra"):
         file, train = files.files["extra"][0].name, parts["train"]
         if foreign := set(extra.ids.tolist()) - set(train.ids.tolist()):
             raise wrong_files_error(files, f"{file} has the label {min(foreign)}, which is not a base class")
-        for number, word in extra.names.items():
-            if word != train.names.get(number, word):
-                raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {word!r}")
+        for number, label in extra.names.items():
+            if label != train.names.get(number, label):
+                raise wrong_files_error(files, f"{file} calls the base class {train.names[number]!r} {label!r}")
 
 
 def _wrong_names(known: CatalogEntry, name: str, part: FilePart) -> str:

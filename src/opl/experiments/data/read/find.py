@@ -17,8 +17,8 @@ from ....errors import DataError, did_you_mean
 from .array_files import idx_files
 from .catalog import CATALOG, CatalogEntry
 from .few_shot_files import LAYOUTS, as_on_the_hub, locate
-from .listing import DataFiles, one_line, quote_names, walk
-from .parquet import PART_WORD
+from .listing import DataFiles, one_line, quote_names, table_files, walk
+from .parquet import PART_NAME
 
 CONVERTED = "refs/convert/parquet"  # the branch on which the Hub keeps data sets that it has converted
 PARTS = ("train", "validation", "test")  # those that exist are used if the catalog names none
@@ -54,7 +54,7 @@ def find_tables(known: CatalogEntry, root: str = "") -> DataFiles:
     if not files.parquet:
         raise DataError(
             f"{str(files.folder)!r} has neither Parquet files nor images as '<class>/<image>' or "
-            "'train/<class>/<image>': give a folder in one of these layouts."
+            "'train/<class>/<image>': choose a folder in one of these layouts."
         )
     return files
 
@@ -114,7 +114,7 @@ def _in_folder(known: CatalogEntry, folder: Path, where: str = "") -> DataFiles 
     if files and not (files.parquet or known.made_of):
         names = ", ".join(repr(layout.files[0].format("test")) for layout in LAYOUTS[known.name])
         raise DataError(
-            f"{str(folder)!r} holds {known.name} in none of its layouts: give a folder that has {names}, "
+            f"{str(folder)!r} holds {known.name} in none of its layouts: choose a folder that has {names}, "
             "'test/<class>/<image>', or Parquet files with the splits 'train', 'validation' and 'test'."
         )
     return replace(files, known=known, layout="hub") if files else None
@@ -134,8 +134,8 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataFiles |
         there = sorted({part for parts in layouts.values() for part in parts})
         raise DataError(
             f"{str(folder)!r} has no single set of Parquet files with the splits "
-            f"{quote_names(known.images or PARTS[:1])} of {known.name} (its splits: {quote_names(there)}): give the "
-            "folder of one complete data set."
+            f"{quote_names(known.images or PARTS[:1])} of {known.name} (its splits: {quote_names(there)}): "
+            "choose the folder of one complete data set."
         )
     every = tuple(walk(folder))
     return DataFiles(known, folder, {"": every}, where) if every else None
@@ -144,13 +144,12 @@ def _in_hub_layout(known: CatalogEntry, folder: Path, where: str) -> DataFiles |
 def _parquet_layouts(folder: Path) -> dict[Path, dict[str, list[Path]]]:
     """Return Parquet files up to two subfolders deep, by the folder of their configuration and by part."""
     layouts: dict[Path, dict[str, list[Path]]] = {}
-    for pattern in ("*.parquet", "*/*.parquet", "*/*/*.parquet"):
-        for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
-            inside = PART_WORD.search(file.stem)
-            above = None if inside or file.parent == folder else PART_WORD.search(file.parent.name)
-            base = file.parent.parent if above else file.parent
-            part = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
-            layouts.setdefault(base, {}).setdefault(str(part), []).append(file)
+    for file in table_files(folder, ".parquet"):
+        inside = PART_NAME.search(file.stem)
+        above = None if inside or file.parent == folder else PART_NAME.search(file.parent.name)
+        base = file.parent.parent if above else file.parent
+        part = (inside or above or [None, "train"])[1]  # as in `datasets`: unnamed files are for training
+        layouts.setdefault(base, {}).setdefault(str(part), []).append(file)
     return layouts
 
 

@@ -211,6 +211,18 @@ def read_blocks(blocks: Iterable[Block], rows: Sequence[int]) -> Iterator[Source
         start = end
 
 
+def named_columns(name: str, hub: str, image_column: str, label_column: str) -> CatalogEntry:
+    """Return the entry of a data set outside of the catalog; a column that is not named has one of the usual names.
+
+    Example:
+        >>> named_columns("pets", "", "picture", "").image_columns
+        ('picture',)
+    """
+    images = (image_column,) if image_column else IMAGE_COLUMNS
+    labels = (label_column,) if label_column else LABEL_COLUMNS
+    return CatalogEntry(name, hub, image_columns=images, label_columns=labels)
+
+
 # Labels and messages
 
 
@@ -249,7 +261,7 @@ def check_names(column: str, names: Sequence[str]) -> None:
         raise ValueError(f"two classes of {column!r} with the name {twice!r:.60}")
 
 
-def class_words(values: Sequence[Any], names: Sequence[str], respell: Mapping[str, str]) -> list[str]:
+def named_labels(values: Sequence[Any], names: Sequence[str], respell: Mapping[str, str]) -> list[str]:
     """Convert labels to class names; integers without names become their digits."""
     ids, classes = class_ids(values, () if any(isinstance(value, str) for value in values) else names)
     classes = tuple(respell.get(name, name) for name in classes)
@@ -324,6 +336,25 @@ def walk_images(folder: Path, *, deep: bool = True, links: bool = True) -> Itera
     return filter(is_image, walk(folder, deep=deep, links=links))
 
 
+def confine(folder: Path, path: str | Path) -> Path:
+    """Return a file that a row names, wherever links lead.
+
+    Raises:
+        OSError, ValueError or RuntimeError: it is not a regular file in the folder.
+    """
+    target = (folder / path).resolve()
+    if not target.is_relative_to(folder.resolve()) or not target.is_file():
+        raise ValueError(f"{str(path)!r:.200} is not a regular file in the folder of the data set")
+    return target
+
+
+def table_files(folder: Path, suffix: str) -> list[Path]:
+    """Return the visible tables of a folder, up to two subfolders deep."""
+    patterns = (f"*{suffix}", f"*/*{suffix}", f"*/*/*{suffix}")
+    files = [file for pattern in patterns for file in sorted(folder.glob(pattern))]
+    return [file for file in files if file.is_file() and not file.name.startswith(".")]
+
+
 def subfolders(folder: Path) -> list[Path]:
     """Return the visible folders inside a folder, in order of their names."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "__MACOSX")))
@@ -394,7 +425,7 @@ def list_domain_folders(files: DataFiles) -> Listing:
     if len({path.parts[:-3] for path in inside}) > 1 or any(len(path.parts) < 3 for path in inside):
         raise DataError(
             f"{files.called} has images at different depths, for instance "
-            f"{str(min(inside, key=lambda path: len(path.parts)))!r}: give a folder in which all of them are "
+            f"{str(min(inside, key=lambda path: len(path.parts)))!r}: choose a folder in which all of them are "
             "'<domain>/<class>/<image>'."
         )
     labels = {
@@ -424,7 +455,7 @@ def class_keys(files: DataFiles, choice: ClassChoice, there: Iterable[str]) -> l
     if missing := [name for name, key in zip(choice.classes, keys, strict=True) if key not in there]:
         raise DataError(
             f"{files.called} has no images of the class {missing[0]!r} of its specification ({len(missing)} of "
-            f"{len(keys)} are missing): give the folder of the complete data set."
+            f"{len(keys)} are missing): use the complete data set."
         )
     return keys
 
@@ -453,12 +484,12 @@ def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: 
         part = next((heading.index(name) for name in PART_COLUMNS if name in heading), None)
         incomplete = []
         for number, line in enumerate(lines, 2):
-            path, word = line[image].strip(), line[label].strip()
-            if not path or not word:
+            path, class_name = line[image].strip(), line[label].strip()
+            if not path or not class_name:
                 incomplete.append(f"line {number}")
                 continue
             named = PARTS.get(line[part].strip().lower(), "") if part is not None else _part_of(file, files)
-            rows.append((named, word, _confine(file.parent, path)))
+            rows.append((named, class_name, _image_of(file.parent, path)))
             paths.append(path)
         if incomplete:
             notes.append(
@@ -466,7 +497,7 @@ def list_csv(files: Sequence[Path], where: Path, images: Sequence[str], labels: 
                 f"({name_some(incomplete)})."
             )
     if not rows:
-        raise errors[0] if errors else DataError(f"{str(where)!r} names no images: give a CSV file with rows.")
+        raise errors[0] if errors else DataError(f"{str(where)!r} names no images: use a CSV file with rows.")
     notes += [f"Left out: {error}" for error in errors]
     folder = (where if where.is_dir() else where.parent).resolve()
     sources = [*(file.resolve() for file in files), *(source for _, _, source in rows if isinstance(source, Path))]
@@ -502,13 +533,12 @@ def _column(file: Path, heading: Sequence[str], names: Sequence[str], what: str)
 def _part_of(file: Path, files: Sequence[Path]) -> str:
     """Return the part that the name of a file tells, where there are several files."""
     stem = file.stem.lower().replace("-", "_").split("_")
-    return next((PARTS[word] for word in stem if word in PARTS), "") if len(files) > 1 else ""
+    return next((PARTS[term] for term in stem if term in PARTS), "") if len(files) > 1 else ""
 
 
-def _confine(folder: Path, path: str) -> Source:
+def _image_of(folder: Path, path: str) -> Source:
     """Return the file that a row names, or the reason why it is not read."""
     try:
-        file = (folder / path).resolve()
-    except (OSError, ValueError, RuntimeError):
-        return Unreadable("it is not a path")
-    return file if file.is_relative_to(folder.resolve()) else Unreadable("it is outside of the folder of the CSV file")
+        return confine(folder, path)
+    except (OSError, ValueError, RuntimeError) as error:
+        return Unreadable(one_line(error))

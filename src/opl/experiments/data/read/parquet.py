@@ -20,14 +20,15 @@ from .listing import (
     Unreadable,
     check_names,
     class_keys,
-    class_words,
+    confine,
     is_image,
     list_blocks,
+    named_labels,
     one_line,
     quote_names,
 )
 
-PART_WORD = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
+PART_NAME = re.compile(r"(?:^|[-_.])(train|test|validation)(?:$|[-_.])")
 SAVED = "dataset_dict.json"  # of `save_to_disk`
 ROWS = 256  # read at a time
 MOST_JSON_BYTES = 1 << 24  # of a description of a data set
@@ -53,14 +54,14 @@ def _list_parquet(files: DataFiles) -> Listing:
         table = file.read(columns=list(columns))
         for column in columns:
             values = table.column(column).to_pylist()
-            labels[column] += values if same else _words(values, column, names.get(column, ()))
+            labels[column] += values if same else _named(values, column, names.get(column, ()))
     blocks = [(part, file.metadata.num_rows, partial(_read_images, files, file, image)) for part, file in opened]
     listing = list_blocks(files.where, blocks, labels, names=first if same else {})
     parts, starts = listing.parts, {part: listing.parts.index(part) for part in {*listing.parts}}
     return replace(listing, row_name=lambda row: f"row {row - starts[parts[row]]} of {parts[row]!r}")
 
 
-def _words(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
+def _named(values: Sequence[Any], column: str, names: Sequence[str]) -> list[Any]:
     """Replace numbers by class names: the files of different parts may number their classes differently."""
     check_names(column, names)
     return [names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values]
@@ -134,17 +135,9 @@ def _encoded(files: DataFiles, entry: Any) -> Source:
     try:
         if not isinstance(held.get("path"), str | Path):
             raise ValueError("a row has neither an image nor the path of one")
-        return read_limited(_confined(files.folder, files.folder / held["path"]), MOST_IMAGE_BYTES)
+        return read_limited(confine(files.folder, held["path"]), MOST_IMAGE_BYTES)
     except (OSError, ValueError) as error:
         return Unreadable(one_line(error))
-
-
-def _confined(folder: Path, file: Path) -> Path:
-    """Return a regular file, wherever links lead, if it is in the folder."""
-    target = file.resolve()
-    if not target.is_relative_to(folder.resolve()) or not target.is_file():
-        raise ValueError(f"{str(file)!r:.200} is not a regular file in the folder of the data set")
-    return target
 
 
 # Tables with domains or chosen classes
@@ -156,10 +149,10 @@ def list_domain_table(files: DataFiles) -> Listing:
     column = files.known.other_columns[0]
     _check_columns(files, listing, (column,))
     values, names = listing.labels[listing.label], listing.names.get(listing.label, ())
-    domains = class_words(listing.labels[column], listing.names.get(column, ()), {})
+    domains = named_labels(listing.labels[column], listing.names.get(column, ()), {})
     labels: dict[str, Sequence[Any]] = {"label": values, "domain": domains}
     if paths := _paths(files):
-        classes = class_words(values, names, {})
+        classes = named_labels(values, names, {})
         labels["file"] = ["/".join(parts) for parts in zip(domains, classes, paths, strict=True)]
     return replace(
         listing, labels=labels, names={"label": names, "domain": tuple(sorted(set(domains)))}, resize="bilinear"
@@ -193,7 +186,8 @@ def list_chosen_table(files: DataFiles, choice: ClassChoice) -> Listing:
     _check_columns(files, listing, columns)
     known = files.known
     columns_of_names = [
-        class_words(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell) for name in columns
+        named_labels(listing.labels[name], listing.names.get(name, ()) or known.names, known.respell)
+        for name in columns
     ]
     rows_of: dict[str, list[int]] = {}
     for row, names in enumerate(zip(*columns_of_names, strict=True)):
@@ -221,7 +215,7 @@ def _list_saved(files: DataFiles) -> Listing:
     tables = []
     for part in files.known.images:
         for listed in _json(files, f"{part}/state.json")["_data_files"]:
-            file = _confined(files.folder, files.folder / part / listed["filename"])
+            file = confine(files.folder, Path(part, listed["filename"]))
             table = pa.ipc.open_stream(pa.memory_map(str(file))).read_all()
             if len(table) > file.stat().st_size:
                 raise ValueError(f"{file.name} has {file.stat().st_size:,} bytes but claims {len(table):,} rows")
@@ -238,14 +232,14 @@ def _entries(files: DataFiles, column: Any) -> Iterator[Source]:
 
 
 def _json(files: DataFiles, name: str) -> Any:
-    return json.loads(read_limited(_confined(files.folder, files.folder / name), MOST_JSON_BYTES))
+    return json.loads(read_limited(confine(files.folder, name), MOST_JSON_BYTES))
 
 
 def _check_splits(files: DataFiles, there: Collection[str]) -> None:
     if missing := [part for part in files.known.images if part not in there]:
         raise DataError(
             f"{str(files.folder)!r} has no split {quote_names(missing)} of {files.known.name} (its splits: "
-            f"{quote_names(there)}): give the folder of the complete data set."
+            f"{quote_names(there)}): use the complete data set."
         )
 
 
@@ -254,7 +248,7 @@ def _list_part_folders(files: DataFiles) -> Listing:
     images: dict[str, list[Path]] = {}
     every = (file.relative_to(files.folder) for file in files.files[""] if is_image(file))
     for inside in sorted(every, key=lambda inside: (inside.suffix, str(inside))):  # the order of `datasets`
-        if part := next(filter(None, map(PART_WORD.search, inside.parts[:-1])), None):
+        if part := next(filter(None, map(PART_NAME.search, inside.parts[:-1])), None):
             images.setdefault(part[1], []).append(inside)
     if not images:
         raise ValueError("no Parquet files, no data set of save_to_disk, and no images as <part>/<class>/<image>")

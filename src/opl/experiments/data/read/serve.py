@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from ....errors import DataError, OplWarning, OptionError
 from ...allocator import return_large_blocks
 from ...terminal import make_console
 from ...types import Images, Request
+from ..augment import central_box, draw_crops, random_box
 from .array_files import HDF5, list_hdf5, list_idx
 from .cache import Contents, content_sums, hash_of, open_cached
 from .catalog import CatalogEntry
@@ -44,9 +45,6 @@ from .listing import (
     walk_images,
 )
 from .parquet import list_chosen_table, list_domain_table, list_tables
-
-if TYPE_CHECKING:
-    pass
 
 FORMAT = 3  # increase it when the content of a cache folder changes; older folders are then ignored
 DOMAINS, CLASSES = "domains", "classes"  # layouts chosen by the data set, for files of any format
@@ -296,7 +294,7 @@ class EncodedFiles(Dataset[Tensor | str]):
 
     def __getitem__(self, job: tuple[Any, Any]) -> Tensor | str:
         """Decode rows, with the random numbers of their crops or None, to (n, C, size, size) pixels or to a message."""
-        from .decode import central_box, decode_crop, random_box
+        from .decode import decode_crop
 
         (rows, draws), crops = job, self.crops
         pixels = np.empty((len(rows), crops.size, crops.size, 1 if crops.mode == "L" else 3), dtype=np.uint8)
@@ -336,8 +334,8 @@ class EncodedData:
         return EncodedFiles(self.folder / f"{part}{PACKED}", offsets, self.images, crops)
 
 
-def load_encoded(known: CatalogEntry, root: str = "", *, hub: bool = True) -> EncodedData:
-    """Open the images of a data set in `root`, in `$OPL_DATA/<name>` or, with `hub`, on the Hub.
+def load_encoded(known: CatalogEntry, root: str = "") -> EncodedData:
+    """Open the images of a data set in `root`, in `$OPL_DATA/<name>` or, if it has an id there, on the Hub.
 
     They are in class folders or Parquet files. The parts of `known` must exist; if it names none, all parts that exist
     are used.
@@ -346,10 +344,11 @@ def load_encoded(known: CatalogEntry, root: str = "", *, hub: bool = True) -> En
     folder = Path(root or f"{base}/{known.name}").expanduser()
     if (root or base) and _has_classes(folder):
         return load_class_folders(known.name, folder)
-    if not hub and not (root or base):
-        raise DataError(f"{known.name} needs a folder of images: give it with --data.root FOLDER.")
-    if not hub and not folder.is_dir():
-        raise DataError(f"there is no folder {str(folder)!r}: give the folder of the images with --data.root FOLDER.")
+    if not known.hub and not ((root or base) and folder.is_dir()):
+        there = f"there is no folder {str(folder)!r}" if root or base else f"{known.name} needs a folder of images"
+        raise DataError(
+            f"{there}: pass the folder with --data.root, or the id of a data set on the Hub with --data.hub."
+        )
     files = find_tables(known, root)
     key = hash_of(FORMAT, known.image_columns, known.label_columns, content_sums(files.folder, files.all_files))
     return _open_encoded(known.name, key, None, files.where, partial(_list_labeled_tables, files))
@@ -430,7 +429,7 @@ def _write_index(folder: Path, images: Path | None, listing: Listing) -> Content
     names, parts = listing.names["label"], tuple(dict.fromkeys(listing.parts))
     labels = listing.labels["label"]
     if len(names) < 2:
-        raise DataError(f"{listing.where!r} has {len(names)} classes: give a folder with at least two classes.")
+        raise DataError(f"{listing.where!r} has {len(names)} classes: use a folder with at least two.")
     if empty := set(range(len(names))) - {labels[row] for row in listing.rows_of("train")}:
         raise DataError(
             f"{listing.where!r} has no training images of the class {names[min(empty)]!r}: add some, or remove it."
@@ -517,8 +516,8 @@ class EncodedImages(Images):
             if "DataLoader worker" not in str(error):
                 raise
             raise DataError(
-                "a worker that decodes images has died, perhaps for lack of memory: give fewer --data.workers, or "
-                "more shared memory (docker run --shm-size)."
+                "a worker that decodes images has died, perhaps for lack of memory: lower --data.workers, or add "
+                "shared memory (docker run --shm-size)."
             ) from error
 
 
@@ -530,12 +529,9 @@ def _ignore_signals(worker: int) -> None:
 
 def _draws(request: Request) -> Any:
     """Return the random numbers of the crops of a request; they are drawn for the whole batch, on every process."""
-    from .decode import TRIES
-
     if request.seed is None:
         return None
-    generator = torch.Generator().manual_seed(request.seed)
-    return torch.rand(request.total, TRIES, 4, generator=generator, dtype=torch.float64)[request.positions].tolist()
+    return draw_crops(request.total, torch.Generator().manual_seed(request.seed))[request.positions].tolist()
 
 
 def _pixels(pixels: Tensor | str) -> Tensor:
