@@ -33,7 +33,7 @@ def test_each_protocol_loads_its_function():
     ("wrong", "message"),
     [
         ({"eps": 0.0}, "eps is 0"),
-        ({"eps": 8.0}, "is 8/255 meant"),
+        ({"eps": 8.0}, "such as 8/255"),
         ({"images": -1}, "images is -1"),
         ({"queries": 0}, "queries is 0"),
         ({"kinds": ("cw",)}, "'cw' does not exist"),
