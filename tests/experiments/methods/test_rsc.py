@@ -11,13 +11,10 @@ from torch.nn import functional as F
 
 from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.experiments import paper
 from opl.experiments.methods import OPL, RSC
 from opl.experiments.methods.rsc import channel_scores, label_probability, mask_largest, select_largest
 from opl.experiments.models import MnistNet, Network, ResNet
 from opl.experiments.models.network import with_pooling
-from opl.experiments.run_folder import RunFolder
-from opl.experiments.training.run import run
 from opl.experiments.types import Batch, TaskShape
 
 # By hand: 2 samples, 3 channels, 2 x 2 cells (in the order they are read), 2 classes, labels 0 and 1.
@@ -212,13 +209,3 @@ def test_cells_of_domainbed_and_models_without_a_map_are_refused():
         built(RSC(rule="domainbed"))
     with pytest.raises(OptionError, match=r"a model of opl\.experiments\.models"):
         built(RSC())(nn.Linear(3, 2), by_hand()[1])
-
-
-def test_resume_of_rsc_is_bit_identical(tmp_path, stopped):
-    recipe = replace(paper.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
-    run(recipe, tmp_path / "whole")
-    stopped(recipe, tmp_path / "again", 1)
-    run(recipe, tmp_path / "again")
-    one, other = (RunFolder.of(tmp_path / out, recipe.name, 0) for out in ("whole", "again"))
-    assert (one.path / "model.safetensors").read_bytes() == (other.path / "model.safetensors").read_bytes()
-    assert one.result()["start"] == other.result()["start"] == "scratch"

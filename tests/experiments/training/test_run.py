@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from _digits_methods import DIGITS, METHODS
 from opl.errors import DivergedError
 from opl.experiments import cli, paper
-from opl.experiments.methods import CrossEntropyOPL
+from opl.experiments.methods import OPL, RSC, AdversarialTraining, Composite, CrossEntropyOPL, OPLVariant
 from opl.experiments.methods.base import Objective
 from opl.experiments.recipe import Recipe
 from opl.experiments.run_folder import RunFolder
@@ -87,15 +88,27 @@ def test_equal_recipes_give_equal_bytes_and_seeds_differ(tmp_path):
     assert weights(tmp_path / "a", seed=1) != weights(tmp_path / "a")
 
 
-def test_a_run_interrupted_after_any_epoch_resumes_bit_identically(tmp_path, stopped):
-    run(tiny(epochs=4), tmp_path / "whole")
-    for epoch in (1, 3):
-        out = tmp_path / str(epoch)
-        stopped(tiny(epochs=4), out, epoch)
-        run(tiny(epochs=4), out)
-        assert weights(out) == weights(tmp_path / "whole")
-        epochs = [record["epoch"] for record in RunFolder.of(out, "digits-opl", 0).metrics()]
-        assert epochs == [0, 1, 2, 3]
+VARIANT = OPLVariant(variant="prototypes", rule="linear", gamma=0.0, end=1.0, balanced=True)
+RESUMED = {
+    **{name: replace(DIGITS, method=method) for name, method in METHODS.items()},
+    "cross-entropy and opl": tiny(epochs=3),
+    "variant of opl": tiny("digits-ce", method=Composite(auxiliary=(VARIANT,)), epochs=3),
+    "rsc": tiny("pacs-art-rsc-opl", method=RSC(every=1, auxiliary=(OPL(),)), epochs=3),
+    "attacks": replace(DIGITS, method=AdversarialTraining(steps=2, auxiliary=(OPL(),)), normalize="model"),
+}
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_a_run_interrupted_after_an_epoch_resumes_bit_identically(tmp_path, stopped, name):
+    recipe = RESUMED[name]
+    run(recipe, tmp_path / "whole")
+    for epoch in (1, 2):
+        stopped(recipe, tmp_path / "stopped", epoch)
+        torch.rand(1)  # the global generator may have moved in between
+    run(recipe, tmp_path / "stopped")
+    assert weights(tmp_path / "stopped", recipe.name) == weights(tmp_path / "whole", recipe.name)
+    epochs = [record["epoch"] for record in RunFolder.of(tmp_path / "stopped", recipe.name, 0).metrics()]
+    assert epochs == [0, 1, 2]
 
 
 @pytest.mark.slow
