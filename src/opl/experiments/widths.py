@@ -14,8 +14,8 @@ from ..errors import OptionError
 
 Widths = tuple[int, ...]
 ScaledNetwork = Literal["vgg11", "resnet18"]
-SCALING = "scaling"  # the key of `result.json` under which a network says its widths
-FIT = "fit"  # the key under which a search says its power laws
+SCALING = "scaling"  # the key of `result.json` of the widths of a network
+FIT = "fit"  # the key of the power laws of a search
 ENOUGH = 6  # records; from fewer no law is fitted
 REACH = 200  # how far tau is searched up and down, as a logarithm
 ROUNDING = 1e-6  # a width this close below a whole number is that number
