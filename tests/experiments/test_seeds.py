@@ -54,10 +54,3 @@ def test_seeds_are_63_bits_that_depend_on_every_number_and_on_their_order():
     many = np.array([mix(0, epoch, step) for epoch in range(40) for step in range(100)])
     assert many.min() >= 0
     assert stats.kstest(many / 2.0**63, "uniform").pvalue > 1e-3
-    assert mix(1, 2, 3) == int.from_bytes(_blake(1, 2, 3), "little") // 2
-
-
-def _blake(*numbers: int) -> bytes:
-    import hashlib
-
-    return hashlib.blake2b(np.array([[n, 0] for n in numbers], dtype="<u8").tobytes(), digest_size=8).digest()

@@ -4,11 +4,9 @@ from ..errors import OptionError
 
 
 def check_radius(eps: float, norm: str) -> None:
-    """Reject a radius that is not positive or exceeds the pixel range: 8 is often written where 8/255 is meant."""
-    if not 0 < eps < float("inf"):
-        raise OptionError(f"eps is {eps:g}: give a radius above 0, for instance 8/255.")
+    """Refuse a radius above the range of pixels: 8 is often written where 8/255 is meant."""
     if norm == "linf" and eps > 1:
-        raise OptionError(f"eps is {eps:g}, and pixels reach from 0 to 1: is {eps:g}/255 meant?")
+        raise OptionError(f"eps is {eps:g}, but pixels range from 0 to 1: use a fraction, such as {eps:g}/255.")
 
 
 def format_radius(eps: float) -> str:
@@ -22,7 +20,7 @@ def format_radius(eps: float) -> str:
     return f"{parts}/255" if parts and abs(eps * 255 - parts) < 1e-6 else f"{eps:g}"
 
 
-def parse_radius(word: str) -> float:
+def parse_radius(text: str) -> float:
     """Parse a radius from the command line, such as `8/255` or `0.031`.
 
     Example:
@@ -30,7 +28,7 @@ def parse_radius(word: str) -> float:
         (True, 0.031)
     """
     try:
-        top, _, bottom = word.partition("/")
+        top, _, bottom = text.partition("/")
         return float(top) / float(bottom or 1)
     except (ValueError, ZeroDivisionError) as error:
-        raise OptionError(f"eps is {word!r}: give a number or a fraction, for instance 0.031 or 8/255.") from error
+        raise OptionError(f"eps is {text!r}: use a number or a fraction, such as 0.031 or 8/255.") from error

@@ -123,9 +123,6 @@ class Recipe:
             raise OptionError("weights and inherit both set the initial weights: use only one of them.")
         if self.checksum and not self.weights:
             raise OptionError("a checksum needs weights to check: set weights, or remove the checksum.")
-        self._check_execution()
-
-    def _check_execution(self) -> None:
         checkpoint_interval(self.checkpoint_every)
         if self.accumulation == "exact" and self.precision == "16-mixed":
             raise OptionError(

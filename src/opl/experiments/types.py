@@ -236,7 +236,7 @@ class Model(Protocol):
         ...
 
     def after(self, result: Mapping[str, Any]) -> "Model":
-        """The model with what a finished run has found for it; `result` is that of the recipe's `after`."""
+        """The model with the settings that the finished run of the recipe's `after` found; `result` is its result."""
         return self
 
     def rebuilt(self, result: Mapping[str, Any]) -> "Model":

@@ -14,8 +14,8 @@ from ..errors import OptionError
 
 Widths = tuple[int, ...]
 ScaledNetwork = Literal["vgg11", "resnet18"]
-SCALING = "scaling"  # the key of `result.json` under which a network says its widths
-FIT = "fit"  # the key under which a search says its power laws
+SCALING = "scaling"  # the key of `result.json` of the widths of a network
+FIT = "fit"  # the key of the power laws of a search
 ENOUGH = 6  # records; from fewer no law is fitted
 REACH = 200  # how far tau is searched up and down, as a logarithm
 ROUNDING = 1e-6  # a width this close below a whole number is that number
@@ -68,7 +68,9 @@ def count_parameters(network: str, widths: Sequence[int], num_classes: int, chan
     """
     shape = ARCHITECTURES[network]
     if len(widths) != len(shape.base):
-        raise OptionError(f"{network} has {len(shape.base)} widths, but {len(widths)} were given: give one per layer.")
+        raise OptionError(
+            f"{network} has {len(shape.base)} widths, but {len(widths)} were given: pass a width per layer."
+        )
     before = (channels, *widths[:-1])
     per_filter = 3 if shape.bias else 2  # the gain and shift of batch norm, and the bias
     total = sum(9 * left * right + per_filter * right for left, right in zip(before, widths, strict=True))
@@ -113,11 +115,6 @@ def fit(records: Sequence[Sequence[float]], parameters: Sequence[float]) -> Powe
     """
     import numpy as np
 
-    if not records or len(records) != len(parameters):
-        raise OptionError(
-            f"{len(records)} records of widths have {len(parameters)} numbers of parameters: give one number per "
-            "record, and at least one record."
-        )
     if len(records) < ENOUGH or len(set(parameters)) == 1:
         return proportional(records[0], parameters[0])
     logs = np.stack([np.log(np.asarray(parameters, dtype=float)), np.ones(len(parameters))], axis=1)
@@ -192,5 +189,5 @@ def _first(start: float, step: int, holds: Callable[[float], bool]) -> float:
             return start + step * distance
     raise OptionError(
         "no network of these power laws has the parameters of the ratio: their widths do not grow with the number of "
-        "parameters. Fit records of a longer search, or give another ratio."
+        "parameters. Fit records of a longer search, or use another ratio."
     )

@@ -1,10 +1,6 @@
 """The command that measures speed and memory, and its subjects."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import get_args
@@ -75,32 +71,6 @@ def test_training_loops_and_attacks_are_measured():
     assert ratios["fit of bare"] == pytest.approx(speeds["fit"] / speeds["bare"])
     (rows,) = steps.measure_attack(benches.Options(0.01, memory=False)).values()
     assert [row["version"] for row in rows] == ["step", "plain", "floor"]
-
-
-@pytest.mark.slow
-def test_bench_needs_nothing_but_the_package(tmp_path):
-    """A copy of the package, far from the source tree, is all that a wheel installs."""
-    shutil.copytree(PACKAGE, tmp_path / "site" / "opl", ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-
-    def run(*arguments: str) -> str:
-        command = [sys.executable, "-P", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True).stdout
-
-    assert all(subject in run("-m", "opl", "bench", "--help") for subject in benches.MODULES)
-    code = (
-        "from importlib import import_module\n"
-        "from opl.experiments import bench, cli\n"
-        "modules = [import_module(f'opl.experiments.bench.{name}') for name in bench.MODULES.values()]\n"
-        "modules[0].SPEED = [modules[0].Case(32, 8, 4, True)]\n"
-        "code = cli.main(['bench', '--seconds', '0.01', '--no-memory', '--json'])\n"
-        "print(code, *(module.__file__ for module in modules))"
-    )
-    *_, last = run("-c", code).splitlines()
-    exit_code, *files = last.split()
-    assert exit_code == "0"
-    assert len(files) == len(benches.MODULES)
-    assert all(Path(file).is_relative_to(tmp_path / "site") for file in files)
 
 
 def test_bench_measures_the_variants_of_opl(monkeypatch, capsys):

@@ -105,24 +105,6 @@ def restored_check(model):
     return check
 
 
-@pytest.mark.parametrize("norm", ["linf", "l2"])
-@pytest.mark.parametrize("seed", range(4))
-def test_attacks_stay_in_the_ball_and_in_the_range_of_pixels(norm, seed):
-    torch.manual_seed(seed)
-    model, images, labels = Net(), torch.rand(9, 3, 6, 6), torch.arange(9) % CLASSES
-    images[0] = images[0].round()
-    settings = Attack(eps=(0.01, 0.1, 0.7, 1.0 if norm == "linf" else 2.0)[seed], norm=norm, steps=4, batch=4)
-    before = images.clone()
-    for moved in (fgsm(model, images, labels, settings), pgd(model, images, labels, settings)):
-        delta = (moved - before).flatten(1)
-        size = delta.abs().amax(1) if norm == "linf" else delta.norm(dim=1)
-        assert size.max() <= settings.eps * (1 + 1e-5) + 1e-6
-        assert moved.min() >= 0
-        assert moved.max() <= 1
-        assert size.min() > 0
-    assert torch.equal(images, before)
-
-
 def test_fgsm_on_a_linear_model_equals_the_closed_form():
     weight = torch.randn(2, 12, dtype=torch.float64)
 

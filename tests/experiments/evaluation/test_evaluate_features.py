@@ -1,8 +1,7 @@
 """Features and predictions of a run: references by NumPy, repeated evaluation, and usage errors."""
 
 import json
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +11,11 @@ from torch import nn
 from _tiny_runs import TINY, write_tiny_runs
 from opl.errors import DamagedError, OptionError
 from opl.experiments import cli
-from opl.experiments.data import Cifar100, Synthetic
+from opl.experiments.data import Cifar100
 from opl.experiments.data.split import stratified_rows
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import build_model
-from opl.experiments.training.validation import FEATURE_ROWS, pictures, validate
+from opl.experiments.training.validation import FEATURE_ROWS, validate
 from opl.experiments.types import Batch, Output
 
 
@@ -53,30 +52,6 @@ def test_stored_arrays_equal_the_predictions_of_the_model(folder):
     means = np.stack([features[labels == label].mean(0) for label in there])
     units = means / np.linalg.norm(means, axis=1, keepdims=True)
     np.testing.assert_allclose(arrays["similarity"][np.ix_(there, there)], units @ units.T, atol=1e-4)
-
-
-@pytest.mark.parametrize("order", ["sorted", "shuffled"])
-def test_s_and_d_of_a_run_equal_those_of_the_full_cosine_matrix(folder, monkeypatch, capfd, order):
-    """`opl evaluate RUN geometry` vs the full matrix of cosines in double precision."""
-    real = Synthetic.load
-
-    def load(data, seed):
-        splits = real(data, seed)
-        rows = splits.test.rows
-        labels = splits.test.labels[rows]
-        order_of_rows = labels.argsort(stable=True) if order == "sorted" else torch.randperm(len(rows))
-        return splits._replace(test=replace(splits.test, rows=rows[order_of_rows]))
-
-    monkeypatch.setattr(Synthetic, "load", load)
-    result = RunFolder.of(folder, "cifar100-resnet56-opl", 0)
-    assert cli.main(["evaluate", str(result.path), "geometry"]) == 0
-    numbers = json.loads(capfd.readouterr().out)
-    features, labels, *_ = features_of(result, TINY["opl"])
-    units = features.astype(np.float64) / np.linalg.norm(features.astype(np.float64), axis=1, keepdims=True)
-    cosines, alike = units @ units.T, labels[:, None] == labels
-    assert numbers["images"] == len(labels)
-    assert numbers["s"] == pytest.approx(cosines[alike & ~np.eye(len(labels), dtype=bool)].mean(), abs=1e-6)
-    assert numbers["d"] == pytest.approx(abs(cosines[~alike].mean()), abs=1e-6)
 
 
 def test_repeated_evaluation_writes_equal_arrays(folder, capfd):
@@ -167,23 +142,3 @@ def test_stratified_sample_has_all_of_small_classes_and_equal_shares_of_others()
     assert rows.tolist() == sorted(rows.tolist())
     assert stratified_rows(labels, 100).tolist() == list(range(93))
     assert labels[stratified_rows(labels, 2)].tolist() == [0, 1]
-
-
-@dataclass(frozen=True)
-class SortedDigits(Synthetic):
-    """The synthetic digits, their test images sorted by class."""
-
-    kind: ClassVar[str] = "sorted"
-
-    def load(self, seed: int):
-        splits = super().load(seed)
-        rows = splits.test.rows
-        return splits._replace(test=replace(splits.test, rows=rows[splits.test.labels[rows].argsort(stable=True)]))
-
-
-def test_pictures_cover_all_classes_of_a_sorted_file():
-    part = SortedDigits(like="cifar10", test=4000).load(0).test
-    kept = pictures(part)
-    assert kept["pixels"].nbytes <= 600_000
-    labels = part.labels[part.rows][torch.from_numpy(kept["pixel_rows"]).long()]
-    assert len(labels.unique()) == 10

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import nn
 
 from opl.experiments import cli, paper
 from opl.experiments.data import NoiseMatrix, UniformNoise
@@ -15,24 +14,11 @@ from opl.experiments.evaluation.label_noise import label_noise
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.training.build import finished_model
 from opl.experiments.training.run import run
-from opl.experiments.types import Batch, Output
+from opl.experiments.training.validation import Predictions
 
 
-class Table(nn.Module):
-    """A table of logits; the image contains the row to look up."""
-
-    def __init__(self, logits):
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, images):
-        logits = self.logits[images.flatten().long()]
-        return Output(logits, logits)
-
-
-def batches(given, size):
-    for rows in torch.arange(len(given)).split(size):
-        yield Batch(rows.float().view(-1, 1, 1, 1), given[rows], rows, 1 / len(rows))
+def predictions(logits, labels):
+    return Predictions(logits, logits, labels)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -41,7 +27,7 @@ def test_shares_equal_a_loop_and_the_auroc_equals_scikit_learn(seed):
     true = torch.randint(4, (37,), generator=chance)
     given = torch.where(torch.rand(37, generator=chance) < 0.4, torch.randint(4, (37,), generator=chance), true)
     logits = torch.randint(3, (37, 4), generator=chance).float()  # many ties
-    numbers, arrays = label_noise(Table(logits).train(), batches(given, 10), true)
+    numbers, arrays = label_noise(predictions(logits, given), true)
     outcomes = {"fitted": [], "memorized": [], "recovered": []}
     losses = []
     for row in range(37):
@@ -61,10 +47,9 @@ def test_shares_equal_a_loop_and_the_auroc_equals_scikit_learn(seed):
 
 def test_percentages_of_empty_sets_are_omitted():
     true = torch.tensor([0, 1])
-    model = Table(torch.eye(2))
-    assert label_noise(model, batches(true, 2), true)[0] == {"noise/fitted": 100.0}
-    assert label_noise(model, batches(1 - true, 2), true)[0] == {"noise/memorized": 0.0, "noise/recovered": 100.0}
-    assert model.training
+    assert label_noise(predictions(torch.eye(2), true), true)[0] == {"noise/fitted": 100.0}
+    wrong = label_noise(predictions(torch.eye(2), 1 - true), true)[0]
+    assert wrong == {"noise/memorized": 0.0, "noise/recovered": 100.0}
 
 
 def test_command_uses_the_labels_that_the_run_was_trained_on(tmp_path, capfd):

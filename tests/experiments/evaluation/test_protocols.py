@@ -1,11 +1,8 @@
 """Settings of the evaluation protocols: their names, invalid values, and the registry."""
 
-import doctest
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
-import torch
 
 from _python import python
 from opl.errors import OptionError
@@ -33,7 +30,7 @@ def test_each_protocol_loads_its_function():
     ("wrong", "message"),
     [
         ({"eps": 0.0}, "eps is 0"),
-        ({"eps": 8.0}, "is 8/255 meant"),
+        ({"eps": 8.0}, "such as 8/255"),
         ({"images": -1}, "images is -1"),
         ({"queries": 0}, "queries is 0"),
         ({"kinds": ("cw",)}, "'cw' does not exist"),
@@ -68,10 +65,3 @@ def test_few_shot_names_list_settings_that_differ_from_the_default():
     for wrong in ({"noise": -0.1}, {"copies": -1}, {"views": -1}, {"seed": -1}):
         with pytest.raises(OptionError):
             FewShot(**wrong)
-
-
-def test_docstring_examples():
-    for name in ("protocols", "attack", "classifiers", "logistic", "selection"):
-        result = doctest.testmod(import_module(f"opl.experiments.evaluation.{name}"), extraglobs={"torch": torch})
-        assert result.failed == 0, name
-        assert result.attempted > 0, name

@@ -225,20 +225,6 @@ def test_zero_steps_give_equal_weights():
     assert torch.equal(result, torch.full((2, 3), 0.5, dtype=torch.float64))
 
 
-def test_cosines_equal_those_of_concatenated_features():
-    features, labels, way = make_episode(3)
-    weights = torch.tensor([0.2, 0.9, 0.05], dtype=torch.float64)
-    queries = torch.randn(3, 7, 48).abs()
-    result = cosines(weights, products_of(queries, centroids_of(features, labels, way)))
-    support, questions = (
-        torch.cat([w * F.normalize(domain.double(), dim=1) for w, domain in zip(weights, part, strict=True)], dim=1)
-        for part in (features, queries)
-    )
-    centroids = torch.stack([support[labels == number].mean(0) for number in range(way)])
-    expected = F.cosine_similarity(questions[:, None], centroids[None], dim=2)
-    torch.testing.assert_close(result, expected, atol=1e-6, rtol=1e-6)
-
-
 def test_zero_features_have_cosine_0_and_finite_weights():
     features, labels, way = make_episode(4)
     features[0] = 0

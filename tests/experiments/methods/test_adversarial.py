@@ -135,11 +135,7 @@ def test_uneven_shards_sum_to_the_whole_batch():
         torch.testing.assert_close(sum(built(method)(model, part).total for part in parts), whole)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [({"eps": 0.0}, "eps"), ({"eps": 8.0}, "8/255"), ({"step": -1.0}, "step"), ({"steps": 0}, "steps is 0")],
-)
-def test_invalid_attack_settings_are_refused(wrong, message):
+def test_a_radius_beyond_the_range_of_pixels_is_refused():
     for method in (AdversarialTraining, MART, TRADES):
-        with pytest.raises(OptionError, match=message):
-            method(**wrong)
+        with pytest.raises(OptionError, match="8/255"):
+            method(eps=8.0)

@@ -1,19 +1,13 @@
 """OPL and its variants as auxiliary losses: their modules, records, and state after a kill."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from lightning_fabric import Fabric
 from torch import nn
 
 from opl.errors import OptionError
-from opl.experiments import paper
 from opl.experiments.methods import Composite, OPLVariant
 from opl.experiments.paper.study import ARMS
-from opl.experiments.run_folder import MODEL, RunFolder
-from opl.experiments.settings import from_json, to_json
-from opl.experiments.training.run import run
 from opl.experiments.types import Batch, Output, TaskShape
 
 SHAPE = TaskShape(num_classes=3, feature_dim=4, steps=5, epochs=2)
@@ -105,14 +99,6 @@ def test_too_small_gamma_is_warned_about_once():
     Composite(auxiliary=(OPLVariant(),)).build(SHAPE).after_epoch(Net(), {**record, "train/gamma": 1.0})
 
 
-def test_variant_round_trips_through_json_and_counts_as_opl():
-    for variant in VARIANTS.values():
-        method = Composite(auxiliary=(variant,))
-        assert from_json(to_json(method), Composite) == method
-        assert method.opl == variant
-        assert method.baseline() == Composite()
-
-
 @pytest.mark.parametrize("wrong", [{"rule": "auto"}, {"centered": True}], ids=str)
 def test_prototypes_refuse_auto_gamma_and_centering(wrong):
     with pytest.raises(OptionError, match="prototypes need a constant gamma or a ramp"):
@@ -125,15 +111,3 @@ def test_arms_of_the_screen_are_different_methods():
     made = [arm.method(methods, 0.3) for arm in ARMS.values()]
     assert len({str(method) for method in made}) == len(ARMS)
     assert all(method.opl.weight == 0.3 for method in made)
-
-
-def test_a_killed_run_resumes_with_the_state_of_its_variant(tmp_path, stopped, one_thread):
-    variant = OPLVariant(variant="prototypes", rule="linear", gamma=0.0, end=1.0, balanced=True)
-    recipe = replace(paper.recipe("digits-ce", "tiny"), method=Composite(auxiliary=(variant,)), epochs=2)
-    run(recipe, tmp_path / "straight")
-    stopped(recipe, tmp_path / "killed", 1)
-    run(recipe, tmp_path / "killed")
-    one, two = (RunFolder.of(tmp_path / name, recipe.name, 0).path for name in ("straight", "killed"))
-    assert (one / MODEL).read_bytes() == (two / MODEL).read_bytes()
-    records = RunFolder.of(tmp_path / "killed", recipe.name, 0).metrics()
-    assert all({"train/s", "train/class_cosine", "gamma_needed", "class_cosine"} <= set(record) for record in records)

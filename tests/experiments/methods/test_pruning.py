@@ -140,17 +140,6 @@ def test_the_search_ends_before_a_layer_loses_its_last_filter():
     assert objective.widths == [[1, 5]]
 
 
-def test_the_records_are_part_of_its_state():
-    model = network(3, 4)
-    objective = Pruning(warmup=0, every=1, filters=3, until=0.5).build(TaskShape(2, 4))
-    for step in range(3):
-        take(objective, model, step, ((1, 2, 3), (1, 5, 6, 7)))
-    twin = Pruning(warmup=0, every=1, filters=3, until=0.5).build(TaskShape(2, 4))
-    twin.load_state_dict(objective.state_dict())
-    assert twin.widths == objective.widths
-    assert twin.ended == objective.ended
-
-
 def test_a_model_without_gates_is_refused():
     with pytest.raises(OptionError, match="gates=True"):
         take(Pruning().build(TaskShape(2, 4)), network(3, 4, gates=False), 0)

@@ -11,13 +11,10 @@ from torch.nn import functional as F
 
 from opl import orthogonal_projection
 from opl.errors import OptionError
-from opl.experiments import paper
 from opl.experiments.methods import OPL, RSC
 from opl.experiments.methods.rsc import channel_scores, label_probability, mask_largest, select_largest
 from opl.experiments.models import MnistNet, Network, ResNet
 from opl.experiments.models.network import with_pooling
-from opl.experiments.run_folder import RunFolder
-from opl.experiments.training.run import run
 from opl.experiments.types import Batch, TaskShape
 
 # By hand: 2 samples, 3 channels, 2 x 2 cells (in the order they are read), 2 classes, labels 0 and 1.
@@ -207,29 +204,8 @@ def test_every_parameter_learns_in_any_precision():
         assert built(RSC(), 4, 64)(network, batch._replace(images=torch.rand(8, 3, 32, 32))).total.isfinite()
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"cells": 1.5}, "cells is 1.5"),
-        ({"share": -0.1}, "share is -0.1"),
-        ({"every": 0}, "every is 0"),
-        ({"rule": "paper"}, "rule 'paper' does not exist"),
-        ({"place": "beside"}, "place 'beside' does not exist"),
-        ({"rule": "domainbed"}, "masks only channels"),
-    ],
-)
-def test_invalid_settings_of_rsc_are_refused(changes, says):
-    with pytest.raises(OptionError, match=says):
-        built(RSC(**changes))
+def test_cells_of_domainbed_and_models_without_a_map_are_refused():
+    with pytest.raises(OptionError, match="masks only channels"):
+        built(RSC(rule="domainbed"))
     with pytest.raises(OptionError, match=r"a model of opl\.experiments\.models"):
         built(RSC())(nn.Linear(3, 2), by_hand()[1])
-
-
-def test_resume_of_rsc_is_bit_identical(tmp_path, stopped):
-    recipe = replace(paper.recipe("pacs-art-rsc-opl", "tiny"), epochs=3, method=RSC(every=1, auxiliary=(OPL(),)))
-    run(recipe, tmp_path / "whole")
-    stopped(recipe, tmp_path / "again", 1)
-    run(recipe, tmp_path / "again")
-    one, other = (RunFolder.of(tmp_path / out, recipe.name, 0) for out in ("whole", "again"))
-    assert (one.path / "model.safetensors").read_bytes() == (other.path / "model.safetensors").read_bytes()
-    assert one.result()["start"] == other.result()["start"] == "scratch"

@@ -60,11 +60,6 @@ def test_class_labels_reach_the_classifier_alone():
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in every)
 
 
-def test_without_opl_the_baseline_keeps_the_contrast():
-    assert METHOD.baseline().auxiliary == (NTXent(weight=2.0, temperature=0.3),)
-    assert METHOD.opl == OPL(weight=0.5, gamma=2.0)
-
-
 def test_untrained_features_without_a_loss_only_train_the_probe():
     model, objective = TinyNet(), built(SelfSupervision())
     objective(model, two_views()).total.backward()

@@ -6,31 +6,14 @@ from dataclasses import FrozenInstanceError, fields
 import pytest
 import torch
 
-from opl import heads, losses
 from opl.errors import OptionError
 from opl.experiments.methods import auxiliaries, criteria
 from opl.experiments.methods import heads as head_settings
 from opl.experiments.methods.signature import SignatureSettings, from_signature
 from opl.experiments.types import TaskShape
 
-BUILDS = {
-    head_settings.Linear: heads.LinearHead,
-    head_settings.ASoftmax: heads.ASoftmaxHead,
-    head_settings.LSoftmax: heads.LSoftmaxHead,
-    head_settings.CosFace: heads.CosFaceHead,
-    head_settings.ArcFace: heads.ArcFaceHead,
-    head_settings.LGM: heads.LGMHead,
-    head_settings.RBF: heads.RBFHead,
-    criteria.Focal: losses.FocalLoss,
-    criteria.ClassBalancedFocal: losses.ClassBalancedFocalLoss,
-    criteria.LogitAdjustment: losses.LogitAdjustmentLoss,
-    criteria.Anchor: losses.AnchorLoss,
-    auxiliaries.Center: losses.CenterLoss,
-    auxiliaries.OLE: losses.OLELoss,
-    auxiliaries.NTXent: losses.NTXentLoss,
-    auxiliaries.Perpetual: losses.PerpetualProjectionLoss,
-    auxiliaries.NegativeCAM: losses.NegativeCAMLoss,
-}
+CHOICES = (*head_settings.HeadChoice.__args__, *criteria.Criterion.__args__, *auxiliaries.Auxiliary.__args__)
+GENERATED = [settings for settings in CHOICES if issubclass(settings, SignatureSettings)]
 FIELDS = {
     head_settings.Linear: ["prior"],
     head_settings.ASoftmax: ["margin", "base", "gamma", "power", "floor"],
@@ -43,14 +26,17 @@ OWN_DEFAULTS = {("Linear", "prior"), ("Anchor", "warmup")}
 SHAPE = TaskShape(num_classes=5, feature_dim=3, counts=(2,) * 5, steps=10)
 
 
-@pytest.mark.parametrize("settings", BUILDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("settings", GENERATED, ids=lambda kind: kind.__name__)
 def test_keywords_and_defaults_are_those_of_the_library(settings):
-    parameters = inspect.signature(BUILDS[settings]).parameters
+    parameters = inspect.signature(settings.builds).parameters
     for field in fields(settings):
         if field.name in parameters and (settings.__name__, field.name) not in OWN_DEFAULTS:
             assert getattr(settings(), field.name) == parameters[field.name].default
-    module = settings().construct(SHAPE)
-    assert type(module) is BUILDS[settings]
+    assert type(settings().construct(SHAPE)) is settings.builds
+
+
+def test_all_heads_and_the_losses_with_keywords_are_generated():
+    assert len(GENERATED) == 16
 
 
 @pytest.mark.parametrize("settings", FIELDS, ids=lambda kind: kind.__name__)

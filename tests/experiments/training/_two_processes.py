@@ -1,4 +1,4 @@
-"""`everything OUT`, `steps PROCESSES OUT` or `lost RANK SIGNAL OUT`: what several processes do together.
+"""`everything OUT` or `lost RANK SIGNAL OUT`: what several processes do together.
 
 Everything is in one script, because starting two processes takes longer than these runs.
 """
@@ -110,7 +110,5 @@ def lost(which: int, signum: int, out: Path) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "everything":
         everything(Path(sys.argv[2]))
-    elif sys.argv[1] == "steps":
-        run(replace(STEPS, devices=int(sys.argv[2])), Path(sys.argv[3]))
     else:
         lost(int(sys.argv[2]), signal.Signals[sys.argv[3]], Path(sys.argv[4]))

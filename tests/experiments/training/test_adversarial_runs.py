@@ -36,15 +36,6 @@ def test_where_images_are_normalized_changes_no_number(tmp_path):
     assert losses[0] != pytest.approx(losses[2], rel=1e-4)  # other pixels
 
 
-def test_resume_of_an_adversarial_run_is_bit_identical(tmp_path, stopped):
-    run(ATTACKED, tmp_path / "whole")
-    stopped(ATTACKED, tmp_path / "stopped", 1)
-    torch.rand(3)
-    run(ATTACKED, tmp_path / "stopped")
-    whole, again = (RunFolder.of(tmp_path / name, ATTACKED.name, 0) for name in ("whole", "stopped"))
-    assert (whole.path / "model.safetensors").read_bytes() == (again.path / "model.safetensors").read_bytes()
-
-
 def test_fine_tuning_inherits_everything_but_the_classifier(tmp_path, monkeypatch):
     first = replace(ATTACKED, name="first", epochs=1)
     second = replace(first, name="second", after="first", inherit=True, new_head=True)

@@ -10,10 +10,9 @@ import torch
 from _vouched import vouch
 from opl.errors import FolderError
 from opl.experiments import cli, paper
-from opl.experiments.data import ClassDependent, NoiseMatrix, PairFlip, UniformNoise
+from opl.experiments.data import NoiseMatrix, UniformNoise
 from opl.experiments.run_folder import RunFolder
 from opl.experiments.settings import to_json
-from opl.experiments.training.build import parse_recipe
 from opl.experiments.training.run import run
 
 
@@ -66,15 +65,6 @@ def test_a_run_is_not_resumed_with_a_different_noise_matrix(tmp_path):
     file.write_text(json.dumps(torch.eye(10).roll(1, dims=1).tolist()))
     with pytest.raises(FolderError, match="another noise matrix"):
         run(recipe, tmp_path)
-
-
-def test_noise_survives_json_and_old_recipes_have_none():
-    for noise in (UniformNoise(0.3), PairFlip(0.2, seed=7), ClassDependent(), NoiseMatrix("m.npy"), None):
-        recipe = tiny("uniform-ce", noise=noise)
-        content = json.loads(json.dumps(to_json(recipe)))
-        assert parse_recipe(content) == recipe
-    del content["noise"]
-    assert parse_recipe(content).noise is None
 
 
 @pytest.mark.parametrize(

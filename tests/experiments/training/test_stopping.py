@@ -84,20 +84,6 @@ def test_checkpoints_inside_an_epoch_come_every_so_many_steps(tmp_path, monkeypa
     assert [state["epoch"] for state in saved] == [1, 2, 3]  # by time, short epochs see none
 
 
-def test_a_run_killed_after_a_checkpoint_inside_an_epoch_resumes_bit_identically(tmp_path):
-    recipe = replace(SMALL, checkpoint_every="4 steps")
-    run(recipe, tmp_path / "whole")
-
-    def die():
-        raise KeyError
-
-    with at_step(1, 6, die), pytest.raises(KeyError):
-        run(recipe, tmp_path / "killed")
-    assert folder(tmp_path / "killed", recipe).load()["step"] == 4
-    run(recipe, tmp_path / "killed")
-    assert content(tmp_path / "killed", recipe) == content(tmp_path / "whole", recipe)
-
-
 @pytest.fixture
 def heeded():
     """SIGINT as a terminal has it: a shell lets the jobs in its background ignore it."""

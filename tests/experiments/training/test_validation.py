@@ -171,9 +171,11 @@ def test_a_finished_run_has_neighbor_accuracies_equal_to_scikit_learn(tmp_path):
 
 
 @pytest.mark.parametrize(("images", "kept"), [(84, 84), (300, 300), (2000, 42)])
-def test_all_pictures_of_a_small_test_set_are_kept(images, kept):
-    pixels, labels = torch.zeros(images, 3, 96, 96, dtype=torch.uint8), torch.arange(images) % 7
+def test_pictures_are_all_of_a_small_part_or_a_sample_of_all_classes(images, kept):
+    pixels, labels = torch.zeros(images, 3, 96, 96, dtype=torch.uint8), (torch.arange(images) % 7).sort().values
     arrays = pictures(Images(pixels, labels, torch.arange(images)))
+    assert images <= 300 or arrays["pixels"].nbytes <= 600_000
+    assert labels[arrays["pixel_rows"]].unique().tolist() == list(range(7))
     assert arrays["pixels"].shape[1:] == (64, 64, 3)
     assert len(set(arrays["pixel_rows"].tolist())) == kept
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ...errors import OplWarning, OptionError
 from ..methods.ascent import ascend, check_pixels, random_point
-from ..models import Standardize
+from ..models import Network, prepend_standardize
 from ..models.modes import evaluation_mode, frozen_parameters
 from ..radius import format_radius
 from ..run_folder import RunFolder, measure_name
@@ -43,20 +43,15 @@ LABELS = {"fgsm": "FGSM", "pgd": "PGD", "autoattack": "AutoAttack"}
 
 
 class PixelClassifier(nn.Module):
-    """A network in the form that attacks need: from (B, C, H, W) pixels in [0, 1] to logits.
+    """A network in the form that attacks need: from (B, C, H, W) pixels in [0, 1] to logits."""
 
-    Args:
-        network: returns `Output`.
-        before: applied to the pixels first, for networks that take normalized images.
-    """
-
-    def __init__(self, network: nn.Module, before: nn.Module | None = None) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__()
-        self.network, self.before = network, before or nn.Identity()
+        self.network = network
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the logits."""
-        logits: Tensor = self.network(self.before(images).contiguous(memory_format=torch.channels_last)).logits
+        logits: Tensor = self.network(images.contiguous(memory_format=torch.channels_last)).logits
         return logits
 
 
@@ -283,9 +278,9 @@ def evaluate_attacks(folder: RunFolder, settings: Sequence[Attack]) -> dict[str,
     test = recipe.data.load(recipe.seed).test
     if not len(test):
         raise OptionError(f"{recipe.name} has no test images to attack: choose a run that holds out test images.")
-    normalized = recipe.normalize == "data"  # attacks act on pixels in [0, 1]
-    normalization = Standardize(*image_statistics(recipe)) if normalized else None
-    classifier = PixelClassifier(model, normalization).to(fabric.device)
+    if recipe.normalize == "data":  # attacks act on pixels in [0, 1]
+        model = prepend_standardize(model, *image_statistics(recipe))
+    classifier = PixelClassifier(model).to(fabric.device)
     numbers: dict[str, Any] = {}
     with task_bars() as watch:
         for attack in settings:

@@ -10,21 +10,19 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from ...errors import OplWarning
-from .logistic import fit, float32_suffices, inner_products, not_finite_error, one_hot
+from .logistic import fit, inner_products, not_finite_error, one_hot
 
 WORK_BYTES = 40 * 2**20  # of all running chunks, in their dtype; features that need float64 take five times more
 WORKERS = 6
 TIE = 32  # multiples of the machine epsilon by which tied scores may differ
 
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
-Result = TypeVar("Result")
 _lock = threading.Lock()
 
 
@@ -118,24 +116,19 @@ def ridge(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, alpha: 
 
 
 def ridge_scores(support: Tensor, labels: Tensor, queries: Tensor, way: int, alpha: float) -> Tensor:
-    """Return (E, q, way), the values of the ridge regressions at the queries; all features are float32 or float64.
+    """Return (E, q, way), the values of the ridge regressions at the queries, computed in float64.
 
     Example:
         >>> ridge_scores(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), torch.tensor([[[2.0]]]), 2, alpha=0.5)
-        tensor([[[-1.5000,  1.5000]]])
+        tensor([[[-1.5000,  1.5000]]], dtype=torch.float64)
     """
-    mean, centered, gram = inner_products(support)
+    mean, centered, gram = inner_products(support.double())
     targets = 2 * one_hot(labels, way, torch.float64) - 1
     offset = targets.mean(2, keepdim=True)
-    system = gram.double() + alpha * torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
-    duals = torch.linalg.solve(system, (targets - offset).mT).mT
-    weights = torch.bmm(duals.to(centered), centered)
-    values = torch.baddbmm(offset.mT.to(mean) - torch.bmm(mean, weights.mT), queries, weights.mT)
-    imprecise = float32_suffices(gram, 1 / alpha).logical_not()
-    if gram.dtype != torch.float64 and imprecise.any():
-        double = ridge_scores(support[imprecise].double(), labels[imprecise], queries[imprecise].double(), way, alpha)
-        values[imprecise] = double.to(values)
-    return values
+    system = gram + alpha * torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
+    duals = torch.linalg.solve_ex(system, (targets - offset).mT)[0].mT
+    weights = torch.bmm(duals, centered)
+    return torch.baddbmm(offset.mT - torch.bmm(mean, weights.mT), queries.double(), weights.mT)
 
 
 def sklearn_logistic(support: Tensor, labels: Tensor, queries: Tensor, way: int, *, C: float = 1.0) -> Tensor:
@@ -188,12 +181,17 @@ def predict(
 
     `scores` maps support (e, n, D), labels (e, n) and queries (e, q, D) to (e, q, way). With `by_row` it maps to
     (e, q, n): its values belong to the support rows, whose classes are then predicted.
+
+    On the CPU each chunk of the episodes has one thread, and as many chunks run in parallel as torch has threads (at
+    most six): threads that share each small operation would mostly wait for each other. Without `threaded`, one chunk
+    runs at a time.
     """
     labels = labels.to(support.device).long().expand(support.shape[:2])
     predictions = torch.zeros(queries.shape[:2], dtype=torch.long, device=support.device)
     if not predictions.numel():
         return predictions
 
+    @torch.no_grad()  # in the worker thread
     def work(part: slice) -> None:
         rows = support[part] if support.dtype == torch.float64 else support[part].float()
         values = scores(rows, labels[part], queries[part].to(rows))
@@ -202,38 +200,20 @@ def predict(
         best = first_best(values)
         predictions[part] = labels[part].gather(1, best) if by_row else best
 
-    map_chunks(work, support, way, queries.shape[1], threaded=threaded)
-    return predictions
-
-
-def map_chunks(
-    work: Callable[[slice], Result], support: Tensor, way: int, queries: int = 0, *, threaded: bool = True
-) -> list[Result]:
-    """Return the results of `work` for each chunk of the episodes, without gradients.
-
-    On the CPU each chunk has one thread, and as many chunks run in parallel as torch has threads (at most six): threads
-    that share each small operation would mostly wait for each other. Without `threaded`, one chunk runs at a time.
-
-    Example:
-        >>> map_chunks(lambda part: part, torch.zeros(3, 5000, 4096), way=5)
-        [slice(0, 1, None), slice(1, 2, None), slice(2, 3, None)]
-    """
-
-    @torch.no_grad()  # in the worker thread
-    def without_gradients(part: slice) -> Result:
-        return work(part)
-
     if support.device.type != "cpu":
-        return [without_gradients(part) for part in _chunks(support, way, queries, workers=1)]
+        for part in _chunks(support, way, queries.shape[1], workers=1):
+            work(part)
+        return predictions
     with _lock:
         threads = torch.get_num_threads()
         workers = min(threads, WORKERS) if threaded else 1
         torch.set_num_threads(1)
         try:
             with ThreadPoolExecutor(workers) as pool:
-                return list(pool.map(without_gradients, _chunks(support, way, queries, workers)))
+                list(pool.map(work, _chunks(support, way, queries.shape[1], workers)))
         finally:
             torch.set_num_threads(threads)
+    return predictions
 
 
 def _chunks(support: Tensor, way: int, queries: int, workers: int) -> list[slice]:

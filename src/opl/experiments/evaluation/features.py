@@ -32,7 +32,7 @@ from ..run_folder import RunFolder, measure_name
 from ..seeds import Purpose
 from ..settings import to_json
 from ..statistics import interval
-from ..training.build import batches, finished_model, parse_recipe
+from ..training.build import batches, finished_model, finished_recipe
 from ..training.engine import commit, launch
 from ..training.validation import Predictions, Validation, collect, plain_batches, validate, validate_part
 from ..types import Images
@@ -47,11 +47,9 @@ def unwatched(task: str, done: int, total: int) -> None:
 
 def reopen(folder: RunFolder) -> tuple[Any, Recipe, Network]:
     """Load a finished run on a single process; return the Fabric, the recipe and the model."""
-    model = finished_model(folder)
-    recipe = replace(parse_recipe(folder.recipe()), devices=1, nodes=1)
+    recipe = replace(finished_recipe(folder), devices=1, nodes=1)
     fabric = launch(recipe)
-    model.to(fabric.device)
-    return fabric, recipe, model
+    return fabric, recipe, finished_model(folder).to(fabric.device)
 
 
 def write_numbers(

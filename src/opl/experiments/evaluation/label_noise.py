@@ -1,41 +1,34 @@
 """Evaluation of label noise: whether a network memorized wrong labels, and whether its loss separates them."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import FolderError, OptionError
 from ...geometry import detection
 from ...losses.truncated import cross_entropies
-from ..models.modes import evaluation_mode
 from ..run_folder import RunFolder
-from ..training.build import batches
 from ..training.engine import commit
-from ..training.validation import plain_batches
-from ..types import Batch
-from .features import reopen
+from ..training.validation import Predictions
+from .features import predictions, reopen
 
 
-@torch.no_grad()
-def label_noise(model: nn.Module, batches: Iterable[Batch], true: Tensor) -> tuple[dict[str, float], dict[str, Tensor]]:
+def label_noise(trained: Predictions, true: Tensor) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Measure memorization in percent; also return each image's cross-entropy and predicted class.
 
     `noise/fitted`: how many correct labels the network predicts. `noise/memorized`: how many wrong labels it predicts.
     `noise/recovered`: for how many images with a wrong label it predicts the true class. `noise/told`: how often a
     wrong label has a larger cross-entropy than a correct one (the area under the ROC curve; 50 is chance). Percentages
-    of empty sets are omitted. The batches are the training images, not augmented, with their given labels, and `true`
-    (N,) the true labels. The model's mode is restored.
+    of empty sets are omitted.
+
+    Args:
+        trained: logits of the training images, not augmented, and the labels that they were trained with.
+        true: (N,) true labels.
     """
-    predicted, entropy, given = torch.empty_like(true), torch.empty(len(true)), torch.empty_like(true)
-    with evaluation_mode(model):
-        for batch in batches:
-            logits = model(batch.images).logits.float()
-            rows = batch.rows.cpu()
-            predicted[rows], given[rows] = logits.argmax(1).cpu(), batch.labels.cpu()
-            entropy[rows] = cross_entropies(logits, batch.labels).cpu()
+    given, predicted = trained.labels, trained.logits.argmax(1)
+    entropy = cross_entropies(trained.logits, given)
     wrong = given != true
     shares = {
         "noise/fitted": (predicted == given)[~wrong],
@@ -68,10 +61,7 @@ def evaluate_label_noise(folder: RunFolder) -> dict[str, Any]:
             "that it was trained on."
         )
     noisy = replace(part, labels=part.labels.scatter(0, rows, given.to(part.labels)))
-    with fabric.autocast():
-        numbers, arrays = label_noise(
-            model, plain_batches(batches(fabric, recipe, noisy, alone=True), model), part.labels[rows]
-        )
+    numbers, arrays = label_noise(predictions(fabric, recipe, model, noisy), part.labels[rows])
     content = {"numbers": numbers, "commit": commit()}
     folder.write_measure("noise", content, {name: values.numpy() for name, values in arrays.items()})
     return numbers

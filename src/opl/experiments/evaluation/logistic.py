@@ -15,9 +15,7 @@ from torch import Tensor
 
 from ...errors import FeatureError
 
-QUICK_LIMIT, LIMIT, NEWTON_LIMIT = 50, 500, 100  # iterations
-NEWTON_SIZE = 1000  # equations; with more, a Newton step takes seconds
-NEWTON_BYTES = 7 * 2**20  # memory of the Newton systems that are solved together
+QUICK_LIMIT, LIMIT = 50, 2000  # iterations in float32 and in float64
 ROUNDING = 2e-5  # allowed change of a logit by float32 rounding
 SLOPE_LEFT = 0.25  # the line search ends when at most this fraction of the slope is left
 SEARCHES = 30
@@ -46,8 +44,8 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float = 1.0, tol: float = 
     """Minimize `½‖W‖² + C Σ cross-entropy` in each episode; the intercepts are not penalized and sum to 0.
 
     For two classes scikit-learn penalizes the difference w of the weights, `½‖w‖²`, and so does this function: W is
-    ±w/2. Float32 features are processed in float32 if its rounding is negligible, otherwise in float64. Problems that
-    converge slowly are solved by Newton's method. `tol` is the allowed relative error of the weights.
+    ±w/2. Float32 features are processed in float32 if its rounding is negligible and the problem converges quickly,
+    otherwise in float64. `tol` is the allowed relative error of the weights.
 
     Example:
         >>> result = fit(torch.tensor([[[0.0], [1.0]]]), torch.tensor([[0, 1]]), way=2)
@@ -58,7 +56,9 @@ def fit(support: Tensor, labels: Tensor, way: int, C: float = 1.0, tol: float = 
     mean, centered, gram = inner_products(support)
     targets = one_hot(labels, way, support.dtype)
     double = support.dtype == torch.float64
-    solution = (_solve_carefully if double else _solve_quickly)(gram, targets, penalized, tol)
+    precise = torch.ones_like(mean[:, 0, 0], dtype=torch.bool) if double else float32_suffices(gram, penalized)
+    solution = empty_solution(targets)
+    solution.put(precise, solve(gram[precise], targets[precise], penalized, tol, LIMIT if double else QUICK_LIMIT))
     weights = torch.bmm(solution.weights, centered)
     intercepts = solution.intercepts - torch.bmm(weights, mean.mT).squeeze(2)
     result = Fit(weights, intercepts, solution.iterations, solution.converged)
@@ -100,27 +100,6 @@ def float32_suffices(gram: Tensor, C: float) -> Tensor:
     return C * gram.diagonal(dim1=1, dim2=2).sum(1) * torch.finfo(gram.dtype).eps <= ROUNDING
 
 
-def _solve_quickly(gram: Tensor, targets: Tensor, C: float, tol: float) -> Fit:
-    """Solve the problems for which low precision and few iterations suffice."""
-    precise = float32_suffices(gram, C)
-    if precise.all():
-        return solve(gram, targets, C, tol, QUICK_LIMIT)
-    solution = empty_solution(targets)
-    solution.put(precise, solve(gram[precise], targets[precise], C, tol, QUICK_LIMIT))
-    return solution
-
-
-def _solve_carefully(gram: Tensor, targets: Tensor, C: float, tol: float) -> Fit:
-    """Solve by conjugate gradients, then by Newton's method for the problems that did not converge."""
-    solution = solve(gram, targets, C, tol, LIMIT)
-    size = targets.shape[1] * (targets.shape[2] + 1)
-    if size <= NEWTON_SIZE:
-        unsolved = solution.converged.logical_not().nonzero().squeeze(1)
-        for rows in torch.split(unsolved, max(1, NEWTON_BYTES // (8 * size**2))) if len(unsolved) else ():
-            solution.put(rows, solve(gram[rows], targets[rows], C, tol, NEWTON_LIMIT, newton=True))
-    return solution
-
-
 def empty_solution(targets: Tensor) -> Fit:
     """Return zero solutions with zero iterations."""
     zeros = torch.zeros_like(targets)
@@ -128,7 +107,7 @@ def empty_solution(targets: Tensor) -> Fit:
     return Fit(zeros, zeros[:, :, 0].clone(), counts, counts.bool())
 
 
-def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newton: bool = False) -> Fit:
+def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int) -> Fit:
     """Minimize `½‖W‖² + C Σ cross-entropy` for each problem, until `‖gradient‖ <= tol ‖W‖` or rounding dominates.
 
     The weights are `W = duals @ rows`. The objective is at least as convex as `½‖W‖²`, so W is then within about
@@ -141,7 +120,6 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
         C: weight of the cross-entropy.
         tol: allowed error as a fraction of ‖W‖.
         limit: maximum number of iterations; unfinished problems have `converged` False, and their last duals.
-        newton: solve a system of `way (n + 1)` equations in each step, for problems on which gradient steps are slow.
 
     Example:
         >>> gram = torch.tensor([[[1.0, -1.0], [-1.0, 1.0]]], dtype=torch.float64)
@@ -149,7 +127,7 @@ def solve(gram: Tensor, targets: Tensor, C: float, tol: float, limit: int, newto
         tensor([[[ 0.2606, -0.2606],
                  [-0.2606,  0.2606]]], dtype=torch.float64)
     """
-    search = (_Newton if newton else _Search).start(gram, targets, C)
+    search = _Search.start(gram, targets, C)
     solution = empty_solution(targets)
     for iteration in range(limit + 1):
         search.record(solution, search.done(tol), iteration)
@@ -265,8 +243,9 @@ class _Search:
 
     def _aim(self, residual: Tensor, slack: Tensor) -> None:
         """Choose the next direction by Polak-Ribière; use steepest descent if that is no descent direction."""
-        before = self.size
-        pulled, eased = self._gradient()
+        before, (_, way, n) = self.size, self.targets.shape
+        pulled, eased = torch.bmm(self.residual, self.gram), self.slack * (way / (self.C * n))
+        self.size = _inner(self.residual, pulled) + _inner(self.slack, eased)
         memory = ((self.size - _inner(residual, pulled) - _inner(slack, eased)) / before).clamp(min=0)
         slope = memory * self.slope - self.size
         down = slope < 0
@@ -274,45 +253,6 @@ class _Search:
         self.direction = torch.addcmul(-self.residual, memory, self.direction)
         self.along = torch.addcmul(-pulled, memory, self.along)
         self.turn = torch.addcmul(-eased, memory, self.turn)
-
-    def _gradient(self) -> tuple[Tensor, Tensor]:
-        """Return residual @ gram and the intercepts' gradient, scaled by their initial curvature; update `size`."""
-        _, way, n = self.targets.shape
-        pulled, eased = torch.bmm(self.residual, self.gram), self.slack * (way / (self.C * n))
-        self.size = _inner(self.residual, pulled) + _inner(self.slack, eased)
-        return pulled, eased
-
-
-class _Newton(_Search):
-    """The same search along Newton directions, which minimize a quadratic approximation of the objective."""
-
-    def _aim(self, residual: Tensor, slack: Tensor) -> None:
-        pulled, eased = self._gradient()
-        step = self._solution()
-        direction, turn = step[..., :-1], step[..., -1:]
-        along = torch.bmm(direction, self.gram)
-        slope = _inner(self.residual, along) + _inner(self.slack, turn)
-        down = slope < 0
-        self.direction = torch.where(down, direction, -self.residual)
-        self.along, self.turn = torch.where(down, along, -pulled), torch.where(down, turn, -eased)
-        self.slope = torch.where(down, slope, -self.size)
-
-    def _solution(self) -> Tensor:
-        """Return (E, way, n + 1): the steps of duals and intercepts that would zero the residuals and sums of duals."""
-        E, way, n = self.targets.shape
-        same = torch.eye(way, dtype=self.gram.dtype, device=self.gram.device)
-        p = self.probabilities.mT
-        bend = self.C * (torch.diag_embed(p) - p[..., None] * p[..., None, :])  # (E, n, way, way)
-        rows = torch.cat([self.gram, torch.ones_like(self.gram[..., :1])], dim=2)
-        system = self.gram.new_zeros(E, way, n + 1, way, n + 1)
-        system[:, :, :n] = bend.transpose(1, 2)[..., None] * rows[:, None, :, None]
-        system[:, :, :n, :, :n] += same[:, None, :, None] * torch.eye(n).to(same)[:, None]
-        system[:, :, n, :, :n] = same[:, :, None]
-        system[:, :, n, :, n] = 1  # intercepts sum to 0: a shift of all of them changes nothing
-        target = -torch.cat([self.residual, self.duals.sum(2, keepdim=True)], dim=2)
-        size = way * (n + 1)
-        step: Tensor = torch.linalg.solve_ex(system.view(E, size, size), target.reshape(E, size))[0]
-        return step.view(E, way, n + 1)
 
 
 def _inner(a: Tensor, b: Tensor) -> Tensor:

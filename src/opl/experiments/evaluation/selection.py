@@ -23,7 +23,7 @@ from ..data.episode_sampling import MetaEpisodes, VariableEpisode
 from ..data.meta_dataset import MetaDataSet
 from ..models import Network
 from ..run_folder import FEATURES, RunFolder
-from ..training.build import finished_model, input_statistics, parse_recipe
+from ..training.build import finished_model, finished_recipe, input_statistics
 from ..training.engine import launch
 from ..training.progress import task_bars
 from ..types import Images
@@ -37,7 +37,7 @@ BLOCK = 500  # images that are read and encoded together
 
 def evaluate_selection(folder: RunFolder, settings: Sequence[Selection]) -> dict[str, Any]:
     """Evaluate the family of a run on some targets; write the numbers of each target, and of their mean."""
-    device = launch(replace(parse_recipe(folder.recipe()), devices=1, nodes=1)).device
+    device = launch(replace(finished_recipe(folder), devices=1, nodes=1)).device
     family = open_family(folder, device)
     members = {member.recipe.name: member.folder.weights_sum() for member in family[:-1]}
     numbers: dict[str, Any] = {}
@@ -69,16 +69,12 @@ class Extractor:
     """A finished run as a source of features, which are computed once for each target and kept in its folder."""
 
     def __init__(self, folder: RunFolder, device: torch.device) -> None:
-        if not folder.done:
-            raise FolderError(f"{folder.path} is not a finished run: finish it with opl train first.")
-        self.folder, self.device = folder, device
-        self.recipe = parse_recipe(folder.recipe())
+        self.folder, self.device, self.recipe = folder, device, finished_recipe(folder)
 
     @cached_property
     def network(self) -> Network:
         """The network, loaded on first use."""
-        network = finished_model(self.folder).to(self.device).eval()
-        return network.requires_grad_(False)
+        return finished_model(self.folder).to(self.device).eval().requires_grad_(False)
 
     @property
     def data(self) -> MetaDataSet:

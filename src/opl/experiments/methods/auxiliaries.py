@@ -230,8 +230,7 @@ class ActivationMapTerm(Term):
 
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return this process's part of the mean over the global batch, for the model's last forward pass."""
-        if self.tap is None:
-            raise OptionError("the pooling layer was not tapped before the forward pass: call prepare(model) first.")
+        assert self.tap is not None  # the objective has called prepare
         maps, head = self.tap.take(), unwrap(model).get_submodule("fc")
         maps = maps[: len(batch.labels)]  # a forward pass may append images to the batch, such as rotated twins
         maps = maps[:, :, None, None] if maps.ndim == 2 else maps

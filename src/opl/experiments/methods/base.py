@@ -133,21 +133,12 @@ class SupervisedObjective(Objective):
         """Compute the criterion."""
         batch = self.change(model, batch)
         output = self.predict(model, batch)
-        return Losses({self.name: (self.weight, self.criterion_sum(output, batch))}, output, self.term_batch(batch))
+        return Losses({self.name: (self.weight, self.criterion(output.logits, batch.labels))}, output, batch)
 
     def predict(self, model: nn.Module, batch: Batch) -> Output:
         """Run the model on the batch; a method that modifies the forward pass overrides this."""
         output: Output = model(batch.images, batch.labels) if self.guided else model(batch.images)
         return output
-
-    def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
-        """Return the sum of the criterion over the samples."""
-        value: Tensor = self.criterion(output.logits, batch.labels)
-        return value
-
-    def term_batch(self, batch: Batch) -> Batch:
-        """Return the batch to pass to the terms."""
-        return batch
 
 
 def batch_share(batch: Batch) -> float:

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from ...errors import OptionError
 from ...heads import Head
 from ..models.modes import unwrap
 from ..types import Batch, Output, TaskShape
@@ -43,8 +42,5 @@ class HeadPenaltyTerm(Term):
     def forward(self, model: nn.Module, output: Output, batch: Batch) -> Tensor:
         """Return this process's part of the mean penalty over the global batch."""
         head = unwrap(model).get_submodule("fc")
-        if not isinstance(head, Head):
-            raise OptionError(
-                f"the model ends in {type(head).__name__}, which has no penalty: build it with the head of the method."
-            )
+        assert isinstance(head, Head)  # the head of the method
         return head.penalty(output.features, batch.labels) * batch_share(batch)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..._ranges import Count, CountOrZero, PositiveFraction, check_settings
+from ..._ranges import Count, CountOrZero, PositiveFraction
 from ...errors import OptionError
 from ...schedules import StepCounter
 from ..models.modes import unwrap
@@ -40,7 +40,6 @@ class Pruning(Method):
 
     def build(self, shape: TaskShape) -> "PruningObjective":
         """Build the objective; its state has the records and whether the search has ended."""
-        check_settings(self, "method.")
         return PruningObjective(self, shape.steps)
 
 

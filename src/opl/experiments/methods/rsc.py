@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..._ranges import Count, Fraction, NotNegative, check_settings
+from ..._ranges import Count, Fraction, NotNegative
 from ...errors import OptionError
 from ...schedules import StepCounter
 from ..models import Network
@@ -68,7 +68,6 @@ class RSC(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; only its auxiliary losses can have parameters."""
-        check_settings(self)
         if self.rule == "domainbed" and self.spatial:
             raise OptionError(f"spatial is {self.spatial}, but DomainBed's rule masks only channels: set it to 0.")
         return RSCObjective(self, shape)

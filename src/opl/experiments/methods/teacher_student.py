@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from ..._ranges import Fraction, NotNegative, Positive, check_settings
+from ..._ranges import Fraction, NotNegative, Positive
 from ...errors import OptionError
 from ...losses import knowledge
 from ...losses.knowledge import KnowledgeDistillationLoss
@@ -53,7 +53,6 @@ class Distillation(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; the teacher is not part of its state."""
-        check_settings(self)
         taught = TeacherTerm(Teacher.of(shape), self.temperature)
         terms = {"distillation": (self.weight, taught), **build_terms(self.auxiliary, shape)}
         return SupervisedObjective(terms, weight=1 - self.weight)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..._ranges import Count, CountOrZero, Fraction, Range, check_settings
+from ..._ranges import Count, CountOrZero, Fraction, Range
 from ...errors import OptionError
 from ...functional import IGNORE_INDEX
 from ...losses import truncated
@@ -17,7 +17,7 @@ from ...losses.truncated import TruncatedLoss, keep_mask
 from ..models.modes import evaluation_mode
 from ..types import Batch, Output, TaskShape
 from .auxiliaries import OPL, AuxiliaryMethod, build_terms
-from .base import Objective, SupervisedObjective, is_distributed
+from .base import Losses, Objective, is_distributed
 
 Select = Literal["noisy-val", "test-as-released"]
 MONITORS = {"noisy-val": "val/top1", "test-as-released": "test/top1"}
@@ -51,7 +51,6 @@ class TruncatedLq(AuxiliaryMethod):
 
     def build(self, shape: TaskShape) -> Objective:
         """Build the objective; its state includes which samples are kept."""
-        check_settings(self)
         if self.leave_out and not all(isinstance(loss, OPL) for loss in self.auxiliary):
             raise OptionError(
                 "leave_out works with OPL only, because other losses use the whole batch: use OPL alone or "
@@ -60,30 +59,27 @@ class TruncatedLq(AuxiliaryMethod):
         return TruncatedObjective(self, shape)
 
 
-class TruncatedObjective(SupervisedObjective):
+class TruncatedObjective(Objective):
     """Truncated Lq and auxiliary losses; `kept` is a mask over the training images by row, equal on all processes."""
 
     kept: Tensor
-    criterion: TruncatedLoss
 
     def __init__(self, settings: TruncatedLq, shape: TaskShape) -> None:
-        loss = TruncatedLoss(q=settings.q, k=settings.k, reduction="sum")
-        super().__init__(build_terms(settings.auxiliary, shape), loss, "truncated")
+        super().__init__(build_terms(settings.auxiliary, shape))
+        self.criterion = TruncatedLoss(q=settings.q, k=settings.k, reduction="sum")
         self.settings, self.monitor = settings, MONITORS[settings.select]
         self.register_buffer("kept", torch.ones(sum(shape.counts), dtype=torch.bool))
         self.best: dict[str, Tensor] = {}
         self.score = -1.0
 
-    def criterion_sum(self, output: Output, batch: Batch) -> Tensor:
-        """Return the sum over samples; pruned samples contribute a constant."""
-        value: Tensor = self.criterion(output.logits, batch.labels, self.kept[batch.rows])
-        return value
-
-    def term_batch(self, batch: Batch) -> Batch:
-        """Return the batch; with `leave_out`, the labels of pruned samples are set to `IGNORE_INDEX`."""
-        if not self.settings.leave_out:
-            return batch
-        return batch._replace(labels=batch.labels.where(self.kept[batch.rows], IGNORE_INDEX))
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """Compute the loss, to which pruned samples contribute a constant; with `leave_out`, terms ignore them."""
+        output: Output = model(batch.images)
+        kept = self.kept[batch.rows]
+        loss = self.criterion(output.logits, batch.labels, kept)
+        if self.settings.leave_out:
+            batch = batch._replace(labels=batch.labels.where(kept, IGNORE_INDEX))
+        return Losses({"truncated": (1.0, loss)}, output, batch)
 
     def before_epoch(self, epoch: int, model: nn.Module, everything: Callable[[], Iterator[Batch]]) -> None:
         """Switch from cross-entropy to Lq after the warm-up; prune, if the epoch is due."""

@@ -124,8 +124,8 @@ class RunFolder:
         different = [name for name in different if name not in DERIVED] or different
         if different:
             raise FolderError(
-                f"{self.path} holds a run with other settings ({', '.join(different[:3])}): choose another --out, or "
-                "delete the folder."
+                f"{self.path} holds a run with other settings ({', '.join(different[:3])}): choose another folder with "
+                "--out, or delete the folder."
             )
 
     def sweep(self) -> None:
@@ -166,8 +166,8 @@ class RunFolder:
         """Record the corrupted labels; raise if the run was started with a different noise matrix."""
         if self.manifest.has(NOISE) and self.noise().get("matrix") != facts["matrix"]:
             raise FolderError(
-                f"{self.path} holds a run with another noise matrix, so its file changed: choose another --out, or "
-                "delete the folder."
+                f"{self.path} holds a run with another noise matrix, so its file changed: choose another folder with "
+                "--out, or delete the folder."
             )
         self.write_outputs(arrays, "noise")
         self.manifest.write_json(NOISE, facts)

@@ -51,7 +51,7 @@ def own(root: Path, *names: str, wait: float = 0.0) -> Iterator[Path]:
 
 
 def _describe_owner(folder: Path) -> str:
-    """The process that owns the folder, in words."""
+    """Describe the process that owns the folder."""
     try:
         owner = read_json(folder / OWNER, 4096, links=False)
         return f"process {int(owner['process'])} on {owner['host']!s} since {owner['since']!s}"

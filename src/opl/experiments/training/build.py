@@ -63,11 +63,16 @@ def build_model(recipe: Recipe, settings: Model | None = None) -> Network:
     return model
 
 
-def finished_model(folder: RunFolder) -> Network:
-    """Load the model of a finished run."""
+def finished_recipe(folder: RunFolder) -> Recipe:
+    """Read the recipe of a finished run."""
     if not folder.done:
         raise FolderError(f"{folder.path} is not a finished run: finish it with opl train first.")
-    recipe = parse_recipe(folder.recipe())
+    return parse_recipe(folder.recipe())
+
+
+def finished_model(folder: RunFolder) -> Network:
+    """Load the model of a finished run."""
+    recipe = finished_recipe(folder)
     model = build_model(recipe, recipe.model.rebuilt(folder.result()))
     model.load_state_dict(folder.weights())
     return model

@@ -180,12 +180,12 @@ def describe_loss(error: Exception, timeout: float) -> DistributedError | None:
         return None
     if "timed out" in text or "timeout" in text:
         return DistributedError(
-            f"another process of this run did not answer for {timeout:g} s, so all end: the same command resumes from "
-            "the last checkpoint; --timeout gives slow processes more time."
+            f"another process of this run did not answer for {timeout:g} s, so all end: run the same command again to "
+            "resume from the last checkpoint, with a longer --timeout if the processes are slow."
         )
     return DistributedError(
-        "another process of this run has ended, so all end: see its own message for the reason, if it wrote one; the "
-        "same command resumes from the last checkpoint."
+        "another process of this run has ended, so all end: look for its message, which names the reason; the same "
+        "command resumes from the last checkpoint."
     )
 
 

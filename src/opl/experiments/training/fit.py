@@ -178,7 +178,7 @@ class _Steps:
         if fails and not skips:
             before = ", ".join(f"{name} {value:.4g}" for name, value in totals.means().items()) or "none yet"
             raise DivergedError(
-                f"the loss is not finite in {where} ({', '.join(agreed.wrong)}); means of the epoch before: {before}: "
+                f"the loss is not finite in {where} ({', '.join(agreed.wrong)}); means of the epoch so far: {before}: "
                 "lower the learning rate, add a warm-up, or clip gradients."
             )
         if fails:

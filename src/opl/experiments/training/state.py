@@ -116,7 +116,7 @@ class Trained:
         if wrong:
             raise DivergedError(
                 f"the weights are not finite {where} ({', '.join(wrong[:3])}): lower the learning rate, add a warm-up, "
-                "or clip gradients; the checkpoint before is still good."
+                "or clip gradients; the last checkpoint is still good."
             )
 
     def _unshard(self) -> None:
