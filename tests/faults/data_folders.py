@@ -12,30 +12,35 @@ import json
 import math
 import os
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _contents import (
+from _files import (
+    DAMAGES,
     FOLDER,
     PIPE,
     SHARD,
+    VISIBLE,
     Files,
     Link,
     domains,
     encode,
+    epochs,
+    flip,
     for_parts,
     idx,
     npy,
     parquet,
     random_image,
+    read_json,
     write,
-)  # fmt: skip
-from _files import DAMAGES, VISIBLE, epochs, flip, read_json
+)
 from _process import Ended, call
 from campaign import Case, Verdict
 
@@ -73,28 +78,25 @@ class Folder(NamedTuple):
     name: str
     files: Files
     expect: str = "refused"
-    images: int | None = 24
+    images: int = 24
     """How many images are used."""
-    damage: tuple[str, str] | None = None
-    """A file and a kind of damage."""
 
 
 def cases(scratch: Path, share: float) -> Iterator[Case]:
     """Make every folder and train on it."""
-    plain = cache(lambda reader: _plain(reader, scratch / f"plain-{reader}-{os.getpid()}"))
     folders = [*_tables(), *_encodings(), *_folders(), *_array_files(), *_few_shot(), *_matrices(), *_weights()]
     for number, folder in enumerate(folders):
-        name = f"{number}: {folder.reader}: {folder.name}"
-        yield Case(name, lambda sandbox, folder=folder: _judge(folder, sandbox, plain))
+        yield Case(f"{number}: {folder.reader}: {folder.name}", partial(_judge, folder))
     for reader in ("domains", "table"):
-        yield Case(f"the plain {reader}", lambda _, reader=reader: Verdict("right" if plain(reader) else "lost"))
+        yield Case(f"the plain {reader}", lambda _, reader=reader: Verdict("right" if _plain(reader) else "lost"))
 
 
-def _plain(reader: str, sandbox: Path) -> list[Any]:
+@cache
+def _plain(reader: str) -> list[Any]:
     """The epochs of a training on the plain folder."""
-    sandbox.mkdir()
-    _read(Folder(reader, "", {SHARD: parquet(COLUMNS)} if reader == "table" else IMAGES), sandbox)
-    return epochs(sandbox / "out" / "domains-erm" / "seed-0")
+    with tempfile.TemporaryDirectory() as sandbox:
+        _read(Folder(reader, "", {SHARD: parquet(COLUMNS)} if reader == "table" else IMAGES), Path(sandbox))
+        return epochs(Path(sandbox) / "out" / "domains-erm" / "seed-0")
 
 
 def _read(folder: Folder, sandbox: Path) -> Ended:
@@ -102,8 +104,6 @@ def _read(folder: Folder, sandbox: Path) -> Ended:
     data = sandbox / "data"
     data.mkdir()
     write(data, folder.files)
-    if folder.damage:
-        DAMAGES[folder.damage[1]](data / folder.damage[0], data)
     file = next(data.iterdir(), Path("missing.safetensors"))
     function = (lambda: _read_noise(file)) if folder.reader == "noise" else None
     return call(READERS[folder.reader].replace("{}", file.name), sandbox, limit=LIMIT, function=function)
@@ -115,7 +115,7 @@ def _read_noise(file: Path) -> None:
     print(NoiseMatrix(path=str(file)).matrix(("a", "b", "c")).tolist())
 
 
-def _judge(folder: Folder, sandbox: Path, plain: Callable[[str], list[Any]]) -> Verdict:
+def _judge(folder: Folder, sandbox: Path) -> Verdict:
     ended = _read(folder, sandbox)
     if ended.code or ended.fault:
         mute = ended.outcome == "refused" and "opl:" not in ended.output
@@ -123,7 +123,7 @@ def _judge(folder: Folder, sandbox: Path, plain: Callable[[str], list[Any]]) -> 
     splits = next((read_json(file) for file in sandbox.glob("out/*/*/splits.json")), None)
     right = folder.expect != "refused"
     if folder.expect == "same":
-        right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == plain(folder.reader)
+        right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == _plain(folder.reader)
     elif folder.expect == "right" and splits is not None:
         right = splits["train"] + len(splits["val"]) + splits["test"] == folder.images
     return Verdict("refused" if "opl: warning:" in ended.output else "right" if right else "silent", ended=ended)
@@ -134,28 +134,27 @@ def _one(values: list[Any], value: Any) -> list[Any]:
     return [*values[:5], value, *values[6:]]
 
 
-def _table(name: str, columns: dict[str, Any], expect: str = "refused", names: list[str] | None = None) -> Folder:
-    features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
-    return Folder("table", name, {SHARD: parquet(columns, None if names is None else features)}, expect)
-
-
 def _damaged(reader: str, files: Files, file: str, *, flips: bool = False) -> Iterator[Folder]:
     """A folder in which one file is damaged; nobody can see a flipped bit, such as a changed pixel."""
     for kind in (*VISIBLE, *(kind for kind in DAMAGES if flips and kind.startswith("a bit flipped"))):
-        expect = "refused" if kind in VISIBLE else "any"
-        yield Folder(reader, f"{file}, {kind}", files, expect, damage=(file, kind))
+        make = lambda data, kind=kind: _damage(kind, file, files[file], data)  # noqa: E731
+        yield Folder(reader, f"{file}, {kind}", files | {file: make}, "refused" if kind in VISIBLE else "any")
 
 
-def _tables() -> Iterator[Folder]:
-    names, floats = ["x", "y", "z"], [float(label) for label in LABELS]
-    texts = [names[label] for label in LABELS]
-    labels: dict[str, Any] = {
+def _damage(kind: str, file: str, content: Any, folder: Path) -> Any:
+    return DAMAGES[kind](content(folder) if callable(content) else content, folder / file, folder)
+
+
+NAMES, FLOATS, ENCODED, PLACES = ["x", "y", "z"], [float(n) for n in LABELS], COLUMNS["image"], COLUMNS["domain"]
+TEXTS = [NAMES[label] for label in LABELS]
+LABEL_COLUMNS: dict[str, dict[str, Any]] = {  # by what is expected
+    "refused": {
         "one label null": _one(LABELS, None),
         "all labels null": pa.array([None] * 24, pa.int64()),
         "labels without a type": pa.nulls(24),
-        "one label NaN": _one(floats, math.nan),
-        "one label infinite": _one(floats, math.inf),
-        "one label 1.5": _one(floats, 1.5),
+        "one label NaN": _one(FLOATS, math.nan),
+        "one label infinite": _one(FLOATS, math.inf),
+        "one label 1.5": _one(FLOATS, 1.5),
         "fractional labels": pa.array([label + 0.25 for label in LABELS], pa.float32()),
         "one label -1": _one(LABELS, -1),
         "one label 3 of 3 classes": _one(LABELS, 3),
@@ -170,60 +169,73 @@ def _tables() -> Iterator[Folder]:
         "labels times": [datetime.datetime(2020, 1, 1)] * 24,
         "labels durations": [datetime.timedelta(days=label) for label in LABELS],
         "labels bytes": [bytes([label]) for label in LABELS],
-        "labels text and a null": _one(texts, None),
-        "labels text and an empty string": _one(texts, ""),
+        "labels text and a null": _one(TEXTS, None),
+        "labels text and an empty string": _one(TEXTS, ""),
         "one class": [0] * 24,
-    }
-    usable: dict[str, tuple[Any, str]] = {
-        "labels whole floats": (floats, "same"),
-        "labels int8": (pa.array(LABELS, pa.int8()), "same"),
-        "labels uint64": (pa.array(LABELS, pa.uint64()), "same"),
-        "labels digits as text": ([str(label) for label in LABELS], "same"),
-        "labels booleans": ([bool(label % 2) for label in LABELS], "right"),
-        "labels decimals": ([Decimal(label) for label in LABELS], "right"),
-        "labels text": (texts, "right"),
-        "labels of a dictionary": (pa.array(texts).dictionary_encode(), "right"),
-        "two of three classes": ([label % 2 for label in LABELS], "right"),
-    }
-    schemas: dict[str, tuple[Any, list[str], str]] = {
-        "labels outside the schema": (_one(LABELS, 3), names, "refused"),
-        "fewer names than labels": (LABELS, names[:2], "refused"),
-        "more names than labels": (LABELS, [*names, "w"], "refused"),
-        "a text that the schema lacks": (_one(texts, "w"), names, "refused"),
-        "no names in the schema": (LABELS, [], "same"),
-        "a name twice": (LABELS, ["x", "x", "z"], "right"),
-    }
-    images, places = COLUMNS["image"], COLUMNS["domain"]
-    columns: dict[str, tuple[dict[str, Any], str]] = {
-        "two label columns": ({"fine_label": [2 - label for label in LABELS]}, "right"),
-        "an unknown column": ({"note": ["x"] * 24}, "same"),
-        "images as plain bytes": ({"image": [image["bytes"] for image in images]}, "same"),
-        "images as text": ({"image": ["image"] * 24}, "refused"),
-        "images as numbers": ({"image": list(range(24))}, "refused"),
-        "images as arrays": ({"image": [[[0, 1], [2, 3]]] * 24}, "refused"),
-        "one image null": ({"image": _one(images, None)}, "refused"),
-        "one image without bytes": ({"image": _one(images, {"bytes": None, "path": None})}, "refused"),
-        "one image missing": ({"image": _one(images, {"bytes": None, "path": "nowhere.png"})}, "refused"),
-        "one image elsewhere": ({"image": _one(images, {"bytes": None, "path": "/etc/hostname"})}, "refused"),
-        "one domain null": ({"domain": _one(places, None)}, "refused"),
-        "one domain without a name": ({"domain": _one(places, "")}, "right"),
-        "domains as numbers": ({"domain": [ord(place) for place in places]}, "refused"),
-        "domains as lists": ({"domain": [[place] for place in places]}, "refused"),
-        "one domain alone": ({"domain": ["b"] * 24}, "refused"),
-        "a domain with a slash": ({"domain": [place.replace("a", "../a") for place in places]}, "right"),
-    }
-    changed: dict[str, dict[str, Any]] = {
-        **{f"no {key} column": {name: COLUMNS[name] for name in COLUMNS if name != key} for key in COLUMNS},
-        "columns in capitals": {name.title(): values for name, values in COLUMNS.items()},
-        "no rows": {name: pa.array(values)[:0] for name, values in COLUMNS.items()},
-        "one row": {name: pa.array(values)[:1] for name, values in COLUMNS.items()},
-        "no columns": {},
-    }
-    yield from (_table(name, COLUMNS | {"label": values}) for name, values in labels.items())
-    yield from (_table(name, COLUMNS | {"label": values}, expect) for name, (values, expect) in usable.items())
-    yield from (_table(name, COLUMNS | {"label": v}, expect, schema) for name, (v, schema, expect) in schemas.items())
-    yield from (_table(name, COLUMNS | new, expect) for name, (new, expect) in columns.items())
-    yield from (_table(name, values) for name, values in changed.items())
+    },
+    "same": {
+        "labels whole floats": FLOATS,
+        "labels int8": pa.array(LABELS, pa.int8()),
+        "labels uint64": pa.array(LABELS, pa.uint64()),
+        "labels digits as text": [str(label) for label in LABELS],
+    },
+    "right": {
+        "labels booleans": [bool(label % 2) for label in LABELS],
+        "labels decimals": [Decimal(label) for label in LABELS],
+        "labels text": TEXTS,
+        "labels of a dictionary": pa.array(TEXTS).dictionary_encode(),
+        "two of three classes": [label % 2 for label in LABELS],
+    },
+}
+OTHER_COLUMNS: dict[str, dict[str, dict[str, Any]]] = {
+    "refused": {
+        "images as text": {"image": ["image"] * 24},
+        "images as numbers": {"image": list(range(24))},
+        "images as arrays": {"image": [[[0, 1], [2, 3]]] * 24},
+        "one image null": {"image": _one(ENCODED, None)},
+        "one image without bytes": {"image": _one(ENCODED, {"bytes": None, "path": None})},
+        "one image missing": {"image": _one(ENCODED, {"bytes": None, "path": "nowhere.png"})},
+        "one image elsewhere": {"image": _one(ENCODED, {"bytes": None, "path": "/etc/hostname"})},
+        "one domain null": {"domain": _one(PLACES, None)},
+        "domains as numbers": {"domain": [ord(place) for place in PLACES]},
+        "domains as lists": {"domain": [[place] for place in PLACES]},
+        "one domain alone": {"domain": ["b"] * 24},
+    },
+    "same": {
+        "an unknown column": {"note": ["x"] * 24},
+        "images as plain bytes": {"image": [image["bytes"] for image in ENCODED]},
+    },
+    "right": {
+        "two label columns": {"fine_label": [2 - label for label in LABELS]},
+        "one domain without a name": {"domain": _one(PLACES, "")},
+        "a domain with a slash": {"domain": [place.replace("a", "../a") for place in PLACES]},
+    },
+}
+SCHEMAS: tuple[tuple[str, list[Any], list[str], str], ...] = (  # labels, names of classes, and what is expected
+    ("labels outside the schema", _one(LABELS, 3), NAMES, "refused"),
+    ("fewer names than labels", LABELS, NAMES[:2], "refused"),
+    ("more names than labels", LABELS, [*NAMES, "w"], "refused"),
+    ("a text that the schema lacks", _one(TEXTS, "w"), NAMES, "refused"),
+    ("no names in the schema", LABELS, [], "same"),
+    ("a name twice", LABELS, ["x", "x", "z"], "right"),
+)
+TABLES: dict[str, dict[str, Any]] = {  # none can be used
+    **{f"no {key} column": {name: COLUMNS[name] for name in COLUMNS if name != key} for key in COLUMNS},
+    "columns in capitals": {name.title(): values for name, values in COLUMNS.items()},
+    "no rows": {name: pa.array(values)[:0] for name, values in COLUMNS.items()},
+    "one row": {name: pa.array(values)[:1] for name, values in COLUMNS.items()},
+    "no columns": {},
+}
+
+
+def _tables() -> Iterator[Folder]:
+    changes = {expect: {name: {"label": v} for name, v in columns.items()} for expect, columns in LABEL_COLUMNS.items()}
+    for expect, name, change in ((e, *item) for t in (changes, OTHER_COLUMNS) for e in t for item in t[e].items()):
+        yield Folder("table", name, {SHARD: parquet(COLUMNS | change)}, expect)
+    for name, labels, names, expect in SCHEMAS:
+        features = {"label": {"names": names, "_type": "ClassLabel"}, "image": {"_type": "Image"}}
+        yield Folder("table", name, {SHARD: parquet(COLUMNS | {"label": labels}, features)}, expect)
+    yield from (Folder("table", name, {SHARD: parquet(columns)}) for name, columns in TABLES.items())
     yield from _damaged("table", {SHARD: parquet(COLUMNS)}, SHARD, flips=True)
     yield Folder("table", "the second shard missing", {"train-00000-of-00002.parquet": parquet(COLUMNS)})
     yield Folder("table", "an empty folder", {})
@@ -245,7 +257,8 @@ def _encodings() -> Iterator[Folder]:
     others = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
     contents |= {f"{data[:8]!r} as an image": (data, "refused") for data in others}
     for name, (data, expect) in contents.items():
-        yield _table(name, COLUMNS | {"image": _one(COLUMNS["image"], {"bytes": data, "path": None})}, expect)
+        columns = COLUMNS | {"image": _one(ENCODED, {"bytes": data, "path": None})}
+        yield Folder("table", name, {SHARD: parquet(columns)}, expect)
 
 
 CLASS_NAMES: tuple[str | bytes, ...] = (
