@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
+
+from _image_files import encoded
 
 Files = dict[str, Any]
 """The contents of a folder by name: as for `put`, or a function of the folder that returns one."""
@@ -56,17 +57,10 @@ def random_image(seed: int, size: int = 16) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8))
 
 
-def encode(image: Image.Image, kind: str = "PNG") -> bytes:
-    """An encoded image."""
-    stream = io.BytesIO()
-    image.save(stream, kind)
-    return stream.getvalue()
-
-
 def domains(seed: int = 0, per_class: int = 4) -> Files:
     """Two domains with three classes each: `<domain>/<class>/<image>.png`."""
     names = [f"{domain}/class-{label}/{i}.png" for domain in "ab" for label in range(3) for i in range(per_class)]
-    return {name: encode(random_image(1000 * seed + number)) for number, name in enumerate(names)}
+    return {name: encoded(random_image(1000 * seed + number)) for number, name in enumerate(names)}
 
 
 def parquet(columns: dict[str, Any], features: dict[str, Any] | None = None, **options: Any) -> bytes:
@@ -79,19 +73,7 @@ def parquet(columns: dict[str, Any], features: dict[str, Any] | None = None, **o
     return stream.getvalue()
 
 
-def idx(values: np.ndarray) -> bytes:
-    """An array in the idx format."""
-    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
-
-
-def npy(array: np.ndarray, **more: np.ndarray) -> bytes:
-    """An array in NumPy's format, or an archive of named arrays."""
-    stream = io.BytesIO()
-    np.savez(stream, **more) if more else np.save(stream, array)
-    return stream.getvalue()
-
-
-def flip(data: bytes, share: float, bit: int) -> bytes:
+def _flip(data: bytes, share: float, bit: int) -> bytes:
     """Flip one bit."""
     index = min(len(data) - 1, int(share * len(data)))
     return data[:index] + bytes([data[index] ^ 1 << bit]) + data[index + 1 :] if data else data
@@ -109,10 +91,10 @@ def _second_line(data: bytes, times: int) -> bytes:
 
 
 DAMAGES: dict[str, Callable[[bytes, Path, Path], Any]] = {  # of the content, the file, and the file of another run
-    "a bit flipped at the start": lambda data, *_: flip(data, 0.0, 1),
-    "a bit flipped in the middle": lambda data, *_: flip(data, 0.5, 0),
-    "a bit flipped at three quarters": lambda data, *_: flip(data, 0.75, 2),
-    "a bit flipped at the end": lambda data, *_: flip(data, 1.0, 4),
+    "a bit flipped at the start": lambda data, *_: _flip(data, 0.0, 1),
+    "a bit flipped in the middle": lambda data, *_: _flip(data, 0.5, 0),
+    "a bit flipped at three quarters": lambda data, *_: _flip(data, 0.75, 2),
+    "a bit flipped at the end": lambda data, *_: _flip(data, 1.0, 4),
     "cut in half": lambda data, *_: data[: len(data) // 2],
     "last bytes missing": lambda data, *_: data[:-3],
     "emptied": lambda *_: b"",
@@ -133,11 +115,6 @@ DAMAGES: dict[str, Callable[[bytes, Path, Path], Any]] = {  # of the content, th
     "replaced by a link to itself": lambda _, file, __: Link(file.name),
     "replaced by a link to an endless file": lambda *_: Link("/dev/zero"),
 }
-VISIBLE = (
-    "cut in half", "emptied", "zeroed", "deleted", "replaced by text", "replaced by a folder", "replaced by a pipe",
-    "replaced by a link to itself", "replaced by a link to an endless file",
-)  # fmt: skip
-"""Damage that every reader can see."""
 
 
 def damage(kind: str, file: Path, other: Path) -> None:

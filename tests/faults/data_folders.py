@@ -12,6 +12,7 @@ import json
 import math
 import os
 import pickle
+import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -21,28 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _files import (
-    DAMAGES,
-    FOLDER,
-    PIPE,
-    SHARD,
-    VISIBLE,
-    Files,
-    Link,
-    domains,
-    encode,
-    epochs,
-    flip,
-    for_parts,
-    idx,
-    npy,
-    parquet,
-    random_image,
-    read_json,
-    write,
-)
+from _files import DAMAGES, FOLDER, PIPE, SHARD, Files, Link, domains, epochs, for_parts, parquet, random_image, write
 from _process import Ended, call
 from campaign import Case, Verdict
+
+from _image_files import encoded
 
 LIMIT = 60.0  # seconds; the plain folder takes a few
 DOMAINS = (
@@ -63,12 +47,19 @@ READERS = {
 }
 LABELS = [label for _ in "ab" for label in range(3) for _ in range(4)]
 COLUMNS = {
-    "image": [{"bytes": encode(random_image(number)), "path": None} for number in range(24)],
+    "image": [{"bytes": encoded(random_image(number)), "path": None} for number in range(24)],
     "label": LABELS,
     "domain": ["a"] * 12 + ["b"] * 12,
 }
 IMAGES = domains()
 ONE = "a/class-1/3.png"
+
+
+VISIBLE = (
+    "cut in half", "emptied", "zeroed", "deleted", "replaced by text", "replaced by a folder", "replaced by a pipe",
+    "replaced by a link to itself", "replaced by a link to an endless file",
+)  # fmt: skip
+"""Damage that every reader can see."""
 
 
 class Folder(NamedTuple):
@@ -120,7 +111,7 @@ def _judge(folder: Folder, sandbox: Path) -> Verdict:
     if ended.code or ended.fault:
         mute = ended.outcome == "refused" and "opl:" not in ended.output
         return Verdict("silent" if mute else ended.outcome, ended=ended)
-    splits = next((read_json(file) for file in sandbox.glob("out/*/*/splits.json")), None)
+    splits = next((json.loads(file.read_text()) for file in sandbox.glob("out/*/*/splits.json")), None)
     right = folder.expect != "refused"
     if folder.expect == "same":
         right = epochs(sandbox / "out" / "domains-erm" / "seed-0") == _plain(folder.reader)
@@ -246,14 +237,14 @@ def _encodings() -> Iterator[Folder]:
     """Encoded images in a Parquet file, of which the sixth is odd or damaged."""
     contents: dict[str, tuple[bytes, str]] = {}
     for kind in ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF"):
-        whole = encode(random_image(5), kind)
+        whole = encoded(random_image(5), kind)
         contents[f"a {kind}"] = whole, "right"
         contents[f"a {kind} cut at 10 %"] = whole[: len(whole) // 10], "refused"
         contents[f"a {kind} cut at 60 %"] = whole[: 6 * len(whole) // 10], "any"
-        contents[f"a {kind} with a flipped bit"] = flip(whole, 0.5, 4), "any"
+        contents[f"a {kind} with a flipped bit"] = DAMAGES["a bit flipped in the middle"](whole, Path(), Path()), "any"
     modes = ("L", "1", "P", "RGBA", "LA")
-    contents |= {f"an image of mode {mode}": (encode(random_image(5).convert(mode)), "right") for mode in modes}
-    contents |= {f"an image of {size} pixels": (encode(random_image(0, size)), "right") for size in (1, 40)}
+    contents |= {f"an image of mode {mode}": (encoded(random_image(5).convert(mode)), "right") for mode in modes}
+    contents |= {f"an image of {size} pixels": (encoded(random_image(0, size)), "right") for size in (1, 40)}
     others = (b"", bytes(900), b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"<svg/>", b"P6 16 16 255\n" + bytes(768))
     contents |= {f"{data[:8]!r} as an image": (data, "refused") for data in others}
     for name, (data, expect) in contents.items():
@@ -287,8 +278,8 @@ def _folders() -> Iterator[Folder]:
     yield from (folder for folder in _damaged("domains", IMAGES, ONE) if "deleted" not in folder.name)
     for kind in ("GIF", "JPEG", "PPM", "EPS", "PDF"):
         expect = "right" if kind in ("GIF", "JPEG") else "refused"
-        yield Folder("domains", f"a {kind} named png", IMAGES | {ONE: encode(random_image(1), kind)}, expect)
-    logo = encode(random_image(1))
+        yield Folder("domains", f"a {kind} named png", IMAGES | {ONE: encoded(random_image(1), kind)}, expect)
+    logo = encoded(random_image(1))
     layouts: dict[str, tuple[Files, int, str]] = {
         "a text file beside images": (IMAGES | {"a/class-0/labels.csv": b"x"}, 24, "same"),
         "a text file beside domains": (IMAGES | {"LICENSE.txt": b"free"}, 24, "same"),
@@ -305,9 +296,20 @@ def _folders() -> Iterator[Folder]:
         "a class that is a link to its parent": (IMAGES | {"a/class-9": Link("..")}, 24, "any"),
     }
     yield from (Folder("domains", name, files, expect, n) for name, (files, n, expect) in layouts.items())
-    for lines in (b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
+    for lines in (PIPE, b"", b"\xff\xfe\x00", b"a/class-0/9.png 1\n", b"../../a/class-0/0.png 1\n", b"one two three\n"):
         files = IMAGES | {f"a_{kind}_kfold.txt": lines for kind in ("train", "crossval")}
-        yield Folder("lists", f"a list with {lines[:20]!r}", files)
+        yield Folder("lists", "pipes" if lines is PIPE else f"a list with {lines[:20]!r}", files)
+
+
+def _idx(values: np.ndarray) -> bytes:
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.tobytes()
+
+
+def _npy(array: np.ndarray, **more: np.ndarray) -> bytes:
+    """An array in NumPy's format, or an archive of named arrays."""
+    stream = io.BytesIO()
+    np.savez(stream, **more) if more else np.save(stream, array)
+    return stream.getvalue()
 
 
 def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = None) -> Files:
@@ -315,8 +317,8 @@ def _idx_files(rows: int = 40, test_size: int = 28, labels: np.ndarray | None = 
     for part, count, size in (("train", rows, 28), ("t10k", 20, test_size)):
         images = np.random.default_rng(0).integers(0, 256, (count, size, size), dtype=np.uint8)
         usual = labels is None or part != "train"
-        files[f"{part}-images-idx3-ubyte"] = idx(images)
-        files[f"{part}-labels-idx1-ubyte"] = idx((np.arange(count) % 10 if usual else labels).astype(np.uint8))
+        files[f"{part}-images-idx3-ubyte"] = _idx(images)
+        files[f"{part}-labels-idx1-ubyte"] = _idx((np.arange(count) % 10 if usual else labels).astype(np.uint8))
     return files
 
 
@@ -357,30 +359,32 @@ def _few_shot() -> Iterator[Folder]:
     files += [whole[:index] + bytes([whole[index] ^ 8]) + whole[index + 1 :] for index in (0, 1, 20, 60, 120)]
     for number, data in enumerate(files):
         yield Folder("cifar-fs-rfs", f"pickle {number}", for_parts(**{"CIFAR_FS_{}.pickle": data}))
-    archive = npy(images, images=np.zeros((4, 84, 84, 3), np.uint8))
+    yield Folder("cifar-fs-rfs", "pipes", for_parts(**{"CIFAR_FS_{}.pickle": PIPE}))
+    archive = _npy(images, images=np.zeros((4, 84, 84, 3), np.uint8))
     answers = pickle.dumps({"label_specific": [0, 0, 1, 1], "label_specific_str": ["a", "b"]})
     pairs = [(archive, answers), (archive[:99], answers), (b"", answers), (b"images", answers), (archive, b"")]
-    for number, (first, second) in enumerate([*pairs, (archive, pickle.dumps([0, 1])), (archive, pickle.dumps({}))]):
+    pairs += [(archive, pickle.dumps([0, 1])), (archive, pickle.dumps({})), (PIPE, answers), (archive, PIPE)]
+    for number, (first, second) in enumerate(pairs):
         parts = for_parts(**{"{}_images.npz": first, "{}_labels.pkl": second})
         yield Folder("tiered-imagenet-rfs", f"archive {number}", parts)
     rows = (
-        b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
+        PIPE, b"", b"filename,label\n", b"filename\n0.jpg\n", b"a,b\n0.jpg,x\n", b"filename,label\n\xff\xfe,\x00\n",
         b"filename,label\n../../0.jpg,n01532829\n", b"filename,label\n1.jpg,n01532829\n",
         b'filename,label\n"0.jpg,n\n',
     )  # fmt: skip
     for text in rows:
         parts = for_parts(**{"{}.csv": text}) | {"images/0.jpg": b""}
-        yield Folder("mini-imagenet-rfs", f"a CSV file with {text[:30]!r}", parts)
+        yield Folder("mini-imagenet-rfs", "pipes" if text is PIPE else f"a CSV file with {text[:30]!r}", parts)
 
 
 def _matrices() -> Iterator[Folder]:
     good = np.full((3, 3), 0.1) + 0.7 * np.eye(3)
-    yield Folder("noise", "a matrix in float64", {"m.npy": npy(good)}, "right")
-    yield Folder("noise", "a matrix in float32", {"m.npy": npy(good.astype(np.float32))}, "right")
+    yield Folder("noise", "a matrix in float64", {"m.npy": _npy(good)}, "right")
+    yield Folder("noise", "a matrix in float32", {"m.npy": _npy(good.astype(np.float32))}, "right")
     yield Folder("noise", "a matrix in JSON", {"m.json": json.dumps(good.tolist()).encode()}, "right")
     wrong = (good[:2], good[0], good[None], good * 3 - 2 / 3, good * np.nan, good * 2, good * 0, good * 1j, good[:0])
     for array in (*wrong, np.array([["a"] * 3] * 3)):
-        yield Folder("noise", f"a matrix {array.tolist()}"[:60], {"m.npy": npy(array)})
+        yield Folder("noise", f"a matrix {array.tolist()}"[:60], {"m.npy": _npy(array)})
     texts = {
         "m.json": ("", "{}", "[]", "[[1,2],[3]]", '[["a"]]', "null", "[" * 5000, "NaN", "[[1e999]]"),
         "m.txt": ("", "a b c", "1 2 3", "1;2;3", "\x00", "nan nan nan\n" * 3),

@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from _files import PIPE, SHARD, TEST_SHARD, Files, Link, encode, for_parts, parquet, write
+from _files import PIPE, SHARD, TEST_SHARD, Files, Link, for_parts, parquet, write
 from _process import MEMORY, prepare, run
 from campaign import Case, Verdict
 from PIL import Image
 
 from _finished_runs import write_finished
+from _image_files import encoded
 from _vouched import metric_lines, vouch
 
 SECRET = 171  # the value of all pixels of an image that nobody may read
@@ -86,7 +87,7 @@ def _attack(hostile: Hostile, root: Path) -> Verdict:
 
 def _gray(value: int = 0, size: int = 28) -> bytes:
     """An image with one value everywhere."""
-    return encode(Image.fromarray(np.full((size, size), value, np.uint8)))
+    return encoded(Image.fromarray(np.full((size, size), value, np.uint8)))
 
 
 def _postscript(folder: Path) -> bytes:

@@ -56,7 +56,8 @@ OTHERS = {  # commands that write files of their own, and these files
     "search/digits-opl/trials.json search/digits-opl/trials.md search/digits-opl/trials.pdf "
     "search/digits-opl/trials.png search/digits-opl/winner.json search/digits-opl/owner.json "
     "search/digits-opl/.owner.lock search/digits-opl/digits-opl-trial-000/seed-0/log.txt",
-    TRY: "try try/a try/a/try.json try/a/try-a-ce.json try/a/table.md try/a/table.json try/a/report.html "
+    TRY: "pictures/a/class-0/0.png "
+    "try try/a try/a/try.json try/a/try-a-ce.json try/a/table.md try/a/table.json try/a/report.html "
     "try/a/owner.json try/a/.owner.lock try/a/try-a-ce/seed-0/log.txt cache/*-source.json cache/try-a-*.lock "
     "cache/try-a-*/contents.json cache/try-a-*/pixels.npy cache/try-a-*/labels.npy cache/try-a-*/parts.npy",
 }
