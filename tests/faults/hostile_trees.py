@@ -91,8 +91,9 @@ def _at(
     file: str, targets: tuple[str, ...], base: str = "finished", commands: tuple[str, ...] = FINISHED
 ) -> Iterator[Tree]:
     """Links to targets in the folder outside, and a pipe for an empty target, in place of one file."""
+    command = " ".join(commands[-1].split()[:2])
     for target in targets:
-        name = f"{base} runs, a {'link to a ' + target if target else 'pipe'} at {file}: opl {commands[-1].split()[0]}"
+        name = f"{base} runs, a {'link to a ' + target if target else 'pipe'} at {file}: opl {command}"
         yield Tree(name, partial(_put, file, target), base, commands)
 
 
